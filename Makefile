@@ -1,0 +1,98 @@
+# Everything below needs python3 (3.11 or newer), make and git; `make help` lists the commands.
+
+PYTHON ?= python3
+UV ?= uv
+ARGS ?=
+TEST_WORKERS ?= auto
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUN_READY := $(VENV)/.ready-to-run
+TEST_READY := $(VENV)/.ready-to-test
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+
+# Only as given on the command line: shells and hosts set HOST and PORT for purposes of their own.
+ifeq ($(origin HOST),command line)
+export CRMHUB_HOST := $(HOST)
+endif
+ifeq ($(origin PORT),command line)
+export CRMHUB_PORT := $(PORT)
+endif
+
+# An environment that was moved, or whose Python is gone, is made anew.
+ifneq ($(shell test -x $(BIN)/python && cat $(VENV)/.made-for 2>/dev/null),$(CURDIR))
+$(shell rm -f $(VENV)/.made-for $(RUN_READY) $(TEST_READY))
+endif
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test lint format lock clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo '  Options: make run PORT=8081 HOST=0.0.0.0 · make test ARGS="-k search" · PYTHON=python3.12'
+
+run: $(RUN_READY) ## set up, make a demo account, print its key and curl lines, serve
+	@$(BIN)/crmhub demo
+	@exec $(BIN)/crmhub serve
+
+test: $(TEST_READY) ## set up and run the tests, on every database that can be reached
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) $(ARGS)
+
+lint: $(TEST_READY) ## style, formatting, types and import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(TEST_READY) ## let ruff mend style and formatting
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# --universal: one file for every platform and every Python from 3.11 on.
+LOCK := pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config \
+	--custom-compile-command "make lock" $(ARGS) pyproject.toml --extra pg --group build
+
+lock: ## write both lock files anew from pyproject.toml (ARGS=--upgrade for newer versions)
+	@command -v $(UV) >/dev/null || { echo >&2 "make lock needs uv: install it, or name it with UV=/path/to/uv."; exit 1; }
+	$(UV) $(LOCK) --output-file requirements.lock
+	$(UV) $(LOCK) --extra testing --group dev --constraint requirements.lock --output-file requirements-test.lock
+
+clean: ## remove the environment and every cache (not var/, where the data is)
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.made-for:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo >&2 "$(PYTHON) was not found. crmhub needs Python 3.11 or newer."; \
+	  echo >&2 "Install it (Debian, Ubuntu: apt install python3 python3-venv), or name one: make PYTHON=/path/to/python3.12"; \
+	  exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo >&2 "$(PYTHON) is $$($(PYTHON) --version 2>&1). crmhub needs Python 3.11 or newer."; \
+	  echo >&2 "Name a newer one: make PYTHON=/path/to/python3.12"; \
+	  exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo >&2 "$(PYTHON) cannot make virtual environments: its module venv or ensurepip is missing."; \
+	  echo >&2 "Install it (Debian, Ubuntu: apt install python3-venv)."; \
+	  exit 1; }
+	@echo "Setting up $(VENV) with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@echo '$(CURDIR)' >$@
+
+# $(call install,LOCK): the locked versions, then the project itself, editable.
+define install
+	@echo "Installing from $(1) ..."
+	@$(PIP) install --quiet --require-hashes -r $(1) || { \
+	  echo >&2 "Installing from $(1) failed (see above). When the package index cannot be reached, check the network and pip's configuration."; \
+	  exit 1; }
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+endef
+
+$(RUN_READY): $(VENV)/.made-for requirements.lock pyproject.toml
+	$(call install,requirements.lock)
+	@touch $@
+
+# The test lock holds all of the runtime lock, so `make run` has nothing left to do afterwards.
+$(TEST_READY): $(VENV)/.made-for requirements-test.lock requirements.lock pyproject.toml
+	$(call install,requirements-test.lock)
+	@touch $(RUN_READY) $@
