@@ -1,0 +1,111 @@
+"""The nine categories of failure a caller can see (SPEC 7), as one exception tree.
+
+HubError
+  BadRequest        400  BadRequestError      cannot be read as the request it should be
+  Unauthorized      401  UnauthorizedError    who is calling could not be established
+  LimitExceeded     402  LimitExceededError   the account's plan is full
+  Forbidden         403  ForbiddenError       known caller, missing permission
+  NotFound          404  NotFoundError        nothing there that this caller may see
+  Conflict          409  ConflictError        clashes with what is stored
+  Semantic          422  SemanticError        readable, but makes no sense for this account
+  TooManyRequests   429  ManyRequestError     come back after `retry_after` seconds
+  Internal          500  InternalError        a fault of ours
+    Unavailable     503  InternalError        the hub or what it needs is away for now
+
+Whatever raises one of these says what is wrong, where, and what would be right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class HubError(Exception):
+    """A failure that is told to the caller as it is.
+
+    `message` is shown to the caller word for word, so it never holds secrets.
+    """
+
+    status: ClassVar[int] = 500
+    category: ClassVar[str] = "InternalError"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """HTTP headers that belong to the answer."""
+        return {}
+
+
+class BadRequest(HubError):
+    status = 400
+    category = "BadRequestError"
+
+
+class Unauthorized(HubError):
+    status = 401
+    category = "UnauthorizedError"
+
+
+class LimitExceeded(HubError):
+    status = 402
+    category = "LimitExceededError"
+
+
+class Forbidden(HubError):
+    status = 403
+    category = "ForbiddenError"
+
+
+class NotFound(HubError):
+    status = 404
+    category = "NotFoundError"
+
+
+class Conflict(HubError):
+    status = 409
+    category = "ConflictError"
+
+
+class Semantic(HubError):
+    status = 422
+    category = "SemanticError"
+
+
+class _ComeBack(HubError):
+    """A failure that passes: `retry_after` is in seconds and told in whole ones, at least 1."""
+
+    def __init__(self, message: str, *, retry_after: float = 1) -> None:
+        super().__init__(message)
+        self.retry_after = max(1, math.ceil(retry_after))
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Retry-After": str(self.retry_after)}
+
+
+class TooManyRequests(_ComeBack):
+    status = 429
+    category = "ManyRequestError"
+
+
+class Internal(HubError):
+    pass
+
+
+class Unavailable(_ComeBack, Internal):
+    status = 503
+
+
+_SHOWN = 20
+
+
+def listed(problems: Sequence[tuple[str, str]]) -> str:
+    """Return one message for all `(where, what)` problems, the first 20 of them in words."""
+    shown = "; ".join(f"{where}: {what}" if where else what for where, what in problems[:_SHOWN])
+    hidden = len(problems) - _SHOWN
+    return f"{shown}; and {hidden} more" if hidden > 0 else shown

@@ -1,0 +1,35 @@
+"""Runs the migrations in one transaction, one process at a time."""
+
+from __future__ import annotations
+
+import sqlalchemy
+from alembic import context
+
+# Any number, as long as all processes use the same one.
+_LOCK = 0x63726D68
+
+
+def _run() -> None:
+    url = context.config.attributes["url"]
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
+    if engine.dialect.name == "sqlite":
+        # The sqlite3 module would begin too late: DDL must be inside, and others must wait.
+        @sqlalchemy.event.listens_for(engine, "connect")
+        def _autocommit(driver: sqlalchemy.engine.interfaces.DBAPIConnection, _: object) -> None:
+            driver.isolation_level = None  # type: ignore[attr-defined]
+            driver.execute("PRAGMA busy_timeout = 60000")  # type: ignore[attr-defined]
+            driver.execute("PRAGMA journal_mode = WAL")  # type: ignore[attr-defined]
+
+        @sqlalchemy.event.listens_for(engine, "begin")
+        def _begin(connection: sqlalchemy.Connection) -> None:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        context.configure(connection=connection, transactional_ddl=True)
+        context.run_migrations()
+    engine.dispose()
+
+
+_run()
