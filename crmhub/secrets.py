@@ -1,0 +1,196 @@
+"""Random ids, API keys, sealed columns, signatures: everything that must be hard to guess."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import math
+import re
+import secrets
+import string
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
+# Lower case only: webhook ids are typed and pasted, and some builders change the case of URLs.
+BASE36 = string.digits + string.ascii_lowercase
+
+API_KEY_PREFIX = "crmhub_"
+_API_KEY = re.compile(rf"{API_KEY_PREFIX}([0-9A-Za-z]{{30}})([0-9A-Za-z]{{6}})", re.ASCII)
+_API_KEY_BITS = 178
+
+_KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}", re.ASCII)
+_KEY_BYTES = 32
+_NONCE_BYTES = 12
+
+
+def token(bits: int, alphabet: str = BASE62) -> str:
+    """Return random characters of `alphabet` that hold at least `bits` bits."""
+    length = math.ceil(bits / math.log2(len(alphabet)))
+    return "".join(secrets.choice(alphabet) for _ in range(length))
+
+
+def new_api_key() -> str:
+    """Return a fresh API key: prefix, 178 random bits, checksum.
+
+    Prefix and checksum let scanners find a leaked key, and refuse a mistyped one, without
+    asking the database.
+    """
+    body = token(_API_KEY_BITS)
+    return API_KEY_PREFIX + body + _checksum(body)
+
+
+def looks_like_api_key(text: str) -> bool:
+    """Return whether `text` has the form and the checksum of an API key; it may not exist."""
+    match = _API_KEY.fullmatch(text)
+    return match is not None and _checksum(match[1]) == match[2]
+
+
+def _checksum(body: str) -> str:
+    rest = zlib.crc32(body.encode())
+    digits = ""
+    for _ in range(6):
+        rest, digit = divmod(rest, 62)
+        digits = BASE62[digit] + digits
+    return digits
+
+
+def digest(text: str) -> str:
+    """Return the SHA-256 of `text` in hex, to store and look up in place of `text`.
+
+    For our own random tokens only: what a person chose (a password) can be guessed from a
+    fast, unsalted hash.
+    """
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def new_webhook_id() -> str:
+    """Return a fresh id for webhook paths: 134 random bits, lower-case letters and digits."""
+    return token(134, BASE36)
+
+
+def new_secret() -> str:
+    """Return a fresh shared secret of 256 random bits, letters and digits."""
+    return token(256)
+
+
+def same(left: str | bytes, right: str | bytes) -> bool:
+    """Compare in a time that does not tell how much of the two agrees."""
+    return hmac.compare_digest(_bytes(left), _bytes(right))
+
+
+def derive(secret_key: str | bytes, purpose: str) -> bytes:
+    """Return a 32-byte key for one purpose, so that no two uses share a key."""
+    return hmac.digest(_bytes(secret_key), b"crmhub/" + purpose.encode(), "sha256")
+
+
+def sign(key: bytes, payload: bytes) -> bytes:
+    """Return the 16-byte signature of `payload`; compare it with `same`."""
+    return hmac.digest(key, payload, "sha256")[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptionKey:
+    """A key for sealed columns, and the id under which sealed values name it."""
+
+    id: str
+    key: bytes = field(repr=False)
+
+
+def new_encryption_key(key_id: str) -> str:
+    """Return a fresh key in the form that `parse_encryption_keys` reads."""
+    return f"{key_id}:{base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()}"
+
+
+def parse_encryption_keys(text: str) -> tuple[EncryptionKey, ...]:
+    """Read `id:base64,id:base64,…`; the first key seals, all of them open.
+
+    Raises ValueError saying what is wrong with which key, without showing any of it.
+    """
+    keys = tuple(
+        _encryption_key(position, item.strip())
+        for position, item in enumerate(text.split(","), start=1)
+    )
+    ids = [key.id for key in keys]
+    if twice := sorted({key_id for key_id in ids if ids.count(key_id) > 1}):
+        raise ValueError(f"key id {', '.join(twice)} is given twice; each key needs its own")
+    return keys
+
+
+def _encryption_key(position: int, item: str) -> EncryptionKey:
+    key_id, colon, encoded = item.partition(":")
+    if not colon or not _KEY_ID.fullmatch(key_id):
+        raise ValueError(
+            f"key {position} has no id; give id:base64, the id of 1 to 32 letters, digits, - and _"
+        )
+    unpadded = encoded.strip().rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        key = base64.b64decode(unpadded + "=" * (-len(unpadded) % 4), validate=True)
+    except binascii.Error:
+        raise ValueError(f"key {key_id} is not base64") from None
+    if len(key) != _KEY_BYTES:
+        raise ValueError(f"key {key_id} has {len(key)} bytes; give {_KEY_BYTES}, in base64")
+    return EncryptionKey(key_id, key)
+
+
+class SealBroken(Exception):
+    """A sealed value cannot be opened: its key is gone, or it is not what was sealed there."""
+
+
+class Vault:
+    """Seals single column values with AES-256-GCM.
+
+    A sealed value opens only for the account and column it was sealed for, so that whoever can
+    write to the database cannot move one account's credentials to another.
+    """
+
+    def __init__(self, keys: Sequence[EncryptionKey]) -> None:
+        if not keys:
+            raise ValueError("A vault needs at least one key.")
+        self._active = keys[0].id
+        self._ciphers = {key.id: AESGCM(key.key) for key in keys}
+
+    def seal(self, plain: str | bytes, *, account_id: int, column: str) -> str:
+        """Return `plain` (text, or UTF-8) as `v1.<key id>.<base64 of nonce and ciphertext>`."""
+        text = plain if isinstance(plain, str) else plain.decode()
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        bound = _bound_to(self._active, account_id, column)
+        ciphertext = self._ciphers[self._active].encrypt(nonce, text.encode(), bound)
+        return f"v1.{self._active}.{base64.b64encode(nonce + ciphertext).decode()}"
+
+    def open(self, sealed: str, *, account_id: int, column: str) -> str:
+        """Return the text that was sealed for this account and column, or raise SealBroken."""
+        version, _, rest = sealed.partition(".")
+        key_id, _, encoded = rest.partition(".")
+        if version != "v1" or not encoded:
+            raise SealBroken(f"{column}: the stored value is not in the form this version seals.")
+        if key_id not in self._ciphers:
+            raise SealBroken(
+                f"{column}: sealed with the key {key_id!r}, which encryption_keys does not name. "
+                "Put that key back behind the active one, or set the value anew."
+            )
+        try:
+            blob = base64.b64decode(encoded, validate=True)
+            plain = self._ciphers[key_id].decrypt(
+                blob[:_NONCE_BYTES], blob[_NONCE_BYTES:], _bound_to(key_id, account_id, column)
+            )
+        except (ValueError, InvalidTag) as exc:
+            raise SealBroken(
+                f"{column}: the stored value was changed, was sealed for another account or "
+                f"column, or the key {key_id!r} is another one than it was. Set the value anew."
+            ) from exc
+        return plain.decode()
+
+
+def _bound_to(key_id: str, account_id: int, column: str) -> bytes:
+    return f"v1.{key_id}.{account_id}.{column}".encode()
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text

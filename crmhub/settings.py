@@ -1,0 +1,414 @@
+"""Everything an operator can set, read once at the start.
+
+The environment (`CRMHUB_PORT`) wins over the file (`port` in config/crmhub.toml), the file over
+the default. An empty value counts as not given. Values that may hold a password are never shown,
+neither in messages nor in `repr`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from crmhub.secrets import EncryptionKey, new_encryption_key, new_secret, parse_encryption_keys
+
+Network = IPv4Network | IPv6Network
+
+PREFIX = "CRMHUB_"
+# Where the test suite finds its databases; no setting of the service.
+_NOT_OURS = "CRMHUB_TEST_"
+_CONFIG = Path("config/crmhub.toml")
+_PLANS = Path("config/plans.toml")
+_SQLITE = "sqlite:///var/crmhub.db"
+_SECRET_KEY_LENGTH = 32
+
+
+class SettingsError(Exception):
+    """The service cannot start like this; `problems` holds one sentence for each fault."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+# Readers take a value as the environment or TOML gives it and return it cast and checked.
+# What they raise says what is wrong and what would be right; `load` adds the name and the source.
+
+
+def _text(raw: Any) -> str:
+    if not isinstance(raw, str):
+        raise ValueError("is not text; put it in quotes")
+    return raw.strip()
+
+
+def _one_of(*allowed: str) -> Callable[[Any], str]:
+    def read(raw: Any) -> str:
+        text = _text(raw).lower()
+        if text not in allowed:
+            raise ValueError(f"{_shown(raw)} is not one of {', '.join(allowed)}")
+        return text
+
+    return read
+
+
+def _whole(smallest: int, largest: int) -> Callable[[Any], int]:
+    def read(raw: Any) -> int:
+        number = (
+            int(raw) if isinstance(raw, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", raw) else raw
+        )
+        if type(number) is not int or not smallest <= number <= largest:
+            raise ValueError(f"{_shown(raw)} is not a whole number from {smallest} to {largest}")
+        return number
+
+    return read
+
+
+def _host(raw: Any) -> str:
+    text = _text(raw)
+    if not re.fullmatch(r"[A-Za-z0-9_.:%-]+", text) or re.fullmatch(r"[^:]+:[0-9]+", text):
+        raise ValueError(
+            f"{_shown(raw)} is not a host; give an address or a name without a port, "
+            "such as 127.0.0.1, or 0.0.0.0 for every interface"
+        )
+    return text
+
+
+def _networks(raw: Any) -> tuple[Network, ...]:
+    items = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(items, list):
+        raise ValueError(f'{_shown(raw)} is not a list of networks, such as ["127.0.0.0/8"]')
+    networks, faults = [], []
+    for item in items:
+        try:
+            networks.append(_network(item))
+        except ValueError as exc:
+            faults.append(str(exc))
+    if faults:
+        raise ValueError(", and ".join(faults))
+    return tuple(networks)
+
+
+def _network(raw: Any) -> Network:
+    text = _text(raw)
+    try:
+        return ip_network(text)
+    except ValueError:
+        pass
+    try:
+        right = f"its network is {ip_network(text, strict=False)}"
+    except ValueError:
+        right = "give an address or a network, such as 10.0.0.1 or 10.0.0.0/8"
+    raise ValueError(f"{_shown(raw)} is not a network; {right}")
+
+
+def _path(raw: Any) -> Path:
+    return Path(_text(raw)).expanduser()
+
+
+def _database_url(raw: Any) -> str:
+    scheme, separator, rest = _text(raw).partition("://")
+    if separator and scheme in ("postgres", "postgresql", "postgresql+psycopg"):
+        _check_server_url(f"postgresql://{rest}")
+        return f"postgresql+psycopg://{rest}"
+    if separator and scheme == "sqlite":
+        if not rest.startswith("/") or rest.strip("/") in ("", ":memory:"):
+            raise ValueError(
+                "names no file, and a database in memory cannot be shared between processes; "
+                "give sqlite:///path/to/crmhub.db"
+            )
+        return f"sqlite://{rest}"
+    raise ValueError(
+        "is not the address of a database; "
+        "give postgresql://user:password@host:5432/name or sqlite:///path/to/crmhub.db"
+    )
+
+
+def _redis_url(raw: Any) -> str:
+    text = _text(raw)
+    scheme, separator, rest = text.partition("://")
+    if not separator or scheme not in ("redis", "rediss", "unix"):
+        raise ValueError(
+            "is not the address of a Redis; give redis://host:6379/0, rediss:// for TLS"
+        )
+    if scheme == "unix" and not rest.lstrip().startswith("/"):
+        raise ValueError("names no socket; give unix:///path/to/redis.sock")
+    if scheme != "unix" and not _check_server_url(text):
+        raise ValueError("names no host; give redis://host:6379/0")
+    return text
+
+
+def _check_server_url(url: str) -> str | None:
+    """Return the host, if any; the ValueErrors of urlsplit would show parts of the password."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        parts = None
+    if (
+        parts is None
+        or parts.fragment
+        or parts.netloc.count("@") > 1
+        or "@" in parts.path + parts.query
+    ):
+        raise ValueError(
+            "cannot be read as an address; write : / ? # [ ] @ in the password "
+            "percent-encoded (# as %23), and the port as a number"
+        )
+    return parts.hostname
+
+
+def _secret_key(raw: Any) -> str:
+    text = _text(raw)
+    if len(text) < _SECRET_KEY_LENGTH:
+        raise ValueError(
+            f"has {len(text)} characters; give at least {_SECRET_KEY_LENGTH} random ones"
+        )
+    return text
+
+
+def _encryption_keys(raw: Any) -> tuple[EncryptionKey, ...]:
+    items = raw if isinstance(raw, list) else [raw]
+    return parse_encryption_keys(",".join(_text(item) for item in items))
+
+
+def _shown(raw: Any) -> str:
+    text = repr(raw)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _read_by(reader: Callable[[Any], Any]) -> dict[str, Any]:
+    return {"reader": reader}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the operator decided. `Settings.load` reads it; tests may build it by hand.
+
+    Every field with a reader is a setting: its name in upper case after `CRMHUB_` in the
+    environment, its name as it is in the file.
+    """
+
+    root: Path
+    """Where `var/` and relative paths start: the directory the service was started in."""
+    config: Path | None = None
+    """The file that was read, if any (only from the environment: `CRMHUB_CONFIG`)."""
+
+    env: Literal["development", "production"] = field(
+        default="development", metadata=_read_by(_one_of("development", "production"))
+    )
+    database_url: str = field(repr=False, metadata=_read_by(_database_url))
+    """For SQLAlchemy: `postgresql+psycopg://…`, or `sqlite:///` and an absolute path."""
+    redis_url: str | None = field(default=None, repr=False, metadata=_read_by(_redis_url))
+    secret_key: str = field(repr=False, metadata=_read_by(_secret_key))
+    """Signs cursors and sessions; use it through `secrets.derive` only."""
+    encryption_keys: tuple[EncryptionKey, ...] = field(
+        repr=False, metadata=_read_by(_encryption_keys)
+    )
+    """Seal stored credentials; the first is the active one (see `secrets.Vault`)."""
+    egress_allow: tuple[Network, ...] = field(default=(), metadata=_read_by(_networks))
+    """Networks that outgoing calls may reach although they are not public."""
+    trusted_proxies: tuple[Network, ...] = field(default=(), metadata=_read_by(_networks))
+    """Whose `X-Forwarded-For` is believed."""
+    plans: Path | None = field(default=None, metadata=_read_by(_path))
+    """The file of plans; None means the built-in ones."""
+    host: str = field(default="127.0.0.1", metadata=_read_by(_host))
+    port: int = field(default=8080, metadata=_read_by(_whole(1, 65535)))
+    workers: int = field(default=2, metadata=_read_by(_whole(1, 256)))
+    threads: int = field(default=16, metadata=_read_by(_whole(1, 4096)))
+    log_level: Literal["debug", "info", "warning", "error"] = field(
+        default="info", metadata=_read_by(_one_of("debug", "info", "warning", "error"))
+    )
+
+    @property
+    def var(self) -> Path:
+        """The directory for what the service itself keeps: its SQLite file, development's keys."""
+        return self.root / "var"
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str] | None = None, root: Path | None = None) -> Settings:
+        """Return the settings of this process (or of `environ` and the directory `root`).
+
+        Makes `var/` and, in development, the secrets kept there, when they are needed and
+        missing. Raises SettingsError with every fault that was found.
+        """
+        source = _Source(os.environ if environ is None else environ, (root or Path.cwd()).resolve())
+        values = {name: source.value(name, reader) for name, reader in _readers().items()}
+        values["plans"] = source.plans(values["plans"])
+        values["database_url"] = source.database_url(values["database_url"])
+        for name in _MADE_SECRET:
+            if not source.given(name):
+                values[name] = source.secret(name, values["env"])
+        if source.problems:
+            raise SettingsError(source.problems)
+        given = {name: value for name, value in values.items() if value is not None}
+        return cls(root=source.root, config=source.config, **given)
+
+
+def _readers() -> dict[str, Callable[[Any], Any]]:
+    settings: tuple[Field[Any], ...] = fields(Settings)
+    return {one.name: one.metadata["reader"] for one in settings if "reader" in one.metadata}
+
+
+class _Source:
+    """The environment and the file of one `load`, and the faults found in them."""
+
+    def __init__(self, environ: Mapping[str, str], root: Path) -> None:
+        self.root = root
+        self.problems: list[str] = []
+        self._environ = {
+            name: value
+            for name, value in environ.items()
+            if name.startswith(PREFIX) and not name.startswith(_NOT_OURS) and value.strip()
+        }
+        self.config = self._existing(
+            self._environ.pop(f"{PREFIX}CONFIG", None), _CONFIG, f"{PREFIX}CONFIG (environment)"
+        )
+        self._file = self._read_file()
+        self._refuse_unknown()
+
+    def _read_file(self) -> dict[str, Any]:
+        if self.config is None:
+            return {}
+        try:
+            values = tomllib.loads(self.config.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as exc:
+            self.problems.append(f"{self.config}: cannot be read as TOML in UTF-8: {exc}.")
+            return {}
+        return {name: value for name, value in values.items() if value not in ("", [])}
+
+    def _refuse_unknown(self) -> None:
+        in_file = list(_readers())
+        in_environ = [_variable(name) for name in [*in_file, "config"]]
+        for name in sorted(self._environ.keys() - in_environ):
+            self.problems.append(
+                f"{name} (environment): there is no such setting; {_hint(name, in_environ)}"
+            )
+        for name in sorted(self._file.keys() - in_file):
+            hint = _hint(name, in_file) if name != "config" else f"it is given as {PREFIX}CONFIG."
+            self.problems.append(f"{name} ({self.config}): there is no such setting; {hint}")
+
+    def given(self, name: str) -> bool:
+        """Return whether the setting is given at all, right or wrong."""
+        return _variable(name) in self._environ or name in self._file
+
+    def _where(self, name: str) -> str:
+        if _variable(name) in self._environ:
+            return f"{_variable(name)} (environment)"
+        return f"{name} ({self.config})"
+
+    def value(self, name: str, reader: Callable[[Any], Any]) -> Any:
+        """Return the setting as given, or None when it is not given or faulty."""
+        if not self.given(name):
+            return None
+        try:
+            return reader(self._environ.get(_variable(name)) or self._file[name])
+        except ValueError as exc:
+            self.problems.append(f"{self._where(name)}: {exc}.")
+            return None
+
+    def plans(self, given: Path | None) -> Path | None:
+        """Return the file of plans, or None when none is given and none in its usual place."""
+        return self._existing(given, _PLANS, self._where("plans"))
+
+    def _existing(self, given: str | Path | None, usual: Path, where: str) -> Path | None:
+        path = self.root / Path(given or usual).expanduser()
+        if path.is_file():
+            return path
+        if given:
+            self.problems.append(f"{where}: there is no file {path}; name one that exists.")
+        return None
+
+    def database_url(self, given: str | None) -> str | None:
+        """Return the URL with an absolute path; its directory exists, and var/ is made for it."""
+        if given is None and self.given("database_url"):
+            return None
+        url = given or _SQLITE
+        if not url.startswith("sqlite:///"):
+            return url
+        path = (self.root / url.removeprefix("sqlite:///")).resolve()
+        if path.parent == self.root / "var":
+            self._make_var()
+        elif not path.parent.is_dir():
+            where = self._where("database_url")
+            self.problems.append(f"{where}: there is no directory {path.parent}; make it first.")
+        return f"sqlite:///{path}"
+
+    def secret(self, name: str, env: str | None) -> Any:
+        """Return the secret that is not given: kept in var/, or a fault in production."""
+        kept = self.root / "var" / name
+        # A faulty `env` is neither: making secrets, or asking for them, would only mislead.
+        if env is None and self.given("env"):
+            return None
+        if env == "production":
+            reuse = f" What development used is in {kept}." if kept.exists() else ""
+            self.problems.append(
+                f"{_variable(name)}: required in production and not given; "
+                f"give {_RIGHT_SECRET[name]}.{reuse}"
+            )
+            return None
+        make, reader = _MADE_SECRET[name]
+        try:
+            if not kept.exists():
+                self._make_var()
+                _create_once(kept, make())
+            return reader(kept.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as exc:
+            self.problems.append(
+                f"{name} ({kept}): {exc}; mend the file, or give {_variable(name)}."
+            )
+            return None
+
+    def _make_var(self) -> None:
+        path = self.root / "var"
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as exc:
+            problem = f"{path}: cannot be made: {exc.strerror}; start where crmhub may write."
+            if problem not in self.problems:
+                self.problems.append(problem)
+
+
+_RIGHT_SECRET = {
+    "secret_key": f"at least {_SECRET_KEY_LENGTH} random characters",
+    "encryption_keys": "an id and 32 random bytes in base64, as in k1:$(openssl rand -base64 32)",
+}
+_MADE_SECRET: dict[str, tuple[Callable[[], str], Callable[[Any], Any]]] = {
+    "secret_key": (new_secret, _secret_key),
+    "encryption_keys": (lambda: new_encryption_key("k1"), _encryption_keys),
+}
+
+
+def _create_once(path: Path, content: str) -> None:
+    """Write a file that only its owner can read, unless another process was first.
+
+    It appears complete or not at all, so two processes starting at once read the same secret.
+    """
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    finally:
+        os.unlink(temporary)
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def _hint(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else "remove it."
