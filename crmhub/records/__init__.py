@@ -1,0 +1,1 @@
+"""The hub's own records: catalogue, values, search, paging, associations, pipelines."""

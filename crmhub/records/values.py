@@ -1,0 +1,513 @@
+"""Property values: the one canonical text each type has, and what search compares.
+
+A value is written, stored, read and compared as text. `canonical` makes that text or says why it
+cannot; applied twice it changes nothing, and it never makes an empty text. Two further rules hold
+for what the index tables keep:
+
+- A number has at most 15 significant digits, lies within ±1e30 (excluded) and has at most 30
+  decimals. A double tells any two decimals of 15 digits apart and keeps their order, so both
+  databases may compare doubles; the bounds keep every text within 32 characters.
+- `fold` is applied here for both databases, because their own functions differ.
+
+email-validator and phonenumbers are slow to import and are loaded by the first value that needs
+them.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+TYPES: tuple[str, ...] = (
+    "string",
+    "text",
+    "number",
+    "currency",
+    "date",
+    "datetime",
+    "bool",
+    "enumeration",
+    "multi_enumeration",
+    "email",
+    "phone",
+    "url",
+)
+NUMBER_TYPES: frozenset[str] = frozenset({"number", "currency"})
+DATE_TYPES: frozenset[str] = frozenset({"date", "datetime"})
+TEXT_TYPES: frozenset[str] = frozenset(TYPES) - NUMBER_TYPES - DATE_TYPES
+
+MAX_LENGTH = 65_536
+MAX_SIGNIFICANT_DIGITS = 15
+MAX_MAGNITUDE = 30  # a power of ten: the whole part's digits, and the decimals
+
+_NUMBER = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?")
+_MOMENT = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
+    r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?"
+    r"(?:[Zz]|([+-])([01][0-9]|2[0-3])(?::?([0-5][0-9]))?)?)?"
+)
+# 11 to 13 digits reach from 1653 to 2286. Ten digits would be seconds, eight a date without its
+# hyphens and fourteen a time without its signs: read as milliseconds all three would be wrong.
+_EPOCH_MS = re.compile(r"-?[0-9]{11,13}")
+_SEARCH_DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?: (?:[01][0-9]|2[0-3]):[0-5][0-9])?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Every address this takes is a valid one to email-validator too, which costs 20 times as much.
+# A label whose third and fourth characters are hyphens (xn--…) is left to it.
+_PLAIN_EMAIL = re.compile(
+    r"(?=.{1,254}\Z)(?=[^@]{1,64}@)"
+    r"[a-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[a-z0-9!#$%&'*+/=?^_`{|}~-]+)*@"
+    r"(?:(?!..--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{1,63}"
+)
+_MAX_EMAIL = 320
+
+# phonenumbers reads letters as digits (030 12345 Home → …4663), drops what follows a number it
+# found, and joins two numbers written with a slash; none of these may be made into one number.
+_INVISIBLE = r"\u00ad\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069"
+_PHONE_FILL = rf"\d\s().\[\]~\-\u2010-\u2015\u2212\uff0d\uff08\uff09{_INVISIBLE}"
+_PHONE = re.compile(
+    rf"[\s(\[\uff08{_INVISIBLE}]*[+\uff0b]?[{_PHONE_FILL}]+(?:/(?!\s*0)[{_PHONE_FILL}]+)*"
+)
+_DIGIT = re.compile(r"\d")
+
+# Spelled out, since re.IGNORECASE would also take the long s (U+017F) for an s.
+_URL_LABEL = r"[0-9A-Za-z_\-\u00a1-\U0010ffff]+"
+_URL = re.compile(
+    rf"(?:[Hh][Tt][Tt][Pp][Ss]?://(?:[^/?#@]*@)?(?:{_URL_LABEL}(?:\.{_URL_LABEL})*\.?|\[[0-9A-Fa-f:.]+\])"
+    rf"|{_URL_LABEL}(?:\.{_URL_LABEL})+\.?)"
+    r"(?::[0-9]{1,5})?(?:[/?#].*)?"
+)
+_BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
+
+
+class InvalidValue(ValueError):
+    """The value does not fit its type; the message says what is wrong and what would be right."""
+
+
+class NotScalar(ValueError):
+    """The value is no JSON string, number, boolean or null, so it cannot be a property's value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One choice of an enumeration: `value` is stored and sent, `label` is shown to people."""
+
+    value: str
+    label: str
+
+
+def canonical(
+    type: str,
+    value: str,
+    *,
+    options: Sequence[Option] = (),
+    region: str | None = None,
+    any_case: bool = False,
+) -> str:
+    """Return the canonical text of a value that is not empty.
+
+    `options` serve the two enumerations, `region` (such as "DE") phones without a country code;
+    with `any_case` an enumeration takes its values in any case. Raises InvalidValue where the
+    value does not fit, and KeyError for a type that is not in TYPES.
+    """
+    _check_text(value)
+    if type == "string" or type == "text":
+        return value
+    if type == "enumeration":
+        return _enumeration(value, options, any_case)
+    if type == "multi_enumeration":
+        return _multi_enumeration(value, options, any_case)
+    if type == "phone":
+        return _phone(value, region)
+    return _ALONE[type](value)
+
+
+def from_json(value: object) -> str:
+    """Return a JSON scalar as text, null as ""; NotScalar for everything else."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float | Decimal):
+        return _decimal_text(value)
+    if isinstance(value, list | tuple):
+        kind = "an array"
+    else:
+        kind = "an object" if isinstance(value, dict) else "no JSON value"
+    raise NotScalar(f"{kind}; send a string, a number, a boolean or null")
+
+
+def for_search(
+    type: str,
+    value: str,
+    *,
+    options: Sequence[Option] = (),
+    region: str | None = None,
+    any_case: bool = False,
+) -> str:
+    """Return what EQ and IN compare with stored values of a text type.
+
+    That is the canonical text, or where there is none the value as given: it equals no stored
+    value then, which is an answer and no error. Of an email it is the lower-cased text.
+    """
+    try:
+        return canonical(type, value, options=options, region=region, any_case=any_case)
+    except InvalidValue:
+        return _lowered(value) if type == "email" else value
+
+
+def fold(text: str) -> str:
+    """Return the text as CONTAINS compares it: without differences of case, in all of Unicode.
+
+    Case folding works character by character, so a part of a text folds to a part of the folded
+    text. Normalisation would break that (and `str.lower` does, for the final sigma).
+    """
+    return text.casefold()
+
+
+def search_number(value: str) -> float:
+    """Return the number a filter names, as the index holds it; InvalidValue when it is none."""
+    return float(_number(value))
+
+
+def search_day(value: str) -> int:
+    """Return the day (proleptic ordinal) a filter names as YYYY-MM-DD or YYYY-MM-DD HH:mm.
+
+    The format is exact (SPEC 4.4); InvalidValue for any other, and for a day that never was.
+    """
+    match = _SEARCH_DAY.fullmatch(value)
+    if match is None:
+        raise InvalidValue(
+            f"{_shown(value)} is not a date to compare with; "
+            "send YYYY-MM-DD or YYYY-MM-DD HH:mm, such as 2026-01-31 or 2026-01-31 09:30"
+        )
+    try:
+        return date.fromisoformat(match[1]).toordinal()
+    except ValueError:
+        raise _no_such_day(value) from None
+
+
+def number_key(value: str) -> float:
+    """Return what the index holds of a canonical number."""
+    return float(value)
+
+
+def day_key(value: str) -> int:
+    """Return what the index holds of a canonical date or datetime: its day's ordinal (UTC)."""
+    return date.fromisoformat(value[:10]).toordinal()
+
+
+def _check_text(value: str) -> None:
+    if not value:
+        raise _blank()
+    if len(value) > MAX_LENGTH:
+        raise InvalidValue(f"{len(value)} characters long; send at most {MAX_LENGTH}")
+    if "\0" in value:
+        raise InvalidValue("contains the character U+0000; leave it out")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as exc:
+            raise InvalidValue(
+                f"contains half a surrogate pair (U+{ord(value[exc.start]):04X}); "
+                "send whole characters"
+            ) from None
+
+
+def _trimmed(value: str) -> str:
+    text = value.strip()
+    if not text:
+        raise _blank()
+    return text
+
+
+def _blank() -> InvalidValue:
+    return InvalidValue("blank; send a value")
+
+
+def _shown(text: str, room: int = 60) -> str:
+    """Quote a text for a message: cut to `room` characters, nothing unprintable in it."""
+    cut = text[:room] + ("…" if len(text) > room else "")
+    if not cut.isprintable():
+        cut = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+    return f'"{cut}"'
+
+
+# Numbers
+
+
+def _number(value: str) -> str:
+    plain = value.isdigit() and value.isascii() and value[0] != "0"
+    if plain and len(value) <= MAX_SIGNIFICANT_DIGITS:
+        return value
+    match = _NUMBER.fullmatch(_trimmed(value))
+    if match is None or not (match[2] or match[3]):
+        raise InvalidValue(
+            f"{_shown(value)} is not a number; send plain decimal text such as -1234.5, "
+            "without thousands separators, units or signs of a currency"
+        )
+    sign, whole, fraction, exponent = match.groups("")
+    digits = (whole + fraction).lstrip("0")
+    significant = digits.rstrip("0")
+    if not significant:
+        return "0"
+    scale = _power(exponent) - len(fraction) + len(digits) - len(significant)
+    if len(significant) > MAX_SIGNIFICANT_DIGITS:
+        raise InvalidValue(
+            f"{_shown(value)} has {len(significant)} significant digits; "
+            f"send at most {MAX_SIGNIFICANT_DIGITS}"
+        )
+    if len(significant) + scale > MAX_MAGNITUDE:
+        raise InvalidValue(
+            f"{_shown(value)} is out of range; "
+            f"send a number between -1e{MAX_MAGNITUDE} and 1e{MAX_MAGNITUDE}"
+        )
+    if -scale > MAX_MAGNITUDE:
+        raise InvalidValue(f"{_shown(value)} has too many decimals; send at most {MAX_MAGNITUDE}")
+    if scale >= 0:
+        text = significant + "0" * scale
+    else:
+        significant = significant.zfill(1 - scale)
+        text = f"{significant[:scale]}.{significant[scale:]}"
+    return "-" + text if sign == "-" else text
+
+
+def _power(exponent: str) -> int:
+    """Return the exponent, or one beyond all bounds when it has more than five digits.
+
+    A value of MAX_LENGTH characters shifts its point by less than that many places.
+    """
+    digits = exponent.lstrip("+-").lstrip("0")
+    power = int(digits or "0") if len(digits) <= 5 else 10**6
+    return -power if exponent.startswith("-") else power
+
+
+def _decimal_text(value: float | Decimal) -> str:
+    number = value if isinstance(value, Decimal) else Decimal(repr(value))
+    if not number.is_finite():
+        raise NotScalar(f"{number} is no JSON number; send a finite one")
+    # Beyond every double the zeros would only fill memory, up to 10**18 of them.
+    if abs(number.adjusted()) > 400:
+        return str(number)
+    return f"{number:f}"
+
+
+# Dates
+
+
+def _date(value: str) -> str:
+    text = _trimmed(value)
+    if len(text) == 10 and text[4] == "-" == text[7] and text.isascii():
+        try:
+            date.fromisoformat(text)
+        except ValueError:
+            pass  # `_moment` finds the words for it
+        else:
+            return text
+    return _moment(text, "date", "YYYY-MM-DD, such as 2026-01-31").date().isoformat()
+
+
+def _datetime(value: str) -> str:
+    moment = _moment(_trimmed(value), "date and time", "ISO 8601, such as 2026-01-31T09:30:00Z")
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def _moment(text: str, what: str, right: str) -> datetime:
+    """Return the moment in UTC; what is smaller than a millisecond is cut off."""
+    match = _MOMENT.fullmatch(text)
+    if match is None:
+        if _EPOCH_MS.fullmatch(text):
+            return _EPOCH + timedelta(milliseconds=int(text))
+        raise InvalidValue(
+            f"{_shown(text)} is not a {what}; send {right} (or milliseconds since 1970)"
+        )
+    year, month, day, hour, minute, second, fraction, sign, off_hours, off_minutes = match.groups(
+        "0"
+    )
+    try:
+        moment = datetime(
+            int(year),
+            int(month),
+            int(day),
+            int(hour),
+            int(minute),
+            int(second),
+            int(fraction[:3].ljust(3, "0")) * 1000,
+            UTC,
+        )
+        if sign == "0":
+            return moment
+        offset = timedelta(hours=int(off_hours), minutes=int(off_minutes))
+        return moment - offset if sign == "+" else moment + offset
+    except (ValueError, OverflowError):
+        raise _no_such_day(text) from None
+
+
+def _no_such_day(text: str) -> InvalidValue:
+    return InvalidValue(
+        f"{_shown(text)} is no day or time of the calendar; "
+        "send one that exists, in UTC between the years 0001 and 9999"
+    )
+
+
+# Choices
+
+
+def _bool(value: str) -> str:
+    text = _trimmed(value).lower()
+    if text != "true" and text != "false":
+        raise InvalidValue(f"{_shown(value)} is not a boolean; send true or false")
+    return text
+
+
+def _enumeration(value: str, options: Sequence[Option], any_case: bool) -> str:
+    for option in options:
+        if option.value == value:
+            return value
+    return _choose([_trimmed(value)], options, any_case)[0]
+
+
+def _multi_enumeration(value: str, options: Sequence[Option], any_case: bool) -> str:
+    parts = dict.fromkeys(part for piece in value.split(";") if (part := piece.strip()))
+    if not parts:
+        raise _blank()
+    return ";".join(dict.fromkeys(_choose(parts, options, any_case)))
+
+
+def _choose(parts: Iterable[str], options: Sequence[Option], any_case: bool) -> list[str]:
+    if not options:
+        raise InvalidValue("the property has no options yet; give it options first")
+    known = {option.value: option.value for option in options}
+    if any_case:
+        folded = {option.value.casefold(): option.value for option in reversed(options)}
+        chosen = {part: known.get(part) or folded.get(part.casefold()) for part in parts}
+    else:
+        chosen = {part: known.get(part) for part in parts}
+    wrong = [part for part, value in chosen.items() if value is None]
+    if wrong:
+        raise InvalidValue(_wrong_choice(wrong, options))
+    return [value for value in chosen.values() if value is not None]
+
+
+def _wrong_choice(parts: list[str], options: Sequence[Option]) -> str:
+    """Say of each part (of three at most) which value to send in its place."""
+    parts = parts[:3]
+    room = 60 // len(parts)
+    faults: list[str] = []
+    unknown: list[str] = []
+    for part in parts:
+        folded = part.casefold()
+        labelled = [option.value for option in options if option.label.casefold() == folded]
+        written = [option.value for option in options if option.value.casefold() == folded]
+        values = " or ".join(_shown(value, 255) for value in (labelled or written)[:3])
+        if labelled:
+            faults.append(f"{_shown(part, room)} is the label; send the value {values}")
+        elif written:
+            faults.append(f"{_shown(part, room)} differs in case; send the value {values}")
+        else:
+            unknown.append(_shown(part, room))
+    if unknown:
+        verb = "is" if len(unknown) == 1 else "are"
+        listed = ", ".join(_shown(option.value) for option in options[:10])
+        more = f" and {len(options) - 10} more" if len(options) > 10 else ""
+        faults.append(
+            f"{', '.join(unknown)} {verb} not among the options; send one of {listed}{more}"
+        )
+    return "; ".join(faults)
+
+
+# Addresses
+
+
+def _lowered(value: str) -> str:
+    return unicodedata.normalize("NFC", value.strip().lower())
+
+
+def _email(value: str) -> str:
+    """Return the address lower-cased; no question is asked of the DNS.
+
+    Names reserved for tests and local networks are taken (example.test, printer.local), a domain
+    without a dot is not. A domain in Unicode is mapped as IDNA maps it, one in Punycode stays.
+    """
+    text = _lowered(value)
+    if _PLAIN_EMAIL.fullmatch(text):
+        return text
+    local, _, domain = text.rpartition("@")
+    if len(text) <= _MAX_EMAIL:
+        from email_validator import EmailNotValidError, validate_email
+
+        # The suffix hides a reserved domain from the library, whose list of them is global.
+        suffix = ".com"
+        try:
+            valid = validate_email(text + suffix, check_deliverability=False, strict=True)
+        except EmailNotValidError:
+            pass
+        else:
+            domain = domain if domain.isascii() else valid.domain.removesuffix(suffix)
+            if "." in domain and not domain[-1].isdigit():
+                return f"{local}@{domain}"
+    raise InvalidValue(
+        f"{_shown(_trimmed(value))} is not an email address; send one such as name@example.com"
+    )
+
+
+def _phone(value: str, region: str | None) -> str:
+    """Return E.164 where the text is one whole number that can exist, else the text as it is.
+
+    So a number that can only be dialled locally stays as given, and so does one with an
+    extension, for which E.164 has no place.
+    """
+    text = _trimmed(value)
+    if not _DIGIT.search(text):
+        raise InvalidValue(f"{_shown(text)} is not a phone number; send one such as +12025550123")
+    if not _PHONE.fullmatch(text):
+        return text
+    number = _e164(text, region)
+    # Where reading the result again would give another one, neither can be trusted.
+    if number is None or (number != text and _e164(number, region) != number):
+        return text
+    return number
+
+
+def _e164(text: str, region: str | None) -> str | None:
+    import phonenumbers
+
+    try:
+        number = phonenumbers.parse(text, region)
+    except phonenumbers.NumberParseException:
+        return None
+    reason = phonenumbers.is_possible_number_with_reason(number)
+    if reason != phonenumbers.ValidationResult.IS_POSSIBLE:
+        return None
+    return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+
+
+def _url(value: str) -> str:
+    text = _trimmed(value)
+    if _BLANK_OR_CONTROL.search(text):
+        raise InvalidValue(
+            f"{_shown(text)} contains a blank or a control character; send a blank as %20"
+        )
+    if not _URL.fullmatch(text):
+        raise InvalidValue(
+            f"{_shown(text)} is not a web address; "
+            "send one that starts with https:// or http://, or a host such as example.com/page"
+        )
+    return text
+
+
+_ALONE: dict[str, Callable[[str], str]] = {
+    "number": _number,
+    "currency": _number,
+    "date": _date,
+    "datetime": _datetime,
+    "bool": _bool,
+    "email": _email,
+    "url": _url,
+}
