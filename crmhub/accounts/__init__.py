@@ -1,0 +1,1 @@
+"""Accounts: what they are, their keys and plans, and who is calling."""

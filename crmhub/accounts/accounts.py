@@ -1,0 +1,388 @@
+"""Accounts: opening, finding and changing them, and the ids they are called by.
+
+Every function takes a connection of the caller's, who commits; those that change something
+belong inside `Database.transact`. After a change, `Directory.forget` makes it visible at once in
+this process; the others see it within half a second.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from crmhub.accounts import keys
+from crmhub.accounts.plans import Plan
+from crmhub.accounts.switches import Switches, read_switches
+from crmhub.accounts.webhook_ids import (
+    ALIAS_FORM,
+    is_alias,
+    issue,
+    now_ms,
+    rotate,
+    set_alias,
+)
+from crmhub.db import Connection, Row
+from crmhub.errors import Conflict, NotFound, Semantic, listed
+
+__all__ = [
+    "Account",
+    "ConnectionInfo",
+    "IssuedIds",
+    "Switches",
+    "disable",
+    "enable",
+    "list_accounts",
+    "load",
+    "load_by_id",
+    "now_ms",
+    "open_account",
+    "rotate",
+    "set_adapter",
+    "set_switches",
+]
+
+RESERVED = frozenset(
+    {
+        "admin",
+        "chatbot",
+        "console",
+        "crm-api-interface",
+        "docs",
+        "healthz",
+        "metrics",
+        "readyz",
+        "static",
+    }
+)
+"""First parts of the service's own paths, which no account may have as its client id."""
+
+_CLIENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionInfo:
+    """The CRM of an account. A change to another adapter makes another one, with a new id."""
+
+    id: int
+    adapter: str
+    settings: Mapping[str, str]
+    credentials: str = field(repr=False)
+    """Sealed; `accounts.connections.open_credentials` opens them. Empty: there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    id: int
+    client_id: str
+    name: str
+    plan: Plan
+    switches: Switches
+    connection: ConnectionInfo
+    catalogue_version: int
+    pipelines_edited: bool
+    disabled: bool
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedIds:
+    """What a new account is reached by; key and secret are not stored and not shown again."""
+
+    api_key: str = field(repr=False)
+    generated_id: str = field(repr=False)
+    portal_id: str = field(repr=False)
+    webhook_secret: str = field(repr=False)
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+# The tables and columns that `account_of` reads; further columns may be selected before them.
+COLUMNS = (
+    "a.id, a.client_id, a.name, a.plan, a.switches, a.catalogue_version, a.pipelines_edited,"
+    " a.disabled_at, a.created_at, c.id, c.adapter, c.settings, c.credentials"
+)
+TABLES = "account a join connection c on c.account_id = a.id and c.id = a.connection_id"
+
+
+def account_of(row: Sequence[Any], plans: Mapping[str, Plan]) -> Account:
+    """Return the account that the columns COLUMNS describe.
+
+    An account whose plan is gone from the file goes on under `default`, since refusing its
+    leads would be worse; `crmhub doctor` tells.
+    """
+    (
+        account_id,
+        client_id,
+        name,
+        plan,
+        switches,
+        catalogue_version,
+        pipelines_edited,
+        disabled_at,
+        created_at,
+        *connection,
+    ) = row
+    return Account(
+        id=account_id,
+        client_id=client_id,
+        name=name,
+        plan=plans.get(plan) or plans["default"],
+        switches=Switches.from_json(switches),
+        connection=ConnectionInfo(
+            connection[0], connection[1], json.loads(connection[2]), connection[3]
+        ),
+        catalogue_version=catalogue_version,
+        pipelines_edited=bool(pipelines_edited),
+        disabled=disabled_at is not None,
+        created_at=created_at,
+    )
+
+
+def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
+    """Return the account, disabled or not; raise NotFound."""
+    row = _row(db, "a.client_id = :it", client_id)
+    if row is None:
+        raise NotFound(
+            f"There is no account with the client id {client_id!r}; "
+            "`crmhub account list` shows them all."
+        )
+    return account_of(row, plans)
+
+
+def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
+    """Return the account, disabled or not; raise NotFound."""
+    row = _row(db, "a.id = :it", account_id)
+    if row is None:
+        raise NotFound(f"There is no account number {account_id}.")
+    return account_of(row, plans)
+
+
+def list_accounts(db: Connection, plans: Mapping[str, Plan]) -> list[Account]:
+    """Return all accounts, the oldest first."""
+    rows = db.rows(f"select {COLUMNS} from {TABLES} order by a.id")
+    return [account_of(row, plans) for row in rows]
+
+
+def plans_in_use(db: Connection) -> set[str]:
+    """Return the plan names that accounts stand on, whether they still exist or not."""
+    return {row[0] for row in db.rows("select distinct plan from account")}
+
+
+def _row(db: Connection, condition: str, value: str | int) -> Row | None:
+    return db.row(f"select {COLUMNS} from {TABLES} where {condition}", {"it": value})
+
+
+# --- opening ---------------------------------------------------------------------------------
+
+
+def open_account(
+    tx: Connection,
+    *,
+    name: str,
+    client_id: str | None = None,
+    adapter: str = "local",
+    plan: str = "default",
+    plans: Mapping[str, Plan],
+) -> tuple[Account, IssuedIds]:
+    """Make an account with one API key for everything, its webhook ids and its secret.
+
+    Without `client_id` one is made from the name. Its catalogue is still empty: use
+    `actions.opening.open_account`, which fills it in the same transaction. Raises Semantic for
+    what does not fit and Conflict when the client id is taken.
+    """
+    name = _name(name)
+    if plan not in plans:
+        raise Semantic(f"plan: {_unknown_plan(plan, plans)}.")
+    account_id = _insert(tx, name=name, client_id=client_id, plan=plan)
+    _connect(tx, account_id, 1, adapter, {}, "")
+    account = load_by_id(tx, account_id, plans)
+    issued = IssuedIds(
+        api_key=keys.create(tx, account_id).api_key,
+        generated_id=issue(tx, account_id, "generated"),
+        portal_id=issue(tx, account_id, "portal"),
+        webhook_secret=issue(tx, account_id, "secret"),
+    )
+    return account, issued
+
+
+def _insert(tx: Connection, *, name: str, client_id: str | None, plan: str) -> int:
+    """Insert the account under `client_id`, or under the first free id made from its name."""
+    for candidate in [_client_id(client_id)] if client_id is not None else _ids_from(name):
+        # Not left to the unique key: on PostgreSQL its error would end the transaction.
+        account_id: int | None = tx.scalar(
+            "insert into account (client_id, name, plan, switches, connection_id,"
+            " catalogue_version, next_prop_id, pipelines_edited, created_at)"
+            " values (:client_id, :name, :plan, '{}', 1, 1, 1, :no, :now)"
+            " on conflict (client_id) do nothing returning id",
+            {
+                "client_id": candidate,
+                "name": name,
+                "plan": plan,
+                "no": False,
+                "now": now_ms(),
+            },
+        )
+        if account_id is not None:
+            return account_id
+    raise Conflict(f"The client id {client_id!r} is taken; choose another one.")
+
+
+def _client_id(text: str) -> str:
+    if not _CLIENT_ID.fullmatch(text):
+        raise Semantic(
+            f"{text!r} is not a client id; give 1 to 63 lower-case letters, digits, - and _, "
+            "the first a letter or a digit."
+        )
+    if text in RESERVED:
+        raise Semantic(f"The client id {text!r} is a path of the service itself; choose another.")
+    return text
+
+
+def _ids_from(name: str) -> Iterator[str]:
+    """Yield client ids made from a name: `acme-gmbh`, `acme-gmbh-2`, `acme-gmbh-3`, …"""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    stem = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:50].rstrip("-") or "account"
+    if stem not in RESERVED:
+        yield stem
+    number = 2
+    while True:
+        yield f"{stem}-{number}"
+        number += 1
+
+
+def _name(text: str) -> str:
+    name = " ".join(text.split())
+    if not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
+        raise Semantic(
+            f"{text!r} cannot be the name of an account; "
+            f"give 1 to {_LONGEST_NAME} printable characters."
+        )
+    return name
+
+
+def _unknown_plan(plan: Any, plans: Mapping[str, Plan]) -> str:
+    return f"there is no plan {plan!r}; known are {', '.join(sorted(plans))}"
+
+
+def _connect(
+    tx: Connection,
+    account_id: int,
+    connection_id: int,
+    adapter: str,
+    settings: Mapping[str, str],
+    credentials: str,
+) -> None:
+    tx.run(
+        "insert into connection (account_id, id, adapter, settings, credentials, created_at)"
+        " values (:account, :id, :adapter, :settings, :credentials, :now)",
+        {
+            "account": account_id,
+            "id": connection_id,
+            "adapter": adapter,
+            "settings": json.dumps(dict(settings)),
+            "credentials": credentials,
+            "now": now_ms(),
+        },
+    )
+
+
+# --- changing --------------------------------------------------------------------------------
+
+
+def set_switches(
+    tx: Connection,
+    account_id: int,
+    values: Mapping[str, Any],
+    plans: Mapping[str, Plan],
+) -> Account:
+    """Set switches, `plan` and `portal_alias` from texts or JSON values; return the account.
+
+    An empty `portal_alias` removes it. Raises Semantic naming every fault, and Conflict when the
+    alias belongs to another account.
+    """
+    account = _locked(tx, account_id, plans)
+    switches = {name: value for name, value in values.items() if name not in _BESIDE}
+    read, problems = read_switches(switches, beside=_BESIDE)
+    plan, alias = values.get("plan"), values.get("portal_alias")
+    if plan is not None and plan not in plans:
+        problems.append(("plan", _unknown_plan(plan, plans)))
+    if alias and not is_alias(alias):
+        problems.append(("portal_alias", ALIAS_FORM))
+    if problems:
+        raise Semantic(listed(problems))
+    tx.run(
+        "update account set switches = :switches, plan = coalesce(:plan, plan) where id = :account",
+        {
+            "switches": replace(account.switches, **read).to_json(),
+            "plan": plan,
+            "account": account_id,
+        },
+    )
+    if alias is not None:
+        set_alias(tx, account_id, alias)
+    return load_by_id(tx, account_id, plans)
+
+
+_BESIDE = ("plan", "portal_alias")
+
+
+def set_adapter(
+    tx: Connection,
+    account_id: int,
+    *,
+    adapter: str,
+    settings: Mapping[str, str],
+    credentials: str,
+    plans: Mapping[str, Plan],
+) -> Account:
+    """Set the account's CRM with its settings and sealed credentials; return the account.
+
+    Another adapter than now makes a new connection, so that no id of the former CRM is reused.
+    What may be set is checked by `accounts.connections.configure`, which calls this.
+    """
+    account = _locked(tx, account_id, plans)
+    if adapter == account.connection.adapter:
+        tx.run(
+            "update connection set settings = :settings, credentials = :credentials"
+            " where account_id = :account and id = :id",
+            {
+                "settings": json.dumps(dict(settings)),
+                "credentials": credentials,
+                "account": account_id,
+                "id": account.connection.id,
+            },
+        )
+    else:
+        newest = tx.scalar(
+            "select max(id) from connection where account_id = :account", {"account": account_id}
+        )
+        _connect(tx, account_id, newest + 1, adapter, settings, credentials)
+        tx.run(
+            "update account set connection_id = :id where id = :account",
+            {"id": newest + 1, "account": account_id},
+        )
+    return load_by_id(tx, account_id, plans)
+
+
+def disable(tx: Connection, account_id: int) -> None:
+    """Refuse the account everywhere from now on; its data stay as they are."""
+    tx.run(
+        "update account set disabled_at = :now where id = :account and disabled_at is null",
+        {"now": now_ms(), "account": account_id},
+    )
+
+
+def enable(tx: Connection, account_id: int) -> None:
+    """Let a disabled account work again."""
+    tx.run("update account set disabled_at = null where id = :account", {"account": account_id})
+
+
+def _locked(tx: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
+    """Return the account as it stays until this transaction ends."""
+    tx.row(f"select id from account where id = :it{tx.for_update}", {"it": account_id})
+    return load_by_id(tx, account_id, plans)

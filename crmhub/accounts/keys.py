@@ -1,0 +1,121 @@
+"""API keys: several to an account, each with its scopes and perhaps an end.
+
+Only a digest is stored; the key itself is returned once, by `create`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+
+from crmhub.accounts.plans import RESOURCES
+from crmhub.accounts.webhook_ids import now_ms
+from crmhub.db import Connection
+from crmhub.errors import NotFound, Semantic
+from crmhub.secrets import digest, new_api_key, token
+
+SCOPES = tuple(f"{resource}:{right}" for resource, right in product(RESOURCES, ("read", "write")))
+# How a key for everything is stored, so that it also holds the scopes of later versions.
+_ALL = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedKey:
+    """A new key; `api_key` is not stored and not shown again."""
+
+    key_id: str
+    api_key: str = field(repr=False)
+    scopes: tuple[str, ...]
+    expires_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A stored key; times in ms, None for never. `hint` is the end of the key, to tell it by."""
+
+    key_id: str
+    hint: str
+    scopes: tuple[str, ...]
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+    last_used_at: int | None
+
+
+def create(
+    tx: Connection,
+    account_id: int,
+    *,
+    scopes: Iterable[str] = (),
+    expires_at: int | None = None,
+) -> IssuedKey:
+    """Store a new key and return it; no scopes named means all of them.
+
+    Raises Semantic for unknown scopes and an end that has passed.
+    """
+    chosen = _checked(scopes)
+    if expires_at is not None and expires_at <= now_ms():
+        raise Semantic("expires: the time has passed already; give one to come.")
+    api_key = new_api_key()
+    key_id = f"key_{token(64)}"
+    tx.run(
+        "insert into api_key (digest, account_id, id, hint, scopes, created_at, expires_at)"
+        " values (:digest, :account, :id, :hint, :scopes, :now, :expires_at)",
+        {
+            "digest": digest(api_key),
+            "account": account_id,
+            "id": key_id,
+            "hint": api_key[-4:],
+            "scopes": " ".join(chosen),
+            "now": now_ms(),
+            "expires_at": expires_at,
+        },
+    )
+    return IssuedKey(key_id, api_key, chosen or SCOPES, expires_at)
+
+
+def list_keys(db: Connection, account_id: int) -> list[Key]:
+    """Return all keys of the account, revoked and expired ones too, the oldest first."""
+    rows = db.rows(
+        "select id, hint, scopes, created_at, expires_at, revoked_at, last_used_at"
+        " from api_key where account_id = :account order by created_at, id",
+        {"account": account_id},
+    )
+    return [Key(row[0], row[1], scopes_of(row[2]), *row[3:]) for row in rows]
+
+
+def revoke(tx: Connection, account_id: int, key_id: str) -> None:
+    """End the key now; again is no error. Raises NotFound."""
+    found = tx.run(
+        "update api_key set revoked_at = coalesce(revoked_at, :now)"
+        " where account_id = :account and id = :id",
+        {"now": now_ms(), "account": account_id, "id": key_id},
+    )
+    if not found:
+        raise NotFound(f"The account has no key {key_id!r}; `crmhub key list` shows its keys.")
+
+
+def note_use(tx: Connection, used: Mapping[tuple[int, str], int]) -> None:
+    """Store when keys, by account and key id, were last used."""
+    # Sorted, so that two processes take the row locks in the same order.
+    for (account_id, key_id), at in sorted(used.items()):
+        tx.run(
+            "update api_key set last_used_at = :at where account_id = :account and id = :id"
+            " and (last_used_at is null or last_used_at < :at)",
+            {"account": account_id, "id": key_id, "at": at},
+        )
+
+
+def scopes_of(stored: str) -> tuple[str, ...]:
+    """Return the scopes that the column `scopes` stands for."""
+    return SCOPES if stored == _ALL else tuple(stored.split())
+
+
+def _checked(scopes: Iterable[str]) -> tuple[str, ...]:
+    """Return the scopes in the usual order, or none for all."""
+    named = set(scopes)
+    unknown = sorted(named - set(SCOPES))
+    if unknown:
+        raise Semantic(f"There is no scope {', '.join(unknown)}; known are {', '.join(SCOPES)}.")
+    return tuple(scope for scope in SCOPES if scope in named)

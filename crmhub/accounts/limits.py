@@ -1,0 +1,184 @@
+"""How often somebody may call: moving windows, in Redis when there is one.
+
+Without Redis each server process holds its share of a limit. While Redis is away or stalls, the
+process does the same, so that nobody is let through unmetered and nobody is shut out.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import TypeVar
+
+from limits import RateLimitItemPerSecond
+from limits.storage import MemoryStorage, RedisStorage
+from limits.strategies import MovingWindowRateLimiter
+
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.directory import Caller
+from crmhub.accounts.plans import Rate
+
+T = TypeVar("T")
+
+_MISSES = Rate(60, 60)
+# A request waits this long for Redis, and after a failure none does for a while.
+_REDIS_SECONDS = 0.25
+_RETRY_SECONDS = 5.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RateStatus:
+    """What became of a call under a limit; without a limit `limit` is None and all is allowed.
+
+    `reset_s` and `retry_after` are seconds: until the window gives something back, and until
+    another try makes sense (at least 1 when the call is not allowed, else 0).
+    """
+
+    limit: int | None = None
+    remaining: int = 0
+    reset_s: int = 0
+    allowed: bool = True
+    retry_after: int = 0
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The RateLimit headers of the answer; none where there is no limit."""
+        if self.limit is None:
+            return {}
+        return {
+            "RateLimit-Limit": str(self.limit),
+            "RateLimit-Remaining": str(self.remaining),
+            "RateLimit-Reset": str(self.reset_s),
+        }
+
+
+_UNLIMITED = RateStatus()
+
+
+class Limits:
+    """Counts calls of accounts, keys and addresses.
+
+    `share` is the number of server processes among which a limit is divided while it is not
+    counted in Redis. `prefix` starts the names of the keys in Redis.
+    """
+
+    def __init__(self, redis_url: str | None, share: int = 1, *, prefix: str = "crmhub") -> None:
+        self._local = _Windows(MovingWindowRateLimiter(MemoryStorage()), share)
+        self._redis = _Redis(redis_url, prefix) if redis_url else None
+
+    def hit(self, caller: Caller) -> RateStatus:
+        """Count a call with an API key, under the limits of the key and of its account.
+
+        Returns the tighter of the two. A call that the key's limit stops is not counted for the
+        account.
+        """
+        plan = caller.account.plan
+        limits = [(f"account/{caller.account.id}", plan.rate_limit)]
+        if plan.key_rate_limit is not None:
+            limits.insert(0, (f"key/{caller.account.id}/{caller.key_id}", plan.key_rate_limit))
+        return self._hit(limits)
+
+    def hit_account(self, account: Account) -> RateStatus:
+        """Count a call without a key under the account's limit."""
+        return self._hit([(f"account/{account.id}", account.plan.rate_limit)])
+
+    def miss(self, address: str) -> RateStatus:
+        """Count a webhook call from `address` that found no account."""
+        return self._hit([(f"miss/{_network(address)}", _MISSES)])
+
+    def _hit(self, limits: list[tuple[str, Rate | None]]) -> RateStatus:
+        given = [(name, rate) for name, rate in limits if rate is not None]
+        if not given:
+            return _UNLIMITED
+        if self._redis is not None:
+            status = self._redis.attempt(lambda windows: windows.hit(given))
+            if status is not None:
+                return status
+        return self._local.hit(given)
+
+
+class _Windows:
+    """Moving windows in one storage, each limit divided by `share`."""
+
+    def __init__(self, limiter: MovingWindowRateLimiter, share: int) -> None:
+        self._limiter = limiter
+        self._share = share
+
+    def hit(self, limits: list[tuple[str, Rate]]) -> RateStatus:
+        """Count a call under each limit until one stops it; return the tightest."""
+        statuses = []
+        for name, rate in limits:
+            count = max(1, rate.count // self._share)
+            item = RateLimitItemPerSecond(count, rate.seconds)
+            allowed = self._limiter.hit(item, name)
+            reset, remaining = self._limiter.get_window_stats(item, name)
+            wait = max(0, math.ceil(reset - time.time()))
+            if not allowed:
+                return RateStatus(count, 0, wait, allowed=False, retry_after=max(1, wait))
+            statuses.append(RateStatus(count, max(0, remaining), wait))
+        return min(statuses, key=lambda status: status.remaining)
+
+
+class _Redis:
+    """Windows in Redis, left alone for a few seconds after each failure."""
+
+    def __init__(self, url: str, prefix: str) -> None:
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        self._failures: type[Exception] = redis.RedisError
+        pool = redis.ConnectionPool.from_url(
+            url,
+            socket_timeout=_REDIS_SECONDS,
+            socket_connect_timeout=_REDIS_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+        )
+        # The pool knows the address; of the one given here only the scheme counts.
+        storage = RedisStorage("redis://", connection_pool=pool, key_prefix=prefix)
+        self._windows = _Windows(MovingWindowRateLimiter(storage), share=1)
+        self._lock = threading.Lock()
+        self._away_until = 0.0
+
+    def attempt(self, work: Callable[[_Windows], T]) -> T | None:
+        """Return what `work` returns, or None when Redis is away."""
+        if self._away_until and not self._try_again():
+            return None
+        try:
+            result = work(self._windows)
+        except self._failures as exc:
+            if not self._away_until:
+                # The type alone: the text may name the address, and with it a password.
+                _log.warning("Redis is away (%s); limits are held locally.", type(exc).__name__)
+            self._away_until = time.monotonic() + _RETRY_SECONDS
+            return None
+        if self._away_until:
+            _log.warning("Redis is back; limits are shared again.")
+            self._away_until = 0.0
+        return result
+
+    def _try_again(self) -> bool:
+        """Return whether this call may find out if Redis is back; one in a while may."""
+        now = time.monotonic()
+        with self._lock:
+            if now < self._away_until:
+                return False
+            self._away_until = now + _RETRY_SECONDS
+            return True
+
+
+def _network(address: str) -> str:
+    """Return the address, of IPv6 its /64, since a caller there has all of it."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if not isinstance(parsed, IPv6Address):
+        return address
+    return str(parsed.ipv4_mapped or ip_network((parsed, 64), strict=False))

@@ -1,0 +1,107 @@
+"""What an account is called by in webhook paths, and the secret that may go with it.
+
+Ids are stored as they are, since an operator must be able to look them up; of a secret only the
+digest is stored. Both can be changed with the old one staying valid for a while.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from crmhub.db import Connection
+from crmhub.errors import Conflict, Semantic
+from crmhub.secrets import digest, new_secret, new_webhook_id
+
+Purpose = Literal["generated", "portal", "alias"]
+Rotatable = Literal["generated", "portal", "secret"]
+
+WEEK_MS = 7 * 24 * 3600 * 1000
+
+_ALIAS = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookId:
+    """An id that finds the account in a webhook path now; `expires_at` in ms, None for never."""
+
+    purpose: Purpose
+    value: str = field(repr=False)
+    expires_at: int | None
+
+
+def now_ms() -> int:
+    """Return the time as the database holds it: milliseconds since 1970, UTC."""
+    return time.time_ns() // 1_000_000
+
+
+def webhook_ids(db: Connection, account_id: int) -> list[WebhookId]:
+    """Return the valid ids of the account, never its secrets; of each purpose the newest first."""
+    rows = db.rows(
+        "select purpose, value, expires_at from webhook_id where account_id = :account"
+        " and purpose <> 'secret' and (expires_at is null or expires_at > :now)"
+        " order by purpose, case when expires_at is null then 0 else 1 end, expires_at desc",
+        {"account": account_id, "now": now_ms()},
+    )
+    return [WebhookId(*row) for row in rows]
+
+
+def issue(tx: Connection, account_id: int, kind: Rotatable) -> str:
+    """Store a fresh id or secret beside those there are, and return it."""
+    value = new_secret() if kind == "secret" else new_webhook_id()
+    _insert(tx, account_id, kind, digest(value) if kind == "secret" else value)
+    return value
+
+
+def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = WEEK_MS) -> str:
+    """Return a fresh id or secret; all older ones end after `keep_ms`, with 0 at once."""
+    if kind not in get_args(Rotatable):
+        raise Semantic(f"{kind!r} cannot be changed; give one of {', '.join(get_args(Rotatable))}.")
+    now = now_ms()
+    tx.run(
+        "delete from webhook_id where account_id = :account and expires_at <= :now",
+        {"account": account_id, "now": now},
+    )
+    tx.run(
+        "update webhook_id set expires_at = :end where account_id = :account"
+        " and purpose = :purpose and (expires_at is null or expires_at > :end)",
+        {"account": account_id, "purpose": kind, "end": now + keep_ms},
+    )
+    return issue(tx, account_id, kind)
+
+
+def set_alias(tx: Connection, account_id: int, alias: str) -> None:
+    """Let the CRM's own portal id stand for the account's, in place of any alias; `""` removes.
+
+    An alias can be guessed, so it finds the account only together with the secret. Raises
+    Semantic for what is no id and Conflict when the alias belongs to another account.
+    """
+    if alias and not is_alias(alias):
+        raise Semantic(f"portal_alias: {ALIAS_FORM}.")
+    tx.run(
+        "delete from webhook_id where account_id = :account and purpose = 'alias'",
+        {"account": account_id},
+    )
+    if alias and not _insert(tx, account_id, "alias", alias):
+        raise Conflict(f"portal_alias: {alias!r} is used already, by another account.")
+
+
+ALIAS_FORM = "give 1 to 64 letters, digits, - _ and ., or nothing for none"
+
+
+def is_alias(text: str) -> bool:
+    """Return whether `text` can be an alias."""
+    return _ALIAS.fullmatch(text) is not None
+
+
+def _insert(tx: Connection, account_id: int, purpose: str, value: str) -> bool:
+    """Store the value and return whether it was still free."""
+    # Not left to the unique key: on PostgreSQL its error would end the transaction.
+    inserted = tx.run(
+        "insert into webhook_id (value, account_id, purpose, created_at)"
+        " values (:value, :account, :purpose, :now) on conflict (value) do nothing",
+        {"value": value, "account": account_id, "purpose": purpose, "now": now_ms()},
+    )
+    return inserted > 0
