@@ -14,7 +14,7 @@ import select
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -29,6 +29,8 @@ Row = tuple[Any, ...]
 Params = Mapping[str, Any]
 
 _NAME = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
+# Keeps our advisory locks apart from those of other programs in the same database.
+_LOCKS = 0x63726D68
 _DEADLOCK_TRIES = 5
 _BUSY_SECONDS = 10
 _CONNECT_SECONDS = 3
@@ -87,14 +89,66 @@ class Connection:
         count: int = self._execute(sql, params).rowcount
         return count
 
-    def many(self, sql: str, rows: Sequence[Params]) -> None:
-        """Run one statement for each of `rows`, in one round trip where the driver can."""
-        if not rows:
-            return
+    def insert(
+        self, table: str, types: Params, rows: Sequence[Row], *, or_skip: bool = False
+    ) -> int:
+        """Insert `rows` in one statement and return how many went in.
+
+        `types` maps the columns, in the order of the rows' values, to PostgreSQL's types. With
+        `or_skip`, a row whose key exists is left out instead of raising `Duplicate`.
+        """
+        skip = " on conflict do nothing" if or_skip else ""
+        into = f"insert into {table} ({', '.join(types)})"
         if self.dialect == "postgresql":
-            sql = _for_psycopg(sql)
+            return self._unnested(f"{into} select {{columns}} from {{rows}}{skip}", types, rows)
+        marks = ", ".join("?" * len(types))
+        return self._each(f"{into} values ({marks}){skip}", rows)
+
+    def delete(self, table: str, types: Params, rows: Sequence[Row]) -> int:
+        """Delete the rows of `table` whose columns named in `types` equal one of `rows`."""
+        if self.dialect == "postgresql":
+            where = " and ".join(f"t.{column} = rows.{column}" for column in types)
+            return self._unnested(
+                f"delete from {table} t using {{rows}} where {where}", types, rows
+            )
+        where = " and ".join(f"{column} = ?" for column in types)
+        return self._each(f"delete from {table} where {where}", rows)
+
+    def update(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> int:
+        """Set the columns of `types` in the rows whose `keys` match.
+
+        A row of `rows` holds the values of `types`, then those of `keys`.
+        """
+        if self.dialect == "postgresql":
+            values = ", ".join(f"{c} = {_cast(f'rows.{c}', t)}" for c, t in types.items())
+            where = " and ".join(f"t.{column} = rows.{column}" for column in keys)
+            sql = f"update {table} t set {values} from {{rows}} where {where}"
+            return self._unnested(sql, {**types, **keys}, rows)
+        values = ", ".join(f"{column} = ?" for column in types)
+        where = " and ".join(f"{column} = ?" for column in keys)
+        return self._each(f"update {table} set {values} where {where}", rows)
+
+    def _unnested(self, sql: str, types: Params, rows: Sequence[Row]) -> int:
+        # One array per column: a statement of constant text and size, whatever the rows' number.
+        if not rows:
+            return 0
+        arrays = ", ".join(f"cast(%s as {_plain(kind)}[])" for kind in types.values())
+        columns = ", ".join(_cast(f"rows.{name}", kind) for name, kind in types.items())
+        source = f"unnest({arrays}) as rows({', '.join(types)})"
         with self._database.mapped_errors():
-            self._driver.cursor().executemany(sql, rows)
+            cursor = self._driver.execute(
+                sql.format(rows=source, columns=columns),
+                [list(column) for column in zip(*rows, strict=True)],
+            )
+        count: int = cursor.rowcount
+        return count
+
+    def _each(self, sql: str, rows: Sequence[Row]) -> int:
+        if not rows:
+            return 0
+        with self._database.mapped_errors():
+            count: int = self._driver.executemany(sql, rows).rowcount
+        return count
 
     def array(self, values: Sequence[Any]) -> Any:
         """Return `values` as the parameter that `among` expects."""
@@ -105,6 +159,15 @@ class Connection:
         if self.dialect == "postgresql":
             return f"{column} = any(:{name})"
         return f"{column} in (select value from json_each(:{name}))"
+
+    def hold(self, key: int, *, alone: bool) -> None:
+        """Hold the lock `key` until the transaction ends: alone, or with others who share it.
+
+        It costs no write. SQLite's one writer at a time holds every lock already.
+        """
+        if self.dialect == "postgresql":
+            shared = "" if alone else "_shared"
+            self.run(f"select pg_advisory_xact_lock{shared}({_LOCKS}, :key)", {"key": key})
 
     @property
     def for_update(self) -> str:
@@ -204,11 +267,10 @@ class Database:
             result = work(connection)
             connection.run("COMMIT")
         except BaseException:
-            try:
+            # Where that fails the connection is gone, and the transaction with it; what failed
+            # first is what counts.
+            with suppress(Unavailable):
                 connection.run("ROLLBACK")
-            except Unavailable:
-                # The connection is gone, and with it the transaction; what failed first counts.
-                pass
             raise
         return result
 
@@ -237,6 +299,14 @@ class Database:
     def close(self) -> None:
         """Close all pooled connections."""
         self._engine.dispose()
+
+
+def _plain(kind: str) -> str:
+    return "text" if kind == "jsonb" else kind
+
+
+def _cast(column: str, kind: str) -> str:
+    return f"cast({column} as jsonb)" if kind == "jsonb" else column
 
 
 def _prepare_sqlite(driver: Any, _record: Any) -> None:

@@ -1,0 +1,137 @@
+"""Links between records. Each is stored from both ends, so either end reads its own rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crmhub.db import Connection
+from crmhub.errors import NotFound, Semantic, listed
+from crmhub.records.kinds import BY_CODE, KINDS, Kind
+
+Links = dict[str, list[int]]
+
+_ROW = {
+    "account_id": "int",
+    "from_kind": "int",
+    "from_id": "bigint",
+    "to_kind": "int",
+    "to_id": "bigint",
+}
+
+
+def of_records(
+    connection: Connection, account_id: int, kind: Kind, ids: Sequence[int]
+) -> dict[int, Links]:
+    """Return the links of each of `ids` that has any, by kind, ids rising."""
+    linked: dict[int, Links] = {}
+    if not ids:
+        return linked
+    for from_id, to_kind, to_id in connection.rows(
+        "select from_id, to_kind, to_id from association where account_id = :account"
+        f" and from_kind = :kind and {connection.among('from_id', 'ids')}"
+        " order by from_id, to_kind, to_id",
+        {"account": account_id, "kind": kind.code, "ids": connection.array(ids)},
+    ):
+        linked.setdefault(from_id, {}).setdefault(BY_CODE[to_kind].name, []).append(to_id)
+    return linked
+
+
+def page(
+    connection: Connection, account_id: int, kind: Kind, id: int, to: Kind, *, after: int, rows: int
+) -> list[int]:
+    """Return up to `rows` ids of kind `to` that the record is linked with, rising from `after`."""
+    found = connection.rows(
+        "select to_id from association where account_id = :account and from_kind = :kind"
+        " and from_id = :id and to_kind = :to and to_id > :after order by to_id limit :rows",
+        {
+            "account": account_id,
+            "kind": kind.code,
+            "id": id,
+            "to": to.code,
+            "after": after,
+            "rows": rows,
+        },
+    )
+    return [row[0] for row in found]
+
+
+def count(connection: Connection, account_id: int, kind: Kind, id: int, to: Kind) -> int:
+    """Return how many records of kind `to` the record is linked with."""
+    n: int = connection.scalar(
+        "select count(*) from association where account_id = :account and from_kind = :kind"
+        " and from_id = :id and to_kind = :to",
+        {"account": account_id, "kind": kind.code, "id": id, "to": to.code},
+    )
+    return n
+
+
+def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, int]]) -> None:
+    """Keep the records `(path, kind, id)` from being archived until the transaction ends.
+
+    Raises Semantic that names the path of each one that does not exist.
+    """
+    problems = []
+    for kind in KINDS.values():
+        ids = sorted({id for _, to, id in wanted if to is kind})
+        if not ids:
+            continue
+        there = {
+            row[0]
+            for row in tx.rows(
+                "select id from records where account_id = :account and kind = :kind"
+                f" and {tx.among('id', 'ids')} order by id{tx.for_share}",
+                {"account": account_id, "kind": kind.code, "ids": tx.array(ids)},
+            )
+        }
+        problems += [
+            (path, f"there is no {kind.singular} {id}; send the id of an existing one")
+            for path, to, id in wanted
+            if to is kind and id not in there
+        ]
+    if problems:
+        raise Semantic(listed(problems))
+
+
+def link(
+    tx: Connection, account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]
+) -> int:
+    """Link `(id, to, to_id)` and return how many links are new."""
+    rows = {row for id, to, to_id in links for row in _both(account_id, kind, id, to, to_id)}
+    return tx.insert("association", _ROW, sorted(rows), or_skip=True) // 2
+
+
+def unlink(tx: Connection, account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> None:
+    """Remove a link from both ends; NotFound when there is none."""
+    if not tx.delete("association", _ROW, sorted(_both(account_id, kind, id, to, to_id))):
+        raise NotFound(f"{kind.singular} {id} is not associated with {to.singular} {to_id}.")
+
+
+def remove_all(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
+    """Remove all links of records that are going."""
+    links = of_records(tx, account_id, kind, ids)
+    rows = {
+        row
+        for id, by_kind in links.items()
+        for name, to_ids in by_kind.items()
+        for to_id in to_ids
+        for row in _both(account_id, kind, id, KINDS[name], to_id)
+    }
+    tx.delete("association", _ROW, sorted(rows))
+
+
+def _both(account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> list[tuple[Any, ...]]:
+    return [
+        (account_id, kind.code, id, to.code, to_id),
+        (account_id, to.code, to_id, kind.code, id),
+    ]
+
+
+def wanted(associations: Mapping[str, Sequence[int]], path: str) -> list[tuple[str, Kind, int]]:
+    """Return `(path, kind, id)` for each id of an `associations` object, duplicates once."""
+    return [
+        (f"{path}associations.{name}[{i}]", KINDS[name], id)
+        for name, ids in associations.items()
+        for i, id in enumerate(ids)
+        if id not in ids[:i]
+    ]

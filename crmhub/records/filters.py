@@ -1,0 +1,459 @@
+"""The filter language (SPEC 4.4): what a filter means, in SQL and on a record in hand.
+
+Each operator is a positive set of record ids, or the exact complement of one: NEQ, NOT_IN,
+NOT_CONTAINS_TOKEN and NOT_HAS_PROPERTY therefore include records without a value. A `Condition`
+gives its positive set as a select on one index table (`ids`) and tells of a single document
+whether it belongs to the set (`holds`); both say the same, on both databases.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from crmhub.db import Connection
+from crmhub.errors import BadRequest, Semantic, listed
+from crmhub.records import values
+from crmhub.records.catalogue import Catalogue, Property
+from crmhub.records.index import PREFIX
+from crmhub.records.validation import unknown
+
+MOST_FILTERS = 50
+MOST_VALUES = 500
+LONGEST_VALUE = 4000
+
+# Operator -> (positive operator, is it the complement of that one).
+OPERATORS: dict[str, tuple[str, bool]] = {
+    "EQ": ("IN", False),
+    "NEQ": ("IN", True),
+    "GT": ("GT", False),
+    "GTE": ("GTE", False),
+    "LT": ("LT", False),
+    "LTE": ("LTE", False),
+    "IN": ("IN", False),
+    "NOT_IN": ("IN", True),
+    "HAS_PROPERTY": ("HAS_PROPERTY", False),
+    "NOT_HAS_PROPERTY": ("HAS_PROPERTY", True),
+    "CONTAINS_TOKEN": ("CONTAINS_TOKEN", False),
+    "NOT_CONTAINS_TOKEN": ("CONTAINS_TOKEN", True),
+}
+_LISTS = {"IN", "NOT_IN"}
+_BARE = {"HAS_PROPERTY", "NOT_HAS_PROPERTY"}
+_SYMBOLS = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "GT": lambda a, b: a > b,
+    "GTE": lambda a, b: a >= b,
+    "LT": lambda a, b: a < b,
+    "LTE": lambda a, b: a <= b,
+}
+
+# The record's own fields, by the names of the wire and by HubSpot's.
+FIELDS = {
+    "id": "id",
+    "hs_object_id": "id",
+    "createdAt": "created_at",
+    "createdate": "created_at",
+    "updatedAt": "updated_at",
+    "lastmodifieddate": "updated_at",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter as it was sent; None stands for an absent key."""
+
+    property_name: str
+    operator: str
+    value: str | None = None
+    values: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A record in hand: what conditions are tested on."""
+
+    id: int
+    created_at: int
+    updated_at: int
+    properties: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """The select of a condition's positive set, and its parameters."""
+
+    text: str
+    params: dict[str, Any]
+
+
+class Condition:
+    """One positive set of records, or (`negated`) all records but those."""
+
+    negated: bool
+
+    def ids(self, connection: Connection, n: int) -> Sql:
+        """Return the select of the positive set.
+
+        Its parameters' names end in the number `n`; the statement it stands in brings `:account`
+        and `:kind`.
+        """
+        raise NotImplementedError
+
+    def holds(self, document: Document) -> bool:
+        """Return whether the document belongs to the positive set."""
+        raise NotImplementedError
+
+    def matches(self, document: Document) -> bool:
+        """Return whether the document satisfies the filter."""
+        return self.holds(document) != self.negated
+
+
+def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> list[Condition]:
+    """Return what `filters` mean for the account that owns `catalogue`.
+
+    Raises BadRequest for a filter that is none (unknown operator, value and values in the wrong
+    place, too many), Semantic for an unknown property or a value that is not of its type; both
+    name every filter at fault.
+    """
+    if len(filters) > MOST_FILTERS:
+        raise BadRequest(f"filters: {len(filters)} filters; send at most {MOST_FILTERS}")
+    malformed = [
+        (f"filters[{i}].{place}", why)
+        for i, each in enumerate(filters)
+        for place, why in _shape(each)
+    ]
+    if malformed:
+        raise BadRequest(listed(malformed))
+    conditions = []
+    problems = []
+    for i, each in enumerate(filters):
+        try:
+            conditions.append(_condition(each, catalogue, region=region))
+        except _UnknownName as exc:
+            problems.append((f"filters[{i}].propertyName", str(exc)))
+        except values.InvalidValue as exc:
+            place = "values" if each.operator in _LISTS else "value"
+            problems.append((f"filters[{i}].{place}", str(exc)))
+    if problems:
+        raise Semantic(listed(problems))
+    return conditions
+
+
+class _UnknownName(Exception):
+    pass
+
+
+def _shape(each: Filter) -> list[tuple[str, str]]:
+    operator = each.operator
+    if operator not in OPERATORS:
+        return [("operator", f"unknown operator; send one of {', '.join(OPERATORS)}")]
+    if operator in _BARE:
+        return [
+            (place, f"{operator} takes no {place}; leave it out")
+            for place, given in (("value", each.value), ("values", each.values))
+            if given is not None
+        ]
+    if operator in _LISTS:
+        if each.value is not None:
+            return [("value", f"{operator} takes values, an array of strings, not value")]
+        if not each.values:
+            return [("values", f"{operator} needs values, an array of at least one string")]
+        if len(each.values) > MOST_VALUES:
+            return [("values", f"{len(each.values)} values; send at most {MOST_VALUES}")]
+        return [p for i, v in enumerate(each.values) for p in _length(f"values[{i}]", v)]
+    if each.values is not None:
+        return [("values", f"{operator} takes one value, not values")]
+    if each.value is None:
+        return [("value", f"{operator} needs a value; to find empty ones use NOT_HAS_PROPERTY")]
+    return _length("value", each.value)
+
+
+def _length(place: str, value: str) -> list[tuple[str, str]]:
+    if not value:
+        return [(place, "is empty; to find records without a value use NOT_HAS_PROPERTY")]
+    if len(value) > LONGEST_VALUE:
+        return [(place, f"{len(value)} characters long; send at most {LONGEST_VALUE}")]
+    return []
+
+
+def _condition(each: Filter, catalogue: Catalogue, *, region: str) -> Condition:
+    operator, negated = OPERATORS[each.operator]
+    given = each.values if each.values is not None else (each.value or "",)
+    column = FIELDS.get(each.property_name)
+    if column == "id":
+        return _OfId(negated, operator, given)
+    if column:
+        return _OfMoment(negated, column, operator, given)
+    known = catalogue.get(each.property_name)
+    if known is None:
+        raise _UnknownName(unknown(catalogue, each.property_name))
+    if known.index == "ix_text":
+        return _OfText(negated, known, operator, given, region=region)
+    if operator == "CONTAINS_TOKEN":
+        return _OfDocument(negated, known, given[0])
+    read = values.search_number if known.index == "ix_num" else values.search_day
+    operands = [] if operator == "HAS_PROPERTY" else [read(value) for value in given]
+    return _OfKey(negated, known, operator, operands)
+
+
+def _of_property(known: Property, n: int) -> tuple[str, dict[str, Any]]:
+    """The select of all records with a value of the property."""
+    sql = f"select record_id from {known.index} where account_id = :account and prop_id = :prop{n}"
+    return sql, {f"prop{n}": known.prop_id}
+
+
+class _OfKey(Condition):
+    """A number or a day, compared as the index holds it."""
+
+    def __init__(
+        self, negated: bool, known: Property, operator: str, operands: Sequence[float]
+    ) -> None:
+        self.negated = negated
+        self._known = known
+        self._operator = operator
+        self._operands = operands
+        self._key = values.number_key if known.index == "ix_num" else values.day_key
+
+    def ids(self, connection: Connection, n: int) -> Sql:
+        sql, params = _of_property(self._known, n)
+        if self._operator == "HAS_PROPERTY":
+            return Sql(sql, params)
+        if self._operator == "IN":
+            where = connection.among("value", f"of{n}")
+            return Sql(f"{sql} and {where}", params | {f"of{n}": connection.array(self._operands)})
+        where = f"value {_SYMBOLS[self._operator]} :v{n}"
+        return Sql(f"{sql} and {where}", params | {f"v{n}": self._operands[0]})
+
+    def holds(self, document: Document) -> bool:
+        text = document.properties.get(self._known.name)
+        if not text:
+            return False
+        if self._operator == "HAS_PROPERTY":
+            return True
+        key = self._key(text)
+        if self._operator == "IN":
+            return key in self._operands
+        return _COMPARE[self._operator](key, self._operands[0])
+
+
+class _OfText(Condition):
+    """Any other type, compared by code point.
+
+    The index key holds the first 255 characters. A shorter operand compares with those as it
+    would with the whole; only a longer one needs the whole value, which stands beside the key.
+    """
+
+    def __init__(
+        self, negated: bool, known: Property, operator: str, given: Sequence[str], *, region: str
+    ) -> None:
+        self.negated = negated
+        self._known = known
+        self._operator = operator
+        self._operands: Sequence[str] = given
+        if operator == "CONTAINS_TOKEN":
+            self._operands = [values.fold(given[0])]
+        elif operator == "IN":
+            self._operands = [
+                values.for_search(
+                    known.type,
+                    value,
+                    options=known.options,
+                    region=region or None,
+                    any_case=known.any_case,
+                )
+                for value in given
+            ]
+        elif known.type == "email":
+            self._operands = [value.lower() for value in given]
+
+    def ids(self, connection: Connection, n: int) -> Sql:
+        sql, params = _of_property(self._known, n)
+        if self._operator == "HAS_PROPERTY":
+            return Sql(sql, params)
+        if self._operator == "IN":
+            short = [each for each in self._operands if len(each) < PREFIX]
+            long = [each for each in self._operands if len(each) >= PREFIX]
+            where = connection.among("value", f"of{n}")
+            params |= {f"of{n}": connection.array(short)}
+            if long:
+                starts = connection.among("value", f"starts{n}")
+                wholes = connection.among("coalesce(full_value, value)", f"wholes{n}")
+                where = f"({where} or ({starts} and {wholes}))"
+                params |= {
+                    f"starts{n}": connection.array([each[:PREFIX] for each in long]),
+                    f"wholes{n}": connection.array(long),
+                }
+            return Sql(f"{sql} and {where}", params)
+        operand = self._operands[0]
+        if self._operator == "CONTAINS_TOKEN":
+            where = f"coalesce(folded, value) like :like{n} escape '\\'"
+            return Sql(f"{sql} and {where}", params | {f"like{n}": _pattern(operand)})
+        symbol = _SYMBOLS[self._operator]
+        if len(operand) < PREFIX:
+            return Sql(f"{sql} and value {symbol} :v{n}", params | {f"v{n}": operand})
+        where = (
+            f"(value {symbol[0]} :v{n}"
+            f" or (value = :v{n} and coalesce(full_value, value) {symbol} :whole{n}))"
+        )
+        return Sql(f"{sql} and {where}", params | {f"v{n}": operand[:PREFIX], f"whole{n}": operand})
+
+    def holds(self, document: Document) -> bool:
+        text = document.properties.get(self._known.name)
+        if not text:
+            return False
+        if self._operator == "HAS_PROPERTY":
+            return True
+        if self._operator == "IN":
+            return text in self._operands
+        if self._operator == "CONTAINS_TOKEN":
+            return self._operands[0] in values.fold(text)
+        return _COMPARE[self._operator](text, self._operands[0])
+
+
+class _OfDocument(Condition):
+    """CONTAINS_TOKEN on numbers and dates: a part of their canonical text, read from documents."""
+
+    def __init__(self, negated: bool, known: Property, given: str) -> None:
+        self.negated = negated
+        self._name = known.name
+        self._part = values.fold(given)
+
+    def ids(self, connection: Connection, n: int) -> Sql:
+        # Canonical numbers and dates are ASCII, so the databases' lower() folds them.
+        return Sql(
+            f"select id from records where account_id = :account and kind = :kind"
+            f" and lower(properties ->> cast(:name{n} as text)) like :like{n} escape '\\'",
+            {f"name{n}": self._name, f"like{n}": _pattern(self._part)},
+        )
+
+    def holds(self, document: Document) -> bool:
+        return self._part in values.fold(document.properties.get(self._name, ""))
+
+
+class _OfRecord(Condition):
+    """A condition on a field of the record itself: always filled."""
+
+    def ids(self, connection: Connection, n: int) -> Sql:
+        where, params = self._where(connection, n)
+        sql = f"select id from records where account_id = :account and kind = :kind and {where}"
+        return Sql(sql, params)
+
+    def _where(self, connection: Connection, n: int) -> tuple[str, dict[str, Any]]:
+        raise NotImplementedError
+
+
+_HIGHEST_ID = 2**53
+
+
+class _OfId(_OfRecord):
+    """The record's id, compared as a number."""
+
+    def __init__(self, negated: bool, operator: str, given: Sequence[str]) -> None:
+        self.negated = negated
+        self._operator = operator
+        self._part = given[0]
+        self._ids: list[int] = []
+        if operator == "IN":
+            numbers = [values.search_number(value) for value in given]
+            self._ids = [int(each) for each in numbers if each == int(each)]
+            self._ids = [each for each in self._ids if abs(each) < _HIGHEST_ID]
+        elif operator in _SYMBOLS:
+            # The nearest whole number that leaves the comparison as it is.
+            number = values.search_number(given[0])
+            rounded = math.floor(number) if operator in ("GT", "LTE") else math.ceil(number)
+            self._ids = [max(-_HIGHEST_ID, min(_HIGHEST_ID, rounded))]
+
+    def _where(self, connection: Connection, n: int) -> tuple[str, dict[str, Any]]:
+        if self._operator == "IN":
+            return connection.among("id", f"of{n}"), {f"of{n}": connection.array(self._ids)}
+        if self._operator == "HAS_PROPERTY":
+            return "1 = 1", {}
+        if self._operator == "CONTAINS_TOKEN":
+            where = f"cast(id as text) like :like{n} escape '\\'"
+            return where, {f"like{n}": _pattern(self._part)}
+        return f"id {_SYMBOLS[self._operator]} :v{n}", {f"v{n}": self._ids[0]}
+
+    def holds(self, document: Document) -> bool:
+        if self._operator == "IN":
+            return document.id in self._ids
+        if self._operator == "HAS_PROPERTY":
+            return True
+        if self._operator == "CONTAINS_TOKEN":
+            return self._part in str(document.id)
+        return _COMPARE[self._operator](document.id, self._ids[0])
+
+
+class _OfMoment(_OfRecord):
+    """When the record was created or changed, compared by its day (UTC)."""
+
+    def __init__(self, negated: bool, column: str, operator: str, given: Sequence[str]) -> None:
+        self.negated = negated
+        self._column = column
+        self._operator = operator
+        self._part = values.fold(given[0])
+        self._days: list[int] = []
+        if operator == "IN" or operator in _SYMBOLS:
+            self._days = sorted({values.search_day(value) for value in given})
+
+    def _where(self, connection: Connection, n: int) -> tuple[str, dict[str, Any]]:
+        if self._operator == "HAS_PROPERTY":
+            return "1 = 1", {}
+        if self._operator == "CONTAINS_TOKEN":
+            where = f"lower({_moment_text(connection, self._column)}) like :like{n} escape '\\'"
+            return where, {f"like{n}": _pattern(self._part)}
+        if self._operator == "IN":
+            ranges = []
+            params: dict[str, Any] = {}
+            for i, day in enumerate(self._days):
+                ranges.append(f"({self._column} >= :from{n}_{i} and {self._column} < :to{n}_{i})")
+                params |= {f"from{n}_{i}": _starts(day), f"to{n}_{i}": _starts(day + 1)}
+            return f"({' or '.join(ranges)})", params
+        day = self._days[0]
+        after = self._operator in ("GT", "LTE")
+        symbol = ">=" if self._operator in ("GT", "GTE") else "<"
+        return f"{self._column} {symbol} :v{n}", {f"v{n}": _starts(day + 1 if after else day)}
+
+    def holds(self, document: Document) -> bool:
+        moment: int = getattr(document, self._column)
+        if self._operator == "HAS_PROPERTY":
+            return True
+        if self._operator == "CONTAINS_TOKEN":
+            return self._part in iso(moment).lower()
+        day = (date(1970, 1, 1) + timedelta(milliseconds=moment)).toordinal()
+        if self._operator == "IN":
+            return day in self._days
+        return _COMPARE[self._operator](day, self._days[0])
+
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_DAY_MS = 86_400_000
+
+
+def _starts(day: int) -> int:
+    return (day - _EPOCH_DAY) * _DAY_MS
+
+
+def iso(moment: int) -> str:
+    """Return milliseconds since 1970 as `YYYY-MM-DDTHH:MM:SS.mmmZ` (SPEC 2.1)."""
+    seconds, ms = divmod(moment, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+
+
+def _moment_text(connection: Connection, column: str) -> str:
+    """The same text as `iso`, made by the database."""
+    if connection.dialect == "postgresql":
+        seconds = f"to_timestamp({column} / 1000) at time zone 'UTC'"
+        return (
+            f"to_char({seconds}, 'YYYY-MM-DD\"T\"HH24:MI:SS')"
+            f" || '.' || lpad(cast({column} % 1000 as text), 3, '0') || 'Z'"
+        )
+    seconds = f"strftime('%Y-%m-%dT%H:%M:%S', {column} / 1000, 'unixepoch')"
+    return f"{seconds} || printf('.%03dZ', {column} % 1000)"
+
+
+def _pattern(part: str) -> str:
+    escaped = part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"

@@ -1,0 +1,64 @@
+"""Record ids: numbers from blocks that each process reserves for itself.
+
+Gaps are allowed and no order is promised. An account's blocks start at a random place, so that
+ids of two accounts, or of two kinds, are hardly ever the same number.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import OrderedDict
+
+from crmhub.db import Connection, Database
+
+_BLOCK = 200
+_LOWEST, _HIGHEST = 10**10, 10**12
+_MOST_BLOCKS = 10_000
+
+
+class Ids:
+    """Gives out ids of one process."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._blocks: OrderedDict[tuple[int, int], tuple[int, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def take(self, account_id: int, kind: int, n: int) -> range:
+        """Return `n` ids in rising order that no process has given out before.
+
+        Runs a short transaction of its own when the block is used up: call it outside of one.
+        """
+        owner = (account_id, kind)
+        with self._lock:
+            start, end = self._blocks.get(owner, (0, 0))
+            if end - start >= n:
+                self._blocks[owner] = (start + n, end)
+                return range(start, start + n)
+        size = max(n, _BLOCK)
+        first = self._database.transact(lambda tx: reserve(tx, account_id, kind, size))
+        with self._lock:
+            # What another thread has just reserved, or the rest of the last block, is given up.
+            self._blocks[owner] = (first + n, first + size)
+            self._blocks.move_to_end(owner)
+            while len(self._blocks) > _MOST_BLOCKS:
+                self._blocks.popitem(last=False)
+        return range(first, first + n)
+
+
+def reserve(tx: Connection, account_id: int, kind: int, size: int) -> int:
+    """Reserve `size` ids in the transaction at hand and return the first one."""
+    of = {"account": account_id, "kind": kind, "size": size}
+    take = (
+        "update id_block set next_id = next_id + :size"
+        " where account_id = :account and kind = :kind returning next_id - :size"
+    )
+    first: int | None = tx.scalar(take, of)
+    if first is None:
+        start = random.SystemRandom().randrange(_LOWEST, _HIGHEST)
+        block = {"account_id": "int", "kind": "int", "next_id": "bigint"}
+        tx.insert("id_block", block, [(account_id, kind, start)], or_skip=True)
+        first = tx.scalar(take, of)
+    assert first is not None
+    return first

@@ -1,0 +1,97 @@
+"""The index rows of a record: what search reads instead of documents.
+
+A value's row is made from the value alone, so the rows to remove are known from the old document.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from crmhub.db import Connection
+from crmhub.records.catalogue import Catalogue, Property
+from crmhub.records.values import day_key, fold, number_key
+
+# ix_text holds this much of a value in its key; what is longer stands beside the key as a whole.
+PREFIX = 255
+
+_KEY: dict[str, dict[str, str]] = {
+    "ix_text": {"account_id": "int", "prop_id": "int", "value": "text", "record_id": "bigint"},
+    "ix_num": {"account_id": "int", "prop_id": "int", "value": "float8", "record_id": "bigint"},
+    "ix_date": {"account_id": "int", "prop_id": "int", "value": "int", "record_id": "bigint"},
+}
+_COLUMNS = {**_KEY, "ix_text": {**_KEY["ix_text"], "full_value": "text", "folded": "text"}}
+UNIQUE = {"account_id": "int", "prop_id": "int", "value": "text", "record_id": "bigint"}
+
+Key = tuple[str, int, Any]
+
+
+class IndexChange:
+    """The index rows that go and come with a set of writes to records of one kind."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._gone: dict[str, list[tuple[Any, ...]]] = {table: [] for table in _KEY}
+        self._come: dict[str, list[tuple[Any, ...]]] = {table: [] for table in _KEY}
+        self.unique_gone: list[tuple[Any, ...]] = []
+        self.unique_come: list[tuple[Any, ...]] = []
+
+    def add(self, record_id: int, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+        """Note the step of a record from the properties `old` to `new`."""
+        account = self._catalogue.account_id
+        for name, known in self._changed(old, new):
+            before, after = old.get(name, ""), new.get(name, "")
+            if known.unique:
+                if before:
+                    gone = (account, known.prop_id, unique_key(before), record_id)
+                    self.unique_gone.append(gone)
+                if after:
+                    come = (account, known.prop_id, unique_key(after), record_id)
+                    self.unique_come.append(come)
+            old_row = _row(known, before) if before else None
+            new_row = _row(known, after) if after else None
+            if old_row == new_row:
+                continue
+            if old_row is not None:
+                self._gone[known.index].append((account, known.prop_id, old_row[0], record_id))
+            if new_row is not None:
+                value, *beside = new_row
+                self._come[known.index].append((account, known.prop_id, value, record_id, *beside))
+
+    def _changed(
+        self, old: Mapping[str, str], new: Mapping[str, str]
+    ) -> Iterable[tuple[str, Property]]:
+        for name in old.keys() | new.keys():
+            if old.get(name) != new.get(name):
+                known = self._catalogue.get(name)
+                if known is not None:
+                    yield name, known
+
+    def write(self, tx: Connection) -> None:
+        """Write the rows; the unique values are the caller's, since they can be refused."""
+        for table, key in _KEY.items():
+            tx.delete(table, key, self._gone[table])
+        for table, columns in _COLUMNS.items():
+            tx.insert(table, columns, self._come[table])
+
+
+def _row(known: Property, value: str) -> tuple[Any, ...]:
+    if known.index == "ix_num":
+        return (number_key(value),)
+    if known.index == "ix_date":
+        return (day_key(value),)
+    prefix = value[:PREFIX]
+    folded = fold(value)
+    return (
+        prefix,
+        value if len(value) > PREFIX else None,
+        folded if folded != prefix else None,
+    )
+
+
+def unique_key(value: str) -> str:
+    """Return what stands for `value` in `unique_value`: itself, or a digest when it is long."""
+    if len(value) <= PREFIX:
+        return value
+    return f"sha256:{hashlib.sha256(value.encode()).hexdigest()}"

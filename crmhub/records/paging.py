@@ -1,0 +1,82 @@
+"""Cursors: opaque, signed, never expiring; each carries the whole of the listing it continues."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from crmhub.errors import BadRequest
+from crmhub.records.filters import Filter
+from crmhub.secrets import same, sign
+
+_SIGNATURE = 16
+# Raised when the meaning of the fields changes; older cursors must go on being read.
+_FORM = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where a listing stands: what is listed, and the last record that was given out.
+
+    `sort` is a column, `filters` a hash; `started` is the time of the first page (ms) and `total`
+    what was counted there.
+    """
+
+    account_id: int
+    kind: int
+    sort: str
+    descending: bool
+    limit: int
+    properties: tuple[str, ...] | None
+    include: tuple[str, ...]
+    filters: str
+    total: int
+    started: int
+    key: int
+    id: int
+
+    def seal(self, signing_key: bytes) -> str:
+        """Return the cursor as text that needs no escaping in a URL."""
+        payload = orjson.dumps([_FORM, *(getattr(self, name) for name in _FIELDS)])
+        return base64.urlsafe_b64encode(sign(signing_key, payload) + payload).decode().rstrip("=")
+
+
+_FIELDS = tuple(Cursor.__dataclass_fields__)
+_INVALID = "cursor: this is no cursor that the hub gave for this listing; start without one"
+
+
+def unseal(text: str, signing_key: bytes, *, account_id: int, kind: int) -> Cursor:
+    """Return the cursor that `seal` made of it; BadRequest when it is none of this listing's."""
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        raise BadRequest(_INVALID) from None
+    signature, payload = raw[:_SIGNATURE], raw[_SIGNATURE:]
+    # Encoded again it must be the same text: base64 has several forms for some bytes.
+    again = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+    if again != text or not same(signature, sign(signing_key, payload)):
+        raise BadRequest(_INVALID)
+    form, *fields = orjson.loads(payload)
+    if form != _FORM:
+        raise BadRequest(_INVALID)
+    named = dict(zip(_FIELDS, fields, strict=True))
+    named["include"] = tuple(named["include"])
+    if named["properties"] is not None:
+        named["properties"] = tuple(named["properties"])
+    cursor = Cursor(**named)
+    if (cursor.account_id, cursor.kind) != (account_id, kind):
+        raise BadRequest(_INVALID)
+    return cursor
+
+
+def fingerprint(filters: Sequence[Filter]) -> str:
+    """Return a short hash that is the same for the same filters in any order."""
+    texts = sorted(
+        orjson.dumps([each.property_name, each.operator, each.value, each.values])
+        for each in filters
+    )
+    return hashlib.sha256(b"\n".join(texts)).hexdigest()[:16]

@@ -1,0 +1,170 @@
+"""Lists and searches: the exact total, and one page of records (a list has no filters).
+
+The total and the page are two plans. The total is counted on the index tables alone, at the
+first page, and travels in the cursor. For the page, a filter that many records pass walks the
+sort order and tests the documents; one that few pass fetches its ids first. The exact total tells
+which of the two reads less. A walk that meets too few matches (the filter goes along with the
+sort order) gives up and fetches ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from crmhub.db import Connection, Row
+from crmhub.records.filters import Condition, Document, Filter
+
+# A walk may read this many documents for a page before fetching ids is the cheaper way.
+_LONGEST_WALK = 3000
+_WIDEST_WINDOW = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What to list: filters, the sort column and direction, the size of a page."""
+
+    filters: tuple[Filter, ...] = ()
+    sort: str = "updated_at"
+    descending: bool = True
+    limit: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The last record of the page before: the value it is sorted by, and its id."""
+
+    key: int
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A record of a page; `properties` is the stored JSON text."""
+
+    id: int
+    created_at: int
+    updated_at: int
+    properties: str
+
+
+class Search:
+    """One listing of one kind of record of one account."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        account_id: int,
+        kind: int,
+        query: Query,
+        conditions: Sequence[Condition],
+    ) -> None:
+        self._connection = connection
+        self._of = {"account": account_id, "kind": kind}
+        self._query = query
+        self._conditions = conditions
+
+    def total(self) -> int:
+        """Return how many records pass all filters, exactly."""
+        positive = [each for each in self._conditions if not each.negated]
+        if positive:
+            text, params = self._ids()
+            return int(self._scalar(f"select count(*) from ({text}) as found", params))
+        everything = self._everything()
+        if not self._conditions:
+            return everything
+        # Complements: whatever is in none of the sets.
+        text, params = self._joined(self._conditions, "union")
+        return everything - int(self._scalar(f"select count(*) from ({text}) as found", params))
+
+    def page(self, total: int, after: Place | None) -> list[Listed]:
+        """Return up to limit + 1 records behind `after` (the one too many tells of more)."""
+        if not self._conditions:
+            return self._rows("", {}, after, self._query.limit + 1)
+        if total == 0:
+            return []
+        expected = (self._query.limit + 1) * self._everything() // total
+        if expected <= _LONGEST_WALK:
+            found = self._walk(expected, after)
+            if found is not None:
+                return found
+        text, params = self._ids()
+        among = f"any(array({text}))" if self._connection.dialect == "postgresql" else None
+        where = f" and id = {among}" if among else f" and id in ({text})"
+        return self._rows(where, params, after, self._query.limit + 1)
+
+    def _walk(self, expected: int, after: Place | None) -> list[Listed] | None:
+        wanted = self._query.limit + 1
+        window = min(_WIDEST_WINDOW, max(wanted, expected * 3 // 2))
+        found: list[Listed] = []
+        walked = 0
+        while walked <= 2 * _LONGEST_WALK:
+            rows = self._rows("", {}, after, window)
+            found += [row for row in rows if self._passes(row)]
+            if len(found) >= wanted or len(rows) < window:
+                return found[:wanted]
+            walked += len(rows)
+            after = self.place(rows[-1])
+        return None
+
+    def _passes(self, row: Listed) -> bool:
+        document = Document(row.id, row.created_at, row.updated_at, orjson.loads(row.properties))
+        return all(condition.matches(document) for condition in self._conditions)
+
+    def place(self, row: Listed) -> Place:
+        """Return the place of a record in this listing."""
+        return Place(getattr(row, self._query.sort), row.id)
+
+    def _rows(
+        self, where: str, params: dict[str, Any], after: Place | None, limit: int
+    ) -> list[Listed]:
+        sort = self._query.sort
+        direction, behind = ("desc", "<") if self._query.descending else ("asc", ">")
+        if after is not None:
+            where += f" and ({sort}, id) {behind} (:after_key, :after_id)"
+            params = params | {"after_key": after.key, "after_id": after.id}
+        rows: list[Row] = self._connection.rows(
+            "select id, created_at, updated_at, cast(properties as text) from records"
+            f" where account_id = :account and kind = :kind{where}"
+            f" order by {sort} {direction}, id {direction} limit :rows",
+            self._of | params | {"rows": limit},
+        )
+        return [Listed(*row) for row in rows]
+
+    def _ids(self) -> tuple[str, dict[str, Any]]:
+        """The select of the ids of all records that pass."""
+        positive = [each for each in self._conditions if not each.negated]
+        negative = [each for each in self._conditions if each.negated]
+        if positive:
+            text, params = self._joined(positive, "intersect")
+        else:
+            text, params = "select id from records where account_id = :account and kind = :kind", {}
+        if negative:
+            without, more = self._joined(negative, "except", first=len(positive))
+            text, params = f"{text} except {without}", params | more
+        return text, params
+
+    def _joined(
+        self, conditions: Sequence[Condition], word: str, *, first: int = 0
+    ) -> tuple[str, dict[str, Any]]:
+        sets = [each.ids(self._connection, n) for n, each in enumerate(conditions, start=first)]
+        params: dict[str, Any] = {}
+        for each in sets:
+            params |= each.params
+        return f" {word} ".join(each.text for each in sets), params
+
+    def _everything(self) -> int:
+        return int(
+            self._scalar(
+                "select coalesce(sum(n), 0) from record_count"
+                " where account_id = :account and kind = :kind",
+                {},
+            )
+        )
+
+    def _scalar(self, sql: str, params: dict[str, Any]) -> Any:
+        return self._connection.scalar(sql, self._of | params)

@@ -1,0 +1,139 @@
+"""From properties as they were sent to values that may be stored, or to every problem at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from crmhub.errors import Conflict, Semantic, listed
+from crmhub.records import values
+from crmhub.records.catalogue import Catalogue, Pipeline
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with one property of one input.
+
+    `index` is the place of the input in its batch, `path` the JSON path of the property.
+    """
+
+    index: int
+    name: str
+    path: str
+    reason: str
+
+
+class InvalidProperties(Semantic):
+    """Properties that cannot be stored: all of them, each with its reason."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(listed([(each.path, each.reason) for each in problems]))
+        self.problems = tuple(problems)
+
+
+class DuplicateValue(Conflict):
+    """A unique value that the record `existing_id` of the same account holds already."""
+
+    def __init__(self, message: str, *, name: str, existing_id: int) -> None:
+        super().__init__(f"{message} Existing ID: {existing_id}")
+        self.name = name
+        self.existing_id = existing_id
+
+
+def check(
+    catalogue: Catalogue, sent: Mapping[str, str], *, region: str, index: int = 0, path: str = ""
+) -> tuple[dict[str, str], list[Problem]]:
+    """Return `sent` in canonical form ("" where a value is cleared), and what was wrong.
+
+    `path` is that of the input, for example `inputs[3].`; names with a problem are left out.
+    """
+    clean: dict[str, str] = {}
+    problems: list[Problem] = []
+    for name, value in sent.items():
+        known = catalogue.get(name)
+        if known is None:
+            reason = unknown(catalogue, name)
+        elif known.read_only:
+            reason = "this property is read-only; leave it out"
+        else:
+            try:
+                clean[name] = value and values.canonical(
+                    known.type,
+                    value,
+                    options=known.options,
+                    region=region or None,
+                    any_case=known.any_case,
+                )
+                continue
+            except values.InvalidValue as exc:
+                reason = str(exc)
+        problems.append(Problem(index, name, property_path(path, name), reason))
+    return clean, problems
+
+
+def unknown(catalogue: Catalogue, name: str) -> str:
+    """Say that there is no such property, what there is, and how to define it."""
+    kind = catalogue.kind.name
+    if not NAME.fullmatch(name):
+        return "a property name is a lower-case letter, then at most 99 of a-z, 0-9 and _"
+    near = catalogue.nearest(name)
+    meant = f"; did you mean {' or '.join(near)}?" if near else ";"
+    return f"{kind} have no such property{meant} Define it with POST /properties/{kind}"
+
+
+def property_path(path: str, name: str) -> str:
+    """Return the JSON path of a property, with a long name cut."""
+    return f"{path}properties.{name if len(name) <= 100 else name[:100] + '…'}"
+
+
+def complete(catalogue: Catalogue, record: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return `(name, reason)` for whatever a whole record must have and `record` has not."""
+    missing = [
+        (name, f"a {catalogue.kind.singular} needs this property")
+        for name in catalogue.required
+        if not record.get(name)
+    ]
+    one_of = catalogue.kind.one_of
+    if one_of and not any(record.get(name) for name in one_of):
+        words = f"{', '.join(one_of[:-1])} or {one_of[-1]}"
+        missing.append((one_of[0], f"a {catalogue.kind.singular} needs at least one of {words}"))
+    return missing
+
+
+def place(
+    catalogue: Catalogue, record: dict[str, str], *, changed: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Put `record` into a pipeline and stage that agree; return `(name, reason)` where it cannot.
+
+    What is missing is filled in: the pipeline from the stage, the stage with the pipeline's
+    first one. `changed` names the properties that were sent.
+    """
+    pipeline_name, stage_name = catalogue.kind.pipeline, catalogue.kind.stage
+    if not pipeline_name or not catalogue.pipelines:
+        return []
+    stage = record.get(stage_name, "")
+    pipeline = catalogue.pipeline(record.get(pipeline_name, "")) or _home(catalogue, stage)
+    if pipeline is None:
+        return []
+    record[pipeline_name] = pipeline.id
+    if not stage and pipeline.stages:
+        record[stage_name] = pipeline.stages[0].id
+    elif stage and not pipeline.has(stage):
+        name = stage_name if stage_name in changed else pipeline_name
+        known = ", ".join(each.id for each in pipeline.stages[:20])
+        reason = (
+            f"stage {stage} is not in pipeline {pipeline.id}, whose stages are {known};"
+            f" send {pipeline_name} and {stage_name} together"
+        )
+        return [(name, reason)]
+    return []
+
+
+def _home(catalogue: Catalogue, stage: str) -> Pipeline | None:
+    # A stage alone says which pipeline is meant; the default one comes first.
+    if not stage:
+        return catalogue.pipelines[0]
+    return next((each for each in catalogue.pipelines if each.has(stage)), None)

@@ -1,0 +1,376 @@
+"""Writes to records inside a transaction: a single record is a batch of one.
+
+The order of the steps is the same in each write, and rows are locked in the order of their ids,
+so that two writers wait for each other and do not deadlock. The counter comes last: its row is
+shared by all writers of the account and is held for the shortest time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from crmhub.db import Connection, Deadlocked, Row
+from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound
+from crmhub.records import associations
+from crmhub.records.associations import Links
+from crmhub.records.catalogue import Catalogue
+from crmhub.records.index import UNIQUE, IndexChange, unique_key
+from crmhub.records.kinds import Kind
+from crmhub.records.validation import (
+    DuplicateValue,
+    InvalidProperties,
+    Problem,
+    complete,
+    place,
+    property_path,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as it is read and written; times are milliseconds since 1970 (UTC)."""
+
+    id: int
+    created_at: int
+    updated_at: int
+    version: int
+    properties: dict[str, str]
+    associations: Links = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record to create; `path` is that of its input, for example `inputs[3].`."""
+
+    properties: Mapping[str, str]
+    associations: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Properties to change in a record, "" clears one.
+
+    With `if_match`, only when its version is one of these.
+    """
+
+    id: int
+    properties: Mapping[str, str]
+    path: str = ""
+    if_match: frozenset[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """Properties for the record whose unique `property_name` is `value`, new or not."""
+
+    property_name: str
+    value: str
+    properties: Mapping[str, str]
+    path: str = ""
+
+
+_RECORD = {
+    "account_id": "int",
+    "kind": "int",
+    "id": "bigint",
+    "created_at": "bigint",
+    "updated_at": "bigint",
+    "version": "int",
+    "properties": "jsonb",
+}
+_RECORD_KEY = {"account_id": "int", "kind": "int", "id": "bigint"}
+
+
+def finish(catalogue: Catalogue, inputs: Sequence[NewRecord]) -> list[NewRecord]:
+    """Return new records with what the catalogue adds, or raise InvalidProperties.
+
+    The properties are in canonical form; blank ones are dropped.
+    """
+    finished = []
+    problems: list[Problem] = []
+    for index, new in enumerate(inputs):
+        properties = {name: value for name, value in new.properties.items() if value}
+        for name, reason in place(catalogue, properties, changed=new.properties) + complete(
+            catalogue, properties
+        ):
+            problems.append(Problem(index, name, property_path(new.path, name), reason))
+        finished.append(NewRecord(properties, new.associations, new.path))
+    if problems:
+        raise InvalidProperties(problems)
+    refuse_twins(catalogue, [(new.path, new.properties) for new in finished])
+    return finished
+
+
+def refuse_twins(catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, str]]]) -> None:
+    """Raise Conflict where two inputs of a batch hold the same unique value."""
+    for known in catalogue:
+        if not known.unique:
+            continue
+        seen: dict[str, str] = {}
+        for path, properties in inputs:
+            value = properties.get(known.name)
+            if not value:
+                continue
+            if value in seen:
+                raise Conflict(
+                    f"{property_path(path, known.name)}: the same value as"
+                    f" {property_path(seen[value], known.name)}, but it must be unique."
+                )
+            seen[value] = path
+
+
+def create(
+    tx: Connection,
+    catalogue: Catalogue,
+    inputs: Sequence[NewRecord],
+    *,
+    ids: Sequence[int],
+    now: int,
+    quota: int | None,
+) -> list[Record]:
+    """Store new records, made by `finish`, under `ids`.
+
+    Raises DuplicateValue, Semantic for a link to nothing, LimitExceeded beyond the quota.
+    """
+    account, kind = catalogue.account_id, catalogue.kind
+    links = [
+        (id, path, to, to_id)
+        for id, new in zip(ids, inputs, strict=True)
+        for path, to, to_id in associations.wanted(new.associations, new.path)
+    ]
+    if links:
+        associations.require(tx, account, [(path, to, to_id) for _, path, to, to_id in links])
+    change = IndexChange(catalogue)
+    for id, new in zip(ids, inputs, strict=True):
+        change.add(id, {}, new.properties)
+    paths = {id: new.path for id, new in zip(ids, inputs, strict=True)}
+    _claim_unique(tx, catalogue, change, paths)
+    tx.insert(
+        "records",
+        _RECORD,
+        [
+            (account, kind.code, id, now, now, 1, dump(new.properties))
+            for id, new in zip(ids, inputs, strict=True)
+        ],
+    )
+    change.write(tx)
+    if links:
+        associations.link(tx, account, kind, [(id, to, to_id) for id, _, to, to_id in links])
+    _count(tx, account, kind, len(inputs), quota=quota)
+    return [
+        Record(
+            id,
+            now,
+            now,
+            1,
+            dict(new.properties),
+            {name: sorted(set(to_ids)) for name, to_ids in new.associations.items()},
+        )
+        for id, new in zip(ids, inputs, strict=True)
+    ]
+
+
+def update(
+    tx: Connection, catalogue: Catalogue, changes: Sequence[Change], *, now: int
+) -> list[Record]:
+    """Change records, whose new values are in canonical form, and return them whole.
+
+    A change that changes nothing leaves the record as it is. Raises NotFound, InvalidProperties
+    when a record would lack what it must have, Conflict, DuplicateValue.
+    """
+    account, kind = catalogue.account_id, catalogue.kind
+    current = {each.id: each for each in _locked(tx, catalogue, [each.id for each in changes])}
+    for each in changes:
+        if each.id not in current:
+            raise NotFound(missing(kind, each.id, each.path))
+        if each.if_match is not None and current[each.id].version not in each.if_match:
+            raise Conflict(
+                f"If-Match: {kind.singular} {each.id} has changed meanwhile;"
+                f' its ETag is now "{current[each.id].version}". Read it again.'
+            )
+    index = IndexChange(catalogue)
+    problems: list[Problem] = []
+    updated: dict[int, Record] = {}
+    for i, each in enumerate(changes):
+        old = current[each.id]
+        new = _merged(catalogue, old, each, i, problems)
+        index.add(each.id, old.properties, new)
+        updated[each.id] = old
+        if new != old.properties:
+            moment = max(now, old.updated_at + 1)
+            updated[each.id] = Record(each.id, old.created_at, moment, old.version + 1, new)
+    if problems:
+        raise InvalidProperties(problems)
+    tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
+    _claim_unique(tx, catalogue, index, {each.id: each.path for each in changes})
+    index.write(tx)
+    tx.update(
+        "records",
+        {"updated_at": "bigint", "version": "int", "properties": "jsonb"},
+        _RECORD_KEY,
+        [
+            (new.updated_at, new.version, dump(new.properties), account, kind.code, id)
+            for id, new in sorted(updated.items())
+            if new is not current[id]
+        ],
+    )
+    linked = associations.of_records(tx, account, kind, list(updated))
+    return [with_links(updated[each.id], linked) for each in changes]
+
+
+def _merged(
+    catalogue: Catalogue, old: Record, change: Change, index: int, problems: list[Problem]
+) -> dict[str, str]:
+    merged = {**old.properties, **change.properties}
+    new = {name: value for name, value in merged.items() if value}
+    if new == old.properties:
+        return new
+    lacking = place(catalogue, new, changed=change.properties) + complete(catalogue, new)
+    problems += [
+        Problem(index, name, property_path(change.path, name), reason) for name, reason in lacking
+    ]
+    return new
+
+
+def archive(
+    tx: Connection, catalogue: Catalogue, ids: Sequence[tuple[int, str]], *, now: int
+) -> None:
+    """Take each `(id, path)` out of every read, list, search, count and link; NotFound."""
+    account, kind = catalogue.account_id, catalogue.kind
+    paths = dict(ids)
+    current = {each.id: each for each in _locked(tx, catalogue, list(paths))}
+    for id, path in ids:
+        if id not in current:
+            raise NotFound(missing(kind, id, path))
+    index = IndexChange(catalogue)
+    for old in current.values():
+        index.add(old.id, old.properties, {})
+    tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
+    index.write(tx)
+    associations.remove_all(tx, account, kind, list(current))
+    rows = [
+        (account, kind.code, r.id, now, r.created_at, r.updated_at, r.version, dump(r.properties))
+        for r in current.values()
+    ]
+    columns = {**_RECORD_KEY, "archived_at": "bigint", **_RECORD}
+    tx.insert("archived_record", columns, rows)
+    tx.delete("records", _RECORD_KEY, [row[:3] for row in rows])
+    _count(tx, account, kind, -len(rows), quota=None)
+
+
+def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> bool:
+    """Move a record's `updated_at`, not its version; return whether the record exists."""
+    return bool(
+        tx.run(
+            "update records set updated_at ="
+            " case when updated_at >= :now then updated_at + 1 else :now end"
+            " where account_id = :account and kind = :kind and id = :id",
+            {"now": now, "account": account_id, "kind": kind.code, "id": id},
+        )
+    )
+
+
+def _locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Record]:
+    rows = tx.rows(
+        "select id, created_at, updated_at, version, cast(properties as text) from records"
+        f" where account_id = :account and kind = :kind and {tx.among('id', 'ids')}"
+        f" order by id{tx.for_update}",
+        {
+            "account": catalogue.account_id,
+            "kind": catalogue.kind.code,
+            "ids": tx.array(sorted(set(ids))),
+        },
+    )
+    return [record(row) for row in rows]
+
+
+def record(row: Row, links: Links | None = None) -> Record:
+    """Return the record of a row of id, created_at, updated_at, version and properties."""
+    id, created_at, updated_at, version, properties = row
+    return Record(id, created_at, updated_at, version, orjson.loads(properties), links or {})
+
+
+def _claim_unique(
+    tx: Connection, catalogue: Catalogue, change: IndexChange, paths: Mapping[int, str]
+) -> None:
+    claimed = sorted(change.unique_come)
+    if tx.insert("unique_value", UNIQUE, claimed, or_skip=True) == len(claimed):
+        return
+    names = {known.prop_id: known.name for known in catalogue if known.unique}
+    problems = []
+    for _, prop_id, value, record_id in claimed:
+        holder = tx.scalar(
+            "select record_id from unique_value"
+            " where account_id = :account and prop_id = :prop and value = :value",
+            {"account": catalogue.account_id, "prop": prop_id, "value": value},
+        )
+        if holder is None:
+            raise Deadlocked("A record that held the same value was archived just now; try again.")
+        if holder != record_id:
+            problems.append((names[prop_id], paths[record_id], holder))
+    words = "; ".join(
+        f"{property_path(path, name)}: another {catalogue.kind.singular}, {holder}, has this value"
+        for name, path, holder in problems
+    )
+    name, _, holder = problems[0]
+    raise DuplicateValue(f"{words}.", name=name, existing_id=holder)
+
+
+def _count(tx: Connection, account_id: int, kind: Kind, n: int, *, quota: int | None) -> None:
+    total = tx.scalar(
+        "update record_count set n = n + :n"
+        " where account_id = :account and kind = :kind and shard = 0 returning n",
+        {"n": n, "account": account_id, "kind": kind.code},
+    )
+    if quota is not None and total > quota:
+        raise LimitExceeded(
+            f"The plan allows {quota} {kind.name}; {total - n} are stored and {n} more were sent."
+            " Nothing was written. Archive some, or ask the operator for a larger plan."
+        )
+
+
+def dump(properties: Mapping[str, str]) -> str:
+    """Return properties as they are stored: in jsonb's order of keys, on both databases."""
+    ordered = sorted(properties.items(), key=lambda item: (len(item[0]), item[0]))
+    return orjson.dumps(dict(ordered)).decode()
+
+
+def with_links(record: Record, linked: Mapping[int, Links]) -> Record:
+    """Return the record with its links."""
+    return Record(
+        record.id,
+        record.created_at,
+        record.updated_at,
+        record.version,
+        record.properties,
+        linked.get(record.id, {}),
+    )
+
+
+def missing(kind: Kind, id: int, path: str = "") -> str:
+    """Say that there is no such record."""
+    where = f"{path}id: " if path else ""
+    return f"{where}there is no {kind.singular} {id}."
+
+
+def same_record_twice(inputs: Sequence[tuple[int, str]]) -> None:
+    """Raise BadRequest where two of `(id, path)` name the same record."""
+    seen: dict[int, str] = {}
+    for id, path in inputs:
+        if id in seen:
+            raise BadRequest(f"{path}id: the same record as {seen[id]}id; send each once.")
+        seen[id] = path
+
+
+def holder(connection: Connection, account_id: int, prop_id: int, value: str) -> int | None:
+    """Return the id of the record that holds the unique `value` (canonical), or None."""
+    found: int | None = connection.scalar(
+        "select record_id from unique_value"
+        " where account_id = :account and prop_id = :prop and value = :value",
+        {"account": account_id, "prop": prop_id, "value": unique_key(value)},
+    )
+    return found
