@@ -107,7 +107,7 @@ def _network(raw: Any) -> Network:
         right = f"its network is {ip_network(text, strict=False)}"
     except ValueError:
         right = "give an address or a network, such as 10.0.0.1 or 10.0.0.0/8"
-    raise ValueError(f"{_shown(raw)} is not a network; {right}")
+    raise ValueError(f"{_shown(text)} is not a network; {right}")
 
 
 def _path(raw: Any) -> Path:
@@ -286,14 +286,17 @@ class _Source:
         return {name: value for name, value in values.items() if value not in ("", [])}
 
     def _refuse_unknown(self) -> None:
-        in_file = list(_readers())
-        in_environ = [_variable(name) for name in [*in_file, "config"]]
-        for name in sorted(self._environ.keys() - in_environ):
-            self.problems.append(
-                f"{name} (environment): there is no such setting; {_hint(name, in_environ)}"
-            )
-        for name in sorted(self._file.keys() - in_file):
-            hint = _hint(name, in_file) if name != "config" else f"it is given as {PREFIX}CONFIG."
+        names = list(_readers())
+        known = [_variable(name) for name in [*names, "config"]]
+        for variable in sorted(self._environ.keys() - known):
+            near = _nearest(variable.removeprefix(PREFIX).lower(), [*names, "config"])
+            hint = f"did you mean {_variable(near)}?" if near else "remove it."
+            self.problems.append(f"{variable} (environment): there is no such setting; {hint}")
+        for name in sorted(self._file.keys() - names):
+            near = _nearest(name, names)
+            hint = f"did you mean {near}?" if near else "remove it."
+            if name == "config":
+                hint = f"it is given as {PREFIX}CONFIG."
             self.problems.append(f"{name} ({self.config}): there is no such setting; {hint}")
 
     def given(self, name: str) -> bool:
@@ -409,6 +412,5 @@ def _variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def _hint(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else "remove it."
+def _nearest(name: str, known: list[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, known, n=1)), None)
