@@ -1,0 +1,68 @@
+"""Fixtures that every test may use. Accounts are tenants: a test opens its own and sees no other's.
+
+Nothing is emptied between tests, so they run side by side and in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from crmhub.secrets import EncryptionKey
+from crmhub.settings import Settings
+from tests import databases
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # The workers of xdist run the tests; the process that they report to does the telling.
+    config.pluginmanager.register(databases.DatabaseReport(), "databases")
+
+
+@pytest.fixture(scope="session")
+def sqlite_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A SQLite database at the newest schema, one for each worker."""
+    return databases.sqlite_database(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture(scope="session")
+def postgresql_url() -> Iterator[str]:
+    """A PostgreSQL database at the newest schema, one for each worker; skips without a server."""
+    if reason := databases.left_out("postgresql"):
+        pytest.skip(f"PostgreSQL left out: {reason}")
+    with databases.postgresql_database() as url:
+        yield url
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Each database in turn."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture(scope="session")
+def redis_database() -> Iterator[redis.Redis]:
+    """A Redis database that this worker alone uses; skips without a server."""
+    if reason := databases.left_out("redis"):
+        pytest.skip(f"Redis left out: {reason}")
+    with databases.redis_database() as client:
+        yield client
+
+
+@pytest.fixture
+def redis_url(redis_database: redis.Redis) -> str:
+    """The address of an empty Redis database."""
+    return databases.emptied(redis_database)
+
+
+@pytest.fixture(scope="session")
+def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings of a fresh installation on each database in turn."""
+    return Settings(
+        root=tmp_path_factory.mktemp("root"),
+        database_url=database_url,
+        secret_key="the secret key of the tests alone",
+        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
+    )

@@ -1,0 +1,194 @@
+"""The databases the tests run on: SQLite always, PostgreSQL and Redis where they can be reached.
+
+`CRMHUB_TEST_POSTGRES` and `CRMHUB_TEST_REDIS` say where they are. The tests make and drop
+databases of their own on PostgreSQL; on Redis they claim an empty numbered one and empty it again.
+What `CRMHUB_TEST_REQUIRE` names (`postgresql,redis`) must have been used, or the run fails.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
+
+import psycopg
+import pytest
+import redis
+from sqlalchemy.engine import make_url
+
+from crmhub.db import upgrade
+from crmhub.secrets import BASE36, token
+
+NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "redis": "Redis"}
+POSTGRES = os.environ.get(
+    "CRMHUB_TEST_POSTGRES", "postgresql+psycopg://root@127.0.0.1:5432/postgres"
+)
+REDIS = os.environ.get("CRMHUB_TEST_REDIS", "redis://127.0.0.1:6379")
+_PATIENCE = 5
+
+_OURS = "crmhub-tests"
+# Take over the mark of a run that is no more, unless another run was quicker.
+_TAKE_OVER = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('set', KEYS[1], ARGV[2]) end"
+
+
+@cache
+def left_out(name: str) -> str | None:
+    """Return why the database cannot be used, or None when it can."""
+    try:
+        if name == "postgresql":
+            _postgresql().close()
+        if name == "redis":
+            with closing(_redis(0)) as client:
+                client.ping()
+    except (psycopg.Error, redis.RedisError) as exc:
+        return str(exc).partition("\n")[0]
+    return None
+
+
+def _postgresql() -> psycopg.Connection:
+    url = make_url(POSTGRES).set(drivername="postgresql")
+    return psycopg.connect(
+        url.render_as_string(hide_password=False), autocommit=True, connect_timeout=_PATIENCE
+    )
+
+
+def _redis_url(number: int) -> str:
+    return make_url(REDIS).set(database=str(number)).render_as_string(hide_password=False)
+
+
+def _redis(number: int) -> redis.Redis:
+    return redis.Redis.from_url(_redis_url(number), socket_timeout=_PATIENCE, decode_responses=True)
+
+
+def sqlite_database(directory: Path) -> str:
+    """Return the URL of a fresh SQLite database at the newest schema."""
+    url = f"sqlite:///{directory / 'crmhub.db'}"
+    upgrade(url)
+    return url
+
+
+@contextmanager
+def postgresql_database() -> Iterator[str]:
+    """Make a PostgreSQL database at the newest schema, give its URL, and drop it afterwards."""
+    name = f"crmhub_test_{os.getpid()}_{token(40, BASE36)}"
+    url = make_url(POSTGRES).set(database=name).render_as_string(hide_password=False)
+    with closing(_postgresql()) as server:
+        server.execute(f"create database {name} encoding 'UTF8' template template0")
+        try:
+            upgrade(url)
+            yield url
+        finally:
+            # Pools that a test left open must not keep it.
+            server.execute(f"drop database {name} with (force)")
+
+
+@contextmanager
+def redis_database() -> Iterator[redis.Redis]:
+    """Claim a numbered database that nobody uses, and leave it empty.
+
+    Several runs and their workers may share one server; a marker key holds the claimer's pid.
+    """
+    with closing(_claim()) as client:
+        try:
+            yield client
+        finally:
+            client.flushdb()
+
+
+def _claim() -> redis.Redis:
+    for number in range(15, 0, -1):
+        client = _redis(number)
+        owner = client.get(_OURS)
+        if owner is None and client.dbsize() == 0:
+            client.set(_OURS, os.getpid(), nx=True)
+        elif owner is not None and not _runs(int(owner)):
+            client.eval(_TAKE_OVER, 1, _OURS, owner, os.getpid())
+        if client.get(_OURS) == str(os.getpid()):
+            return client
+        client.close()
+    raise RuntimeError("Redis has no empty database among 1 to 15 for the tests; empty one.")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def emptied(client: redis.Redis) -> str:
+    """Empty the claimed database and return its URL."""
+    together = client.pipeline(transaction=True)
+    together.flushdb()
+    together.set(_OURS, os.getpid())
+    together.execute()
+    return _redis_url(client.get_connection_kwargs()["db"])
+
+
+class DatabaseReport:
+    """Counts the tests that ran on each database, says so at the end, and fails what must."""
+
+    def __init__(self) -> None:
+        self.ran: Counter[str] = Counter()
+        asked = os.environ.get("CRMHUB_TEST_REQUIRE", "").split(",")
+        self.required = [name.strip() for name in asked if name.strip()]
+        if unknown := sorted(set(self.required) - set(NAMES)):
+            raise pytest.UsageError(
+                f"CRMHUB_TEST_REQUIRE: {', '.join(unknown)} is none of {', '.join(NAMES)}"
+            )
+
+    def pytest_runtest_setup(self, item: pytest.Function) -> None:
+        """Note on the item which databases it uses; xdist carries that to the main process."""
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        used = {name for name in NAMES if f"{name}_url" in item.fixturenames}
+        if "database_url" in params:
+            used.add(str(params["database_url"]))
+        item.user_properties += [("database", name) for name in sorted(used)]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count a test once it has really run."""
+        if report.when == "call" and not report.skipped:
+            self.ran.update(
+                str(value) for key, value in report.user_properties if key == "database"
+            )
+
+    def missing(self) -> list[str]:
+        """Return a sentence for each required database that no test ran on."""
+        return [
+            f"CRMHUB_TEST_REQUIRE names {name}, but "
+            + (f"it cannot be used: {left_out(name)}" if left_out(name) else "no test ran on it")
+            for name in self.required
+            if not self.ran[name]
+        ]
+
+    def summary(self) -> str:
+        """Return in words which databases ran and why others did not."""
+        told = []
+        for name, shown in NAMES.items():
+            if count := self.ran[name]:
+                told.append(f"{shown} ({count} {'test' if count == 1 else 'tests'})")
+            elif reason := left_out(name):
+                told.append(f"{shown} left out: {reason}")
+            else:
+                told.append(f"{shown} (no tests)")
+        return "databases: " + "; ".join(told)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Turn a run that otherwise passed into a failed one when something is missing."""
+        # Each worker of xdist sees its own share of the tests only.
+        in_worker = hasattr(session.config, "workerinput")
+        if not in_worker and session.exitstatus == pytest.ExitCode.OK and self.missing():
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the summary, as the last words before pytest's own line."""
+        terminalreporter.write_line(self.summary())
+        for problem in self.missing():
+            terminalreporter.write_line(problem, red=True)
