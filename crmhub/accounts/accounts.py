@@ -145,7 +145,8 @@ def account_of(row: Sequence[Any], plans: Mapping[str, Plan]) -> Account:
 
 def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
     """Return the account, disabled or not; raise NotFound."""
-    row = _row(db, "a.client_id = :it", client_id)
+    # What cannot be a client id is not asked for: PostgreSQL takes no NUL.
+    row = _row(db, "a.client_id = :it", client_id) if _CLIENT_ID.fullmatch(client_id) else None
     if row is None:
         raise NotFound(
             f"There is no account with the client id {client_id!r}; "

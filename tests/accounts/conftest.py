@@ -1,0 +1,56 @@
+"""A database of our own, empty for each test: some promises are about all accounts there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from crmhub.accounts.accounts import Account, IssuedIds, open_account
+from crmhub.accounts.directory import Directory
+from crmhub.accounts.plans import BUILT_IN
+from crmhub.db import Database
+from tests import databases
+
+MakeAccount = Callable[..., tuple[Account, IssuedIds]]
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def database_url(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Each database in turn, shared with no test of another directory."""
+    if request.param == "sqlite":
+        yield databases.sqlite_database(tmp_path_factory.mktemp("accounts"))
+        return
+    if reason := databases.left_out("postgresql"):
+        pytest.skip(f"PostgreSQL left out: {reason}")
+    with databases.postgresql_database() as url:
+        yield url
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    database = Database(database_url)
+    with database.reading() as conn:
+        for table in ("api_key", "webhook_id", "connection", "account"):
+            conn.run(f"delete from {table}")
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def make_account(database: Database) -> MakeAccount:
+    def make(name: str = "Acme", **options: object) -> tuple[Account, IssuedIds]:
+        return database.transact(
+            lambda tx: open_account(tx, **{"name": name, "plans": BUILT_IN, **options})
+        )
+
+    return make
+
+
+@pytest.fixture
+def directory(database: Database) -> Iterator[Directory]:
+    directory = Directory(database, BUILT_IN)
+    yield directory
+    directory.close()

@@ -1,0 +1,274 @@
+"""Accounts: opening, switches, connections, rotation of what they are called by."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from crmhub.accounts import accounts, webhook_ids
+from crmhub.accounts.accounts import RESERVED, Switches
+from crmhub.accounts.plans import BUILT_IN, Plan
+from crmhub.errors import Conflict, NotFound, Semantic
+
+
+def test_a_new_account_is_found_with_its_defaults(database, make_account):
+    account, _ = make_account("Acme GmbH")
+    with database.reading() as conn:
+        loaded = accounts.load(conn, "acme-gmbh", BUILT_IN)
+    assert loaded == account
+    assert loaded.switches == Switches()
+    assert (loaded.plan.name, loaded.connection.adapter, loaded.connection.id) == (
+        "default",
+        "local",
+        1,
+    )
+    assert not loaded.disabled
+    assert not loaded.pipelines_edited
+
+
+def test_nothing_secret_is_stored_or_shown(database, make_account):
+    _, issued = make_account()
+    with database.reading() as conn:
+        stored = repr(
+            [conn.rows(f"select * from {table}") for table in ("account", "api_key", "webhook_id")]
+        )
+    assert issued.api_key not in stored
+    assert issued.webhook_secret not in stored
+    assert issued.api_key not in repr(issued)
+    assert issued.webhook_secret not in repr(issued)
+
+
+@pytest.mark.parametrize(
+    ("name", "client_id"),
+    [
+        ("Café Zürich AG", "cafe-zurich-ag"),
+        ("  Two   words ", "two-words"),
+        ("日本", "account"),
+        ("Admin", "admin-2"),
+        ("x" * 200, "x" * 50),
+    ],
+)
+def test_client_ids_are_made_from_names(make_account, name, client_id):
+    assert make_account(name)[0].client_id == client_id
+
+
+def test_the_same_name_gets_another_client_id(make_account):
+    assert [make_account("Acme")[0].client_id for _ in range(3)] == ["acme", "acme-2", "acme-3"]
+
+
+def test_accounts_opened_side_by_side_all_come_to_be(make_account):
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: make_account("Acme")[0].client_id, range(8)))
+    assert sorted(made) == sorted({"acme", *(f"acme-{n}" for n in range(2, 9))})
+
+
+def test_a_taken_client_id_is_a_conflict(make_account):
+    make_account("Acme", client_id="acme")
+    with pytest.raises(Conflict, match="'acme' is taken"):
+        make_account("Other", client_id="acme")
+
+
+@pytest.mark.parametrize("client_id", sorted(RESERVED))
+def test_paths_of_the_service_are_no_client_ids(make_account, client_id):
+    with pytest.raises(Semantic, match="path of the service"):
+        make_account("Acme", client_id=client_id)
+
+
+@pytest.mark.parametrize("client_id", ["", "Acme", "-a", "_a", "a b", "a/b", "ä", "a" * 64, "a\n"])
+def test_client_ids_have_a_form(make_account, client_id):
+    with pytest.raises(Semantic, match="is not a client id"):
+        make_account("Acme", client_id=client_id)
+
+
+@pytest.mark.parametrize("name", ["", "   ", "a\x00b", "n" * 201])
+def test_names_have_a_form(make_account, name):
+    with pytest.raises(Semantic, match="cannot be the name"):
+        make_account(name)
+
+
+def test_an_unknown_plan_is_refused_with_the_known_ones(make_account):
+    with pytest.raises(Semantic, match="no plan 'gold'; known are default, free, unlimited"):
+        make_account("Acme", plan="gold")
+
+
+@pytest.mark.parametrize("client_id", ["nobody", "no\x00body", "\ud800", "x" * 5000])
+def test_an_unknown_account_is_not_found(database, client_id):
+    with database.reading() as conn, pytest.raises(NotFound):
+        accounts.load(conn, client_id, BUILT_IN)
+
+
+def test_an_account_whose_plan_is_gone_goes_on_under_default(database, make_account):
+    make_account("Acme", plan="gold", plans={**BUILT_IN, "gold": Plan("gold", rate_limit=None)})
+    with database.reading() as conn:
+        assert accounts.load(conn, "acme", BUILT_IN).plan == BUILT_IN["default"]
+        assert accounts.plans_in_use(conn) == {"gold"}
+
+
+# Switches.
+
+
+def change(database, account, **values):
+    return database.transact(lambda tx: accounts.set_switches(tx, account.id, values, BUILT_IN))
+
+
+def test_switches_are_set_from_texts_and_stay(database, make_account):
+    account, _ = make_account()
+    change(database, account, strict="yes", deadline_s="4.5", region="de")
+    changed = change(database, account, soft_errors="true", lead_requires="email_or_phone")
+    assert changed.switches == Switches(
+        strict=True,
+        deadline_s=4.5,
+        region="DE",
+        soft_errors=True,
+        lead_requires="email_or_phone",
+    )
+    assert change(database, account, region="", strict="off").switches == Switches(
+        deadline_s=4.5, soft_errors=True, lead_requires="email_or_phone"
+    )
+
+
+def test_switches_take_json_values_too(database, make_account):
+    account, _ = make_account()
+    changed = change(database, account, require_secret=True, bare_tokens=False, deadline_s=25)
+    assert changed.switches == Switches(require_secret=True, bare_tokens=False, deadline_s=25.0)
+
+
+def test_every_faulty_switch_is_named_and_none_is_set(database, make_account):
+    account, _ = make_account()
+    with pytest.raises(Semantic) as error:
+        change(
+            database,
+            account,
+            soft_errors="true",
+            strict="maybe",
+            deadline_s="26",
+            region="XX",
+            rotation="spin",
+            plan="gold",
+            portal_alias="a b",
+            strikt="true",
+        )
+    for name in ("strict:", "deadline_s:", "region:", "rotation:", "plan:", "portal_alias:"):
+        assert name in error.value.message
+    assert "strikt: there is no such switch; known are strict, soft_errors" in error.value.message
+    with database.reading() as conn:
+        assert accounts.load(conn, "acme", BUILT_IN).switches == Switches()
+
+
+@pytest.mark.parametrize("value", ["0", "0.9", "25.1", "nan", "inf", "-3", "", "3s", "１０x"])
+def test_deadlines_lie_between_1_and_25_seconds(database, make_account, value):
+    with pytest.raises(Semantic, match="deadline_s"):
+        change(database, make_account()[0], deadline_s=value)
+
+
+def test_switches_of_a_newer_version_are_passed_over():
+    assert Switches.from_json('{"strict": true, "invented_later": 1}') == Switches(strict=True)
+
+
+def test_changes_side_by_side_all_stay(database, make_account):
+    account, _ = make_account()
+    changes = [
+        {"strict": True},
+        {"soft_errors": True},
+        {"require_secret": True},
+        {"bare_tokens": False},
+        {"auto_define_properties": True},
+    ]
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(lambda values: change(database, account, **values), changes))
+    with database.reading() as conn:
+        assert accounts.load(conn, "acme", BUILT_IN).switches == Switches(
+            strict=True,
+            soft_errors=True,
+            require_secret=True,
+            bare_tokens=False,
+            auto_define_properties=True,
+        )
+
+
+def test_the_plan_is_changed_beside_the_switches(database, make_account):
+    assert change(database, make_account()[0], plan="free").plan == BUILT_IN["free"]
+
+
+# Connections.
+
+
+def connect(database, account, adapter, **settings):
+    return database.transact(
+        lambda tx: accounts.set_adapter(
+            tx, account.id, adapter=adapter, settings=settings, credentials="", plans=BUILT_IN
+        )
+    ).connection
+
+
+def test_another_adapter_is_another_connection_and_the_same_is_not(database, make_account):
+    account, _ = make_account()
+    first = connect(database, account, "other", url="a")
+    again = connect(database, account, "other", url="b")
+    back = connect(database, account, "local")
+    assert (first.id, again.id, back.id) == (2, 2, 3)
+    assert again.settings == {"url": "b"}
+
+
+# What an account is called by.
+
+
+def rotate(database, account, kind, **options):
+    return database.transact(lambda tx: accounts.rotate(tx, account.id, kind, **options))
+
+
+def valid(database, account, purpose):
+    with database.reading() as conn:
+        ids = webhook_ids.webhook_ids(conn, account.id)
+    return [one.value for one in ids if one.purpose == purpose]
+
+
+@pytest.mark.parametrize("kind", ["generated", "portal"])
+def test_a_rotated_id_stays_valid_beside_the_new_one(database, make_account, kind):
+    account, issued = make_account()
+    new = rotate(database, account, kind)
+    old = issued.generated_id if kind == "generated" else issued.portal_id
+    assert valid(database, account, kind) == [new, old]
+
+
+def test_rotation_at_once_ends_all_older_ids(database, make_account):
+    account, _ = make_account()
+    rotate(database, account, "generated")
+    rotate(database, account, "generated")
+    newest = rotate(database, account, "generated", keep_ms=0)
+    assert valid(database, account, "generated") == [newest]
+
+
+def test_rotation_never_makes_an_older_id_live_longer(database, make_account, time_machine):
+    time_machine.move_to("2030-01-01 00:00:00Z", tick=False)
+    account, issued = make_account()
+    second = rotate(database, account, "portal", keep_ms=1000)
+    third = rotate(database, account, "portal", keep_ms=60_000)
+    time_machine.shift(2)
+    assert valid(database, account, "portal") == [third, second]
+    assert issued.portal_id not in valid(database, account, "portal")
+
+
+def test_what_cannot_be_rotated_is_refused(database, make_account):
+    with pytest.raises(Semantic, match="generated, portal, secret"):
+        rotate(database, make_account()[0], "alias")
+
+
+def test_the_alias_is_set_replaced_and_removed(database, make_account):
+    account, _ = make_account()
+    change(database, account, portal_alias="12345")
+    assert valid(database, account, "alias") == ["12345"]
+    change(database, account, portal_alias="67890")
+    assert valid(database, account, "alias") == ["67890"]
+    change(database, account, portal_alias="")
+    assert valid(database, account, "alias") == []
+
+
+def test_an_alias_belongs_to_one_account(database, make_account):
+    change(database, make_account("One")[0], portal_alias="12345")
+    two, _ = make_account("Two")
+    with pytest.raises(Conflict, match="portal_alias: '12345' is used already"):
+        change(database, two, portal_alias="12345", strict=True)
+    with database.reading() as conn:
+        assert not accounts.load(conn, "two", BUILT_IN).switches.strict

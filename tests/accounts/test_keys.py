@@ -1,0 +1,82 @@
+"""API keys: scopes, ends, revocation, last use."""
+
+from __future__ import annotations
+
+import pytest
+
+from crmhub.accounts import keys
+from crmhub.accounts.webhook_ids import now_ms
+from crmhub.errors import NotFound, Semantic
+
+
+def create(database, account, **options):
+    return database.transact(lambda tx: keys.create(tx, account.id, **options))
+
+
+def listed(database, account):
+    with database.reading() as conn:
+        return {key.key_id: key for key in keys.list_keys(conn, account.id)}
+
+
+def test_a_key_without_scopes_may_do_everything(database, make_account):
+    account, _ = make_account()
+    issued = create(database, account)
+    assert issued.scopes == keys.SCOPES
+    assert len(keys.SCOPES) == 8
+    assert listed(database, account)[issued.key_id].scopes == keys.SCOPES
+
+
+def test_scopes_are_kept_in_the_usual_order_without_doubles(database, make_account):
+    account, _ = make_account()
+    issued = create(database, account, scopes=["deals:write", "contacts:read", "deals:write"])
+    assert issued.scopes == ("contacts:read", "deals:write")
+    assert listed(database, account)[issued.key_id].scopes == ("contacts:read", "deals:write")
+
+
+@pytest.mark.parametrize("scope", ["contacts", "contacts:delete", "*", "", "Contacts:read"])
+def test_unknown_scopes_are_refused_with_the_known_ones(database, make_account, scope):
+    with pytest.raises(Semantic, match="known are contacts:read, contacts:write, deals:read"):
+        create(database, make_account()[0], scopes=["contacts:read", scope])
+
+
+def test_a_key_cannot_end_before_it_begins(database, make_account):
+    with pytest.raises(Semantic, match="passed already"):
+        create(database, make_account()[0], expires_at=now_ms() - 1)
+
+
+def test_the_list_tells_keys_apart_without_showing_them(database, make_account):
+    account, first = make_account()
+    second = create(database, account, expires_at=now_ms() + 60_000)
+    found = listed(database, account)
+    assert {key.hint for key in found.values()} == {first.api_key[-4:], second.api_key[-4:]}
+    assert found[second.key_id].expires_at == second.expires_at
+    assert second.api_key not in repr(found)
+
+
+def test_a_key_is_revoked_once_and_for_all(database, make_account, time_machine):
+    time_machine.move_to("2030-01-01 00:00:00Z", tick=False)
+    account, _ = make_account()
+    issued = create(database, account)
+    database.transact(lambda tx: keys.revoke(tx, account.id, issued.key_id))
+    revoked_at = listed(database, account)[issued.key_id].revoked_at
+    time_machine.shift(5)
+    database.transact(lambda tx: keys.revoke(tx, account.id, issued.key_id))
+    assert revoked_at == now_ms() - 5000
+    assert listed(database, account)[issued.key_id].revoked_at == revoked_at
+
+
+def test_another_accounts_key_cannot_be_revoked(database, make_account):
+    one, _ = make_account("One")
+    two, _ = make_account("Two")
+    issued = create(database, one)
+    with pytest.raises(NotFound):
+        database.transact(lambda tx: keys.revoke(tx, two.id, issued.key_id))
+    assert listed(database, one)[issued.key_id].revoked_at is None
+
+
+def test_the_last_use_never_goes_back(database, make_account):
+    account, _ = make_account()
+    (key_id,) = listed(database, account)
+    for at in (2000, 1000):
+        database.transact(lambda tx, at=at: keys.note_use(tx, {(account.id, key_id): at}))
+    assert listed(database, account)[key_id].last_used_at == 2000
