@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import flask
 import pytest
 import redis
 
+from crmhub.actions.hub import Hub
+from crmhub.app import create_app
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests import databases
+from tests.clients import Client, open_client
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,3 +70,31 @@ def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Set
         secret_key="the secret key of the tests alone",
         encryption_keys=(EncryptionKey("k1", b"k" * 32),),
     )
+
+
+@pytest.fixture(scope="session")
+def app(settings: Settings) -> Iterator[flask.Flask]:
+    """The whole application on each database in turn."""
+    app = create_app(settings)
+    yield app
+    hub: Hub = app.extensions["crmhub"]
+    hub.close()
+
+
+@pytest.fixture
+def hub(app: flask.Flask) -> Hub:
+    """What the application works with."""
+    hub: Hub = app.extensions["crmhub"]
+    return hub
+
+
+@pytest.fixture
+def client(app: flask.Flask) -> Client:
+    """A caller with every scope of a fresh account without limits."""
+    return open_client(app)
+
+
+@pytest.fixture
+def other(app: flask.Flask) -> Client:
+    """A caller of another fresh account."""
+    return open_client(app)

@@ -154,7 +154,7 @@ class RecordStore:
         """Return one record; NotFound."""
         found = self.read(account, kind, [id])
         if not found:
-            raise NotFound(writing.missing(kind, id).capitalize())
+            raise NotFound(writing.missing(kind, id))
         return found[0]
 
     def read(self, account: Account, kind: Kind, ids: Sequence[int]) -> list[Record]:
@@ -195,12 +195,14 @@ class RecordStore:
         inputs: Sequence[NewRecord],
         *,
         define_unknown: bool = False,
+        guard: Callable[[Connection, Catalogue], None] | None = None,
     ) -> list[Record]:
         """Create records, all or none, and return them in order.
 
         `define_unknown` defines unknown properties as strings, as the account's switch
-        auto_define_properties does. Raises InvalidProperties, DuplicateValue, Conflict,
-        Semantic (a link to nothing), LimitExceeded.
+        auto_define_properties does. `guard` looks at the database inside the transaction,
+        before anything is written, and stops the write by raising. Raises InvalidProperties,
+        DuplicateValue, Conflict, Semantic (a link to nothing), LimitExceeded.
         """
         ids = self._ids.take(account.id, kind.code, len(inputs))
 
@@ -215,6 +217,8 @@ class RecordStore:
             )
 
         def write(tx: Connection, catalogue: Catalogue, prepared: list[NewRecord]) -> list[Record]:
+            if guard is not None:
+                guard(tx, catalogue)
             quota = account.plan.quotas.get(kind.name)
             return writing.create(tx, catalogue, prepared, ids=ids, now=now_ms(), quota=quota)
 
@@ -283,16 +287,21 @@ class RecordStore:
                     raise
         raise AssertionError("unreachable")
 
-    def archive(self, account: Account, kind: Kind, ids: Sequence[tuple[int, str]]) -> None:
-        """Archive the records `(id, path)`, all or none; NotFound."""
+    def archive(
+        self,
+        account: Account,
+        kind: Kind,
+        ids: Sequence[tuple[int, str]],
+        *,
+        if_match: frozenset[int] | None = None,
+    ) -> None:
+        """Archive the records `(id, path)`, all or none; NotFound, Conflict (If-Match)."""
         once = list(dict(ids).items())
-        self._write(
-            account,
-            kind,
-            (),
-            lambda catalogue: None,
-            lambda tx, catalogue, _: writing.archive(tx, catalogue, once, now=now_ms()),
-        )
+
+        def write(tx: Connection, catalogue: Catalogue, _: None) -> None:
+            writing.archive(tx, catalogue, once, now=now_ms(), if_match=if_match)
+
+        self._write(account, kind, (), lambda catalogue: None, write)
 
     def _write(
         self,
@@ -390,7 +399,7 @@ class RecordStore:
             raise BadRequest("cursor: it belongs to another listing; start without a cursor")
         with self.database.reading() as connection:
             if not _read(connection, account.id, kind, [id]):
-                raise NotFound(writing.missing(kind, id).capitalize())
+                raise NotFound(writing.missing(kind, id))
             total = (
                 associations.count(connection, account.id, kind, id, to)
                 if after is None
@@ -549,7 +558,7 @@ def _require_both(
     try:
         associations.require(tx, account.id, [("", kind, id)])
     except Semantic:
-        raise NotFound(writing.missing(kind, id).capitalize()) from None
+        raise NotFound(writing.missing(kind, id)) from None
     if to is not None:
         associations.require(tx, account.id, [("toId", to, to_id)])
 

@@ -187,11 +187,7 @@ def update(
     for each in changes:
         if each.id not in current:
             raise NotFound(missing(kind, each.id, each.path))
-        if each.if_match is not None and current[each.id].version not in each.if_match:
-            raise Conflict(
-                f"If-Match: {kind.singular} {each.id} has changed meanwhile;"
-                f' its ETag is now "{current[each.id].version}". Read it again.'
-            )
+        _check_match(kind, current[each.id], each.if_match)
     index = IndexChange(catalogue)
     problems: list[Problem] = []
     updated: dict[int, Record] = {}
@@ -222,6 +218,14 @@ def update(
     return [with_links(updated[each.id], linked) for each in changes]
 
 
+def _check_match(kind: Kind, current: Record, allowed: frozenset[int] | None) -> None:
+    if allowed is not None and current.version not in allowed:
+        raise Conflict(
+            f"If-Match: {kind.singular} {current.id} has changed meanwhile;"
+            f' its ETag is now "{current.version}". Read it again.'
+        )
+
+
 def _merged(
     catalogue: Catalogue, old: Record, change: Change, index: int, problems: list[Problem]
 ) -> dict[str, str]:
@@ -237,15 +241,24 @@ def _merged(
 
 
 def archive(
-    tx: Connection, catalogue: Catalogue, ids: Sequence[tuple[int, str]], *, now: int
+    tx: Connection,
+    catalogue: Catalogue,
+    ids: Sequence[tuple[int, str]],
+    *,
+    now: int,
+    if_match: frozenset[int] | None = None,
 ) -> None:
-    """Take each `(id, path)` out of every read, list, search, count and link; NotFound."""
+    """Take each `(id, path)` out of every read, list, search, count and link.
+
+    Raises NotFound, and Conflict when a version is none of `if_match`.
+    """
     account, kind = catalogue.account_id, catalogue.kind
     paths = dict(ids)
     current = {each.id: each for each in _locked(tx, catalogue, list(paths))}
     for id, path in ids:
         if id not in current:
             raise NotFound(missing(kind, id, path))
+        _check_match(kind, current[id], if_match)
     index = IndexChange(catalogue)
     for old in current.values():
         index.add(old.id, old.properties, {})
@@ -351,10 +364,13 @@ def with_links(record: Record, linked: Mapping[int, Links]) -> Record:
     )
 
 
-def missing(kind: Kind, id: int, path: str = "") -> str:
+def missing(kind: Kind, id: int | str, path: str = "") -> str:
     """Say that there is no such record."""
-    where = f"{path}id: " if path else ""
-    return f"{where}there is no {kind.singular} {id}."
+    return (
+        f"{path}id: there is no {kind.singular} {id}."
+        if path
+        else f"There is no {kind.singular} {id}."
+    )
 
 
 def same_record_twice(inputs: Sequence[tuple[int, str]]) -> None:

@@ -2,8 +2,9 @@
 
 `account_id` comes first in every key of the tables that grow, every statement on them touches
 one account, and no sequence is shared between accounts, so they can be distributed by it. The
-few that find an account (`account`, `api_key`, `webhook_id`, `binding` by token) are the exceptions.
-Times are milliseconds since 1970 in UTC. `kind` is the number of a resource (records/kinds.py).
+few that find an account (`account`, `api_key`, `webhook_id`, `binding` by token) are the
+exceptions. Times are milliseconds since 1970 in UTC. `kind` is the number of a resource
+(records/kinds.py).
 """
 
 from __future__ import annotations
@@ -247,10 +248,11 @@ def _helpers() -> None:
     op.create_table(
         "enrolment",
         _account(),
-        sa.Column("contact_id", ID, nullable=False),
+        sa.Column("connection_id", sa.Integer(), nullable=False),
+        sa.Column("contact_id", EXACT, nullable=False),
         sa.Column("workflow_id", EXACT, nullable=False),
         sa.Column("enrolled_at", MS, nullable=False),
-        sa.PrimaryKeyConstraint("account_id", "contact_id", "workflow_id"),
+        sa.PrimaryKeyConstraint("account_id", "connection_id", "contact_id", "workflow_id"),
     )
 
 

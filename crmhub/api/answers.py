@@ -1,0 +1,117 @@
+"""Answers as bytes: stored JSON is spliced in, not parsed and printed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import flask
+import orjson
+
+from crmhub.errors import HubError
+from crmhub.records.associations import Links
+from crmhub.records.filters import iso
+from crmhub.records.store import Page
+from crmhub.records.writing import Record
+
+_ALWAYS = ("deals", "companies")
+_SOMETIMES = ("contacts", "tickets")
+
+
+def answer(
+    body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
+) -> flask.Response:
+    """Return a JSON answer."""
+    response = flask.Response(body, status=status, mimetype="application/json")
+    if headers:
+        response.headers.extend(headers)
+    return response
+
+
+def as_json(value: Any, status: int = 200) -> flask.Response:
+    """Return any JSON value as an answer."""
+    return answer(orjson.dumps(value), status)
+
+
+def nothing() -> flask.Response:
+    """Return 204."""
+    response = flask.Response(status=204)
+    del response.headers["Content-Type"]
+    return response
+
+
+def failure(error: HubError) -> flask.Response:
+    """Return the answer of SPEC 2.3."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    body = {
+        "category": error.category,
+        "message": error.message,
+        "timestamp": now,
+        "status": "error",
+    }
+    return answer(orjson.dumps(body), error.status, error.headers)
+
+
+def links_shown(links: Links, asked: Iterable[str] = ()) -> dict[str, list[int]]:
+    """Return links as they are shown: deals and companies always, the others when there are any."""
+    asked = set(asked)
+    shown = {name: links.get(name, []) for name in _ALWAYS}
+    for name in _SOMETIMES:
+        if links.get(name) or name in asked:
+            shown[name] = links.get(name, [])
+    return shown
+
+
+def record_shown(
+    record: Record, *, properties: tuple[str, ...] | None = None, asked: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return a whole record as JSON (SPEC 2.1)."""
+    return {
+        "id": record.id,
+        "properties": narrowed(record.properties, properties),
+        "associations": links_shown(record.associations, asked),
+        "createdAt": iso(record.created_at),
+        "updatedAt": iso(record.updated_at),
+    }
+
+
+def narrowed(properties: dict[str, str], names: tuple[str, ...] | None) -> dict[str, str]:
+    """Return the named properties, all without names."""
+    if names is None:
+        return properties
+    return {name: properties[name] for name in names if name in properties}
+
+
+def page_shown(
+    page: Page, *, properties: tuple[str, ...] | None, include: tuple[str, ...]
+) -> bytes:
+    """Return a page of records as JSON (SPEC 2.2)."""
+    items = []
+    for listed in page.records:
+        shown = listed.properties.encode()
+        if properties is not None:
+            shown = orjson.dumps(narrowed(orjson.loads(shown), properties))
+        item = b'{"id":%d,"properties":%b' % (listed.id, shown)
+        for field in include:
+            if field == "associations":
+                links = links_shown(page.links.get(listed.id, {}))
+                item += b',"associations":' + orjson.dumps(links)
+            elif field == "createdAt":
+                item += b',"createdAt":"%b"' % iso(listed.created_at).encode()
+            else:
+                item += b',"updatedAt":"%b"' % iso(listed.updated_at).encode()
+        items.append(item + b"}")
+    return paged(page.total, b"[" + b",".join(items) + b"]", page.cursor)
+
+
+def paged(total: int, results: bytes, cursor: str) -> bytes:
+    """Return the frame of a page around its results."""
+    link = f"?cursor={cursor}" if cursor else ""
+    return b'{"total":%d,"results":%b,"cursor":{"next":"%b","nextLink":"%b"},"hasMore":%b}' % (
+        total,
+        results,
+        cursor.encode(),
+        link.encode(),
+        b"true" if cursor else b"false",
+    )

@@ -1,0 +1,88 @@
+"""Who calls the public API: the key in `service-apikey`, its limits and its scopes (SPEC 5, 8).
+
+Runs before routing fails, so that under /<client_id>/api/v1 a 401 comes before 404, 405 and 400.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar, cast
+
+import flask
+
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.directory import Caller
+from crmhub.accounts.limits import RateStatus
+from crmhub.actions.hub import Hub
+from crmhub.errors import Forbidden, TooManyRequests, Unauthorized
+
+HEADER = "service-apikey"
+_API = re.compile(r"/([^/]+)/api/v1(?:/|$)")
+# What is told of a plan without a limit: every answer carries the headers.
+_NO_LIMIT = RateStatus(limit=10**9, remaining=10**9)
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+def hub() -> Hub:
+    """Return the hub of the running app."""
+    return cast(Hub, flask.current_app.extensions["crmhub"])
+
+
+def caller() -> Caller:
+    """Return who calls; only under /<client_id>/api/v1."""
+    return cast(Caller, flask.g.caller)
+
+
+def account() -> Account:
+    """Return the account of the caller."""
+    return caller().account
+
+
+def authenticate() -> None:
+    """Find the caller of a request to the public API, and count the request.
+
+    Raises Unauthorized, TooManyRequests.
+    """
+    match = _API.match(flask.request.path)
+    if match is None:
+        return
+    default = hub().plans["default"].rate_limit
+    if default is not None:
+        flask.g.rate = RateStatus(limit=default.count, remaining=default.count)
+    key = flask.request.headers.get(HEADER, "")
+    if not key:
+        raise Unauthorized(f"Send the account's API key in the header {HEADER}.")
+    flask.g.caller = hub().directory.by_api_key(match[1], key)
+    rate = hub().limits.hit(flask.g.caller)
+    flask.g.rate = rate if rate.limit is not None else _NO_LIMIT
+    if not rate.allowed:
+        raise TooManyRequests(
+            f"More than {rate.limit} requests in the window of the account's plan;"
+            f" try again in {rate.retry_after} s.",
+            retry_after=rate.retry_after,
+        )
+
+
+def add_rate_headers(response: flask.Response) -> flask.Response:
+    """Tell the caller where it stands (CONTRACT 1.7)."""
+    rate: RateStatus | None = flask.g.get("rate")
+    if rate is not None:
+        response.headers.extend(rate.headers)
+    return response
+
+
+def needs(scope: str) -> Callable[[_F], _F]:
+    """Refuse a view to keys without `scope`, with Forbidden."""
+
+    def decorator(view: _F) -> _F:
+        @wraps(view)
+        def wrapper(*args: object, **kwargs: object) -> object:
+            if scope not in caller().scopes:
+                raise Forbidden(f"This key lacks the scope {scope}; create one that has it.")
+            return view(*args, **kwargs)
+
+        return cast(_F, wrapper)
+
+    return decorator

@@ -1,0 +1,81 @@
+"""Every failure in the one shape, whatever raised it: ours, Flask's, or a bug."""
+
+from __future__ import annotations
+
+import flask
+import structlog
+from werkzeug.exceptions import HTTPException
+
+from crmhub.api.answers import failure
+from crmhub.errors import (
+    BadRequest,
+    Conflict,
+    Forbidden,
+    HubError,
+    Internal,
+    NotFound,
+    Semantic,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+)
+
+_log = structlog.get_logger(__name__)
+
+_OURS: dict[int, type[HubError]] = {
+    kind.status: kind
+    for kind in (BadRequest, Unauthorized, Forbidden, NotFound, Conflict, Semantic)
+} | {429: TooManyRequests, 500: Internal, 503: Unavailable}
+
+_WORDS = {
+    404: "There is nothing at this path; /openapi.json lists what there is.",
+    413: "The body is larger than 1 MiB; send less at a time.",
+}
+
+
+def register(app: flask.Flask) -> None:
+    """Answer failures of `app` in the one shape."""
+    app.register_error_handler(HubError, failure)
+    app.register_error_handler(HTTPException, _http)
+    # The last resort: whatever is not foreseen is a bug, told to the log and not to the caller.
+    app.register_error_handler(Exception, _bug)
+
+
+def _http(error: HTTPException) -> flask.Response:
+    original = getattr(error, "original_exception", None)
+    if original is not None:
+        return _bug(original)
+    status = error.code or 500
+    kind = _OURS.get(status)
+    message = _WORDS.get(status) or _described(error)
+    response = failure((kind or BadRequest)(message))
+    response.status_code = status
+    for name, value in error.get_headers():
+        if name in ("Allow", "Retry-After"):
+            response.headers[name] = value
+    return response
+
+
+def _described(error: HTTPException) -> str:
+    methods = getattr(error, "valid_methods", None)
+    if error.code == 405 and methods:
+        return f"This path takes {', '.join(sorted(methods))}, not {flask.request.method}."
+    return error.description or error.name
+
+
+def _bug(error: Exception) -> flask.Response:
+    # The exception's own text may hold a caller's data: its type and its place do not.
+    _log.error("unexpected failure", error=type(error).__name__, place=_place(error))
+    return failure(
+        Internal("The hub failed unexpectedly; the operator finds it under this X-Request-Id.")
+    )
+
+
+def _place(error: Exception) -> list[str]:
+    places = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        places.append(f"{code.co_filename}:{trace.tb_lineno} {code.co_qualname}")
+        trace = trace.tb_next
+    return places[-12:]

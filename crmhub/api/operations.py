@@ -1,0 +1,33 @@
+"""Whether the hub is up, and what it speaks: /healthz, /readyz, /openapi.json, /docs."""
+
+from __future__ import annotations
+
+import flask
+from flask_swagger_ui import get_swaggerui_blueprint
+
+from crmhub import db
+from crmhub.api.answers import as_json
+from crmhub.api.authentication import hub
+from crmhub.errors import Unavailable
+
+
+def register(app: flask.Flask) -> None:
+    """Add the routes to `app`."""
+    app.add_url_rule("/healthz", view_func=_healthy, endpoint="healthz")
+    app.add_url_rule("/readyz", view_func=_ready, endpoint="readyz")
+    # Swagger UI comes with its package and is served from here: no page loads from elsewhere.
+    docs = get_swaggerui_blueprint("/docs", "/openapi.json", config={"app_name": "crmhub"})
+    app.register_blueprint(docs)
+
+
+def _healthy() -> flask.Response:
+    """Answer while the process can answer at all."""
+    return as_json({"status": "ok"})
+
+
+def _ready() -> flask.Response:
+    """Answer 200 when the database is there and its schema is the newest, else 503."""
+    wrong = db.pending(hub().database)
+    if wrong:
+        raise Unavailable(f"The database is not ready: {wrong}.", retry_after=5)
+    return as_json({"status": "ready"})

@@ -1,0 +1,179 @@
+"""Reads requests strictly: JSON bodies and query strings, every fault with its place.
+
+The standard library's json reads, because orjson shows neither duplicate keys nor huge integers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, ClassVar, NoReturn
+
+import flask
+import marshmallow as ma
+from flask_smorest import Blueprint as _Blueprint
+from webargs.flaskparser import FlaskParser
+
+from crmhub.errors import BadRequest, HubError, listed
+
+DEEPEST = 20
+LARGEST_BODY = 1024 * 1024
+
+
+class UnsupportedMediaType(HubError):
+    """A body that does not say it is JSON."""
+
+    status = 415
+    category = "BadRequestError"
+
+
+def read_json(raw: bytes) -> Any:
+    """Return what a JSON text holds, numbers with a fraction or exponent as Decimal.
+
+    Raises BadRequest for what is not JSON in UTF-8, for duplicate keys, NaN and Infinity, more
+    than 20 levels, NUL and lone surrogates.
+    """
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as exc:
+        raise BadRequest(f"body: byte {exc.start} is not UTF-8; send JSON in UTF-8.") from None
+    if not text or text.isspace():
+        raise BadRequest("body: is empty; send a JSON object.")
+    try:
+        value = json.loads(
+            text, parse_float=Decimal, parse_constant=_no_number, object_pairs_hook=_object
+        )
+    except json.JSONDecodeError as exc:
+        where = f"line {exc.lineno} column {exc.colno}"
+        raise BadRequest(f"body: not valid JSON at {where}: {exc.msg}.") from None
+    except RecursionError:
+        raise BadRequest(_too_deep()) from None
+    except ValueError:
+        # Python's bound on the digits of an integer.
+        raise BadRequest("body: holds a number of too many digits.") from None
+    # Only a text with this many brackets can be too deep, only an escape can hide a bad character.
+    if text.count("[") + text.count("{") > DEEPEST:
+        _check_depth(value)
+    if "\\u" in text:
+        _check_characters(value, "body")
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                shown = json.dumps(key[:100])
+                raise BadRequest(f"body: the key {shown} stands twice in an object.")
+            seen.add(key)
+    return result
+
+
+def _no_number(name: str) -> NoReturn:
+    raise BadRequest(f"body: {name} is not JSON; send a number or null.")
+
+
+def _too_deep() -> str:
+    return f"body: nested more than {DEEPEST} levels deep."
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(DEEPEST):
+        inside = [child for each in level for child in _children(each)]
+        level = [child for child in inside if isinstance(child, dict | list)]
+        if not level:
+            return
+    raise BadRequest(_too_deep())
+
+
+def _children(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _check_characters(value: Any, path: str) -> None:
+    if isinstance(value, str):
+        if "\0" in value:
+            raise BadRequest(f"{path}: holds the character U+0000; leave it out.")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            message = f"{path}: holds half a surrogate pair; send whole characters."
+            raise BadRequest(message) from None
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            _check_characters(key, f"{path}, a key")
+            _check_characters(child, f"{path}.{key[:100]}")
+    elif isinstance(value, list):
+        for i, child in enumerate(value):
+            _check_characters(child, f"{path}[{i}]")
+
+
+class Parser(FlaskParser):
+    """Feeds the schemas; whatever they find wrong is a BadRequest that names every place."""
+
+    # The schemas themselves refuse what they do not know, in better words.
+    DEFAULT_UNKNOWN_BY_LOCATION: ClassVar[dict[str, str | None]] = {}
+    DEFAULT_VALIDATION_STATUS = 400
+
+    def load_json(self, req: flask.Request, schema: ma.Schema) -> Any:
+        return json_body(req)
+
+    def load_querystring(self, req: flask.Request, schema: ma.Schema) -> Any:
+        return query(req)
+
+    def handle_error(self, error: ma.ValidationError, *args: Any, **kwargs: Any) -> NoReturn:
+        # webargs puts the location in front: {"json": {"inputs": {0: …}}}.
+        [messages] = error.normalized_messages().values()
+        raise BadRequest(listed(problems_of(messages))) from None
+
+
+def json_body(req: flask.Request) -> Any:
+    """Return the JSON body; UnsupportedMediaType when it does not say so, BadRequest."""
+    if not req.is_json:
+        raise UnsupportedMediaType(
+            "Content-Type: send the body as JSON, with the header Content-Type: application/json."
+        )
+    return read_json(req.get_data(cache=True))
+
+
+def query(req: flask.Request) -> dict[str, str]:
+    """Return the query parameters; BadRequest when one is given twice or is no UTF-8."""
+    for name, given in req.args.lists():
+        if len(given) > 1:
+            raise BadRequest(f"{name[:100]}: is given {len(given)} times; send it once.")
+        if "\0" in given[0] or "�" in given[0]:
+            raise BadRequest(f"{name[:100]}: holds characters that are not UTF-8 or NUL.")
+    return dict(req.args)
+
+
+class Blueprint(_Blueprint):
+    """A blueprint whose arguments are read strictly."""
+
+    ARGUMENTS_PARSER = Parser()
+
+
+def problems_of(messages: Any, path: str = "") -> list[tuple[str, str]]:
+    """Return marshmallow's tree of messages as `(path, what)`; paths like `inputs[3].id`."""
+    if isinstance(messages, Mapping):
+        return [
+            problem
+            for key, child in messages.items()
+            for problem in problems_of(child, _inside(path, key))
+        ]
+    if isinstance(messages, list):
+        return [problem for child in messages for problem in problems_of(child, path)]
+    return [(path or "body", str(messages))]
+
+
+def _inside(path: str, key: Any) -> str:
+    if key == "_schema":
+        return path
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    return f"{path}.{str(key)[:100]}" if path else str(key)[:100]

@@ -1,0 +1,361 @@
+"""The routes of contacts, deals, companies and tickets: one function makes them all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import flask
+import orjson
+from werkzeug.routing import BaseConverter
+
+from crmhub.api import schemas
+from crmhub.api.answers import (
+    answer,
+    as_json,
+    nothing,
+    page_shown,
+    paged,
+    record_shown,
+)
+from crmhub.api.authentication import account, hub, needs
+from crmhub.api.documentation import documents
+from crmhub.api.reading import Blueprint
+from crmhub.api.schemas import HIGHEST_ID, ORDERS, SORTS, scalar
+from crmhub.errors import BadRequest, NotFound
+from crmhub.records.filters import Filter
+from crmhub.records.kinds import KINDS, Kind
+from crmhub.records.paging import Cursor
+from crmhub.records.search import Query
+from crmhub.records.store import PageRequest, RecordStore
+from crmhub.records.writing import Change, NewRecord, Record, Upsert, missing
+
+_ETAG = re.compile(r'"([0-9]{1,9})"')
+_DEFAULT_LIMIT = 20
+
+
+class RecordId(BaseConverter):
+    """The part of a path that names a record; `search` is none, so other methods on it are 405."""
+
+    regex = r"(?!search(?:/|$))[^/]+"
+
+
+def records_blueprint(kind: Kind) -> Blueprint:
+    """Return the routes of one kind of record."""
+    name, one = kind.name, kind.singular
+    blueprint = Blueprint(
+        name,
+        __name__,
+        url_prefix=f"/<client_id>/api/v1/{name}",
+        description=f"{name.capitalize()} of the hub.",
+    )
+    read, write = needs(f"{name}:read"), needs(f"{name}:write")
+    several, single = name.capitalize(), one.capitalize()
+
+    @blueprint.get("")
+    @documents(blueprint, f"list{several}", 200, schemas.PageShown, f"List {name}")
+    @read
+    @blueprint.arguments(schemas.ListQuery, location="query")
+    def list_records(query: dict[str, Any]) -> flask.Response:
+        return _page(kind, query, ())
+
+    @blueprint.post("/search")
+    @documents(blueprint, f"search{several}", 200, schemas.PageShown, f"Search {name}")
+    @read
+    @blueprint.arguments(schemas.SearchInput)
+    @blueprint.arguments(schemas.ListQuery, location="query")
+    def search(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
+        filters = tuple(_filter(each) for each in body.pop("filters"))
+        return _page(kind, _one_place(body, query), filters)
+
+    @blueprint.post("")
+    @documents(blueprint, f"create{single}", 201, schemas.RecordShown, f"Create a {one}")
+    @write
+    @blueprint.arguments(schemas.RecordInput)
+    def create(body: dict[str, Any]) -> flask.Response:
+        [record] = _records().create(account(), kind, [_new(body, "")])
+        return _whole(record, 201, asked=body.get("associations", ()))
+
+    @blueprint.get("/<record:id>")
+    @documents(blueprint, f"get{single}", 200, schemas.RecordShown, f"Read a {one}")
+    @read
+    @blueprint.arguments(schemas.GetQuery, location="query")
+    def get(query: dict[str, Any], id: str) -> flask.Response:
+        by = query.get("id_property")
+        found = (
+            [_records().get(account(), kind, number(kind, id))]
+            if by is None
+            else _records().read_by(account(), kind, by, [id])
+        )
+        if not found:
+            raise NotFound(f"There is no {one} with this {by}.")
+        return _whole(found[0], 200, query.get("properties"), query.get("associations", ()))
+
+    @blueprint.patch("/<record:id>")
+    @documents(blueprint, f"update{single}", 200, schemas.RecordShown, f"Change a {one}")
+    @write
+    @blueprint.arguments(schemas.RecordChange)
+    def update(body: dict[str, Any], id: str) -> flask.Response:
+        change = Change(number(kind, id), body["properties"], if_match=_if_match())
+        [record] = _records().update(account(), kind, [change])
+        return _whole(record, 200)
+
+    @blueprint.delete("/<record:id>")
+    @documents(blueprint, f"archive{single}", 204, None, f"Archive a {one}")
+    @write
+    def archive(id: str) -> flask.Response:
+        _records().archive(account(), kind, [(number(kind, id), "")], if_match=_if_match())
+        return nothing()
+
+    @blueprint.post("/batch/create")
+    @documents(
+        blueprint,
+        f"createBatchOf{several}",
+        201,
+        schemas.RecordShown(many=True),
+        f"Create up to 100 {name}, all or none",
+    )
+    @write
+    @blueprint.arguments(schemas.BatchCreate)
+    def batch_create(body: dict[str, Any]) -> flask.Response:
+        inputs = body["inputs"]
+        new = [_new(each, f"inputs[{i}].") for i, each in enumerate(inputs)]
+        created = _records().create(account(), kind, new)
+        return as_json(
+            [
+                record_shown(record, asked=each.get("associations", ()))
+                for record, each in zip(created, inputs, strict=True)
+            ],
+            201,
+        )
+
+    @blueprint.post("/batch/read")
+    @documents(
+        blueprint,
+        f"readBatchOf{several}",
+        200,
+        schemas.RecordShown(many=True),
+        f"Read up to 100 {name}",
+    )
+    @read
+    @blueprint.arguments(schemas.BatchRead)
+    def batch_read(body: dict[str, Any]) -> flask.Response:
+        found = _batch_read(kind, body)
+        names = body.get("properties")
+        return as_json([record_shown(record, properties=names) for record in found])
+
+    @blueprint.post("/batch/update")
+    @documents(
+        blueprint,
+        f"updateBatchOf{several}",
+        200,
+        schemas.RecordShown(many=True),
+        f"Change up to 100 {name}, all or none",
+    )
+    @write
+    @blueprint.arguments(schemas.BatchUpdate)
+    def batch_update(body: dict[str, Any]) -> flask.Response:
+        changes = [
+            Change(number(kind, each["id"], path), each["properties"], path)
+            for path, each in _numbered(body["inputs"])
+        ]
+        return as_json([record_shown(r) for r in _records().update(account(), kind, changes)])
+
+    @blueprint.post("/batch/upsert")
+    @documents(
+        blueprint,
+        f"upsertBatchOf{several}",
+        200,
+        schemas.UpsertedShown(many=True),
+        f"Change or create up to 100 {name}, all or none",
+    )
+    @write
+    @blueprint.arguments(schemas.BatchUpsert)
+    def batch_upsert(body: dict[str, Any]) -> flask.Response:
+        inputs = [
+            Upsert(each["id_property"], each["id"], each["properties"], path)
+            for path, each in _numbered(body["inputs"])
+        ]
+        done = _records().upsert(account(), kind, inputs)
+        return as_json([{**record_shown(record), "new": new} for record, new in done])
+
+    @blueprint.post("/batch/archive")
+    @documents(
+        blueprint, f"archiveBatchOf{several}", 204, None, f"Archive up to 100 {name}, all or none"
+    )
+    @write
+    @blueprint.arguments(schemas.BatchArchive)
+    def batch_archive(body: dict[str, Any]) -> flask.Response:
+        ids = [(number(kind, each["id"], path), path) for path, each in _numbered(body["inputs"])]
+        _records().archive(account(), kind, ids)
+        return nothing()
+
+    @blueprint.get("/<record:id>/associations/<to>")
+    @documents(
+        blueprint,
+        f"listAssociationsOf{single}",
+        200,
+        schemas.LinkPageShown,
+        f"List the ids that a {one} is associated with",
+    )
+    @read
+    @blueprint.arguments(schemas.LinkQuery, location="query")
+    def linked(query: dict[str, Any], id: str, to: str) -> flask.Response:
+        after = _cursor(kind, query)
+        limit = query.get("limit") or (after.limit if after else _DEFAULT_LIMIT)
+        total, ids, cursor = _records().linked(
+            account(), kind, number(kind, id), _kind(to), limit=limit, after=after
+        )
+        return answer(paged(total, orjson.dumps(ids), cursor))
+
+    @blueprint.put("/<record:id>/associations/<to>/<to_id>")
+    @documents(blueprint, f"associate{single}", 204, None, f"Associate a {one} with a record")
+    @write
+    def link(id: str, to: str, to_id: str) -> flask.Response:
+        other = _kind(to)
+        _records().link(account(), kind, number(kind, id), other, number(other, to_id))
+        return nothing()
+
+    @blueprint.delete("/<record:id>/associations/<to>/<to_id>")
+    @documents(blueprint, f"dissociate{single}", 204, None, f"Remove an association of a {one}")
+    @write
+    def unlink(id: str, to: str, to_id: str) -> flask.Response:
+        other = _kind(to)
+        _records().unlink(account(), kind, number(kind, id), other, number(other, to_id))
+        return nothing()
+
+    return blueprint
+
+
+def _records() -> RecordStore:
+    return hub().records
+
+
+def _whole(
+    record: Record,
+    status: int,
+    properties: tuple[str, ...] | None = None,
+    asked: Sequence[str] = (),
+) -> flask.Response:
+    response = as_json(record_shown(record, properties=properties, asked=asked), status)
+    response.headers["ETag"] = f'"{record.version}"'
+    return response
+
+
+def _new(body: dict[str, Any], path: str) -> NewRecord:
+    return NewRecord(body["properties"], body.get("associations", {}), path)
+
+
+def _numbered(inputs: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    return [(f"inputs[{i}].", each) for i, each in enumerate(inputs)]
+
+
+def _kind(name: str) -> Kind:
+    if name not in KINDS:
+        raise NotFound(f"There are no {name[:60]}; records are {', '.join(KINDS)}.")
+    return KINDS[name]
+
+
+def number(kind: Kind, id: str | int, path: str = "") -> int:
+    """Return a record's id; BadRequest when it is no number, NotFound when none can have it."""
+    if isinstance(id, str) and not (id.isascii() and id.isdigit()):
+        raise BadRequest(f"{path}id: {id[:60]!r} is not a number.")
+    # Longer than any id: not read as a number at all.
+    value = int(id) if len(str(id)) < 20 else 0
+    if not 0 < value <= HIGHEST_ID:
+        raise NotFound(missing(kind, str(id)[:60], path))
+    return value
+
+
+def _if_match() -> frozenset[int] | None:
+    """Return the versions that the If-Match header allows, None without one."""
+    header = flask.request.headers.get("If-Match")
+    if header is None or header.strip() == "*":
+        return None
+    tags = [each.strip() for each in header.split(",")]
+    strong = [match for each in tags if (match := _ETAG.fullmatch(each))]
+    if len(strong) != len(tags):
+        raise BadRequest('If-Match: send the ETag of the record as it was given, such as "3".')
+    return frozenset(int(match[1]) for match in strong)
+
+
+def _cursor(kind: Kind, query: dict[str, Any]) -> Cursor | None:
+    text = query.get("cursor")
+    return _records().cursor(account(), kind, text) if text else None
+
+
+def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> flask.Response:
+    after = _cursor(kind, query)
+    request = PageRequest(
+        Query(
+            filters,
+            sort=SORTS[query["sort"]] if "sort" in query else "updated_at",
+            descending=ORDERS[query.get("order", "desc")],
+            limit=query.get("limit", _DEFAULT_LIMIT),
+        ),
+        properties=query.get("properties"),
+        include=query.get("include", ()),
+    )
+    if after is not None:
+        request = _continued(request, query, after)
+    page = _records().page(account(), kind, request)
+    return answer(page_shown(page, properties=request.properties, include=request.include))
+
+
+def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> PageRequest:
+    """Fill in from the cursor whatever the caller has not said again."""
+    return replace(
+        request,
+        after=after,
+        query=replace(
+            request.query,
+            sort=request.query.sort if "sort" in query else after.sort,
+            descending=request.query.descending if "order" in query else after.descending,
+            limit=query.get("limit", after.limit),
+        ),
+        properties=query.get("properties", after.properties),
+        include=query.get("include", after.include),
+    )
+
+
+def _one_place(body: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a search from wherever they stand; BadRequest where they differ."""
+    for name in body.keys() & query.keys():
+        same = SORTS.get(body[name]) == SORTS.get(query[name]) if name == "sort" else False
+        if body[name] != query[name] and not same:
+            raise BadRequest(f"{name}: differs between the body and the query; send it once.")
+    return body | query
+
+
+def _filter(given: dict[str, Any]) -> Filter:
+    value, several = given.get("value"), given.get("values")
+    return Filter(
+        given["property_name"],
+        given["operator"],
+        None if value is None else scalar(value),
+        None if several is None else tuple(several),
+    )
+
+
+def _batch_read(kind: Kind, body: dict[str, Any]) -> list[Record]:
+    by = body.get("id_property")
+    ids = [each["id"] for each in body["inputs"]]
+    if by is not None:
+        return _records().read_by(account(), kind, by, _texts(ids))
+    for i, id in enumerate(ids):
+        if isinstance(id, bool) or not isinstance(id, int):
+            raise BadRequest(
+                f"inputs[{i}].id: must be an integer; with idProperty it may be a value of that."
+            )
+    return _records().read(account(), kind, [id for id in ids if 0 < id <= HIGHEST_ID])
+
+
+def _texts(ids: Sequence[Any]) -> list[str]:
+    texts = []
+    for i, id in enumerate(ids):
+        if id is None or isinstance(id, dict | list):
+            raise BadRequest(f"inputs[{i}].id: must be a value of the idProperty.")
+        texts.append(scalar(id))
+    return texts

@@ -1,0 +1,116 @@
+"""The web application: the only module that knows all the others."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from typing import Any
+
+import flask
+import structlog
+from flask_smorest import Api
+
+from crmhub import __version__, logs
+from crmhub.actions.hub import Hub
+from crmhub.api import chatbot, failures, functions, operations
+from crmhub.api.authentication import HEADER, add_rate_headers, authenticate
+from crmhub.api.reading import LARGEST_BODY
+from crmhub.api.records import RecordId, records_blueprint
+from crmhub.api.schemas import ErrorSchema
+from crmhub.records.kinds import KINDS
+from crmhub.settings import Settings
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
+_log = structlog.get_logger("crmhub.request")
+
+
+def create_app(settings: Settings | None = None) -> flask.Flask:
+    """Return the application; without settings they are read as `Settings.load` reads them.
+
+    Raises SettingsError.
+    """
+    settings = settings or Settings.load()
+    logs.configure(settings.log_level)
+    app = flask.Flask("crmhub", static_folder=None)
+    app.config.update(
+        MAX_CONTENT_LENGTH=LARGEST_BODY,
+        API_TITLE="crmhub",
+        API_VERSION=__version__,
+        OPENAPI_VERSION="3.1.0",
+        OPENAPI_URL_PREFIX="/",
+        OPENAPI_JSON_PATH="openapi.json",
+        API_SPEC_OPTIONS=_specification(),
+    )
+    app.json.sort_keys = False  # type: ignore[attr-defined]
+    # A redirect would be an answer without a body of ours.
+    app.url_map.strict_slashes = False
+    app.url_map.merge_slashes = False
+    app.url_map.converters["record"] = RecordId
+    app.extensions["crmhub"] = Hub.open(settings)
+
+    app.before_request(_begin)
+    app.before_request(authenticate)
+    app.url_value_preprocessor(_forget_client_id)
+    app.after_request(add_rate_headers)
+    app.after_request(_end)
+
+    api = _Api(app)
+    for kind in KINDS.values():
+        api.register_blueprint(records_blueprint(kind))
+    api.register_blueprint(chatbot.blueprint)
+    api.register_blueprint(functions.blueprint)
+    operations.register(app)
+    failures.register(app)
+    return app
+
+
+class _Api(Api):
+    ERROR_SCHEMA = ErrorSchema
+
+    def _register_error_handlers(self) -> None:
+        # crmhub.api.failures answers all of them.
+        pass
+
+
+def _specification() -> dict[str, Any]:
+    return {
+        "info": {
+            "description": "The hub between chatbots and integrators and the CRMs.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "components": {
+            "securitySchemes": {
+                "ApiKey": {"type": "apiKey", "in": "header", "name": HEADER},
+                "WebhookSecret": {"type": "apiKey", "in": "header", "name": "X-Webhook-Secret"},
+            }
+        },
+    }
+
+
+def _begin() -> None:
+    sent = flask.request.headers.get("X-Request-Id", "")
+    flask.g.request_id = sent if _REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
+    flask.g.began = time.perf_counter()
+    structlog.contextvars.bind_contextvars(request_id=flask.g.request_id)
+
+
+def _forget_client_id(_endpoint: str | None, values: dict[str, Any] | None) -> None:
+    # The key has already proved which account this is.
+    if values:
+        values.pop("client_id", None)
+
+
+def _end(response: flask.Response) -> flask.Response:
+    response.headers["X-Request-Id"] = flask.g.request_id
+    rule = flask.request.url_rule
+    _log.info(
+        "request",
+        method=flask.request.method,
+        # The rule, not the path: paths hold ids and addresses.
+        route=rule.rule if rule else None,
+        status=response.status_code,
+        ms=round((time.perf_counter() - flask.g.began) * 1000, 1),
+    )
+    structlog.contextvars.clear_contextvars()
+    return response
