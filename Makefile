@@ -43,7 +43,7 @@ lint: $(TEST_READY) ## style, formatting, types and import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 format: $(TEST_READY) ## let ruff mend style and formatting
 	$(BIN)/ruff check --fix .
