@@ -57,15 +57,15 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @blueprint.get("")
     @documents(blueprint, f"list{several}", 200, schemas.PageShown, f"List {name}")
     @read
-    @blueprint.arguments(schemas.ListQuery, location="query")
+    @blueprint.arguments(schemas.ListQuery(), location="query")
     def list_records(query: dict[str, Any]) -> flask.Response:
         return _page(kind, query, ())
 
     @blueprint.post("/search")
     @documents(blueprint, f"search{several}", 200, schemas.PageShown, f"Search {name}")
     @read
-    @blueprint.arguments(schemas.SearchInput)
-    @blueprint.arguments(schemas.ListQuery, location="query")
+    @blueprint.arguments(schemas.SearchInput())
+    @blueprint.arguments(schemas.ListQuery(), location="query")
     def search(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
         filters = tuple(_filter(each) for each in body.pop("filters"))
         return _page(kind, _one_place(body, query), filters)
@@ -73,7 +73,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @blueprint.post("")
     @documents(blueprint, f"create{single}", 201, schemas.RecordShown, f"Create a {one}")
     @write
-    @blueprint.arguments(schemas.RecordInput)
+    @blueprint.arguments(schemas.RecordInput())
     def create(body: dict[str, Any]) -> flask.Response:
         [record] = _records().create(account(), kind, [_new(body, "")])
         return _whole(record, 201, asked=body.get("associations", ()))
@@ -81,7 +81,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @blueprint.get("/<record:id>")
     @documents(blueprint, f"get{single}", 200, schemas.RecordShown, f"Read a {one}")
     @read
-    @blueprint.arguments(schemas.GetQuery, location="query")
+    @blueprint.arguments(schemas.GetQuery(), location="query")
     def get(query: dict[str, Any], id: str) -> flask.Response:
         by = query.get("id_property")
         found = (
@@ -96,7 +96,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @blueprint.patch("/<record:id>")
     @documents(blueprint, f"update{single}", 200, schemas.RecordShown, f"Change a {one}")
     @write
-    @blueprint.arguments(schemas.RecordChange)
+    @blueprint.arguments(schemas.RecordChange())
     def update(body: dict[str, Any], id: str) -> flask.Response:
         change = Change(number(kind, id), body["properties"], if_match=_if_match())
         [record] = _records().update(account(), kind, [change])
@@ -118,7 +118,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         f"Create up to 100 {name}, all or none",
     )
     @write
-    @blueprint.arguments(schemas.BatchCreate)
+    @blueprint.arguments(schemas.BatchCreate())
     def batch_create(body: dict[str, Any]) -> flask.Response:
         inputs = body["inputs"]
         new = [_new(each, f"inputs[{i}].") for i, each in enumerate(inputs)]
@@ -140,7 +140,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         f"Read up to 100 {name}",
     )
     @read
-    @blueprint.arguments(schemas.BatchRead)
+    @blueprint.arguments(schemas.BatchRead())
     def batch_read(body: dict[str, Any]) -> flask.Response:
         found = _batch_read(kind, body)
         names = body.get("properties")
@@ -155,7 +155,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         f"Change up to 100 {name}, all or none",
     )
     @write
-    @blueprint.arguments(schemas.BatchUpdate)
+    @blueprint.arguments(schemas.BatchUpdate())
     def batch_update(body: dict[str, Any]) -> flask.Response:
         changes = [
             Change(number(kind, each["id"], path), each["properties"], path)
@@ -172,7 +172,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         f"Change or create up to 100 {name}, all or none",
     )
     @write
-    @blueprint.arguments(schemas.BatchUpsert)
+    @blueprint.arguments(schemas.BatchUpsert())
     def batch_upsert(body: dict[str, Any]) -> flask.Response:
         inputs = [
             Upsert(each["id_property"], each["id"], each["properties"], path)
@@ -186,7 +186,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         blueprint, f"archiveBatchOf{several}", 204, None, f"Archive up to 100 {name}, all or none"
     )
     @write
-    @blueprint.arguments(schemas.BatchArchive)
+    @blueprint.arguments(schemas.BatchArchive())
     def batch_archive(body: dict[str, Any]) -> flask.Response:
         ids = [(number(kind, each["id"], path), path) for path, each in _numbered(body["inputs"])]
         _records().archive(account(), kind, ids)
@@ -201,7 +201,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         f"List the ids that a {one} is associated with",
     )
     @read
-    @blueprint.arguments(schemas.LinkQuery, location="query")
+    @blueprint.arguments(schemas.LinkQuery(), location="query")
     def linked(query: dict[str, Any], id: str, to: str) -> flask.Response:
         after = _cursor(kind, query)
         limit = query.get("limit") or (after.limit if after else _DEFAULT_LIMIT)

@@ -9,8 +9,9 @@ sort order) gives up and fetches ids.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -21,6 +22,7 @@ from crmhub.records.filters import Condition, Document, Filter
 # A walk may read this many documents for a page before fetching ids is the cheaper way.
 _LONGEST_WALK = 3000
 _WIDEST_WINDOW = 1000
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Search:
     def page(self, total: int, after: Place | None) -> list[Listed]:
         """Return up to limit + 1 records behind `after` (the one too many tells of more)."""
         if not self._conditions:
-            return self._rows("", {}, after, self._query.limit + 1)
+            return self._rows(after, self._query.limit + 1)
         if total == 0:
             return []
         expected = (self._query.limit + 1) * self._everything() // total
@@ -92,10 +94,21 @@ class Search:
             found = self._walk(expected, after)
             if found is not None:
                 return found
+        return self._fetch(after)
+
+    def _fetch(self, after: Place | None) -> list[Listed]:
         text, params = self._ids()
-        among = f"any(array({text}))" if self._connection.dialect == "postgresql" else None
-        where = f" and id = {among}" if among else f" and id in ({text})"
-        return self._rows(where, params, after, self._query.limit + 1)
+        # The fence (offset 0, limit -1) has the ids looked up before anything is sorted: without
+        # it both planners may walk the sort order, past every record that does not match.
+        if self._connection.dialect == "postgresql":
+            ids, fence = f"id = any(array({text}))", "offset 0"
+        else:
+            ids, fence = f"id in ({text})", "limit -1"
+        source = (
+            "(select id, created_at, updated_at, properties from records"
+            f" where account_id = :account and kind = :kind and {ids} {fence}) as matching"
+        )
+        return self._rows(after, self._query.limit + 1, source=source, params=params)
 
     def _walk(self, expected: int, after: Place | None) -> list[Listed] | None:
         wanted = self._query.limit + 1
@@ -103,7 +116,7 @@ class Search:
         found: list[Listed] = []
         walked = 0
         while walked <= 2 * _LONGEST_WALK:
-            rows = self._rows("", {}, after, window)
+            rows = self._rows(after, window)
             found += [row for row in rows if self._passes(row)]
             if len(found) >= wanted or len(rows) < window:
                 return found[:wanted]
@@ -120,18 +133,25 @@ class Search:
         return Place(getattr(row, self._query.sort), row.id)
 
     def _rows(
-        self, where: str, params: dict[str, Any], after: Place | None, limit: int
+        self,
+        after: Place | None,
+        limit: int,
+        *,
+        source: str = "records",
+        params: Mapping[str, Any] = _NONE,
     ) -> list[Listed]:
         sort = self._query.sort
         direction, behind = ("desc", "<") if self._query.descending else ("asc", ">")
+        values = {**params, "rows": limit}
+        conditions = ["account_id = :account and kind = :kind"] if source == "records" else []
         if after is not None:
-            where += f" and ({sort}, id) {behind} (:after_key, :after_id)"
-            params = params | {"after_key": after.key, "after_id": after.id}
+            conditions.append(f"({sort}, id) {behind} (:after_key, :after_id)")
+            values |= {"after_key": after.key, "after_id": after.id}
+        where = f" where {' and '.join(conditions)}" if conditions else ""
         rows: list[Row] = self._connection.rows(
-            "select id, created_at, updated_at, cast(properties as text) from records"
-            f" where account_id = :account and kind = :kind{where}"
-            f" order by {sort} {direction}, id {direction} limit :rows",
-            self._of | params | {"rows": limit},
+            "select id, created_at, updated_at, cast(properties as text)"
+            f" from {source}{where} order by {sort} {direction}, id {direction} limit :rows",
+            self._of | values,
         )
         return [Listed(*row) for row in rows]
 
