@@ -150,15 +150,19 @@ class Connection:
             count: int = self._driver.executemany(sql, rows).rowcount
         return count
 
-    def array(self, values: Sequence[Any]) -> Any:
-        """Return `values` as the parameter that `among` expects."""
-        return list(values) if self.dialect == "postgresql" else json.dumps(list(values))
+    def among(self, column: str, name: str, values: Sequence[Any]) -> tuple[str, dict[str, Any]]:
+        """Return the condition "`column` is one of `values`" and its parameter, called `name`.
 
-    def among(self, column: str, name: str) -> str:
-        """Return the condition "column is one of the values in the array parameter `name`"."""
+        A single value is compared with =, for which a planner without statistics finds the index.
+        """
+        if len(values) == 1:
+            return f"{column} = :{name}", {name: values[0]}
         if self.dialect == "postgresql":
-            return f"{column} = any(:{name})"
-        return f"{column} in (select value from json_each(:{name}))"
+            return f"{column} = any(:{name})", {name: list(values)}
+        return (
+            f"{column} in (select value from json_each(:{name}))",
+            {name: json.dumps(list(values))},
+        )
 
     def hold(self, key: int, *, alone: bool) -> None:
         """Hold the lock `key` until the transaction ends: alone, or with others who share it.

@@ -27,11 +27,11 @@ def of_records(
     linked: dict[int, Links] = {}
     if not ids:
         return linked
+    among, wanted = connection.among("from_id", "ids", ids)
     for from_id, to_kind, to_id in connection.rows(
         "select from_id, to_kind, to_id from association where account_id = :account"
-        f" and from_kind = :kind and {connection.among('from_id', 'ids')}"
-        " order by from_id, to_kind, to_id",
-        {"account": account_id, "kind": kind.code, "ids": connection.array(ids)},
+        f" and from_kind = :kind and {among} order by from_id, to_kind, to_id",
+        {"account": account_id, "kind": kind.code, **wanted},
     ):
         linked.setdefault(from_id, {}).setdefault(BY_CODE[to_kind].name, []).append(to_id)
     return linked
@@ -73,17 +73,16 @@ def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, i
     """
     problems = []
     for kind in KINDS.values():
-        ids = sorted({id for _, to, id in wanted if to is kind})
-        if not ids:
-            continue
-        there = {
-            row[0]
-            for row in tx.rows(
+        ids = sorted({id for _, to, id in wanted if to is kind and 0 < id < 2**53})
+        there: set[int] = set()
+        if ids:
+            among, params = tx.among("id", "ids", ids)
+            rows = tx.rows(
                 "select id from records where account_id = :account and kind = :kind"
-                f" and {tx.among('id', 'ids')} order by id{tx.for_share}",
-                {"account": account_id, "kind": kind.code, "ids": tx.array(ids)},
+                f" and {among} order by id{tx.for_share}",
+                {"account": account_id, "kind": kind.code, **params},
             )
-        }
+            there = {row[0] for row in rows}
         problems += [
             (path, f"there is no {kind.singular} {id}; send the id of an existing one")
             for path, to, id in wanted

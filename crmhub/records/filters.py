@@ -222,8 +222,8 @@ class _OfKey(Condition):
         if self._operator == "HAS_PROPERTY":
             return Sql(sql, params)
         if self._operator == "IN":
-            where = connection.among("value", f"of{n}")
-            return Sql(f"{sql} and {where}", params | {f"of{n}": connection.array(self._operands)})
+            where, operands = connection.among("value", f"of{n}", self._operands)
+            return Sql(f"{sql} and {where}", params | operands)
         where = f"value {_SYMBOLS[self._operator]} :v{n}"
         return Sql(f"{sql} and {where}", params | {f"v{n}": self._operands[0]})
 
@@ -276,17 +276,15 @@ class _OfText(Condition):
         if self._operator == "IN":
             short = [each for each in self._operands if len(each) < PREFIX]
             long = [each for each in self._operands if len(each) >= PREFIX]
-            where = connection.among("value", f"of{n}")
-            params |= {f"of{n}": connection.array(short)}
+            where, operands = connection.among("value", f"of{n}", short)
             if long:
-                starts = connection.among("value", f"starts{n}")
-                wholes = connection.among("coalesce(full_value, value)", f"wholes{n}")
-                where = f"({where} or ({starts} and {wholes}))"
-                params |= {
-                    f"starts{n}": connection.array([each[:PREFIX] for each in long]),
-                    f"wholes{n}": connection.array(long),
-                }
-            return Sql(f"{sql} and {where}", params)
+                begins, starts = connection.among(
+                    "value", f"starts{n}", [each[:PREFIX] for each in long]
+                )
+                equals, wholes = connection.among("coalesce(full_value, value)", f"wholes{n}", long)
+                where = f"({where} or ({begins} and {equals}))"
+                operands |= starts | wholes
+            return Sql(f"{sql} and {where}", params | operands)
         operand = self._operands[0]
         if self._operator == "CONTAINS_TOKEN":
             where = f"coalesce(folded, value) like :like{n} escape '\\'"
@@ -368,7 +366,7 @@ class _OfId(_OfRecord):
 
     def _where(self, connection: Connection, n: int) -> tuple[str, dict[str, Any]]:
         if self._operator == "IN":
-            return connection.among("id", f"of{n}"), {f"of{n}": connection.array(self._ids)}
+            return connection.among("id", f"of{n}", self._ids)
         if self._operator == "HAS_PROPERTY":
             return "1 = 1", {}
         if self._operator == "CONTAINS_TOKEN":

@@ -541,10 +541,11 @@ def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int
     once = list(dict.fromkeys(ids))
     if not once:
         return []
+    among, wanted = connection.among("id", "ids", once)
     rows = connection.rows(
         "select id, created_at, updated_at, version, cast(properties as text) from records"
-        f" where account_id = :account and kind = :kind and {connection.among('id', 'ids')}",
-        {"account": account_id, "kind": kind.code, "ids": connection.array(once)},
+        f" where account_id = :account and kind = :kind and {among}",
+        {"account": account_id, "kind": kind.code, **wanted},
     )
     linked = associations.of_records(connection, account_id, kind, [row[0] for row in rows])
     found = {row[0]: writing.record(row, linked.get(row[0])) for row in rows}

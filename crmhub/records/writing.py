@@ -288,15 +288,11 @@ def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> 
 
 
 def _locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Record]:
+    among, wanted = tx.among("id", "ids", sorted(set(ids)))
     rows = tx.rows(
         "select id, created_at, updated_at, version, cast(properties as text) from records"
-        f" where account_id = :account and kind = :kind and {tx.among('id', 'ids')}"
-        f" order by id{tx.for_update}",
-        {
-            "account": catalogue.account_id,
-            "kind": catalogue.kind.code,
-            "ids": tx.array(sorted(set(ids))),
-        },
+        f" where account_id = :account and kind = :kind and {among} order by id{tx.for_update}",
+        {"account": catalogue.account_id, "kind": catalogue.kind.code, **wanted},
     )
     return [record(row) for row in rows]
 
