@@ -1,0 +1,1 @@
+"""The adapters that ship with the hub: one file for each CRM."""

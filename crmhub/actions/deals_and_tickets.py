@@ -1,0 +1,77 @@
+"""createDeal and createTicket: a record for a contact, never without it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crmhub.accounts.accounts import Account
+from crmhub.actions import bindings, dispatch
+from crmhub.actions.dispatch import Done
+from crmhub.actions.hub import Hub
+from crmhub.actions.inputs import filled, usable
+from crmhub.actions.partial import PLACES, store_what_is_good
+from crmhub.adapter import Adapter, Linked, Rejected, contract
+from crmhub.errors import NotFound
+
+
+def create_deal(
+    hub: Hub, account: Account, *, contact_id: str, properties: Mapping[str, str]
+) -> Done:
+    """Create a deal for the contact; see `_create`."""
+    return _create(hub, account, "deals", contact_id, properties)
+
+
+def create_ticket(
+    hub: Hub, account: Account, *, contact_id: str, properties: Mapping[str, str]
+) -> Done:
+    """Create a ticket for the contact; see `_create`."""
+    return _create(hub, account, "tickets", contact_id, properties)
+
+
+def _create(
+    hub: Hub, account: Account, kind: Linked, contact_id: str, properties: Mapping[str, str]
+) -> Done:
+    """Create a record linked to the contact, whose id is the hub's or the CRM's own.
+
+    Blank properties are left out. Raises NotFound for the contact, Semantic when the CRM lacks
+    something or does not know the pipeline or stage, Unavailable.
+    """
+    contact = filled(contact_id, "contactId")
+    return dispatch.run(hub, account, CreateForContact(kind, contact, properties))
+
+
+@dataclass(frozen=True, slots=True)
+class CreateForContact:
+    """A call of createDeal or createTicket."""
+
+    kind: Linked
+    contact_id: str
+    properties: Mapping[str, str]
+
+    def perform(self, hub: Hub, account: Account, adapter: Adapter) -> Done:
+        """Create the record with its link to the contact."""
+        contact_id = bindings.crm_id(hub.database, account, self.contact_id)
+        properties, refused = usable(self.properties)
+        if any(problem.name in PLACES for problem in refused):
+            raise Rejected(refused)
+        try:
+            stored = store_what_is_good(
+                lambda rest: adapter.create_for_contact(self.kind, contact_id, rest),
+                {name: value for name, value in properties.items() if value.strip()},
+                refused,
+                strict=account.switches.strict,
+            )
+        except contract.NotFound as exc:
+            raise NotFound(
+                f"contactId: {exc.message}; send the contactId that createLead answered,"
+                " or the id of a contact of the CRM"
+            ) from exc
+        bindings.chatted(hub.database, account, contact_id)
+        return Done(
+            stored.saved.outcome,
+            contact_id=contact_id,
+            record_id=stored.saved.id,
+            url=stored.saved.url if adapter.record_pages else None,
+            refused=stored.refused,
+        )

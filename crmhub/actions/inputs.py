@@ -1,0 +1,59 @@
+"""What a chatbot's variables may hold instead of a value: nothing, or the variable's own name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from crmhub.adapter import Problem
+from crmhub.errors import Semantic
+
+# {{email}}, {email}, ${email}, %email%: alone, or several with blanks between them. No quotes
+# inside, so that a JSON object kept as text is not taken for one.
+_PLACEHOLDERS = re.compile(
+    r"""\s*(?:(?:\$?\{+[^{}"']{0,200}\}+|%[A-Za-z_][\w.\- ]{0,200}%)\s*)+""",
+)
+
+
+def is_placeholder(value: str) -> bool:
+    """Return whether a value is nothing but variables that the builder did not replace."""
+    return _PLACEHOLDERS.fullmatch(value) is not None
+
+
+def filled(value: str, where: str) -> str:
+    """Return `value` without blanks around it; Semantic when nothing or a placeholder is left."""
+    text = value.strip()
+    if not text:
+        raise Semantic(f"{where}: it is blank; send a value")
+    if is_placeholder(text):
+        raise Semantic(f"{where}: {unreplaced(text)}")
+    return text
+
+
+def unreplaced(text: str) -> str:
+    """Say that a placeholder came in the place of its value."""
+    return f"the builder sent {shortened(text)} instead of its value; check the variable's name"
+
+
+def shortened(text: str, room: int = 60) -> str:
+    """Return the text as a message may show it: cut, and nothing unprintable in it."""
+    cut = text if len(text) <= room else text[:room] + "…"
+    return cut if cut.isprintable() else "".join(c if c.isprintable() else "�" for c in cut)
+
+
+def usable(values: Mapping[str, str]) -> tuple[dict[str, str], list[Problem]]:
+    """Return the values that are no placeholders, and a problem for each other one."""
+    good: dict[str, str] = {}
+    problems: list[Problem] = []
+    for name, value in values.items():
+        if is_placeholder(value):
+            problems.append(Problem(name, unreplaced(value.strip())))
+        else:
+            good[name] = value
+    return good, problems
+
+
+def split_name(name: str) -> dict[str, str]:
+    """Return `firstname` (the first word) and `lastname` (the rest), blank where there is none."""
+    first, _, rest = " ".join(name.split()).partition(" ")
+    return {"firstname": first, "lastname": rest}

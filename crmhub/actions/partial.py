@@ -1,0 +1,61 @@
+"""One bad property does not sink a lead: what can be stored is stored, the rest is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from crmhub.actions.inputs import shortened
+from crmhub.adapter import Conflict, Problem, Rejected, Saved
+from crmhub.errors import listed
+
+# A deal in the wrong place is worse than a clear error, so these are never left out.
+PLACES = frozenset({"pipeline", "dealstage", "hs_pipeline", "hs_pipeline_stage"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What was written, and what was left out of it."""
+
+    saved: Saved
+    refused: tuple[Problem, ...]
+
+
+def store_what_is_good(
+    write: Callable[[Mapping[str, str]], Saved],
+    properties: Mapping[str, str],
+    refused: Sequence[Problem] = (),
+    *,
+    strict: bool,
+) -> Stored:
+    """Write `properties`, leaving out what the CRM refuses.
+
+    `refused` is what was left out before. With `strict` nothing may be left out. Raises
+    Rejected, naming everything that is wrong, when a value cannot be left out or none is left.
+    """
+    rest = dict(properties)
+    left_out = list(refused)
+    if strict and left_out:
+        raise _refusal(left_out)
+    while rest:
+        try:
+            saved = write(rest)
+        except Rejected as exc:
+            problems, message = exc.problems, exc.message if not exc.problems else ""
+        except Conflict as exc:
+            if not exc.name:
+                raise
+            problems, message = (Problem(exc.name, exc.message),), ""
+        else:
+            return Stored(saved, (*left_out, *saved.refused))
+        left_out += problems
+        names = {problem.name for problem in problems}
+        if strict or not names or names & PLACES or not names <= rest.keys():
+            raise _refusal(left_out, message)
+        rest = {name: value for name, value in rest.items() if name not in names}
+    raise _refusal(left_out, "" if left_out else "There is nothing to write.")
+
+
+def _refusal(problems: Sequence[Problem], message: str = "") -> Rejected:
+    told = listed([(shortened(one.name), one.reason) for one in problems])
+    return Rejected(problems, ". ".join(filter(None, (told, message))))

@@ -1,0 +1,62 @@
+"""One phone number in the notations people and builders write it in.
+
+Messengers hand numbers over as bare international digits (`4915112345678`), people write `00` for
+the plus. Neither can be told from a national number in general, so nothing is stored under such a
+reading; but who is looked for is looked for under each.
+"""
+
+from __future__ import annotations
+
+import re
+
+from crmhub.records import values
+
+_NOT_DIGITS = re.compile(r"[^0-9]+", re.ASCII)
+_SCHEME = re.compile(r"\s*(?:tel|sms|whatsapp):", re.IGNORECASE)
+_MOST_DIGITS = 15
+
+
+def readings(text: str, region: str) -> list[str]:
+    """Return the numbers a text may mean, the likeliest first, in E.164 where they can be.
+
+    `region` is the account's, "" for none.
+    """
+    text = _SCHEME.sub("", text, count=1).strip()
+    stored = _stored(text, region)
+    digits = _digits(text)
+    if not _exists(digits):
+        return [stored]
+    plus = f"+{digits}"
+    return list(dict.fromkeys([stored, plus] if stored.startswith("+") else [plus, stored]))
+
+
+def forms(number: str, region: str) -> list[str]:
+    """Return the texts under which this number may be stored, itself first."""
+    digits = _digits(number)
+    if not _exists(digits):
+        return [number]
+    found = [number, f"+{digits}", digits, f"00{digits}"]
+    # What became of the bare digits where they were taken for a national number.
+    found.append(_stored(digits, region))
+    return list(dict.fromkeys(found))
+
+
+def _stored(text: str, region: str) -> str:
+    return values.for_search("phone", text, region=region or None)
+
+
+def _digits(text: str) -> str:
+    return _NOT_DIGITS.sub("", text).removeprefix("00")
+
+
+def _exists(digits: str) -> bool:
+    """Return whether there may be a number of these digits, country code first."""
+    if not digits or len(digits) > _MOST_DIGITS:
+        return False
+    # Imported here: it is large, and many calls bring no phone.
+    import phonenumbers
+
+    try:
+        return phonenumbers.is_possible_number(phonenumbers.parse(f"+{digits}"))
+    except phonenumbers.NumberParseException:
+        return False

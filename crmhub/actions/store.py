@@ -1,0 +1,182 @@
+"""The hub's own records of one account, as an adapter sees them (`context.store`)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+
+from crmhub.accounts.accounts import Account
+from crmhub.actions import places
+from crmhub.actions.inputs import shortened
+from crmhub.actions.phones import forms
+from crmhub.adapter import Conflict, Contact, Kind, NotFound, Problem, Rejected, Saved
+from crmhub.db import Connection
+from crmhub.errors import NotFound as NoRecord
+from crmhub.errors import Semantic
+from crmhub.records import values
+from crmhub.records.catalogue import Catalogue
+from crmhub.records.filters import iso
+from crmhub.records.index import PREFIX
+from crmhub.records.kinds import CONTACTS, KINDS
+from crmhub.records.store import RecordStore
+from crmhub.records.validation import DuplicateValue, InvalidProperties
+from crmhub.records.writing import Change, NewRecord, Record
+
+_LARGEST_ID = 2**53
+
+
+class OwnRecords:
+    """Implements `adapter.Store` on the records that the public API serves too."""
+
+    def __init__(self, records: RecordStore, account: Account) -> None:
+        self._records = records
+        self._account = account
+
+    def find(
+        self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
+    ) -> Contact | None:
+        """Return the oldest contact with this email or phone, or None."""
+        catalogue = self._records.catalogue(self._account, CONTACTS)
+        with self._records.database.reading() as connection:
+            found = self._holder(connection, catalogue, email=email, phone=phone)
+        if found is None:
+            return None
+        try:
+            return self.get(str(found), names)
+        except NotFound:
+            # Archived between the two reads.
+            return None
+
+    def get(self, contact_id: str, names: Sequence[str]) -> Contact:
+        """Return the contact with the named properties; raises NotFound."""
+        record = self._record(contact_id)
+        catalogue = self._records.catalogue(self._account, CONTACTS)
+        fields = {
+            "hs_object_id": str(record.id),
+            "createdate": iso(record.created_at),
+            "lastmodifieddate": iso(record.updated_at),
+        }
+        known = {
+            name: record.properties.get(name, "")
+            for name in names
+            if name in record.properties or catalogue.get(name) is not None
+        }
+        known |= {name: fields[name] for name in names if name in fields and name not in known}
+        return Contact(str(record.id), known)
+
+    def create(
+        self,
+        kind: Kind,
+        properties: Mapping[str, str],
+        *,
+        contact_id: str = "",
+        unless_phone: str = "",
+    ) -> Saved:
+        """Create a record linked to the contact, if one is named; see `adapter.Store.create`."""
+        links = {"contacts": [self._record(contact_id).id]} if contact_id else {}
+        guard = self._nobody_has(unless_phone) if unless_phone else None
+
+        def write() -> Saved:
+            (record,) = self._records.create(
+                self._account,
+                KINDS[kind],
+                [NewRecord(properties, links)],
+                define_unknown=True,
+                guard=guard,
+            )
+            return Saved(str(record.id), "created")
+
+        try:
+            return self._told(kind, properties, write)
+        except Rejected as exc:
+            made = places.make(self._records, self._account, KINDS[kind], properties)
+            if not made:
+                raise
+            others = [one for one in exc.problems if one.name not in made]
+            if others:
+                raise Rejected(others) from exc
+        return self._told(kind, properties, write)
+
+    def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
+        """Change the named properties of a contact; raises NotFound, Rejected, Conflict."""
+        before = self._record(contact_id)
+
+        def write() -> Saved:
+            (after,) = self._records.update(
+                self._account, CONTACTS, [Change(before.id, properties)], define_unknown=True
+            )
+            same = after.version == before.version
+            return Saved(str(after.id), "unchanged" if same else "updated")
+
+        return self._told("contacts", properties, write)
+
+    def _record(self, contact_id: str) -> Record:
+        digits = contact_id if contact_id.isascii() and contact_id.isdigit() else "0"
+        if len(digits) > len(str(_LARGEST_ID)) or not 0 < int(digits) < _LARGEST_ID:
+            raise _no_contact(contact_id)
+        try:
+            return self._records.get(self._account, CONTACTS, int(digits))
+        except NoRecord as exc:
+            raise _no_contact(contact_id) from exc
+
+    def _told(self, kind: Kind, properties: Mapping[str, str], write: Callable[[], Saved]) -> Saved:
+        """Run `write` with the store's errors told in the words of the contract."""
+        try:
+            return write()
+        except InvalidProperties as exc:
+            raise Rejected([Problem(one.name, one.reason) for one in exc.problems]) from exc
+        except DuplicateValue as exc:
+            raise Conflict(
+                f"another contact, {exc.existing_id}, has this value already",
+                existing_id=str(exc.existing_id),
+                name=exc.name,
+            ) from exc
+        except NoRecord as exc:
+            raise NotFound(exc.message) from exc
+        except Semantic as exc:
+            # No room for further properties: those that are known can be stored all the same.
+            catalogue = self._records.catalogue(self._account, KINDS[kind])
+            new = [name for name in properties if catalogue.get(name) is None]
+            raise Rejected([Problem(name, exc.message) for name in new], exc.message) from exc
+
+    def _holder(
+        self, connection: Connection, catalogue: Catalogue, *, email: str = "", phone: str = ""
+    ) -> int | None:
+        emails = [values.for_search("email", email)] if email else []
+        phones = forms(phone, self._account.switches.region) if phone else []
+        for name, wanted in (("email", emails), ("phone", phones), ("mobilephone", phones)):
+            known = catalogue.get(name)
+            if not wanted or known is None or known.index != "ix_text":
+                continue
+            among, params = connection.among("value", "wanted", [text[:PREFIX] for text in wanted])
+            found: int | None = connection.scalar(
+                "select min(record_id) from ix_text where account_id = :account"
+                f" and prop_id = :prop and {among} and full_value is null",
+                {"account": self._account.id, "prop": known.prop_id, **params},
+            )
+            if found is not None:
+                return found
+        return None
+
+    def _nobody_has(self, phone: str) -> Callable[[Connection, Catalogue], None]:
+        """Return what stops a write when a contact has this number, and lets one in at a time."""
+        digits = "".join(c for c in phone if c.isdigit()).lstrip("0")
+        lock = f"{self._account.id}/phone/{digits}"
+        key = int.from_bytes(hashlib.sha256(lock.encode()).digest()[:8], signed=True)
+
+        def guard(tx: Connection, catalogue: Catalogue) -> None:
+            if tx.dialect == "postgresql":
+                tx.run("select pg_advisory_xact_lock(:key)", {"key": key})
+            holder = self._holder(tx, catalogue, phone=phone)
+            if holder is not None:
+                raise Conflict(
+                    f"another contact, {holder}, has this number already",
+                    existing_id=str(holder),
+                    name="phone",
+                )
+
+        return guard
+
+
+def _no_contact(contact_id: str) -> NotFound:
+    return NotFound(f"there is no contact {shortened(contact_id)}")

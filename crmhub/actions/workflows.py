@@ -1,0 +1,150 @@
+"""getType: which workflow a contact is in, and the enrolments the hub keeps for that.
+
+An enrolment belongs to a connection, like everything the hub remembers of a CRM's contacts. It
+is used where the CRM itself cannot tell what a contact is enrolled in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from crmhub.accounts.accounts import Account
+from crmhub.actions import bindings
+from crmhub.actions.bindings import now_ms
+from crmhub.actions.connecting import connect, told
+from crmhub.actions.hub import Hub
+from crmhub.actions.inputs import filled, shortened
+from crmhub.actions.phones import readings
+from crmhub.adapter import Adapter, Contact, features
+from crmhub.errors import BadRequest, NotFound, Semantic
+
+_HOUR_MS = 3_600_000
+_MOST_HOURS = 1_000_000
+"""More than a century: longer ago is as good as always."""
+_LONGEST_ID = 255
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveWorkflow:
+    """The workflow a contact is in, or in `reason` why there is none to act on."""
+
+    workflow_id: str
+    reason: str = ""
+
+
+def get_type(
+    hub: Hub, account: Account, *, phone: str, look_back: Decimal, silence: Decimal
+) -> ActiveWorkflow:
+    """Return the newest workflow the contact with this phone entered in the last hours.
+
+    `look_back` is in hours. With `silence`, only when that many hours lie between the contact's
+    last helper call and this one. Raises Semantic for a blank phone and negative hours,
+    Unavailable.
+    """
+    number = filled(phone, "contactnumber")
+    since = _hours_ago(look_back, "interval")
+    quiet_since = _hours_ago(silence, "lastChatInterval")
+    with told(account):
+        adapter = connect(hub, account)
+        contact = _contact(adapter, number, account.switches.region)
+        if contact is None:
+            return ActiveWorkflow("", f"no contact has the phone {shortened(number)}")
+        last_chat = bindings.last_chat(hub.database, account, contact.id)
+        bindings.chatted(hub.database, account, contact.id)
+        if silence and last_chat > quiet_since:
+            hours = (now_ms() - last_chat) / _HOUR_MS
+            return ActiveWorkflow(
+                "",
+                f"the contact's last chat was {hours:.1f} hours ago,"
+                f" less than lastChatInterval ({silence})",
+            )
+        workflow_id = _active(hub, account, adapter, contact.id, since)
+    if not workflow_id:
+        return ActiveWorkflow("", f"the contact entered no workflow in the last {look_back} hours")
+    return ActiveWorkflow(workflow_id)
+
+
+def enrol(hub: Hub, account: Account, *, workflow_id: str, contact_id: str) -> None:
+    """Note that the contact entered the workflow now; again makes it the newest.
+
+    Raises NotFound when the account's CRM has no such contact, BadRequest for an id that is
+    too long, Unavailable.
+    """
+    row = _row(account, workflow_id, contact_id)
+    _require_contact(hub, account, row)
+    hub.database.transact(
+        lambda tx: tx.run(
+            "insert into enrolment (account_id, connection_id, contact_id, workflow_id,"
+            " enrolled_at) values (:account, :connection, :contact, :workflow, :now)"
+            " on conflict (account_id, connection_id, contact_id, workflow_id)"
+            " do update set enrolled_at = excluded.enrolled_at",
+            row,
+        )
+    )
+
+
+def unenrol(hub: Hub, account: Account, *, workflow_id: str, contact_id: str) -> None:
+    """Forget that the contact entered the workflow; raises NotFound when it was not noted."""
+    row = _row(account, workflow_id, contact_id)
+    found = hub.database.transact(
+        lambda tx: tx.run(
+            "delete from enrolment where account_id = :account and connection_id = :connection"
+            " and contact_id = :contact and workflow_id = :workflow",
+            row,
+        )
+    )
+    if not found:
+        raise NotFound(
+            f"Contact {shortened(contact_id)} is not enrolled in workflow {shortened(workflow_id)}."
+        )
+
+
+def _row(account: Account, workflow_id: str, contact_id: str) -> dict[str, str | int]:
+    row: dict[str, str | int] = {
+        "account": account.id,
+        "connection": account.connection.id,
+        "now": now_ms(),
+    }
+    for name, where, text in (
+        ("workflow", "workflowId", workflow_id),
+        ("contact", "contactId", contact_id),
+    ):
+        if not text.strip() or len(text) > _LONGEST_ID or not text.isprintable():
+            raise BadRequest(f"{where}: send 1 to {_LONGEST_ID} printable characters")
+        row[name] = text.strip()
+    return row
+
+
+def _require_contact(hub: Hub, account: Account, row: dict[str, str | int]) -> None:
+    with told(account):
+        connect(hub, account).get_contact(str(row["contact"]), ())
+
+
+def _contact(adapter: Adapter, number: str, region: str) -> Contact | None:
+    found = (adapter.find_contact(phone=phone) for phone in readings(number, region))
+    return next((contact for contact in found if contact is not None), None)
+
+
+def _active(hub: Hub, account: Account, adapter: Adapter, contact_id: str, since: int) -> str:
+    if "active_workflow" in features(type(adapter)):
+        return adapter.active_workflow(contact_id, since_ms=since)
+    with hub.database.reading() as connection:
+        workflow_id: str | None = connection.scalar(
+            "select workflow_id from enrolment where account_id = :account"
+            " and connection_id = :connection and contact_id = :contact"
+            " and enrolled_at >= :since order by enrolled_at desc, workflow_id limit 1",
+            {
+                "account": account.id,
+                "connection": account.connection.id,
+                "contact": contact_id,
+                "since": since,
+            },
+        )
+    return workflow_id or ""
+
+
+def _hours_ago(hours: Decimal, where: str) -> int:
+    if hours < 0:
+        raise Semantic(f"{where}: it is negative; send hours from 0 on")
+    return now_ms() - int(min(hours, Decimal(_MOST_HOURS)) * _HOUR_MS)

@@ -1,0 +1,102 @@
+"""The adapters that are installed, found by the entry-point group `crmhub.adapters`.
+
+A class is imported when an account first needs it, so a plugin that cannot be imported troubles
+only the accounts that use it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+
+from crmhub.adapter.contract import Adapter, BadConfig, features
+
+GROUP = "crmhub.adapters"
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """An installed adapter, or the reason why it cannot be used in `error`."""
+
+    name: str
+    version: str
+    title: str = ""
+    features: frozenset[str] = frozenset()
+    error: str = ""
+
+
+class Registry:
+    """Finds adapters by name.
+
+    `found` stands in for the installed entry points, for tests.
+    """
+
+    def __init__(self, found: Iterable[EntryPoint] | None = None) -> None:
+        points = entry_points(group=GROUP) if found is None else found
+        self._points: dict[str, EntryPoint] = {}
+        self._twice: dict[str, list[str]] = {}
+        for point in points:
+            # One distribution may be seen through two entries of the path: that is no clash.
+            known = self._points.setdefault(point.name, point)
+            if known.value != point.value:
+                self._twice.setdefault(point.name, [known.value]).append(point.value)
+        self._loaded: dict[str, type[Adapter]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all installed adapters, usable or not."""
+        return sorted(self._points)
+
+    def load(self, name: str) -> type[Adapter]:
+        """Return the adapter's class; raises BadConfig when it is not installed or broken."""
+        loaded = self._loaded.get(name)
+        if loaded is not None:
+            return loaded
+        with self._lock:
+            self._loaded[name] = loaded = self._import(name)
+        return loaded
+
+    def installed(self) -> list[Installed]:
+        """Return every installed adapter with its version, features or load error."""
+        return [self._describe(name) for name in self.names]
+
+    def _import(self, name: str) -> type[Adapter]:
+        point = self._points.get(name)
+        if point is None:
+            known = ", ".join(self.names) or "none"
+            raise BadConfig(f"No adapter named {name!r} is installed; installed are: {known}.")
+        if name in self._twice:
+            raise BadConfig(
+                f"Two adapters are named {name!r} ({' and '.join(self._twice[name])});"
+                " uninstall one of them."
+            )
+        try:
+            adapter = point.load()
+        # A plugin is foreign code: whatever its import raises, only its own accounts may suffer.
+        except Exception as exc:
+            raise BadConfig(
+                f"The adapter {name!r} ({point.value}) cannot be loaded:"
+                f" {type(exc).__name__}: {exc}"
+            ) from exc
+        if not (isinstance(adapter, type) and issubclass(adapter, Adapter)):
+            raise BadConfig(
+                f"The adapter {name!r} ({point.value}) is no subclass of crmhub.adapter.Adapter."
+            )
+        missing = sorted(getattr(adapter, "__abstractmethods__", ()))
+        if not hasattr(adapter, "title"):
+            missing.append("title")
+        if missing:
+            raise BadConfig(f"The adapter {name!r} ({point.value}) lacks {', '.join(missing)}.")
+        return adapter
+
+    def _describe(self, name: str) -> Installed:
+        point = self._points[name]
+        version = point.dist.version if point.dist is not None else ""
+        try:
+            adapter = self.load(name)
+        except BadConfig as exc:
+            return Installed(name, version, error=exc.message)
+        return Installed(name, version, adapter.title, features(adapter))

@@ -1,0 +1,45 @@
+"""Whose request this is, behind proxies that are trusted to say so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+import flask
+
+from crmhub.settings import Network
+
+Address = IPv4Address | IPv6Address
+
+
+def client_address(request: flask.Request, trusted: Sequence[Network]) -> str:
+    """Return the address of the caller, "" when it cannot be told (a local socket).
+
+    `X-Forwarded-For` is read from its end, where our own proxies wrote, up to the first address
+    that is none of `trusted`: what stands before it may be made up.
+    """
+    caller = request.remote_addr or ""
+    for hop in reversed(",".join(request.headers.getlist("X-Forwarded-For")).split(",")):
+        if not _is_trusted(caller, trusted) or (address := _parsed(hop)) is None:
+            break
+        caller = str(address)
+    return caller
+
+
+def _is_trusted(text: str, trusted: Sequence[Network]) -> bool:
+    address = _parsed(text)
+    return address is not None and any(address in network for network in trusted)
+
+
+def _parsed(text: str) -> Address | None:
+    """Read an address as proxies write it: also with a port, in brackets, or IPv4 as IPv6."""
+    text = text.strip()
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

@@ -1,0 +1,133 @@
+"""The helpers under /crm-api-interface: getRandomInt, createDeal, createTicket (SPEC 4.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask
+from marshmallow import fields
+
+from crmhub.actions import deals_and_tickets, rotation
+from crmhub.api.answers import as_json
+from crmhub.api.authentication import hub
+from crmhub.api.helper_answers import Answer, answered, helper, of_done, told
+from crmhub.api.helper_bodies import HelperBody, Said, Whole, body, load
+from crmhub.api.helper_callers import of_portal_id
+from crmhub.api.reading import Blueprint
+from crmhub.api.schemas import Properties
+
+blueprint = Blueprint(
+    "functions",
+    __name__,
+    url_prefix="/crm-api-interface",
+    description="Helpers for chatbot builders.",
+)
+
+_OPEN: list[dict[str, list[str]]] = [{}]
+_BY_PATH: list[dict[str, list[str]]] = [{}, {"WebhookSecret": []}]
+
+
+class RangeBody(HelperBody):
+    """The smallest and the largest number, both included."""
+
+    smallest = Whole(data_key="min", required=True)
+    largest = Whole(data_key="max", required=True)
+
+
+class NumberAnswer(Answer):
+    """A number, also as text."""
+
+    value = fields.Integer(required=True)
+    text = fields.String(required=True)
+
+
+@blueprint.post("/getRandomInt")
+@helper(
+    blueprint,
+    "getRandomInt",
+    RangeBody,
+    NumberAnswer,
+    "Pick a random integer",
+    security=_OPEN,
+)
+def get_random_int() -> flask.Response:
+    return as_json(_random_int())
+
+
+@blueprint.post("/getRandomInt/<portal_id>")
+@helper(
+    blueprint,
+    "getRandomIntOfAccount",
+    RangeBody,
+    NumberAnswer,
+    "Pick an integer by the account's rotation",
+    security=_BY_PATH,
+)
+def get_random_int_of(portal_id: str) -> flask.Response:
+    return answered(of_portal_id(portal_id), lambda: ["value", "text"], _random_int)
+
+
+def _random_int() -> dict[str, Any]:
+    value = rotation.random_int(**load(RangeBody(), body()))
+    return told("ok", value=value, text=str(value))
+
+
+class RecordBody(HelperBody):
+    """The contact, by the id that createLead answered or by the CRM's own, and the properties."""
+
+    contact_id = Said(data_key="contactId", required=True, numbers=True, short=True)
+    properties = Properties(required=True)
+
+
+class DealAnswer(Answer):
+    """A deal was created."""
+
+    dealId = fields.String(required=True)
+    contactId = fields.String(required=True)
+    url = fields.String(metadata={"description": "Where the CRM has a page for the deal."})
+
+
+@blueprint.post("/createDeal/<portal_id>")
+@helper(
+    blueprint,
+    "createDeal",
+    RecordBody,
+    DealAnswer,
+    "Create a deal for a contact",
+    security=_BY_PATH,
+)
+def create_deal(portal_id: str) -> flask.Response:
+    account = of_portal_id(portal_id)
+
+    def work() -> dict[str, Any]:
+        done = deals_and_tickets.create_deal(hub(), account, **load(RecordBody(), body()))
+        return of_done(done, dealId=done.record_id, contactId=done.contact_id)
+
+    return answered(account, lambda: ["dealId", "contactId"], work)
+
+
+class TicketAnswer(Answer):
+    """A ticket was created."""
+
+    ticketId = fields.String(required=True)
+    contactId = fields.String(required=True)
+    url = fields.String(metadata={"description": "Where the CRM has a page for the ticket."})
+
+
+@blueprint.post("/createTicket/<portal_id>")
+@helper(
+    blueprint,
+    "createTicket",
+    RecordBody,
+    TicketAnswer,
+    "Create a ticket for a contact",
+    security=_BY_PATH,
+)
+def create_ticket(portal_id: str) -> flask.Response:
+    account = of_portal_id(portal_id)
+
+    def work() -> dict[str, Any]:
+        done = deals_and_tickets.create_ticket(hub(), account, **load(RecordBody(), body()))
+        return of_done(done, ticketId=done.record_id, contactId=done.contact_id)
+
+    return answered(account, lambda: ["ticketId", "contactId"], work)

@@ -1,0 +1,137 @@
+"""What the helpers answer: one flat object, every key always there, small enough for a builder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, cast
+
+import flask
+import marshmallow as ma
+import orjson
+from flask_smorest import Blueprint
+from marshmallow import fields
+from werkzeug.exceptions import HTTPException
+
+from crmhub.accounts.accounts import Account
+from crmhub.actions.dispatch import Done
+from crmhub.api.answers import as_json
+from crmhub.api.documentation import documents
+from crmhub.api.helper_bodies import HelperBody
+from crmhub.api.schemas import Shown
+from crmhub.errors import BadRequest, HubError, listed
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+# The hub's own keys stay under 2,000 bytes together; of what bots store no byte is cut.
+_MESSAGE_ROOM = 700
+_NAMES_ROOM = 500
+
+_ERRORS = (400, 401, 402, 403, 404, 405, 409, 413, 422, 429, 500, 503)
+STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
+
+
+def told(status: str, *, message: str = "", refused: str = "", **own: Any) -> dict[str, Any]:
+    """Return an answer with the keys every helper has, then its own."""
+    return {
+        "status": status,
+        "message": cut(message, _MESSAGE_ROOM),
+        "actionId": "",
+        "stale": "",
+        "refused": refused,
+        **own,
+    }
+
+
+def of_done(done: Done, **own: str) -> dict[str, Any]:
+    """Return the answer of a writing helper, whose own keys are `own`."""
+    refused = {problem.name: problem.reason for problem in done.refused}
+    answer = told(
+        done.status, message=listed(list(refused.items())), refused=joined(refused), **own
+    )
+    return answer if done.url is None else {**answer, "url": done.url}
+
+
+def answered(
+    account: Account, keys: Callable[[], Iterable[str]], work: Callable[[], dict[str, Any]]
+) -> flask.Response:
+    """Return what `work` answers; for an account of soft errors, its failures as an answer too.
+
+    `keys` names the helper's own keys, which are blank then.
+    """
+    try:
+        return as_json(work())
+    except (HubError, HTTPException) as exc:
+        if not account.switches.soft_errors:
+            raise
+        # What Flask itself refuses while it reads a body is the caller's.
+        failed = exc if isinstance(exc, HubError) else BadRequest(exc.description or exc.name)
+        own = told("error", message=failed.message)
+        return as_json({**dict.fromkeys(keys(), ""), **own, "category": failed.category})
+
+
+def joined(names: Iterable[str], room: int = _NAMES_ROOM) -> str:
+    """Return names joined by commas; what would not fit is left out, and "…" says so."""
+    text = ",".join(dict.fromkeys(names))
+    if _size(text) <= room:
+        return text
+    return cut(text, room - 4).removesuffix("…").rpartition(",")[0] + ",…"
+
+
+def cut(text: str, room: int) -> str:
+    """Return the text in at most `room` bytes of JSON, with "…" at the end when it is cut."""
+    if _size(text) <= room:
+        return text
+    text = text[:room]
+    while text and _size(text) > room - 3:
+        text = text[: -max(1, (_size(text) - room) // 6)]
+    return text + "…"
+
+
+def _size(text: str) -> int:
+    return len(orjson.dumps(text)) - 2
+
+
+# What OpenAPI says of them.
+
+
+class Answer(Shown):
+    """What every helper answers."""
+
+    class Meta:
+        # Asked properties are keys of their own, and later versions may add some.
+        unknown = ma.INCLUDE
+
+    status = fields.String(required=True, metadata={"enum": list(STATUSES)})
+    message = fields.String(required=True, metadata={"description": "What was refused, and why."})
+    actionId = fields.String(required=True)
+    stale = fields.String(
+        required=True, metadata={"description": '"true" when the values are the last known ones.'}
+    )
+    refused = fields.String(
+        required=True, metadata={"description": "Names of properties that were not taken."}
+    )
+    category = fields.String(metadata={"description": "Of an error, where errors are soft."})
+
+
+def helper(
+    blueprint: Blueprint,
+    operation_id: str,
+    body: type[HelperBody],
+    answer: type[Answer],
+    summary: str,
+    *,
+    security: Sequence[dict[str, list[str]]],
+) -> Callable[[_F], _F]:
+    """Document a helper: its body as JSON or a form, its answer, its security."""
+    media = {"schema": body}
+    content = {"application/json": media, "application/x-www-form-urlencoded": dict(media)}
+
+    def decorator(view: _F) -> _F:
+        described = documents(
+            blueprint, operation_id, 200, answer, summary, security=security, errors=_ERRORS
+        )(view)
+        return cast(
+            _F, blueprint.doc(requestBody={"required": True, "content": content})(described)
+        )
+
+    return decorator

@@ -1,0 +1,193 @@
+"""Reads what builders post to the helpers: JSON under any Content-Type, or a form.
+
+Builders send their whole state and write numbers as texts and texts as numbers, so unknown keys
+are passed over and either is taken where it can only mean one thing. A key that is missing or of
+a wrong type is a BadRequest, a blank or an unreplaced variable where a value is needed Semantic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import flask
+import marshmallow as ma
+from marshmallow import fields
+
+from crmhub.actions.bindings import LONGEST
+from crmhub.actions.inputs import filled
+from crmhub.actions.rotation import LARGEST
+from crmhub.api.reading import problems_of, read_json
+from crmhub.errors import BadRequest, listed
+
+T = TypeVar("T")
+
+_MOST_FIELDS = 1000
+_FORM_TYPE = "application/x-www-form-urlencoded"
+_NESTED = re.compile(r"(props|properties)\[([^\[\]]*)\]", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?", re.ASCII)
+
+
+def body() -> dict[str, Any]:
+    """Return the object that was posted; raises BadRequest."""
+    raw = flask.request.get_data().removeprefix(b"\xef\xbb\xbf").strip()
+    if _is_form(raw):
+        return _form(raw)
+    value = read_json(raw)
+    if not isinstance(value, dict):
+        raise BadRequest("body: send a JSON object.")
+    return value
+
+
+def load(schema: ma.Schema, posted: dict[str, Any]) -> dict[str, Any]:
+    """Return what the schema takes from the object; raises BadRequest, Semantic."""
+    try:
+        taken: dict[str, Any] = schema.load(posted)
+    except ma.ValidationError as exc:
+        raise BadRequest(listed(problems_of(exc.messages))) from None
+    return taken
+
+
+def _is_form(raw: bytes) -> bool:
+    # By content first: builders send JSON under a form's Content-Type.
+    if raw[:1] in (b"{", b"["):
+        return False
+    return flask.request.mimetype == _FORM_TYPE or (b"=" in raw and raw[:1] not in (b'"', b""))
+
+
+def _form(raw: bytes) -> dict[str, Any]:
+    """Return a form as the JSON object it stands for.
+
+    `props=a,b` is a list, as is `props[]=a&props[]=b`; `props[x]=1` is an object.
+    """
+    try:
+        pairs = parse_qsl(
+            raw.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
+        )
+    except UnicodeDecodeError:
+        raise BadRequest("body: the form is not UTF-8.") from None
+    except ValueError:
+        raise BadRequest(f"body: the form has more than {_MOST_FIELDS} fields.") from None
+    form: dict[str, Any] = {}
+    for key, value in pairs:
+        if "\0" in key + value:
+            raise BadRequest("body: holds the character U+0000; leave it out.")
+        match = _NESTED.fullmatch(key)
+        if match is None:
+            _put(form, key, _words(value) if key == "props" else value)
+        elif match[2] == "" or match[2].isdigit():
+            _inside(form, match[1], list).append(value)
+        else:
+            _put(_inside(form, match[1], dict), match[2], value)
+    return form
+
+
+def _words(text: str) -> list[str]:
+    return [word for each in text.split(",") if (word := each.strip())]
+
+
+def _put(into: dict[str, Any], key: str, value: Any) -> None:
+    if key in into:
+        raise BadRequest(f"{key[:100]}: is given twice; send it once.")
+    into[key] = value
+
+
+def _inside(form: dict[str, Any], key: str, kind: type[T]) -> T:
+    """Return the list or object under `key`, made when it is not there yet."""
+    inside = form.setdefault(key, kind())
+    if not isinstance(inside, kind):
+        raise BadRequest(f"{key}: is sent both as a list and as an object; send one of them.")
+    return inside
+
+
+# The fields of the helpers' bodies.
+
+
+class HelperBody(ma.Schema):
+    """An object of which only the known keys are read."""
+
+    class Meta:
+        unknown = ma.EXCLUDE
+
+
+class _Field(fields.Field[T]):
+    """A field whose null is a blank text."""
+
+    def __init__(self, right: str, shown: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(
+            allow_none=True,
+            error_messages={"required": f"is missing; send {right}"},
+            metadata=dict(shown),
+            **kwargs,
+        )
+        self.right = right
+
+    def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
+        """Return what the field makes of the value; ValidationError, Semantic."""
+        return super().deserialize("" if value is None else value, attr, data, **kwargs)
+
+
+class Said(_Field[str]):
+    """A text. With `numbers` a whole number serves for its digits; a `short` one is an id."""
+
+    def __init__(self, *, numbers: bool = False, short: bool = False, **kwargs: Any) -> None:
+        super().__init__(
+            "a string", {"type": ["string", "integer"] if numbers else "string"}, **kwargs
+        )
+        self._numbers = numbers
+        self._short = short
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        text = str(value) if self._numbers and type(value) is int else value
+        if not isinstance(text, str):
+            raise ma.ValidationError("must be a string")
+        if self._short and len(text.strip()) > LONGEST:
+            raise ma.ValidationError(f"is longer than {LONGEST} characters")
+        return text
+
+
+class Names(_Field[list[str]]):
+    """An array of property names."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        shown = {"type": "array", "items": {"type": "string"}}
+        super().__init__('an array of property names, such as ["email"]', shown, **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[str]:
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise ma.ValidationError(f"must be {self.right}")
+        return value
+
+
+class Hours(_Field[Decimal]):
+    """A number, as JSON or as text; Semantic when it is blank."""
+
+    def __init__(self, right: str = "a number", type: str = "number", **kwargs: Any) -> None:
+        super().__init__(right, {"type": [type, "string"]}, **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        if isinstance(value, str):
+            text = filled(value, self.data_key or str(attr))
+            value = Decimal(text) if _NUMBER.fullmatch(text) else None
+        if type(value) is not int and not isinstance(value, Decimal):
+            raise ma.ValidationError(f"must be {self.right}")
+        return Decimal(value)
+
+
+class Whole(Hours):
+    """An integer that every program reads as the same number."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__("an integer", "integer", **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        number = super()._deserialize(value, attr, data, **kwargs)
+        # Before anything is computed from it: 1e999999 is a short text and a very long number.
+        if abs(number) > LARGEST:
+            raise ma.ValidationError(f"must lie between -{LARGEST} and {LARGEST}")
+        if number != number.to_integral_value():
+            raise ma.ValidationError("must be an integer, without a fraction")
+        return int(number)
