@@ -23,7 +23,8 @@ class Cursor:
     """Where a listing stands: what is listed, and the last record that was given out.
 
     `sort` is a column, `filters` a hash; `started` is the time of the first page (ms) and `total`
-    what was counted there.
+    what was counted there. `caught_up` is how many records have come since the listing came to
+    its end and began to catch up with what changed meanwhile, -1 before.
     """
 
     account_id: int
@@ -38,6 +39,7 @@ class Cursor:
     started: int
     key: int
     id: int
+    caught_up: int = -1
 
     def seal(self, signing_key: bytes) -> str:
         """Return the cursor as text that needs no escaping in a URL."""

@@ -5,12 +5,16 @@ first page, and travels in the cursor. For the page, a filter that many records 
 sort order and tests the documents; one that few pass fetches its ids first. The exact total tells
 which of the two reads less. A walk that meets too few matches (the filter goes along with the
 sort order) gives up and fetches ids.
+
+Under `updated_at desc`, the default, a record that changes while a client walks jumps to the
+front, past the client. So when such a walk ends it catches up: the records that existed at its
+start and changed since follow, oldest change first. What changes again meanwhile comes again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -27,12 +31,20 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to list: filters, the sort column and direction, the size of a page."""
+    """What to list: filters, the sort column and direction, the size of a page.
+
+    With `changed_since` (ms), only records that existed then and changed later.
+    """
 
     filters: tuple[Filter, ...] = ()
     sort: str = "updated_at"
     descending: bool = True
     limit: int = 20
+    changed_since: int | None = None
+
+    def catch_up(self, since: int, limit: int) -> Query:
+        """Return the listing of what a walk that began at `since` may have missed."""
+        return replace(self, sort="updated_at", descending=False, limit=limit, changed_since=since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,8 @@ class Search:
         if total == 0:
             return []
         expected = (self._query.limit + 1) * self._everything() // total
-        if expected <= _LONGEST_WALK:
+        # What changed since is mostly little, so it is walked whatever the filters are.
+        if expected <= _LONGEST_WALK or self._query.changed_since is not None:
             found = self._walk(expected, after)
             if found is not None:
                 return found
@@ -144,6 +157,9 @@ class Search:
         direction, behind = ("desc", "<") if self._query.descending else ("asc", ">")
         values = {**params, "rows": limit}
         conditions = ["account_id = :account and kind = :kind"] if source == "records" else []
+        if self._query.changed_since is not None:
+            conditions.append("updated_at > :since and created_at <= :since")
+            values["since"] = self._query.changed_since
         if after is not None:
             conditions.append(f"({sort}, id) {behind} (:after_key, :after_id)")
             values |= {"after_key": after.key, "after_id": after.id}

@@ -99,27 +99,27 @@ class RecordStore:
                 )
         conditions = self._conditions(account, kind, query)
         with self.database.reading() as connection:
-            search = Search(
-                connection,
-                account_id=account.id,
-                kind=kind.code,
-                query=query,
-                conditions=conditions,
-            )
-            started = now_ms() if after is None else after.started
-            total = search.total() if after is None else after.total
-            place = None if after is None else Place(after.key, after.id)
-            # One more than asked for tells whether there is another page. An empty total says
-            # nothing of later pages: records may have come since it was counted.
-            rows = search.page(total, place)
-            shown = rows[: query.limit]
+
+            def search(query: Query) -> Search:
+                return Search(
+                    connection,
+                    account_id=account.id,
+                    kind=kind.code,
+                    query=query,
+                    conditions=conditions,
+                )
+
+            # What is stamped in this very millisecond counts as changed since.
+            started = now_ms() - 1 if after is None else after.started
+            total = search(query).total() if after is None else after.total
+            rows, last = _next(search, query, total=total, started=started, after=after)
             links: dict[int, Links] = {}
             if "associations" in request.include:
-                ids = [row.id for row in shown]
+                ids = [row.id for row in rows]
                 links = associations.of_records(connection, account.id, kind, ids)
         cursor = ""
-        if len(rows) > query.limit:
-            last = search.place(shown[-1])
+        if last is not None:
+            place, caught_up = last
             cursor = Cursor(
                 account_id=account.id,
                 kind=kind.code,
@@ -131,10 +131,11 @@ class RecordStore:
                 filters=listing,
                 total=total,
                 started=started,
-                key=last.key,
-                id=last.id,
+                key=place.key,
+                id=place.id,
+                caught_up=caught_up,
             ).seal(self._signing_key)
-        return Page(total, shown, links, cursor)
+        return Page(total, rows, links, cursor)
 
     def _conditions(self, account: Account, kind: Kind, query: Query) -> list[Condition]:
         if not query.filters:
@@ -438,6 +439,50 @@ class RecordStore:
                     {"account": account.id},
                 )
             }
+
+
+# A listing under constant change would catch up for ever.
+_MOST_CAUGHT_UP = 10_000
+
+
+def _next(
+    search: Callable[[Query], Search],
+    query: Query,
+    *,
+    total: int,
+    started: int,
+    after: Cursor | None,
+) -> tuple[list[Listed], tuple[Place, int] | None]:
+    """Return the records of the page and, when there are more, where the next one begins.
+
+    That is the place of the last record, and the cursor's `caught_up`.
+    """
+    place = None if after is None else Place(after.key, after.id)
+    caught_up = -1 if after is None else after.caught_up
+    rows: list[Listed] = []
+    if caught_up < 0:
+        # One more than asked for tells whether there is another page.
+        rows = search(query).page(total, place)
+        if len(rows) > query.limit:
+            shown = rows[: query.limit]
+            return shown, (search(query).place(shown[-1]), -1)
+        # One page is one moment; only a longer walk in this order can have missed a change.
+        if after is None or query.sort != "updated_at" or not query.descending:
+            return rows, None
+        place, caught_up = None, 0
+    # A full page still has to learn whether there is anything to catch up with.
+    room = query.limit - len(rows)
+    missed = query.catch_up(started, room)
+    late = search(missed).page(total, place)
+    seen = {row.id for row in rows}
+    rows += [row for row in late[:room] if row.id not in seen]
+    caught_up += len(late[:room])
+    if len(late) <= room or caught_up >= _MOST_CAUGHT_UP:
+        return rows, None
+    if room == 0:
+        # The next page begins the catching up: before everything that changed since.
+        return rows, (Place(started, 0), 0)
+    return rows, (search(missed).place(late[room - 1]), caught_up)
 
 
 def _checked(
