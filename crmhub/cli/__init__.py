@@ -1,0 +1,91 @@
+"""The command line: `crmhub COMMAND`.
+
+Commands import what they need when they run, so that `crmhub --help` stays quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import rich_click as click
+from click.exceptions import NoArgsIsHelpError
+
+from crmhub import __version__
+from crmhub.cli.accounts import account
+from crmhub.cli.adapters import adapters
+from crmhub.cli.database import db
+from crmhub.cli.demo import demo
+from crmhub.cli.doctor import doctor
+from crmhub.cli.keys import key
+from crmhub.cli.serve import serve
+from crmhub.cli.workflows import workflow
+from crmhub.errors import HubError
+
+_FAILED = 1
+_MISUSED = 2
+
+
+class _Commands(click.RichGroup):
+    """The group that turns every expected failure into one line on standard error."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        with _said_in_words() if standalone_mode else nullcontext():
+            outcome = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        if standalone_mode:
+            # Of `--help` and Exit; a command returns nothing.
+            sys.exit(outcome if isinstance(outcome, int) else 0)
+        return outcome
+
+
+@contextmanager
+def _said_in_words() -> Iterator[None]:
+    try:
+        yield
+    except NoArgsIsHelpError as exc:
+        click.echo(exc.message)
+        sys.exit(_MISUSED)
+    except click.UsageError as exc:
+        hint = f" See `{exc.ctx.command_path} --help`." if exc.ctx else ""
+        _exit(exc.format_message() + hint, _MISUSED)
+    except click.ClickException as exc:
+        _exit(exc.format_message(), exc.exit_code)
+    except click.Abort:
+        _exit("Stopped.", _FAILED)
+    except HubError as exc:
+        _exit(exc.message, _FAILED)
+    # Looked at only when it happens: importing SettingsError would slow every `--help` down.
+    except Exception as exc:
+        from crmhub.settings import SettingsError
+
+        if not isinstance(exc, SettingsError):
+            raise
+        _exit("\n".join(exc.problems), _MISUSED)
+
+
+def _exit(message: str, code: int) -> None:
+    for line in message.splitlines():
+        click.echo(f"crmhub: {line}", err=True)
+    sys.exit(code)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="crmhub")
+def main() -> None:
+    """The hub between chatbots and integrators on one side and CRMs on the other.
+
+    Settings come from the environment (CRMHUB_…) and from config/crmhub.toml.
+    """
+
+
+for _command in (serve, demo, account, key, adapters, workflow, db, doctor):
+    main.add_command(_command)

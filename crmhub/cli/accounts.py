@@ -1,0 +1,382 @@
+"""`crmhub account`: open accounts and change them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+from click.core import ParameterSource
+
+from crmhub.cli.inputs import as_mapping, assignment, duration, read_secrets
+from crmhub.cli.opening import load_account, opened_hub
+from crmhub.cli.output import in_words, iso, print_columns, print_fields, print_json
+
+if TYPE_CHECKING:
+    from crmhub.accounts.accounts import Account
+    from crmhub.accounts.webhook_ids import Rotatable, WebhookId
+    from crmhub.actions.hub import Hub
+    from crmhub.adapter import Adapter
+
+
+@click.group()
+def account() -> None:
+    """Open accounts and change them."""
+
+
+@account.command()
+@click.argument("name")
+@click.option("--client-id", help="Its id in addresses; made from the name when not given.")
+@click.option("--adapter", default="local", show_default=True, help="Its CRM.")
+@click.option("--plan", default="default", show_default=True, help="Its plan.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def create(name: str, client_id: str | None, adapter: str, plan: str, as_json: bool) -> None:
+    """Open an account and print its API key and secret, this once."""
+    with opened_hub() as hub:
+        from crmhub.actions.opening import open_account
+
+        opened, issued = open_account(
+            hub, name=name, client_id=client_id, adapter=adapter, plan=plan
+        )
+    if as_json:
+        print_json(
+            {
+                "clientId": opened.client_id,
+                "apiKey": issued.api_key,
+                "generatedId": issued.generated_id,
+                "portalId": issued.portal_id,
+                "webhookSecret": issued.webhook_secret,
+            }
+        )
+        return
+    click.echo(f"The account {opened.name} is open.\n")
+    print_fields(
+        [
+            ("Client id", opened.client_id),
+            ("API key", issued.api_key),
+            ("Generated id", issued.generated_id),
+            ("Portal id", issued.portal_id),
+            ("Webhook secret", issued.webhook_secret),
+        ]
+    )
+    click.echo("\nThe API key and the webhook secret are not shown again: keep them now.")
+
+
+@account.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_accounts(as_json: bool) -> None:
+    """List the accounts."""
+    with opened_hub() as hub:
+        from crmhub.accounts import accounts
+
+        with hub.database.reading() as db:
+            found = accounts.list_accounts(db, hub.plans)
+    if as_json:
+        print_json([_outline(one) for one in found])
+    elif found:
+        print_columns(
+            ("CLIENT ID", "NAME", "PLAN", "ADAPTER", "STATE"),
+            [
+                (
+                    one.client_id,
+                    one.name,
+                    one.plan.name,
+                    one.connection.adapter,
+                    "disabled" if one.disabled else "live",
+                )
+                for one in found
+            ],
+        )
+    else:
+        click.echo("There are no accounts yet: `crmhub account create NAME` opens one.")
+
+
+@account.command()
+@click.argument("client_id")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(client_id: str, as_json: bool) -> None:
+    """Show an account and the ids it is called by; never its key or secrets."""
+    with opened_hub() as hub:
+        from crmhub.accounts.webhook_ids import webhook_ids
+
+        shown = load_account(hub, client_id)
+        with hub.database.reading() as db:
+            ids = webhook_ids(db, shown.id)
+        secrets = _names_of_secrets(hub, shown)
+    if as_json:
+        print_json(_description(shown, ids, secrets))
+    else:
+        _print_account(shown, ids, secrets)
+
+
+@account.command(name="set")
+@click.argument("client_id")
+@click.argument("values", nargs=-1, required=True, type=assignment)
+def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
+    """Set switches of an account, each as name=value.
+
+    \b
+    strict=true                  one bad property refuses the whole helper call
+    soft_errors=true             helpers answer errors with status 200
+    require_secret=true          helpers demand the webhook secret
+    bare_tokens=false            a contactToken alone finds no account
+    lead_requires=email_or_phone what createLead needs beside the name (email)
+    deadline_s=3                 seconds a helper call may take, 1 to 25
+    region=DE                    where phone numbers without country code belong
+    auto_define_properties=true  the API defines unknown properties
+    rotation=random              how getRandomInt chooses
+    plan=free                    the plan
+    portal_alias=12345678        the CRM's portal id, taken with the secret; empty for none
+    """
+    with opened_hub() as hub:
+        from crmhub.accounts import accounts
+
+        given = as_mapping(values, "set")
+        changed = load_account(hub, client_id)
+        hub.database.transact(lambda tx: accounts.set_switches(tx, changed.id, given, hub.plans))
+    click.echo(f"Set {', '.join(given)} of {client_id}.")
+
+
+@account.command()
+@click.argument("client_id")
+@click.argument("name")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    type=assignment,
+    metavar="K=V",
+    help="A setting of the adapter; again for more. Empty: its default.",
+)
+@click.option(
+    "--secret",
+    "secrets",
+    multiple=True,
+    type=assignment,
+    metavar="K=@FILE|K=-",
+    help="A secret of the adapter, from a file or from standard input; again for more.",
+)
+def adapter(
+    client_id: str,
+    name: str,
+    settings: tuple[tuple[str, str], ...],
+    secrets: tuple[tuple[str, str], ...],
+) -> None:
+    """Choose an account's CRM, or change what is set for it.
+
+    What is not named stays as it is. Another adapter than before starts afresh.
+    """
+    with opened_hub() as hub:
+        from crmhub.accounts.connections import configure
+
+        chosen = load_account(hub, client_id)
+        kind = _adapter_class(hub, name)
+        given = as_mapping(settings, "--set")
+        _refuse_secrets(kind, given)
+        credentials = read_secrets(secrets)
+        hub.database.transact(
+            lambda tx: configure(
+                tx,
+                chosen.id,
+                name=name,
+                adapter=kind,
+                settings=given,
+                credentials=credentials,
+                vault=hub.vault,
+                plans=hub.plans,
+            )
+        )
+    click.echo(f"{client_id} uses {name}. `crmhub account check {client_id}` tries it.")
+
+
+@account.command()
+@click.argument("client_id")
+def check(client_id: str) -> None:
+    """Talk to an account's CRM and say what is wrong; exits with 1 when something is."""
+    with opened_hub() as hub:
+        from crmhub.actions.connecting import check as find_fault
+
+        checked = load_account(hub, client_id)
+        wrong = find_fault(hub, checked)
+    if wrong:
+        raise click.ClickException(f"{checked.connection.adapter}: {wrong}")
+    click.echo(f"{checked.connection.adapter}: all is well.")
+
+
+@account.command()
+@click.argument("client_id")
+@click.argument("what", type=click.Choice(["generated", "portal", "secret"]))
+@click.option("--now", "at_once", is_flag=True, help="End the old one at once.")
+@click.option(
+    "--keep-old",
+    type=duration,
+    default="7d",
+    show_default=True,
+    metavar="TIME",
+    help="How long the old one stays valid.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def rotate(
+    ctx: click.Context, client_id: str, what: Rotatable, at_once: bool, keep_old: int, as_json: bool
+) -> None:
+    """Replace the generated id, the portal id or the webhook secret, and print the new one.
+
+    The old one stays valid for a week, so that bots can be changed in peace.
+    """
+    given = ctx.get_parameter_source("keep_old") is not ParameterSource.DEFAULT
+    if at_once and given:
+        raise click.UsageError("Give --now or --keep-old, not both.")
+    keep_ms = 0 if at_once else keep_old
+    with opened_hub() as hub:
+        from crmhub.accounts import webhook_ids
+        from crmhub.accounts.accounts import now_ms
+
+        rotated = load_account(hub, client_id)
+        until = now_ms() + keep_ms
+        value = hub.database.transact(
+            lambda tx: webhook_ids.rotate(tx, rotated.id, what, keep_ms=keep_ms)
+        )
+    if as_json:
+        print_json({what: value, "oldValidUntil": iso(until)})
+        return
+    name = {"generated": "generated id", "portal": "portal id", "secret": "webhook secret"}[what]
+    click.echo(f"The new {name} is {value}")
+    click.echo(
+        f"Every older {name} ended now." if at_once else f"The old one ends {in_words(until)}."
+    )
+    if what == "secret":
+        click.echo("The secret is not shown again: keep it now.")
+
+
+@account.command()
+@click.argument("client_id")
+def disable(client_id: str) -> None:
+    """Refuse an account everywhere, within a second; its data stay."""
+    with opened_hub() as hub:
+        from crmhub.accounts import accounts
+
+        disabled = load_account(hub, client_id)
+        hub.database.transact(lambda tx: accounts.disable(tx, disabled.id))
+    click.echo(f"{client_id} is disabled. `crmhub account enable {client_id}` undoes it.")
+
+
+@account.command()
+@click.argument("client_id")
+def enable(client_id: str) -> None:
+    """Let a disabled account work again."""
+    with opened_hub() as hub:
+        from crmhub.accounts import accounts
+
+        enabled = load_account(hub, client_id)
+        hub.database.transact(lambda tx: accounts.enable(tx, enabled.id))
+    click.echo(f"{client_id} is live.")
+
+
+def _adapter_class(hub: Hub, name: str) -> type[Adapter]:
+    from crmhub.adapter import BadConfig
+    from crmhub.errors import Semantic
+
+    try:
+        return hub.registry.load(name)
+    except BadConfig as exc:
+        raise Semantic(exc.message) from exc
+
+
+def _refuse_secrets(adapter: type[Adapter], settings: dict[str, str]) -> None:
+    for name in settings:
+        if any(one.secret and one.name == name for one in adapter.settings):
+            raise click.UsageError(
+                f"--set {name}: it is a secret, and typed here it stays in the shell's history; "
+                f"put it in a file and give --secret {name}=@FILE, or pipe it in and give "
+                f"--secret {name}=-."
+            )
+
+
+def _names_of_secrets(hub: Hub, account: Account) -> list[str] | None:
+    """Return which secrets are stored, None when they cannot be opened."""
+    from crmhub.accounts.connections import open_credentials
+    from crmhub.secrets import SealBroken
+
+    try:
+        return sorted(open_credentials(hub.vault, account))
+    except SealBroken:
+        return None
+
+
+def _outline(account: Account) -> dict[str, Any]:
+    return {
+        "clientId": account.client_id,
+        "name": account.name,
+        "plan": account.plan.name,
+        "adapter": account.connection.adapter,
+        "disabled": account.disabled,
+        "createdAt": iso(account.created_at),
+    }
+
+
+def _description(
+    account: Account, ids: list[WebhookId], secrets: list[str] | None
+) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    def of(purpose: str) -> list[dict[str, Any]]:
+        return [
+            {"id": one.value, "expiresAt": iso(one.expires_at)}
+            for one in ids
+            if one.purpose == purpose
+        ]
+
+    generated, portal, alias = of("generated"), of("portal"), of("alias")
+    return {
+        **_outline(account),
+        "switches": {
+            **asdict(account.switches),
+            "portal_alias": alias[0]["id"] if alias else "",
+        },
+        "connection": {
+            "id": account.connection.id,
+            "settings": dict(account.connection.settings),
+            "secrets": secrets,
+        },
+        "generatedId": generated[0]["id"],
+        "portalId": portal[0]["id"],
+        "oldIds": {"generated": generated[1:], "portal": portal[1:]},
+    }
+
+
+def _print_account(account: Account, ids: list[WebhookId], secrets: list[str] | None) -> None:
+    from dataclasses import asdict
+
+    settings = [f"{name}={value}" for name, value in account.connection.settings.items()]
+    hidden = (
+        ["secrets that cannot be opened"]
+        if secrets is None
+        else [f"{name} (secret)" for name in secrets]
+    )
+    print_fields(
+        [
+            ("Client id", account.client_id),
+            ("Name", account.name),
+            ("State", "disabled" if account.disabled else "live"),
+            ("Opened", in_words(account.created_at)),
+            ("Plan", account.plan.name),
+            ("CRM", ", ".join([account.connection.adapter, *settings, *hidden])),
+            *(
+                (f"{one.purpose.capitalize()} id", _valid(one))
+                for one in ids
+                if one.purpose != "alias"
+            ),
+            *(("Portal alias", one.value) for one in ids if one.purpose == "alias"),
+        ]
+    )
+    click.echo()
+    print_fields((name, _shown(value)) for name, value in asdict(account.switches).items())
+
+
+def _valid(one: WebhookId) -> str:
+    ends = f" (until {in_words(one.expires_at)})" if one.expires_at is not None else ""
+    return one.value + ends
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value) or "-"

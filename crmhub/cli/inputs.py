@@ -1,0 +1,106 @@
+"""What is typed on the command line, read: `k=v`, times, secrets that are not typed."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import rich_click as click
+
+_DURATION = re.compile(r"([0-9]{1,6})([smhdw])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_DURATION_FORM = "a number and s, m, h, d or w, such as 90s, 12h or 7d"
+
+
+# These three are types of click's options; with what they raise, click names the option.
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """Return name and value of `name=value`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        # Not repeated: it may be a secret in the wrong place.
+        raise click.BadParameter("give name=value; an empty value is name= alone.")
+    return name, value
+
+
+def duration(text: str) -> int:
+    """Return the milliseconds that `7d` and the like stand for."""
+    milliseconds = _duration_ms(text)
+    if milliseconds is None:
+        raise click.BadParameter(f"{text!r} is not a time; give {_DURATION_FORM}.")
+    return milliseconds
+
+
+def moment(text: str) -> int:
+    """Return a time in ms since 1970, from a date (UTC), a date with time, or `90d` from now."""
+    milliseconds = _duration_ms(text)
+    if milliseconds is not None:
+        return time.time_ns() // 1_000_000 + milliseconds
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is not a time; give {_DURATION_FORM}, or a date such as 2031-12-31."
+        ) from None
+    # Like every time that crmhub prints: without a zone, it is UTC.
+    return int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _duration_ms(text: str) -> int | None:
+    match = _DURATION.fullmatch(text)
+    return int(match[1]) * _SECONDS[match[2]] * 1000 if match else None
+
+
+def as_mapping(pairs: Iterable[tuple[str, str]], option: str) -> dict[str, str]:
+    """Return the pairs as a mapping; raises UsageError for a name given twice."""
+    read: dict[str, str] = {}
+    for name, value in pairs:
+        if name in read:
+            raise click.UsageError(f"{option}: {name} is given twice.")
+        read[name] = value
+    return read
+
+
+def read_secrets(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return secrets by name from `@file` or, for one of them, `-` (standard input).
+
+    A secret itself is refused: the command line is seen by every user of the machine, and kept
+    in the shell's history. An empty value stays empty, which removes the secret.
+    """
+    sources = as_mapping(pairs, "--secret")
+    if list(sources.values()).count("-") > 1:
+        raise click.UsageError("--secret: only one secret can come from standard input.")
+    return {name: _read_secret(name, source) for name, source in sources.items()}
+
+
+def _read_secret(name: str, source: str) -> str:
+    if source == "-":
+        if sys.stdin.isatty():
+            return str(click.prompt(name, hide_input=True))
+        return _one_line(name, sys.stdin.read())
+    if source.startswith("@"):
+        try:
+            return _one_line(name, Path(source[1:]).expanduser().read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as exc:
+            reason = getattr(exc, "strerror", None) or "it is not UTF-8"
+            raise click.UsageError(
+                f"--secret {name}: {source[1:]} cannot be read: {reason}."
+            ) from exc
+    if source:
+        raise click.UsageError(
+            f"--secret {name}: a secret typed here would stay in the shell's history; "
+            f"put it in a file and give {name}=@FILE, or pipe it in and give {name}=-."
+        )
+    return ""
+
+
+def _one_line(name: str, text: str) -> str:
+    text = text.strip()
+    if not text:
+        raise click.UsageError(f"--secret {name}: nothing was given.")
+    return text

@@ -1,0 +1,122 @@
+"""`crmhub key`: the API keys of an account."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from crmhub.cli.inputs import moment
+from crmhub.cli.opening import load_account, opened_hub
+from crmhub.cli.output import in_words, iso, print_columns, print_json
+
+
+@click.group()
+def key() -> None:
+    """Make and end API keys."""
+
+
+@key.command()
+@click.argument("client_id")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    metavar="RESOURCE:RIGHT",
+    help="What the key may do, such as contacts:read or deals:write; again for more. "
+    "None named: everything.",
+)
+@click.option(
+    "--expires",
+    type=moment,
+    metavar="TIME",
+    help="When it ends: 90d from now, or a date (UTC). Not given: never.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def create(client_id: str, scopes: tuple[str, ...], expires: int | None, as_json: bool) -> None:
+    """Make an API key and print it, this once."""
+    with opened_hub() as hub:
+        from crmhub.accounts import keys
+
+        account = load_account(hub, client_id)
+        issued = hub.database.transact(
+            lambda tx: keys.create(tx, account.id, scopes=scopes, expires_at=expires)
+        )
+    if as_json:
+        print_json(
+            {
+                "keyId": issued.key_id,
+                "apiKey": issued.api_key,
+                "scopes": list(issued.scopes),
+                "expiresAt": iso(issued.expires_at),
+            }
+        )
+        return
+    click.echo(f"API key  {issued.api_key}")
+    click.echo(f"Key id   {issued.key_id}")
+    click.echo(f"Scopes   {', '.join(issued.scopes)}")
+    click.echo(f"Expires  {in_words(issued.expires_at)}")
+    click.echo("\nThe key is not shown again: keep it now.")
+
+
+@key.command(name="list")
+@click.argument("client_id")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_keys(client_id: str, as_json: bool) -> None:
+    """List an account's keys, without showing them."""
+    with opened_hub() as hub:
+        from crmhub.accounts import keys
+        from crmhub.accounts.accounts import now_ms
+
+        account = load_account(hub, client_id)
+        with hub.database.reading() as db:
+            found = keys.list_keys(db, account.id)
+    if as_json:
+        print_json(
+            [
+                {
+                    "keyId": one.key_id,
+                    "hint": one.hint,
+                    "scopes": list(one.scopes),
+                    "createdAt": iso(one.created_at),
+                    "expiresAt": iso(one.expires_at),
+                    "revokedAt": iso(one.revoked_at),
+                    "lastUsedAt": iso(one.last_used_at),
+                }
+                for one in found
+            ]
+        )
+        return
+
+    def state(one: keys.Key) -> str:
+        if one.revoked_at is not None:
+            return f"revoked {in_words(one.revoked_at)}"
+        if one.expires_at is None:
+            return "live"
+        ended = one.expires_at <= now_ms()
+        return f"{'expired' if ended else 'live until'} {in_words(one.expires_at)}"
+
+    print_columns(
+        ("KEY ID", "ENDS IN", "STATE", "LAST USED", "SCOPES"),
+        [
+            (
+                one.key_id,
+                f"…{one.hint}",
+                state(one),
+                in_words(one.last_used_at),
+                "all" if one.scopes == keys.SCOPES else " ".join(one.scopes),
+            )
+            for one in found
+        ],
+    )
+
+
+@key.command()
+@click.argument("client_id")
+@click.argument("key_id")
+def revoke(client_id: str, key_id: str) -> None:
+    """End a key; every server process refuses it within a second."""
+    with opened_hub() as hub:
+        from crmhub.accounts import keys
+
+        account = load_account(hub, client_id)
+        hub.database.transact(lambda tx: keys.revoke(tx, account.id, key_id))
+    click.echo(f"Key {key_id} is revoked.")

@@ -1,0 +1,72 @@
+"""The hub as commands work with it: settings read, database ready, closed at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from crmhub.errors import Unavailable
+
+if TYPE_CHECKING:
+    from crmhub.accounts.accounts import Account
+    from crmhub.actions.hub import Hub
+    from crmhub.settings import Settings
+
+
+@contextmanager
+def opened_hub() -> Iterator[Hub]:
+    """Lend a hub on a database with the newest schema.
+
+    Raises SettingsError, and Unavailable when the database is away or must be migrated first.
+    """
+    from crmhub.actions.hub import Hub
+    from crmhub.settings import Settings
+
+    settings = Settings.load()
+    make_ready(settings)
+    hub = Hub.open(settings)
+    try:
+        yield hub
+    finally:
+        hub.close()
+
+
+def make_ready(settings: Settings) -> None:
+    """Migrate a SQLite database; of PostgreSQL, where others may be at work, only demand it.
+
+    Raises Unavailable.
+    """
+    if settings.database_url.startswith("sqlite"):
+        upgrade(settings)
+        return
+    from crmhub.db import Database, pending
+
+    database = Database(settings.database_url, pool_size=1)
+    try:
+        behind = pending(database)
+    finally:
+        database.close()
+    if behind:
+        raise Unavailable(f"The database is not ready: {behind}.")
+
+
+def upgrade(settings: Settings) -> None:
+    """Run the migrations that are missing; raises Unavailable when the database is away."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from crmhub import db
+
+    try:
+        db.upgrade(settings.database_url)
+    except SQLAlchemyError as exc:
+        reason = str(getattr(exc, "orig", None) or exc).strip().partition("\n")[0]
+        raise Unavailable(f"The database cannot be migrated: {reason}.") from exc
+
+
+def load_account(hub: Hub, client_id: str) -> Account:
+    """Return the account, disabled or not; raises NotFound."""
+    from crmhub.accounts import accounts
+
+    with hub.database.reading() as db:
+        return accounts.load(db, client_id, hub.plans)

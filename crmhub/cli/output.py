@@ -1,0 +1,46 @@
+"""What commands print: JSON for programs, aligned columns and plain times for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import rich_click as click
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON, one line for an object, so that shells can read it."""
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_columns(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows under titles, every column as wide as its widest value."""
+    table = [tuple(titles), *(tuple(row) for row in rows)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(titles))]
+    for row in table:
+        click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
+
+
+def print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Print names and values, one pair a line."""
+    pairs = list(fields)
+    width = max(len(name) for name, _ in pairs)
+    for name, value in pairs:
+        click.echo(f"{name.ljust(width)}  {value}".rstrip())
+
+
+def iso(milliseconds: int | None) -> str | None:
+    """Return a time as the API writes it, None for never."""
+    if milliseconds is None:
+        return None
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def in_words(milliseconds: int | None, never: str = "never") -> str:
+    """Return a time for people, to the minute."""
+    if milliseconds is None:
+        return never
+    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"

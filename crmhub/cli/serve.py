@@ -1,0 +1,134 @@
+"""`crmhub serve`: the HTTP service, in several processes under one supervisor."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+if TYPE_CHECKING:
+    from crmhub.settings import Settings
+
+# After SIGTERM, requests under way get this long; a helper call may take 25 s.
+_GRACE_SECONDS = 30
+# Calls that wait for a thread are kept in the kernel's queue, up to this many.
+_BACKLOG = 1024
+
+
+@click.command()
+@click.option("--host", metavar="ADDRESS", help="Listen on this address. [setting: host]")
+@click.option("--port", type=click.IntRange(1, 65535), help="Listen on this port. [setting: port]")
+@click.option("--workers", type=click.IntRange(1, 256), help="Server processes. [setting: workers]")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 4096),
+    help="Requests that a process works on at a time. [setting: threads]",
+)
+def serve(**options: str | int | None) -> None:
+    """Serve the API and the helpers; SIGTERM or Ctrl-C stops after the requests under way.
+
+    A SQLite database is migrated first.
+    """
+    from crmhub import logs
+    from crmhub.cli.opening import make_ready
+    from crmhub.settings import Settings
+
+    for name, value in options.items():
+        if value is not None:
+            # The server processes read their settings themselves: this is how options get there.
+            os.environ[f"CRMHUB_{name.upper()}"] = str(value)
+    settings = Settings.load()
+    _check_plans(settings)
+    make_ready(settings)
+    address = _free_address(settings.host, settings.port)
+    logs.configure(settings.log_level)
+    _run(settings, address)
+
+
+def _check_plans(settings: Settings) -> None:
+    # A fault here would show as a server process that dies at its start.
+    from crmhub.accounts.plans import load_plans
+
+    load_plans(settings.plans)
+
+
+def _free_address(host: str, port: int) -> str:
+    """Return the address that `host` names; raises ClickException when it cannot be listened on.
+
+    The server itself would not notice that another one listens there already, since its own
+    processes share the port.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as exc:
+        raise click.ClickException(
+            f"The host {host} is not known here ({exc.strerror}); give an address of this machine."
+        ) from exc
+    # A name may stand for several; IPv4 is what others expect behind `localhost`.
+    family, kind, protocol, _, where = min(found, key=lambda one: one[0] != socket.AF_INET)
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(where)
+        except OSError as exc:
+            raise click.ClickException(_cannot_listen(host, port, exc)) from exc
+    return str(where[0])
+
+
+def _cannot_listen(host: str, port: int, exc: OSError) -> str:
+    if exc.errno == errno.EADDRINUSE:
+        return (
+            f"Port {port} on {host} is taken: something listens there already. "
+            "Stop it, or choose another port with --port."
+        )
+    if exc.errno == errno.EACCES:
+        return f"Port {port} needs rights that this user lacks; choose one from 1024 on."
+    if exc.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is no address of this machine; 0.0.0.0 stands for all it has."
+    return f"Cannot listen on {host}, port {port}: {exc.strerror}."
+
+
+def _run(settings: Settings, address: str) -> None:
+    from granian.constants import HTTPModes, Interfaces
+    from granian.http import HTTP1Settings
+    from granian.log import LogLevels
+    from granian.server import Server
+
+    from crmhub.cli import serving
+
+    server = Server(
+        "crmhub.cli.serving:load",
+        factory=True,
+        interface=Interfaces.WSGI,
+        address=address,
+        port=settings.port,
+        workers=settings.workers,
+        blocking_threads=settings.threads,
+        backlog=_BACKLOG,
+        http=HTTPModes.http1,
+        http1_settings=HTTP1Settings(header_read_timeout=10_000),
+        respawn_failed_workers=True,
+        workers_kill_timeout=_GRACE_SECONDS,
+        log_level=LogLevels.error,
+        log_dictconfig=_to_our_log(),
+    )
+    # Only from here on: its advice on numbers of threads and workers fits other services.
+    server.on_startup(lambda: logging.getLogger("_granian").setLevel(logging.WARNING))
+    server.on_startup(lambda: serving.announce(settings, address))
+    server.serve()
+
+
+def _to_our_log() -> dict[str, Any]:
+    """Return a logging configuration that leaves granian's lines to the log of the service."""
+    return {
+        "formatters": {},
+        "handlers": {},
+        "loggers": {
+            "_granian": {"handlers": [], "propagate": True},
+            "granian.access": {"handlers": [], "propagate": True},
+        },
+    }
