@@ -1,0 +1,100 @@
+"""A small load generator: many keep-alive connections, one thread, requests made beforehand.
+
+It parses no more of an answer than its status and length, so that it takes little of the
+processor it shares with the server it measures.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a run came to: requests per second, latencies in ms, answers outside 2xx."""
+
+    per_second: float
+    p50: float
+    p99: float
+    failures: int
+
+
+def request(method: str, path: str, headers: dict[str, str], body: bytes = b"") -> bytes:
+    """Return the bytes of an HTTP/1.1 request."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    if body:
+        lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+class _Connection:
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.socket = socket.create_connection(address)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.received = b""
+        self.sent_at = 0.0
+
+    def send(self, data: bytes) -> None:
+        self.received = b""
+        self.sent_at = time.perf_counter()
+        self.socket.sendall(data)
+
+    def status(self) -> int | None:
+        """Read what has come; return the status once the answer is whole."""
+        data = self.socket.recv(1 << 18)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self.received += data
+        head, separator, body = self.received.partition(b"\r\n\r\n")
+        if not separator:
+            return None
+        lowered = head.lower()
+        at = lowered.find(b"content-length:")
+        length = int(lowered[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+        return int(head[9:12]) if len(body) >= length else None
+
+
+def run(
+    address: tuple[str, int],
+    make: Callable[[int], bytes],
+    *,
+    connections: int = 16,
+    seconds: float = 5,
+) -> Figures:
+    """Send what `make` returns for 0, 1, 2, … as fast as it is answered."""
+    selector = selectors.DefaultSelector()
+    sent = 0
+    for _ in range(connections):
+        connection = _Connection(address)
+        selector.register(connection.socket, selectors.EVENT_READ, connection)
+        connection.send(make(sent))
+        sent += 1
+    latencies: list[float] = []
+    failures = 0
+    began = time.perf_counter()
+    open_connections = connections
+    while open_connections:
+        for key, _ in selector.select():
+            connection = key.data
+            status = connection.status()
+            if status is None:
+                continue
+            now = time.perf_counter()
+            latencies.append((now - connection.sent_at) * 1000)
+            failures += not 200 <= status < 300
+            if now - began < seconds:
+                connection.send(make(sent))
+                sent += 1
+            else:
+                selector.unregister(connection.socket)
+                connection.socket.close()
+                open_connections -= 1
+    elapsed = time.perf_counter() - began
+    cuts = statistics.quantiles(latencies, n=100)
+    return Figures(len(latencies) / elapsed, cuts[49], cuts[98], failures)
