@@ -23,8 +23,10 @@ import orjson
 from crmhub.db import Connection, Row
 from crmhub.records.filters import Condition, Document, Filter
 
-# A walk may read this many documents for a page before fetching ids is the cheaper way.
+# A walk may read this many documents for a page.
 _LONGEST_WALK = 3000
+# Testing a document here costs about as much as fetching and sorting this many in the database.
+_TEST_COST = 4
 _WIDEST_WINDOW = 1000
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -103,7 +105,9 @@ class Search:
             return []
         expected = (self._query.limit + 1) * self._everything() // total
         # What changed since is mostly little, so it is walked whatever the filters are.
-        if expected <= _LONGEST_WALK or self._query.changed_since is not None:
+        if self._query.changed_since is not None or expected <= min(
+            _LONGEST_WALK, total // _TEST_COST
+        ):
             found = self._walk(expected, after)
             if found is not None:
                 return found
