@@ -10,31 +10,24 @@ from crmhub.accounts.accounts import Account, IssuedIds, open_account
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.plans import BUILT_IN
 from crmhub.db import Database
-from tests import databases
+from tests.own_databases import KINDS, empty, own_database
 
 MakeAccount = Callable[..., tuple[Account, IssuedIds]]
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session", params=KINDS)
 def database_url(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """Each database in turn, shared with no test of another directory."""
-    if request.param == "sqlite":
-        yield databases.sqlite_database(tmp_path_factory.mktemp("accounts"))
-        return
-    if reason := databases.left_out("postgresql"):
-        pytest.skip(f"PostgreSQL left out: {reason}")
-    with databases.postgresql_database() as url:
+    with own_database(request.param, tmp_path_factory.mktemp("accounts")) as url:
         yield url
 
 
 @pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
+    empty(database_url)
     database = Database(database_url)
-    with database.reading() as conn:
-        for table in ("api_key", "webhook_id", "connection", "account"):
-            conn.run(f"delete from {table}")
     yield database
     database.close()
 

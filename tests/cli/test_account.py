@@ -1,0 +1,195 @@
+"""crmhub account: what it prints, what it refuses, what it never shows."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from crmhub.accounts.accounts import RESERVED
+from crmhub.accounts.directory import Directory
+from crmhub.accounts.plans import BUILT_IN
+from crmhub.db import Database
+
+
+@pytest.fixture
+def directory(database_url):
+    """Who is calling, as a server process sees it."""
+    database = Database(database_url)
+    directory = Directory(database, BUILT_IN, ttl=0)
+    yield directory
+    directory.close()
+    database.close()
+
+
+def test_create_prints_exactly_what_was_promised(crmhub, directory):
+    made = crmhub.json("account", "create", "Acme GmbH")
+    assert list(made) == ["clientId", "apiKey", "generatedId", "portalId", "webhookSecret"]
+    assert made["clientId"] == "acme-gmbh"
+    account = directory.by_api_key("acme-gmbh", made["apiKey"]).account
+    assert directory.by_webhook_id(made["generatedId"]) == (account, "generated")
+    assert directory.by_webhook_id(made["portalId"]) == (account, "portal")
+    assert directory.by_secret(made["webhookSecret"]) == account
+
+
+def test_create_tells_people_to_keep_what_is_shown_once(crmhub):
+    told = crmhub("account", "create", "Acme", "--client-id", "a1", "--plan", "free").stdout
+    assert re.search(r"Client id +a1\n", told)
+    assert re.search(r"API key +crmhub_\w{36}\n", told)
+    assert "not shown again" in told
+    assert crmhub.json("account", "show", "a1")["plan"] == "free"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--client-id", "Acme"], "'Acme' is not a client id"),
+        (["--plan", "gold"], "no plan 'gold'; known are default, free, unlimited"),
+        (["--adapter", "nocrm"], "No adapter named 'nocrm' is installed; installed are: "),
+        *((["--client-id", name], "path of the service itself") for name in sorted(RESERVED)),
+    ],
+)
+def test_create_refuses_in_one_line(crmhub, args, words):
+    refused = crmhub("account", "create", "Acme", *args, code=1)
+    assert words in refused.stderr
+    assert refused.stderr.startswith("crmhub: ")
+    assert refused.stderr.count("\n") == 1
+    assert refused.stdout == ""
+    assert crmhub.json("account", "list") == []
+
+
+def test_a_taken_client_id_is_refused(crmhub):
+    crmhub("account", "create", "Acme", "--client-id", "acme")
+    assert "taken" in crmhub("account", "create", "B", "--client-id", "acme", code=1).stderr
+
+
+def test_list_shows_every_account(crmhub):
+    assert "no accounts yet" in crmhub("account", "list").stdout
+    crmhub("account", "create", "One")
+    crmhub("account", "create", "Two", "--plan", "unlimited")
+    crmhub("account", "disable", "one")
+    lines = crmhub("account", "list").stdout.splitlines()
+    assert lines[1].split() == ["one", "One", "default", "local", "disabled"]
+    assert lines[2].split() == ["two", "Two", "unlimited", "local", "live"]
+    assert [one["clientId"] for one in crmhub.json("account", "list")] == ["one", "two"]
+
+
+def test_show_tells_everything_but_secrets(crmhub):
+    made = crmhub.json("account", "create", "Acme")
+    crmhub("account", "set", "acme", "portal_alias=12345", "region=de")
+    shown = crmhub.json("account", "show", "acme")
+    assert shown["generatedId"] == made["generatedId"]
+    assert shown["portalId"] == made["portalId"]
+    assert shown["connection"] == {"id": 1, "settings": {}, "secrets": []}
+    assert shown["switches"] == {
+        "strict": False,
+        "soft_errors": False,
+        "require_secret": False,
+        "bare_tokens": True,
+        "lead_requires": "email",
+        "deadline_s": 3.0,
+        "region": "DE",
+        "auto_define_properties": False,
+        "rotation": "random",
+        "portal_alias": "12345",
+    }
+    printed = crmhub("account", "show", "acme").stdout
+    assert re.search(r"Portal alias +12345\n", printed)
+    for text in (printed, str(shown)):
+        assert made["apiKey"] not in text
+        assert made["webhookSecret"] not in text
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["account", "show", "nobody"],
+        ["account", "set", "nobody", "strict=true"],
+        ["account", "disable", "nobody"],
+        ["account", "enable", "nobody"],
+        ["account", "check", "nobody"],
+        ["account", "rotate", "nobody", "secret"],
+        ["account", "adapter", "nobody", "local"],
+        ["key", "create", "nobody"],
+        ["key", "list", "nobody"],
+        ["key", "revoke", "nobody", "key_x"],
+        ["workflow", "enrol", "nobody", "w", "1"],
+        ["workflow", "unenrol", "nobody", "w", "1"],
+    ],
+)
+def test_an_unknown_account_is_named(crmhub, args):
+    assert "no account with the client id 'nobody'" in crmhub(*args, code=1).stderr
+
+
+def test_set_takes_all_switches_at_once(crmhub):
+    crmhub("account", "create", "Acme")
+    told = crmhub("account", "set", "acme", "strict=true", "deadline_s=5", "plan=free").stdout
+    assert told == "Set strict, deadline_s, plan of acme.\n"
+    shown = crmhub.json("account", "show", "acme")
+    assert shown["plan"] == "free"
+    assert shown["switches"]["strict"] is True
+    assert shown["switches"]["deadline_s"] == 5.0
+
+
+def test_set_names_every_fault(crmhub):
+    crmhub("account", "create", "Acme")
+    refused = crmhub("account", "set", "acme", "strict=perhaps", "plan=gold", "x=1", code=1).stderr
+    for word in ("strict: 'perhaps'", "plan: there is no plan 'gold'", "x: there is no such"):
+        assert word in refused
+    assert "plan, portal_alias" in refused
+
+
+@pytest.mark.parametrize("args", [["strict"], ["=true"], [], ["strict=true", "strict=false"]])
+def test_set_wants_names_with_values(crmhub, args):
+    crmhub("account", "create", "Acme")
+    assert crmhub("account", "set", "acme", *args, code=2).stderr.startswith("crmhub: ")
+
+
+def test_rotate_keeps_the_old_one_for_a_week(crmhub, directory):
+    made = crmhub.json("account", "create", "Acme")
+    rotated = crmhub.json("account", "rotate", "acme", "generated")
+    assert set(rotated) == {"generated", "oldValidUntil"}
+    assert directory.by_webhook_id(made["generatedId"])
+    assert directory.by_webhook_id(rotated["generated"])
+    (old,) = crmhub.json("account", "show", "acme")["oldIds"]["generated"]
+    assert old["id"] == made["generatedId"]
+    assert old["expiresAt"][:16] == rotated["oldValidUntil"][:16]
+
+
+def test_rotate_now_ends_the_old_one_at_once(crmhub, directory):
+    made = crmhub.json("account", "create", "Acme")
+    rotated = crmhub.json("account", "rotate", "acme", "secret", "--now")
+    assert directory.by_secret(made["webhookSecret"]) is None
+    assert directory.by_secret(rotated["secret"])
+    told = crmhub("account", "rotate", "acme", "portal", "--now").stdout
+    assert "Every older portal id ended now." in told
+    assert directory.by_webhook_id(made["portalId"]) is None
+
+
+def test_rotate_keeps_the_old_one_as_long_as_told(crmhub):
+    crmhub("account", "create", "Acme")
+    told = crmhub("account", "rotate", "acme", "secret", "--keep-old", "2h").stdout
+    assert "The old one ends 20" in told
+    assert "not shown again" in told
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["alias"], ["secret", "--keep-old", "soon"], ["secret", "--now", "--keep-old", "7d"]],
+)
+def test_rotate_refuses_what_makes_no_sense(crmhub, args):
+    crmhub("account", "create", "Acme")
+    assert crmhub("account", "rotate", "acme", *args, code=2).stderr.startswith("crmhub: ")
+
+
+def test_a_disabled_account_is_refused_until_enabled(crmhub, directory):
+    made = crmhub.json("account", "create", "Acme")
+    crmhub("account", "disable", "acme")
+    assert directory.by_any_key(made["apiKey"]) is None
+    crmhub("account", "enable", "acme")
+    assert directory.by_any_key(made["apiKey"])
+
+
+def test_check_tries_the_crm(crmhub):
+    crmhub("account", "create", "Acme")
+    assert crmhub("account", "check", "acme").stdout == "local: all is well.\n"

@@ -1,0 +1,73 @@
+"""crmhub key: made, listed and ended."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+
+@pytest.fixture
+def acme(crmhub):
+    crmhub("account", "create", "Acme")
+    return crmhub
+
+
+def test_create_prints_exactly_what_was_promised(acme):
+    made = acme.json("key", "create", "acme", "--scope", "deals:write", "--scope", "contacts:read")
+    assert list(made) == ["keyId", "apiKey", "scopes", "expiresAt"]
+    assert made["scopes"] == ["contacts:read", "deals:write"]
+    assert made["expiresAt"] is None
+    assert re.fullmatch(r"crmhub_\w{36}", made["apiKey"])
+
+
+def test_without_scopes_a_key_may_do_everything(acme):
+    assert len(acme.json("key", "create", "acme")["scopes"]) == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2031-12-31", "2031-12-31T00:00:00.000Z"),
+        ("2031-12-31T12:30+02:00", "2031-12-31T10:30:00.000Z"),
+    ],
+)
+def test_the_end_is_a_date(acme, text, expected):
+    assert acme.json("key", "create", "acme", "--expires", text)["expiresAt"] == expected
+
+
+def test_the_end_is_a_time_from_now(acme):
+    ends = datetime.fromisoformat(
+        acme.json("key", "create", "acme", "--expires", "90d")["expiresAt"]
+    )
+    assert abs(ends - datetime.now(UTC) - timedelta(days=90)) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (["--scope", "contacts"], 1, "known are contacts:read"),
+        (["--expires", "2001-01-01"], 1, "passed already"),
+        (["--expires", "soon"], 2, "'soon' is not a time"),
+        (["--expires", "2031-13-01"], 2, "is not a time"),
+    ],
+)
+def test_create_refuses_what_cannot_be(acme, args, code, words):
+    assert words in acme("key", "create", "acme", *args, code=code).stderr
+
+
+def test_list_tells_keys_apart_without_showing_them(acme):
+    made = acme.json("key", "create", "acme", "--scope", "deals:read", "--expires", "2031-12-31")
+    acme("key", "revoke", "acme", made["keyId"])
+    listed = acme("key", "list", "acme").stdout
+    assert made["apiKey"] not in listed
+    assert f"…{made['apiKey'][-4:]}" in listed
+    assert re.search(rf"{made['keyId']} .* revoked 20\d\d-.* never +deals:read\n", listed)
+    first, second = acme.json("key", "list", "acme")
+    assert len(first["scopes"]) == 8
+    assert second["revokedAt"] is not None
+
+
+def test_revoke_names_a_key_that_is_not_there(acme):
+    assert "no key 'key_x'" in acme("key", "revoke", "acme", "key_x", code=1).stderr

@@ -1,0 +1,128 @@
+"""crmhub itself: quick help, one line for each fault, never a traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from crmhub import __version__
+from tests.cli.conftest import CRMHUB, environment
+
+
+def run(root, *args, **settings):
+    return subprocess.run(
+        [*CRMHUB, *args],
+        cwd=root,
+        env=environment(**settings),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_help_comes_at_once(tmp_path):
+    took = []
+    for _ in range(3):
+        start = time.perf_counter()
+        told = run(tmp_path, "--help")
+        took.append(time.perf_counter() - start)
+        assert told.returncode == 0
+    for command in ("account", "adapters", "db", "demo", "doctor", "key", "serve", "workflow"):
+        assert command in told.stdout
+    assert min(took) < 0.4
+
+
+def test_help_needs_no_installation(tmp_path):
+    run(tmp_path, "account", "adapter", "--help", database_url="nonsense")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_loads_nothing_heavy(tmp_path):
+    code = (
+        "import sys\n"
+        "from crmhub.cli import main\n"
+        "main(['--help'], standalone_mode=False)\n"
+        "heavy = {'sqlalchemy', 'flask', 'cryptography', 'granian', 'redis', 'limits', 'alembic'}\n"
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or None)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert (told.returncode, told.stderr) == (0, "")
+
+
+def test_the_version_is_told(tmp_path):
+    assert __version__ in run(tmp_path, "--version").stdout
+
+
+def test_without_a_command_it_helps(tmp_path):
+    told = run(tmp_path)
+    assert told.returncode == 2
+    assert "Usage: crmhub" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["acount"], "No such command 'acount'"),
+        (["account", "creat"], "No such command 'creat'"),
+        (["account", "create"], "Missing argument 'NAME'. See `crmhub account create --help`."),
+        (["account", "list", "--jsn"], "No such option '--jsn'"),
+        (["serve", "--port", "99999"], "99999 is not in the range 1<=x<=65535"),
+    ],
+)
+def test_misuse_is_told_in_one_line(tmp_path, args, words):
+    told = run(tmp_path, *args)
+    assert told.returncode == 2
+    assert words in told.stderr
+    assert told.stderr.startswith("crmhub: ")
+    assert told.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command", [["account", "list"], ["serve"], ["demo"], ["db", "upgrade"], ["doctor"]]
+)
+def test_faulty_settings_are_named_one_a_line(tmp_path, command):
+    told = run(tmp_path, *command, port="eighty", database_url="mysql://u:hunter2@h/d")
+    lines = (told.stdout if command == ["doctor"] else told.stderr).splitlines()
+    assert len(lines) == 2
+    assert any("CRMHUB_PORT" in line for line in lines)
+    assert any("CRMHUB_DATABASE_URL" in line for line in lines)
+    assert "hunter2" not in told.stdout + told.stderr
+    assert told.returncode == (1 if command == ["doctor"] else 2)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["account", "list"], ["serve"], ["demo"], ["key", "list", "x"], ["db", "upgrade"]],
+)
+def test_a_database_that_is_away_is_told_in_one_line(tmp_path, command):
+    told = run(tmp_path, *command, database_url="postgresql://u:hunter2@127.0.0.1:1/none")
+    assert told.returncode == 1
+    assert told.stderr.startswith("crmhub: The database c")
+    assert told.stderr.count("\n") == 1
+    assert "hunter2" not in told.stderr
+
+
+@pytest.mark.parametrize("command", [["account", "list"], ["serve"], ["db", "upgrade"]])
+def test_a_file_that_is_no_database_is_told_in_one_line(tmp_path, command):
+    (tmp_path / "no.db").write_text("This is not a database, whatever its name says. " * 100)
+    told = run(tmp_path, *command, database_url="sqlite:///no.db")
+    assert told.returncode == 1
+    assert "not a database" in told.stderr
+    assert told.stderr.count("\n") == 1
+
+
+def test_a_faulty_file_of_plans_is_told_before_anything_starts(tmp_path):
+    (tmp_path / "plans.toml").write_text('[gold]\nrate_limit = "fast"\n')
+    told = run(tmp_path, "serve", plans="plans.toml")
+    assert told.returncode == 2
+    assert "[gold] rate_limit: 'fast' is not a rate" in told.stderr
+    assert told.stderr.count("\n") == 1

@@ -1,0 +1,34 @@
+"""crmhub workflow: enrolments that getType finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from crmhub.actions.hub import Hub
+from crmhub.actions.opening import open_account
+from crmhub.records.kinds import CONTACTS
+from crmhub.records.writing import NewRecord
+from crmhub.settings import Settings
+
+
+@pytest.fixture
+def contact(crmhub):
+    """The id of a contact of the account acme."""
+    hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
+    account, _ = open_account(hub, name="Acme")
+    (made,) = hub.records.create(account, CONTACTS, [NewRecord({"firstname": "Ada"})])
+    hub.close()
+    return str(made.id)
+
+
+def test_enrol_and_unenrol(crmhub, contact):
+    told = crmhub("workflow", "enrol", "acme", "welcome", contact).stdout
+    assert told == f"Contact {contact} is in workflow welcome.\n"
+    crmhub("workflow", "unenrol", "acme", "welcome", contact)
+    assert (
+        "not enrolled" in crmhub("workflow", "unenrol", "acme", "welcome", contact, code=1).stderr
+    )
+
+
+def test_enrol_wants_a_contact_that_exists(crmhub, contact):
+    assert crmhub("workflow", "enrol", "acme", "welcome", "1", code=1).stderr.count("\n") == 1
