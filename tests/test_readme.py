@@ -1,0 +1,78 @@
+"""The README is kept true: its requests are sent, its commands run, its answers compared."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import flask
+import pytest
+from click.testing import CliRunner
+from werkzeug.test import TestResponse
+
+from crmhub.cli import main
+from tests.clients import Client
+
+README = Path(__file__).parent.parent / "README.md"
+_EXAMPLE = re.compile(r"```console\n\$ (curl .*)\n(\{.*\})\n```")
+_COMMAND = re.compile(r"^\.venv/bin/crmhub (.*?)(?:\s+#.*)?$", re.MULTILINE)
+
+
+def test_every_request_is_answered_as_printed(client: Client, app: flask.Flask) -> None:
+    examples = _EXAMPLE.findall(README.read_text())
+    assert len(examples) == 5
+
+    for line, printed in examples:
+        answer = _send(app, client, line)
+        assert _comparable(answer.json) == _comparable(json.loads(printed)), line
+
+
+def _send(app: flask.Flask, client: Client, line: str) -> TestResponse:
+    """Send what a curl line of the README sends, to the account of the test."""
+    ids = client.ids
+    for name, value in (
+        ("$KEY", ids.api_key),
+        ("$GENERATED", ids.generated_id),
+        ("$PORTAL", ids.portal_id),
+        ("/demo/", f"/{client.account.client_id}/"),
+    ):
+        line = line.replace(name, value)
+    words = shlex.split(line)
+    assert words[:2] == ["curl", "-s"]
+    url = words[2].removeprefix("http://127.0.0.1:8080")
+    # curl's own type for -d, which helpers must take.
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    body = None
+    for option, value in zip(words[3::2], words[4::2], strict=True):
+        if option == "-H":
+            name, _, text = value.partition(": ")
+            headers[name] = text
+        else:
+            assert option == "-d"
+            body = value
+    return app.test_client().post(url, data=body, headers=headers)
+
+
+def _comparable(value: Any) -> Any:
+    """Blank out what differs each time: ids and times."""
+    if isinstance(value, dict):
+        return {key: _comparable(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_comparable(each) for each in value]
+    if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\d{9,}", value):
+        return "…"
+    return "…" if isinstance(value, int) and value > 10**9 else value
+
+
+def test_every_command_works_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in _COMMAND.findall(README.read_text()):
+        words = shlex.split(line)
+        if words[0] == "serve":
+            # Served for real elsewhere; here its options are known.
+            words.append("--help")
+        result = CliRunner().invoke(main, words, prog_name="crmhub")
+        assert result.exit_code == 0, f"{line}: {result.output}"
