@@ -11,14 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crmhub.actions.hub import Hub
-from crmhub.db import Connection
 from crmhub.records import search
-from crmhub.records.kinds import CONTACTS
 from tests.clients import Client
 from tests.pages import pages
 from tests.properties import define
 from tests.records.made_up import GROUP, OPTIONS, TYPES, filters_on, properties, times
 from tests.records.oracle import SORTS, Oracle, Stored
+from tests.records.times import set_times
 
 ORACLE = Oracle({**TYPES, GROUP: "string"})
 ORDERS = ("desc", "asc")
@@ -69,30 +68,11 @@ def store(
     answer = client.post("/contacts/batch/create", {"inputs": [{"properties": p} for p in sent]})
     assert answer.status_code == 201, answer.text
     ids = [each["id"] for each in answer.json]  # type: ignore[union-attr]
-    set_times(hub, client, ids, moments)
+    set_times(hub, client, "contacts", ids, moments)
     return [
         Stored(id, created, updated, each)
         for id, each, (created, updated) in zip(ids, sent, moments, strict=True)
     ]
-
-
-def set_times(
-    hub: Hub, client: Client, ids: Sequence[int], moments: Sequence[tuple[int, int]]
-) -> None:
-    """Change when contacts were created and updated."""
-
-    def work(tx: Connection) -> None:
-        tx.update(
-            "records",
-            {"created_at": "bigint", "updated_at": "bigint"},
-            {"account_id": "int", "kind": "int", "id": "bigint"},
-            [
-                (*moment, client.account.id, CONTACTS.code, id)
-                for id, moment in zip(ids, moments, strict=True)
-            ],
-        )
-
-    hub.database.transact(work)
 
 
 def clear(client: Client, records: Sequence[Stored]) -> None:
