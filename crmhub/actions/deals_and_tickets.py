@@ -10,9 +10,11 @@ from crmhub.actions import bindings, dispatch
 from crmhub.actions.dispatch import Done
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import filled, usable
-from crmhub.actions.partial import PLACES, store_what_is_good
-from crmhub.adapter import Adapter, Linked, Rejected, contract
+from crmhub.actions.partial import PLACES, refusal, store_what_is_good
+from crmhub.adapter import Adapter, Linked, Problem, contract
 from crmhub.errors import NotFound
+
+_TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
 
 
 def create_deal(
@@ -53,12 +55,15 @@ class CreateForContact:
         """Create the record with its link to the contact."""
         contact_id = bindings.crm_id(hub.database, account, self.contact_id)
         properties, refused = usable(self.properties)
-        if any(problem.name in PLACES for problem in refused):
-            raise Rejected(refused)
+        properties = {name: value for name, value in properties.items() if value.strip()}
+        if not properties:
+            refused.append(Problem(_TITLES[self.kind], "it is blank or missing; send a value"))
+        if not properties or any(problem.name in PLACES for problem in refused):
+            raise refusal(refused)
         try:
             stored = store_what_is_good(
                 lambda rest: adapter.create_for_contact(self.kind, contact_id, rest),
-                {name: value for name, value in properties.items() if value.strip()},
+                properties,
                 refused,
                 strict=account.switches.strict,
             )

@@ -36,7 +36,7 @@ def store_what_is_good(
     rest = dict(properties)
     left_out = list(refused)
     if strict and left_out:
-        raise _refusal(left_out)
+        raise refusal(left_out)
     while rest:
         try:
             saved = write(rest)
@@ -51,11 +51,12 @@ def store_what_is_good(
         left_out += problems
         names = {problem.name for problem in problems}
         if strict or not names or names & PLACES or not names <= rest.keys():
-            raise _refusal(left_out, message)
+            raise refusal(left_out, message)
         rest = {name: value for name, value in rest.items() if name not in names}
-    raise _refusal(left_out, "" if left_out else "There is nothing to write.")
+    raise refusal(left_out, "" if left_out else "There is nothing to write.")
 
 
-def _refusal(problems: Sequence[Problem], message: str = "") -> Rejected:
+def refusal(problems: Sequence[Problem], message: str = "") -> Rejected:
+    """Return the error that names all of these problems, and what else there is to say."""
     told = listed([(shortened(one.name), one.reason) for one in problems])
     return Rejected(problems, ". ".join(filter(None, (told, message))))

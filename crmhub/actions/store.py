@@ -69,11 +69,11 @@ class OwnRecords:
         kind: Kind,
         properties: Mapping[str, str],
         *,
-        contact_id: str = "",
+        contact_id: str | None = None,
         unless_phone: str = "",
     ) -> Saved:
         """Create a record linked to the contact, if one is named; see `adapter.Store.create`."""
-        links = {"contacts": [self._record(contact_id).id]} if contact_id else {}
+        links = {} if contact_id is None else {"contacts": [self._record(contact_id).id]}
         guard = self._nobody_has(unless_phone) if unless_phone else None
 
         def write() -> Saved:

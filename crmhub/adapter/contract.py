@@ -281,7 +281,7 @@ class Store(Protocol):
         kind: Kind,
         properties: Mapping[str, str],
         *,
-        contact_id: str = "",
+        contact_id: str | None = None,
         unless_phone: str = "",
     ) -> Saved:
         """Create a record, linked to the contact when one is named, in one step or not at all.

@@ -34,10 +34,10 @@ class Registry:
     """
 
     def __init__(self, found: Iterable[EntryPoint] | None = None) -> None:
-        points = entry_points(group=GROUP) if found is None else found
+        self.entry_points = tuple(entry_points(group=GROUP) if found is None else found)
         self._points: dict[str, EntryPoint] = {}
         self._twice: dict[str, list[str]] = {}
-        for point in points:
+        for point in self.entry_points:
             # One distribution may be seen through two entries of the path: that is no clash.
             known = self._points.setdefault(point.name, point)
             if known.value != point.value:

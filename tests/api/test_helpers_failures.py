@@ -1,0 +1,245 @@
+"""What callers are told when the CRM fails them, and errors for builders that show none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import flask
+import pytest
+
+from crmhub.adapter import (
+    AdapterError,
+    BadConfig,
+    Conflict,
+    Denied,
+    Problem,
+    Rejected,
+    Throttled,
+    Unavailable,
+    Uncertain,
+    Unsupported,
+)
+from crmhub.secrets import new_secret
+from tests.adapters.fakes import BROKEN, FAKE, FakeCrm, adapters, connect, fake_client
+from tests.api.helper_calls import (
+    BODIES,
+    CREATE_DEAL,
+    CREATE_LEAD,
+    CREATE_TICKET,
+    GET_PROPERTIES,
+    GET_RANDOM_INT,
+    GET_TYPE,
+    OWN,
+    SET_PROPERTIES,
+    body_for,
+    known,
+    lead,
+    switch,
+)
+from tests.clients import Client, open_client
+
+KEYS: dict[str, list[str]] = {
+    CREATE_LEAD: ["contactId"],
+    GET_PROPERTIES: ["email", "properties", "missing"],
+    SET_PROPERTIES: ["contactId"],
+    GET_TYPE: ["workflowId", "reason"],
+    GET_RANDOM_INT: ["value", "text"],
+    CREATE_DEAL: ["dealId", "contactId"],
+    CREATE_TICKET: ["ticketId", "contactId"],
+}
+of_the_crm = pytest.mark.parametrize("path", [path for path in KEYS if path != GET_RANDOM_INT])
+
+
+@pytest.fixture(autouse=True)
+def fakes(app: flask.Flask) -> Iterator[None]:
+    with adapters(app, FAKE, BROKEN):
+        yield
+
+
+@pytest.fixture
+def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
+    return fake_client(app)
+
+
+@of_the_crm
+@pytest.mark.parametrize(
+    ("failure", "retry_after", "word"),
+    [
+        (BadConfig("the address is wrong"), "60", "connection to its CRM (fake) does not work"),
+        (Denied("the token is revoked"), "60", "the token is revoked"),
+        (Throttled("burst", retry_after=7.2, scope="burst"), "8", "wants fewer calls"),
+        (Unavailable("no route"), "5", "is away; nothing was written"),
+        (Unavailable("moving", retry_after=3600), "3600", "is away"),
+        (Uncertain("read timeout"), "5", "is not known"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, AdapterError) else None,
+)
+def test_a_crm_that_fails_is_503_in_words(
+    fake: tuple[Client, FakeCrm], path: str, failure: AdapterError, retry_after: str, word: str
+) -> None:
+    client, crm = fake
+    body = body_for(client, path)
+    crm.failure = failure
+    answer = client.helper(path, body)
+    assert answer.status_code == 503
+    assert answer.headers["Retry-After"] == retry_after
+    assert answer.json["category"] == "InternalError"  # type: ignore[index]
+    assert word in answer.json["message"]  # type: ignore[index]
+
+
+@of_the_crm
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (Rejected([], "not on a Sunday"), 422),
+        (Unsupported("no such thing here"), 422),
+        (Conflict("it exists"), 409),
+    ],
+    ids=["Rejected", "Unsupported", "Conflict"],
+)
+def test_what_the_caller_can_mend_is_told_as_such(
+    fake: tuple[Client, FakeCrm], path: str, failure: AdapterError, status: int
+) -> None:
+    client, crm = fake
+    body = body_for(client, path)
+    crm.failure = failure
+    answer = client.helper(path, body)
+    assert answer.status_code == status
+    assert failure.message in answer.json["message"]  # type: ignore[index]
+
+
+@of_the_crm
+def test_a_broken_plugin_breaks_its_own_accounts_only(app: flask.Flask, path: str) -> None:
+    broken, whole = open_client(app), open_client(app)
+    bodies = {each.account.id: body_for(each, path) for each in (broken, whole)}
+    hub = app.extensions["crmhub"]
+    hub.database.transact(
+        lambda tx: tx.run(
+            "update connection set adapter = 'broken' where account_id = :id",
+            {"id": broken.account.id},
+        )
+    )
+    hub.directory.forget(broken.account.id)
+    answer = broken.helper(path, bodies[broken.account.id])
+    assert (answer.status_code, "(broken)" in answer.json["message"]) == (503, True)  # type: ignore[index]
+    assert whole.helper(path, bodies[whole.account.id]).status_code == 200
+
+
+def test_the_crms_pages_are_answered_where_it_has_some(fake: tuple[Client, FakeCrm]) -> None:
+    client, _ = fake
+    contact_id = known(client)
+    assert contact_id == "c-1"
+    for path in (CREATE_LEAD, GET_PROPERTIES, SET_PROPERTIES, CREATE_DEAL, CREATE_TICKET):
+        body = {**BODIES[path], "contactId": contact_id}
+        if path == CREATE_TICKET:
+            body["properties"] = {"dealname": "the fake knows no subjects"}
+        answer = client.helper(path, body).json
+        assert answer["url"].startswith("https://crm.example.test/")  # type: ignore[index]
+
+
+def test_the_crm_tells_the_workflow_where_it_can(fake: tuple[Client, FakeCrm]) -> None:
+    client, _ = fake
+    known(client, phone="+12025550100")
+    answer = client.helper(GET_TYPE, BODIES[GET_TYPE]).json
+    assert answer["workflowId"] == "w-of-the-crm"  # type: ignore[index]
+
+
+def test_properties_are_left_out_one_by_one_where_the_crm_names_only_the_first(
+    fake: tuple[Client, FakeCrm],
+) -> None:
+    client, crm = fake
+    known(client)
+    props = {"shoe_size": "38", "hat_size": "7", "city": "Rome"}
+    answer = client.helper(SET_PROPERTIES, {"contactToken": "t", "props": props}).json
+    assert answer["refused"] == "shoe_size,hat_size"  # type: ignore[index]
+    assert crm.contacts["c-1"]["city"] == "Rome"
+
+
+def test_what_the_crm_demands_beyond_the_call_is_422_by_name(fake: tuple[Client, FakeCrm]) -> None:
+    client, crm = fake
+    crm.required = ("city",)
+    answer = lead(client)
+    assert (answer.status_code, answer.json["message"]) == (422, "city: it is required")  # type: ignore[index]
+
+
+def test_after_a_switch_of_crm_no_old_contact_is_used(app: flask.Flask) -> None:
+    client, _ = fake_client(app)
+    old = known(client)
+    connect(app, client, "local")
+    answer = client.helper(GET_PROPERTIES, BODIES[GET_PROPERTIES])
+    assert answer.status_code == 404
+    assert known(client) != old
+
+
+@pytest.mark.parametrize("path", list(KEYS))
+@pytest.mark.parametrize("wrong", ["empty object", "no JSON", "blank", "too large"])
+def test_soft_errors_are_answers_with_every_key(
+    app: flask.Flask, client: Client, path: str, wrong: str
+) -> None:
+    body = body_for(client, path)
+    switch(app, client, soft_errors="true")
+    raw: dict[str, Any] = {
+        "empty object": {"json": {}},
+        "no JSON": {"data": b"{", "content_type": "application/json"},
+        "blank": {"json": dict.fromkeys(body, "")},
+        "too large": {"data": b"{" + b" " * 1024 * 1024, "content_type": "application/json"},
+    }[wrong]
+    url = path.format(generated=client.ids.generated_id, portal=client.ids.portal_id)
+    answer = client._http.post(url, **raw)
+    own = [key for key in KEYS[path] if key != "email"]
+    assert answer.status_code == 200
+    assert set(answer.json) == {*OWN, *own, "category"}  # type: ignore[arg-type]
+    assert answer.json["status"] == "error"  # type: ignore[index]
+    assert answer.json["message"]  # type: ignore[index]
+    assert answer.json["category"] in ("BadRequestError", "SemanticError")  # type: ignore[index]
+    assert {answer.json[key] for key in own} == {""}  # type: ignore[index]
+
+
+@of_the_crm
+def test_a_failing_crm_is_a_soft_error_too(
+    app: flask.Flask, fake: tuple[Client, FakeCrm], path: str
+) -> None:
+    client, crm = fake
+    body = body_for(client, path)
+    switch(app, client, soft_errors="true")
+    crm.failure = Denied("the token is revoked")
+    answer = client.helper(path, body)
+    assert answer.status_code == 200
+    assert set(answer.json) == {*OWN, *KEYS[path], "category"}  # type: ignore[arg-type]
+    assert (answer.json["status"], answer.json["category"]) == ("error", "InternalError")  # type: ignore[index]
+
+
+def test_a_property_named_like_a_key_of_errors_does_not_hide_it(
+    app: flask.Flask, client: Client
+) -> None:
+    switch(app, client, soft_errors="true")
+    names = ["status", "category", "message"]
+    answer = client.helper(GET_PROPERTIES, {"contactToken": "nobody", "props": names}).json
+    assert (answer["status"], answer["category"]) == ("error", "NotFoundError")  # type: ignore[index]
+    assert "createLead" in answer["message"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("path", list(KEYS))
+def test_who_is_turned_away_is_so_in_any_case(app: flask.Flask, client: Client, path: str) -> None:
+    body = body_for(client, path)
+    switch(app, client, soft_errors="true", require_secret="true")
+    assert client.helper(path, body).status_code == 401
+    wrong = {"X-Webhook-Secret": new_secret()}
+    assert client.helper(path, body, headers=wrong).status_code == 401
+
+
+def test_an_adapters_bug_is_500_without_its_words(fake: tuple[Client, FakeCrm]) -> None:
+    client, crm = fake
+    crm.failure = RuntimeError("ann@x.org has a secret")  # type: ignore[assignment]
+    answer = lead(client)
+    assert answer.status_code == 500
+    assert "ann@x.org" not in answer.text
+
+
+def test_reasons_of_an_answer_are_cut_and_the_names_kept(fake: tuple[Client, FakeCrm]) -> None:
+    client, crm = fake
+    known(client)
+    crm.failure = Rejected([Problem("shoe_size", "x" * 5000)])
+    answer = client.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"shoe_size": "1"}})
+    assert answer.status_code == 422
