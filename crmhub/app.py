@@ -9,15 +9,14 @@ from typing import Any
 
 import flask
 import structlog
-from flask_smorest import Api
 
 from crmhub import __version__, logs
 from crmhub.actions.hub import Hub
 from crmhub.api import chatbot, failures, functions, operations
-from crmhub.api.authentication import HEADER, add_rate_headers, authenticate
+from crmhub.api.authentication import add_rate_headers, authenticate
+from crmhub.api.documentation import Document
 from crmhub.api.reading import LARGEST_BODY
 from crmhub.api.records import RecordId, records_blueprint
-from crmhub.api.schemas import ErrorSchema
 from crmhub.records.kinds import KINDS
 from crmhub.settings import Settings
 
@@ -40,7 +39,6 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
         OPENAPI_VERSION="3.1.0",
         OPENAPI_URL_PREFIX="/",
         OPENAPI_JSON_PATH="openapi.json",
-        API_SPEC_OPTIONS=_specification(),
     )
     app.json.sort_keys = False  # type: ignore[attr-defined]
     # A redirect would be an answer without a body of ours.
@@ -55,7 +53,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app.after_request(add_rate_headers)
     app.after_request(_end)
 
-    api = _Api(app)
+    api = Document(app)
     for kind in KINDS.values():
         api.register_blueprint(records_blueprint(kind))
     api.register_blueprint(chatbot.blueprint)
@@ -63,29 +61,6 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     operations.register(app)
     failures.register(app)
     return app
-
-
-class _Api(Api):
-    ERROR_SCHEMA = ErrorSchema
-
-    def _register_error_handlers(self) -> None:
-        # crmhub.api.failures answers all of them.
-        pass
-
-
-def _specification() -> dict[str, Any]:
-    return {
-        "info": {
-            "description": "The hub between chatbots and integrators and the CRMs.",
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
-        "components": {
-            "securitySchemes": {
-                "ApiKey": {"type": "apiKey", "in": "header", "name": HEADER},
-                "WebhookSecret": {"type": "apiKey", "in": "header", "name": "X-Webhook-Secret"},
-            }
-        },
-    }
 
 
 def _begin() -> None:

@@ -2,32 +2,162 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from flask_smorest import Blueprint
+import flask
+from apispec.ext.marshmallow import MarshmallowPlugin
+from apispec.ext.marshmallow.common import resolve_schema_cls
+from flask_smorest import Api, Blueprint
+from flask_smorest.spec import FlaskPlugin
 
-from crmhub.api.schemas import ErrorSchema
+from crmhub.api.authentication import HEADER
+from crmhub.api.helper_callers import SECRET
+from crmhub.api.schemas import HIGHEST_ID, ErrorSchema, Joined
+from crmhub.records.kinds import KINDS
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-_ERRORS = {
-    400: "Malformed request or invalid parameters",
-    401: "Invalid or missing credentials",
-    402: "Plan limit reached",
-    403: "No permission for the resource",
-    404: "Resource not found",
-    405: "Method not allowed",
-    409: "Conflict with the current state",
-    413: "Body too large",
-    415: "Body is not JSON",
-    422: "Well-formed request with semantic errors",
-    429: "Rate limit exceeded",
-    500: "Internal server error",
-    503: "The hub or its database is away for now",
-}
+Shape = Mapping[str, Any]
 
 API_KEY: list[dict[str, list[str]]] = [{"ApiKey": []}]
+
+# Status -> the name of its response among the components, and when it comes.
+_ERRORS = {
+    400: ("BadRequest", "Malformed request or invalid parameters"),
+    401: ("Unauthorized", "Invalid or missing credentials"),
+    402: ("LimitExceeded", "Plan limit reached"),
+    403: ("Forbidden", "No permission for the resource"),
+    404: ("NotFound", "Resource not found"),
+    409: ("Conflict", "Conflict with the current state"),
+    413: ("TooLarge", "Body larger than 1 MiB"),
+    415: ("NotJson", "Body that does not say it is JSON"),
+    422: ("Semantic", "Well-formed request with semantic errors"),
+    429: ("TooManyRequests", "Rate limit exceeded"),
+    500: ("Internal", "Internal server error"),
+    503: ("Unavailable", "The hub or its database is away for now"),
+}
+_ANYWHERE = (400, 401, 403, 404, 429, 500, 503)
+_OF_METHOD = {"get": (), "put": (409, 422), "delete": (409,)}
+_OF_BODIES = (402, 409, 413, 415, 422)
+
+_SECONDS = {"type": "integer", "minimum": 0}
+_HEADERS: dict[str, Shape] = {
+    "X-Request-Id": {
+        "description": "Names the request in the hub's logs; yours, when you sent a good one.",
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"},
+    },
+    "RateLimit-Limit": {
+        "description": "Requests that the window allows (under /api/v1).",
+        "schema": {"type": "integer", "minimum": 1},
+    },
+    "RateLimit-Remaining": {
+        "description": "Requests left in the window (under /api/v1).",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+    "RateLimit-Reset": {
+        "description": "Seconds until the window gives something back (under /api/v1).",
+        "schema": _SECONDS,
+    },
+    "Retry-After": {
+        "description": "Seconds after which to try again.",
+        "schema": {**_SECONDS, "minimum": 1},
+    },
+    "ETag": {
+        "description": "The version of the record's properties, for If-Match.",
+        "schema": {"type": "string", "pattern": '^"[0-9]+"$'},
+    },
+}
+_ALWAYS = ("X-Request-Id",)
+_UNDER_API = ("X-Request-Id", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
+
+IF_MATCH = {
+    "in": "header",
+    "name": "If-Match",
+    "description": "Only when the record's ETag is one of these; else 409.",
+    "required": False,
+    "schema": {"type": "string", "pattern": r'^(\*|"[0-9]{1,9}"( *, *"[0-9]{1,9}")*)$'},
+}
+
+_ISSUED = {"type": "string", "minLength": 1, "maxLength": 64}
+_PATH_PARAMETERS: dict[str, Shape] = {
+    "client_id": {
+        "description": "The account, as its API key belongs to it.",
+        "schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"},
+    },
+    "id": {
+        "description": "The record's id; with idProperty a value of that property.",
+        "schema": {"type": "string", "minLength": 1},
+    },
+    "to": {
+        "description": "The kind of the records at the other end.",
+        "schema": {"type": "string", "enum": list(KINDS)},
+    },
+    "to_id": {
+        "description": "The id of the record at the other end.",
+        "schema": {"type": "integer", "minimum": 1, "maximum": HIGHEST_ID},
+    },
+    "resource": {"description": "The kind of records."},
+    "name": {"description": "The property's name."},
+    "pipeline_id": {"description": "The pipeline's id."},
+    "workflow_id": {"description": "The workflow's id, any text."},
+    "contact_id": {"description": "The contact's id in the account's CRM."},
+    "generated_id": {"description": "The id issued for the account.", "schema": _ISSUED},
+    "portal_id": {"description": "The id issued for the account.", "schema": _ISSUED},
+}
+
+
+class Document(Api):
+    """Collects what the blueprints say of themselves; serves it as /openapi.json."""
+
+    # An error is documented for each operation that can answer it, not as "default" for all.
+    DEFAULT_ERROR_RESPONSE_NAME = None
+    ERROR_SCHEMA = ErrorSchema
+
+    def __init__(self, app: flask.Flask) -> None:
+        super().__init__(
+            app,
+            spec_kwargs={
+                "flask_plugin": _Paths(),
+                "marshmallow_plugin": MarshmallowPlugin(schema_name_resolver=_schema_name),
+                "info": {
+                    "description": "The hub between chatbots and integrators and the CRMs.",
+                    "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+                },
+            },
+        )
+
+    def _init_spec(self, **options: Any) -> None:
+        super()._init_spec(**options)
+        components = self.spec.components
+        components.security_scheme("ApiKey", {"type": "apiKey", "in": "header", "name": HEADER})
+        components.security_scheme(
+            "WebhookSecret", {"type": "apiKey", "in": "header", "name": SECRET}
+        )
+        for name, shape in _HEADERS.items():
+            components.header(name, dict(shape))
+        for status, (name, words) in _ERRORS.items():
+            again = ("Retry-After",) if status in (409, 429, 503) else ()
+            components.response(
+                name,
+                {
+                    "description": words,
+                    "headers": _headers((*_UNDER_API, *again)),
+                    "content": {"application/json": {"schema": ErrorSchema}},
+                },
+            )
+        self.ma_plugin.converter.add_parameter_attribute_function(_joined_by_commas)
+
+    def _register_responses(self) -> None:
+        # Ours are registered above, under names of our own.
+        pass
+
+    def _register_pagination_header(self) -> None:
+        # Pages are in bodies here.
+        pass
+
+    def _register_error_handlers(self) -> None:
+        # crmhub.api.failures answers all of them.
+        pass
 
 
 def documents(
@@ -38,23 +168,67 @@ def documents(
     summary: str,
     *,
     security: Sequence[dict[str, list[str]]] = API_KEY,
-    errors: Sequence[int] = tuple(_ERRORS),
+    headers: Sequence[str] = (),
+    parameters: Sequence[Shape] = (),
+    errors: Sequence[int] = (),
 ) -> Callable[[_F], _F]:
-    """Document a view: its operation id, what it answers, and every error it can answer."""
+    """Document a view: its operation id, what it answers, and every error it can answer.
+
+    `headers` name what the answer carries beside what every answer does, `parameters` are
+    headers that the view reads. Without `errors` they are those that its method and body bring.
+    """
+    carried = (*(_UNDER_API if security is API_KEY else _ALWAYS), *headers)
 
     def decorator(view: _F) -> _F:
-        described: Any = view
-        for code in errors:
-            described = blueprint.alt_response(
-                code, schema=ErrorSchema, description=_ERRORS[code], success=False
-            )(described)
-        described = blueprint.response(status, schema, description=summary)(described)
+        described = blueprint.response(
+            status, schema, description=summary, headers=_headers(carried)
+        )(view)
         described = blueprint.doc(
             operationId=operation_id, summary=summary, security=list(security)
         )(described)
         # The wrappers have served: views answer bytes, which smorest would pass on untouched.
         documented: Any = view
         documented._apidoc = described._apidoc
+        documented._apidoc["parameters_read"] = [dict(each) for each in parameters]
+        documented._apidoc["errors"] = list(errors)
         return view
 
     return decorator
+
+
+def with_errors(doc: dict[str, Any], info: Shape, *, method: str, **_: Any) -> dict[str, Any]:
+    """Return an operation's document with its errors and the headers it reads."""
+    of_body = _OF_BODIES if "requestBody" in doc else ()
+    possible = {*_ANYWHERE, *_OF_METHOD.get(method, ()), *of_body}
+    known = doc.get("responses", {})
+    errors = {str(status): _ERRORS[status][0] for status in info.get("errors") or sorted(possible)}
+    # What smorest adds by itself (a 400 of its own shape) gives way to ours.
+    succeeding = {status: known[status] for status in known if str(status) not in errors}
+    doc["responses"] = {**succeeding, **errors}
+    if read := info.get("parameters_read"):
+        doc.setdefault("parameters", []).extend(read)
+    return doc
+
+
+class _Paths(FlaskPlugin):
+    """Describes the parameters of paths by their names."""
+
+    def rule_to_params(self, rule: Any) -> list[dict[str, Any]]:
+        return [
+            {**found, **_PATH_PARAMETERS.get(found["name"], {})}
+            for found in super().rule_to_params(rule)
+        ]
+
+
+def _headers(names: Iterable[str]) -> dict[str, Shape]:
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+
+
+def _joined_by_commas(_converter: Any, field: Any, **_: Any) -> dict[str, Any]:
+    return {"style": "form", "explode": False} if isinstance(field, Joined) else {}
+
+
+def _schema_name(schema: Any) -> str:
+    found: Any = resolve_schema_cls(schema)
+    name: str = found.__name__
+    return name.removesuffix("Schema").removesuffix("Shown")

@@ -26,7 +26,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _MESSAGE_ROOM = 700
 _NAMES_ROOM = 500
 
-_ERRORS = (400, 401, 402, 403, 404, 405, 409, 413, 422, 429, 500, 503)
+_ERRORS = (400, 401, 402, 403, 404, 409, 413, 422, 429, 500, 503)
 STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
 
 

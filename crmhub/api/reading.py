@@ -15,6 +15,7 @@ import marshmallow as ma
 from flask_smorest import Blueprint as _Blueprint
 from webargs.flaskparser import FlaskParser
 
+from crmhub.api.documentation import with_errors
 from crmhub.errors import BadRequest, HubError, listed
 
 DEEPEST = 20
@@ -153,9 +154,13 @@ def query(req: flask.Request) -> dict[str, str]:
 
 
 class Blueprint(_Blueprint):
-    """A blueprint whose arguments are read strictly."""
+    """A blueprint whose arguments are read strictly, and whose errors are documented."""
 
     ARGUMENTS_PARSER = Parser()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._prepare_doc_cbks.append(with_errors)
 
 
 def problems_of(messages: Any, path: str = "") -> list[tuple[str, str]]:

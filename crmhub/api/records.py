@@ -21,7 +21,7 @@ from crmhub.api.answers import (
     record_shown,
 )
 from crmhub.api.authentication import account, hub, needs
-from crmhub.api.documentation import documents
+from crmhub.api.documentation import IF_MATCH, documents
 from crmhub.api.reading import Blueprint
 from crmhub.api.schemas import HIGHEST_ID, ORDERS, SORTS, scalar
 from crmhub.errors import BadRequest, NotFound
@@ -71,7 +71,14 @@ def records_blueprint(kind: Kind) -> Blueprint:
         return _page(kind, _one_place(body, query), filters)
 
     @blueprint.post("")
-    @documents(blueprint, f"create{single}", 201, schemas.RecordShown, f"Create a {one}")
+    @documents(
+        blueprint,
+        f"create{single}",
+        201,
+        schemas.RecordShown,
+        f"Create a {one}",
+        headers=["ETag"],
+    )
     @write
     @blueprint.arguments(schemas.RecordInput())
     def create(body: dict[str, Any]) -> flask.Response:
@@ -79,7 +86,14 @@ def records_blueprint(kind: Kind) -> Blueprint:
         return _whole(record, 201, asked=body.get("associations", ()))
 
     @blueprint.get("/<record:id>")
-    @documents(blueprint, f"get{single}", 200, schemas.RecordShown, f"Read a {one}")
+    @documents(
+        blueprint,
+        f"get{single}",
+        200,
+        schemas.RecordShown,
+        f"Read a {one}",
+        headers=["ETag"],
+    )
     @read
     @blueprint.arguments(schemas.GetQuery(), location="query")
     def get(query: dict[str, Any], id: str) -> flask.Response:
@@ -94,7 +108,15 @@ def records_blueprint(kind: Kind) -> Blueprint:
         return _whole(found[0], 200, query.get("properties"), query.get("associations", ()))
 
     @blueprint.patch("/<record:id>")
-    @documents(blueprint, f"update{single}", 200, schemas.RecordShown, f"Change a {one}")
+    @documents(
+        blueprint,
+        f"update{single}",
+        200,
+        schemas.RecordShown,
+        f"Change a {one}",
+        headers=["ETag"],
+        parameters=[IF_MATCH],
+    )
     @write
     @blueprint.arguments(schemas.RecordChange())
     def update(body: dict[str, Any], id: str) -> flask.Response:
@@ -103,7 +125,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         return _whole(record, 200)
 
     @blueprint.delete("/<record:id>")
-    @documents(blueprint, f"archive{single}", 204, None, f"Archive a {one}")
+    @documents(blueprint, f"archive{single}", 204, None, f"Archive a {one}", parameters=[IF_MATCH])
     @write
     def archive(id: str) -> flask.Response:
         _records().archive(account(), kind, [(number(kind, id), "")], if_match=_if_match())

@@ -14,7 +14,7 @@ from marshmallow import fields, validate
 
 from crmhub.records.filters import LONGEST_VALUE, MOST_FILTERS, MOST_VALUES, OPERATORS
 from crmhub.records.kinds import KINDS
-from crmhub.records.values import NotScalar, from_json
+from crmhub.records.values import MAX_LENGTH, NotScalar, from_json
 
 HIGHEST_ID = 2**53 - 1
 MOST_INPUTS = 100
@@ -105,15 +105,27 @@ class Inner(fields.Nested):
     }
 
 
-class Scalar(fields.Field):
-    """A JSON string, number, boolean or null, read as text; null is ""."""
+SCALARS = ["string", "number", "boolean"]
 
-    default_error_messages: ClassVar[dict[str, str]] = {"required": "is missing"}
+
+class Scalar(fields.Field):
+    """A JSON string, number, boolean or null, read as text; null is "".
+
+    A `type` among the metadata that names no boolean refuses them.
+    """
+
+    default_error_messages: ClassVar[dict[str, str]] = {
+        "required": "is missing",
+        "boolean": "must be a string or a number",
+    }
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(allow_none=True, **kwargs)
+        metadata = {"type": SCALARS, **kwargs.pop("metadata", {})}
+        super().__init__(allow_none=True, metadata=metadata, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        if isinstance(value, bool) and "boolean" not in self.metadata["type"]:
+            raise self.make_error("boolean")
         return scalar(value)
 
     def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
@@ -130,6 +142,14 @@ def scalar(value: Any) -> str:
 
 class Properties(fields.Field):
     """A map of property name to value."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        shape = {
+            "type": "object",
+            "additionalProperties": {"type": [*SCALARS, "null"], "maxLength": MAX_LENGTH},
+            "description": "Property name to value.",
+        }
+        super().__init__(metadata={**shape, **kwargs.pop("metadata", {})}, **kwargs)
 
     default_error_messages: ClassVar[dict[str, str]] = {
         "invalid": "must be an object of property names and values",
@@ -152,8 +172,8 @@ class Properties(fields.Field):
         return texts
 
 
-class Digits(fields.Integer):
-    """A whole number of a query string, in plain ASCII digits; also a JSON integer."""
+class Between(Number):
+    """A JSON integer within bounds, both included."""
 
     def __init__(self, lowest: int, highest: int, **kwargs: Any) -> None:
         super().__init__(validate=validate.Range(lowest, highest), **kwargs)
@@ -161,12 +181,18 @@ class Digits(fields.Integer):
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
         lowest, highest = self._bounds
-        text = str(value) if type(value) is int else value
-        if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 16:
-            number = int(text)
-            if lowest <= number <= highest:
-                return number
+        if type(value) is int and lowest <= value <= highest:
+            return value
         raise ma.ValidationError(f"must be a whole number from {lowest} to {highest}")
+
+
+class Digits(Between):
+    """A whole number of a query string, in plain ASCII digits."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
+        plain = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 16
+        number = int(value) if plain else None
+        return super()._deserialize(number, attr, data, **kwargs)
 
 
 class Choice(Text):
@@ -183,25 +209,34 @@ class Choice(Text):
 
 
 class Words(fields.List):
-    """Comma-joined words of a query string, or a JSON array of strings."""
+    """A JSON array of strings, each kept once; of `words` only, when there are any."""
+
+    _SHAPE = "must be an array of strings"
 
     def __init__(self, words: tuple[str, ...] = (), **kwargs: Any) -> None:
         inner = fields.String(validate=validate.OneOf(words)) if words else fields.String()
-        metadata = {"style": "form", "explode": False, **kwargs.pop("metadata", {})}
-        super().__init__(inner, metadata=metadata, **kwargs)
+        super().__init__(inner, **kwargs)
         self._words = words
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
-        parts = value.split(",") if isinstance(value, str) else value
-        if not isinstance(parts, list) or not all(isinstance(each, str) for each in parts):
-            raise ma.ValidationError("must be names joined by commas")
-        names = [each.strip() for each in parts if each.strip()]
-        wrong = [each for each in names if self._words and each not in self._words]
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise ma.ValidationError(self._SHAPE)
+        wrong = [each for each in value if self._words and each not in self._words]
         if wrong:
             raise ma.ValidationError(
                 f"does not know {wrong[0][:60]!r}; known are {', '.join(self._words)}"
             )
-        return tuple(dict.fromkeys(names))
+        return tuple(dict.fromkeys(value))
+
+
+class Joined(Words):
+    """Words of a query string, joined by commas."""
+
+    _SHAPE = "must be names joined by commas"
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        words = [word for each in value.split(",") if (word := each.strip())]
+        return super()._deserialize(words, attr, data, **kwargs)
 
 
 # --- inputs ----------------------------------------------------------------------------------
@@ -210,33 +245,37 @@ LIMIT = "Records per page."
 CURSOR = "`cursor.next` of the page before; it brings limit, sort and order along."
 
 
+ID = {"minimum": 1, "maximum": HIGHEST_ID}
+
+
 class AssociationsInput(Strict):
     """The ids to link a new record with, by kind."""
 
 
 for _name in KINDS:
     AssociationsInput._declared_fields[_name] = Items(
-        Number(), metadata={"description": f"Ids of {_name}."}
+        Number(metadata=ID), metadata={"description": f"Ids of {_name}."}
     )
 
 
 class RecordInput(Strict):
     """A record to create."""
 
-    properties = Properties(
-        required=True, metadata={"description": "Property name to value.", "type": "object"}
-    )
+    properties = Properties(required=True)
     associations = Inner(AssociationsInput)
 
 
 class RecordChange(Strict):
-    """Properties to change; null or "" clears one."""
+    """Properties to change."""
 
-    properties = Properties(required=True, metadata={"type": "object"})
+    properties = Properties(
+        required=True, metadata={"description": 'Property name to value; null or "" clears it.'}
+    )
 
 
 def _batch(item: Any) -> Items:
-    return Items(item, required=True, validate=_inputs)
+    bounds = {"minItems": 1, "maxItems": MOST_INPUTS}
+    return Items(item, required=True, validate=_inputs, metadata=bounds)
 
 
 def _inputs(given: list[Any]) -> None:
@@ -267,7 +306,7 @@ class BatchRead(Strict):
 class UpdateItem(RecordChange):
     """A record to change."""
 
-    id = Number(required=True)
+    id = Number(required=True, metadata=ID)
 
 
 class BatchUpdate(Strict):
@@ -292,7 +331,7 @@ class BatchUpsert(Strict):
 class ArchiveItem(Strict):
     """A record to archive."""
 
-    id = Number(required=True)
+    id = Number(required=True, metadata=ID)
 
 
 class BatchArchive(Strict):
@@ -311,15 +350,16 @@ class FilterInput(Strict):
     value = fields.Raw(
         allow_none=True,
         metadata={
-            "type": ["string", "number", "boolean", "null"],
+            "type": SCALARS,
+            "minLength": 1,
             "maxLength": LONGEST_VALUE,
             "description": "For operators of one value.",
         },
     )
     values = Items(
-        Scalar(),
+        Scalar(metadata={"minLength": 1, "maxLength": LONGEST_VALUE}),
         allow_none=True,
-        metadata={"description": "For IN and NOT_IN.", "maxItems": MOST_VALUES},
+        metadata={"description": "For IN and NOT_IN.", "minItems": 1, "maxItems": MOST_VALUES},
     )
 
     @ma.validates("value")
@@ -334,21 +374,26 @@ class LinkQuery(Strict):
     cursor = Text(metadata={"description": CURSOR})
 
 
+_NAMES = {"description": "Show these properties only."}
+_INCLUDE = {"description": "Show these fields as well."}
+_FIELDS = ("associations", "createdAt", "updatedAt")
+
+
 class ListQuery(LinkQuery):
     """Paging, sorting, and what to show (SPEC 4.2, 4.3)."""
 
     sort = Choice(SORTS, metadata={"description": "What to sort by.", "default": "date_modified"})
     order = Choice(ORDERS, metadata={"description": "Direction.", "default": "desc"})
-    properties = Words(metadata={"description": "Show these properties only."})
-    include = Words(
-        ("associations", "createdAt", "updatedAt"),
-        metadata={"description": "Show these fields as well."},
-    )
+    properties = Joined(metadata=_NAMES)
+    include = Joined(_FIELDS, metadata=_INCLUDE)
 
 
 class SearchInput(ListQuery):
     """A search; paging and sorting may stand here or in the query string."""
 
+    limit = Between(1, 100, metadata={"description": LIMIT, "default": 20})
+    properties = Words(metadata=_NAMES)
+    include = Words(_FIELDS, metadata=_INCLUDE)
     filters = Items(
         Inner(FilterInput),
         required=True,
@@ -363,23 +408,36 @@ class GetQuery(Strict):
         data_key="idProperty",
         metadata={"description": "A unique property; the path's id is a value of it."},
     )
-    properties = Words(metadata={"description": "Show these properties only."})
-    associations = Words(
+    properties = Joined(metadata=_NAMES)
+    associations = Joined(
         tuple(KINDS), metadata={"description": "Show these kinds of links even when empty."}
     )
 
 
 # --- answers ---------------------------------------------------------------------------------
 
-ID = {"type": "integer", "minimum": 1, "maximum": HIGHEST_ID}
-MOMENT = {"format": "date-time", "description": "ISO 8601, UTC, milliseconds."}
+MOMENT = {
+    "format": "date-time",
+    "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$",
+    "description": "ISO 8601, UTC, milliseconds.",
+}
 
 
 class Shown(ma.Schema):
-    """The base of what is documented and never loaded."""
+    """The base of what is documented and never loaded; a later version may show more."""
+
+    class Meta:
+        unknown = ma.EXCLUDE
 
 
-class ErrorSchema(Shown):
+class Exactly(ma.Schema):
+    """The base of what the specification lists to the last key."""
+
+    class Meta:
+        unknown = ma.RAISE
+
+
+class ErrorSchema(Exactly):
     """Every answer outside 2xx (SPEC 2.3)."""
 
     category = fields.String(
@@ -434,7 +492,7 @@ class UpsertedShown(RecordShown):
     new = fields.Boolean(required=True)
 
 
-class ListedShown(Shown):
+class ListedShown(Exactly):
     """A record of a page; the last three only when asked for."""
 
     id = fields.Integer(required=True, metadata=ID)
@@ -444,14 +502,14 @@ class ListedShown(Shown):
     updated_at = fields.String(data_key="updatedAt", metadata=MOMENT)
 
 
-class CursorShown(Shown):
+class CursorShown(Exactly):
     """Where the next page begins; both are "" on the last page."""
 
     next = fields.String(required=True)
     next_link = fields.String(data_key="nextLink", required=True)
 
 
-class PageShown(Shown):
+class PageShown(Exactly):
     """A page of records (SPEC 2.2)."""
 
     total = fields.Integer(required=True, metadata={"minimum": 0})
@@ -460,7 +518,7 @@ class PageShown(Shown):
     has_more = fields.Boolean(data_key="hasMore", required=True)
 
 
-class LinkPageShown(Shown):
+class LinkPageShown(Exactly):
     """A page of ids."""
 
     total = fields.Integer(required=True, metadata={"minimum": 0})
