@@ -15,7 +15,7 @@ from crmhub.actions.hub import Hub
 from crmhub.api import chatbot, failures, functions, operations
 from crmhub.api.authentication import add_rate_headers, authenticate
 from crmhub.api.documentation import Document
-from crmhub.api.reading import LARGEST_BODY
+from crmhub.api.reading import LARGEST_BODY, check_path
 from crmhub.api.records import RecordId, records_blueprint
 from crmhub.records.kinds import KINDS
 from crmhub.settings import Settings
@@ -49,6 +49,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
 
     app.before_request(_begin)
     app.before_request(authenticate)
+    app.before_request(check_path)
     app.url_value_preprocessor(_forget_client_id)
     app.after_request(add_rate_headers)
     app.after_request(_end)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import flask
 import structlog
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, InternalServerError, default_exceptions
 
 from crmhub.api.answers import failure
 from crmhub.errors import (
@@ -39,6 +39,7 @@ def register(app: flask.Flask) -> None:
     app.register_error_handler(HTTPException, _http)
     # The last resort: whatever is not foreseen is a bug, told to the log and not to the caller.
     app.register_error_handler(Exception, _bug)
+    app.after_request(_in_shape)
 
 
 def _http(error: HTTPException) -> flask.Response:
@@ -54,6 +55,14 @@ def _http(error: HTTPException) -> flask.Response:
         if name in ("Allow", "Retry-After"):
             response.headers[name] = value
     return response
+
+
+def _in_shape(response: flask.Response) -> flask.Response:
+    # Werkzeug raises nothing when the If-Match of a static file fails: it sends the file with 412.
+    if response.status_code < 400 or response.mimetype == "application/json":
+        return response
+    response.close()
+    return _http(default_exceptions.get(response.status_code, InternalServerError)())
 
 
 def _described(error: HTTPException) -> str:

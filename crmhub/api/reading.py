@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar, NoReturn
+from urllib.parse import unquote_to_bytes
 
 import flask
 import marshmallow as ma
@@ -19,6 +20,8 @@ from crmhub.api.documentation import with_errors
 from crmhub.errors import BadRequest, HubError, listed
 
 DEEPEST = 20
+# Beyond what decimal computes with (its context's Emax): abs() of such a number already fails.
+LARGEST_POWER = 999_999
 LARGEST_BODY = 1024 * 1024
 
 
@@ -43,7 +46,7 @@ def read_json(raw: bytes) -> Any:
         raise BadRequest("body: is empty; send a JSON object.")
     try:
         value = json.loads(
-            text, parse_float=Decimal, parse_constant=_no_number, object_pairs_hook=_object
+            text, parse_float=_decimal, parse_constant=_no_number, object_pairs_hook=_object
         )
     except json.JSONDecodeError as exc:
         where = f"line {exc.lineno} column {exc.colno}"
@@ -71,6 +74,16 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise BadRequest(f"body: the key {shown} stands twice in an object.")
             seen.add(key)
     return result
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        number = None
+    if number is None or abs(number.adjusted()) > LARGEST_POWER:
+        raise BadRequest(f"body: {text[:40]} is beyond the numbers that can be read.")
+    return number
 
 
 def _no_number(name: str) -> NoReturn:
@@ -144,13 +157,24 @@ def json_body(req: flask.Request) -> Any:
 
 
 def query(req: flask.Request) -> dict[str, str]:
-    """Return the query parameters; BadRequest when one is given twice or is no UTF-8."""
+    """Return the query parameters; BadRequest when one is given twice, holds NUL or no UTF-8."""
+    try:
+        # Werkzeug would leave what it cannot decode as it was sent: %FF.
+        unquote_to_bytes(req.query_string).decode()
+    except UnicodeDecodeError:
+        raise BadRequest("The query string is not UTF-8; send UTF-8, percent-encoded.") from None
     for name, given in req.args.lists():
         if len(given) > 1:
             raise BadRequest(f"{name[:100]}: is given {len(given)} times; send it once.")
-        if "\0" in given[0] or "�" in given[0]:
-            raise BadRequest(f"{name[:100]}: holds characters that are not UTF-8 or NUL.")
+        if "\0" in given[0]:
+            raise BadRequest(f"{name[:100]}: holds the character U+0000; leave it out.")
     return dict(req.args)
+
+
+def check_path() -> None:
+    """Refuse a path with NUL, which no id or name can hold and PostgreSQL does not take."""
+    if "\0" in flask.request.path:
+        raise BadRequest("The path holds the character U+0000; leave it out.")
 
 
 class Blueprint(_Blueprint):

@@ -1,0 +1,602 @@
+"""Whatever is sent to whichever endpoint, the answer is the right refusal in the one shape.
+
+The endpoints come from the url map and their fields from the OpenAPI document: a new endpoint is
+tested here without being named.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import flask
+import pytest
+from werkzeug.test import TestResponse
+
+from tests.api.endpoints import (
+    METHODS,
+    Endpoint,
+    endpoints,
+    example,
+    fields_of,
+    replaced,
+    types_of,
+)
+from tests.api.refusals import assert_no_faults, faults, header_faults, refused
+from tests.clients import Client, open_client
+
+MIB = 1024 * 1024
+
+
+class Wire:
+    """Sends anything at all with the key of an account."""
+
+    def __init__(self, app: flask.Flask, client: Client) -> None:
+        self._http = app.test_client()
+        self._sent = 0
+        self.client = client
+        self.endpoints = endpoints(app)
+
+    def send(
+        self, endpoint: Endpoint, *, path: str | None = None, method: str = "", **options: Any
+    ) -> TestResponse:
+        headers = {"service-apikey": self.client.key, **options.pop("headers", {})}
+        self._sent += 1
+        # Each from an address of its own: helpers shut out who misses too often.
+        address = f"10.{self._sent >> 16 & 255}.{self._sent >> 8 & 255}.{self._sent & 255}"
+        return self._http.open(
+            path or endpoint.path(self.client),
+            method=method or endpoint.method,
+            headers=headers,
+            environ_base={"REMOTE_ADDR": address},
+            buffered=True,
+            **options,
+        )
+
+    def post_raw(
+        self, endpoint: Endpoint, body: bytes, content_type: str = "application/json"
+    ) -> TestResponse:
+        return self.send(endpoint, data=body, content_type=content_type)
+
+    def raw_query(self, endpoint: Endpoint, query: str) -> TestResponse:
+        """Send a query string as it is, one byte for each of its characters."""
+        return self.send(endpoint, environ_overrides={"QUERY_STRING": query})
+
+    @property
+    def with_body(self) -> list[Endpoint]:
+        return [each for each in self.endpoints if each.body_schema is not None]
+
+    @property
+    def api_with_body(self) -> list[Endpoint]:
+        return [each for each in self.with_body if each.of_api]
+
+    @property
+    def helpers(self) -> list[Endpoint]:
+        return [each for each in self.endpoints if each.of_helper]
+
+    @property
+    def with_query(self) -> list[Endpoint]:
+        return [each for each in self.endpoints if each.query_parameters]
+
+
+@pytest.fixture(scope="module")
+def wire(app: flask.Flask) -> Wire:
+    return Wire(app, open_client(app))
+
+
+def all_refused(
+    at: Iterable[Endpoint], send: Callable[[Endpoint], TestResponse], *statuses: int
+) -> None:
+    """Assert that each endpoint answers with a refusal of one of these statuses."""
+    assert_no_faults((each, faults(send(each), *statuses)) for each in at)
+
+
+# --- bodies that cannot be read --------------------------------------------------------------
+
+UNREADABLE = {
+    "nothing": b"",
+    "blanks": b" \r\n\t",
+    "not JSON": b"{'a': 1}",
+    "cut off": b'{"a": [1, 2',
+    "two values": b"{} {}",
+    "a comment": b"{} // yes",
+    "a trailing comma": b'{"a": 1,}',
+    "a raw line break in a string": b'{"a": "\n"}',
+    "a byte order mark": b"\xef\xbb\xbf{}",
+    "not UTF-8": b'{"a": "\xff\xfe"}',
+    "an overlong UTF-8 form": b'{"a": "\xc0\xaf"}',
+    "a surrogate in UTF-8": b'{"a": "\xed\xa0\x80"}',
+    "UTF-16": '{"a": 1}'.encode("utf-16"),
+    "gzip": b"\x1f\x8b\x08\x00\x00\x00\x00\x00",
+    "NaN": b'{"a": NaN}',
+    "Infinity": b'{"a": -Infinity}',
+    "a key twice": b'{"a": 1, "a": 1}',
+    "a key twice, written differently": b'{"a": 1, "\\u0061": 1}',
+    "a key twice, deep inside": b'{"a": [{"b": {"c": 1, "c": 2}}]}',
+    "NUL in a string": b'{"a": "x\\u0000"}',
+    "NUL in a key": b'{"a\\u0000": 1}',
+    "a lone surrogate in a string": b'{"a": "\\ud800"}',
+    "a lone surrogate in a key": b'{"\\udfff": 1}',
+    "two surrogates in the wrong order": b'{"a": "\\udc00\\ud800"}',
+    "5,000 arrays": b'{"a": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+    "5,000 objects": b'{"a":' * 5000 + b"1" + b"}" * 5000,
+    "500,000 arrays, none closed": b"[" * 500_000,
+    "21 levels": b'{"a": ' + b"[" * 20 + b"]" * 20 + b"}",
+    "a number of 5,000 digits": b'{"a": 1' + b"0" * 5000 + b"}",
+    "an exponent beyond everything": b'{"a": 1e99999999999999999999}',
+    "a large exponent": b'{"a": -1e1000001}',
+    "a large negative exponent": b'{"a": 1e-1000001}',
+    "an array": b"[]",
+    "a string": b'"x"',
+    "a number": b"1",
+    "true": b"true",
+    "null": b"null",
+}
+
+
+@pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_body_that_cannot_be_read_is_400(wire: Wire, body: bytes) -> None:
+    # Builders are known to send a byte order mark: the helpers pass over it.
+    among = wire.api_with_body if body.startswith(b"\xef\xbb\xbf") else wire.with_body
+    all_refused(among, lambda each: wire.post_raw(each, body), 400)
+
+
+def test_twenty_levels_are_read(wire: Wire) -> None:
+    body = b'{"a": ' + b"[" * 19 + b"]" * 19 + b"}"
+    for each in wire.api_with_body:
+        assert "a: is not known here" in refused(wire.post_raw(each, body), 400)
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/jsonx",
+        "é",
+        "a" * 10_000,
+    ],
+    ids=lambda text: text[:20] or "none",
+)
+def test_a_body_that_does_not_say_it_is_json_is_415(wire: Wire, content_type: str) -> None:
+    all_refused(wire.api_with_body, lambda each: wire.post_raw(each, b"{}", content_type), 415)
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json; charset=utf-8", "Application/JSON", "application/vnd.hub+json"],
+)
+def test_a_body_is_read_under_any_content_type_that_is_json(wire: Wire, content_type: str) -> None:
+    body = b'{"nope": 1}'
+    all_refused(wire.api_with_body, lambda each: wire.post_raw(each, body, content_type), 400)
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["Content-Length", "chunked"])
+def test_a_body_over_one_mebibyte_is_413(wire: Wire, chunked: bool) -> None:
+    body = json.dumps({"a": "x" * MIB}).encode()
+
+    def send(endpoint: Endpoint) -> TestResponse:
+        if not chunked:
+            return wire.post_raw(endpoint, body)
+        # What a server that reads chunks hands on: no length, and a stream that ends by itself.
+        return wire.send(
+            endpoint,
+            input_stream=io.BytesIO(body),
+            content_type="application/json",
+            environ_overrides={"wsgi.input_terminated": True},
+        )
+
+    all_refused(wire.with_body, send, 413)
+
+
+def test_a_body_of_one_mebibyte_is_read(wire: Wire) -> None:
+    body = json.dumps({"a": "x"}).encode()
+    body += b" " * (MIB - len(body))
+    all_refused(wire.with_body, lambda each: wire.post_raw(each, body), 400)
+
+
+# --- bodies that are not what the endpoint takes ---------------------------------------------
+
+SAMPLES: dict[str, list[Any]] = {
+    "string": ["x", "1", ""],
+    "integer": [1, 0, -1, 2**53, 2**63, 10**400],
+    "number": [1.5, 0.1],
+    "boolean": [True, False],
+    "null": [None],
+    "array": [[], [[]], ["x"], [1]],
+    "object": [{}, {"a": 1}],
+}
+
+
+def samples_of_other_types(schema: Any) -> Iterator[Any]:
+    """Yield values of the JSON types that the schema does not take."""
+    taken = set(types_of(schema))
+    if "number" in taken:
+        taken.add("integer")
+    for kind, values in SAMPLES.items():
+        if kind not in taken:
+            yield from values
+
+
+def test_a_field_of_a_wrong_type_is_400_and_named(wire: Wire) -> None:
+    problems = []
+    for endpoint in wire.with_body:
+        schema, document = endpoint.body_schema or {}, endpoint.document
+        least = example(schema, document)
+        for path, field in fields_of(schema, document):
+            for value in samples_of_other_types(field):
+                answer = wire.send(endpoint, json=replaced(least, path, value))
+                found = faults(answer, 400)
+                if not found and str(path[0]) not in answer.text:
+                    found = [f"not named: {answer.text[:200]}"]
+                problems.append(((str(endpoint), path, repr(value)[:30]), found))
+    assert len(problems) > 1000
+    assert_no_faults(problems)
+
+
+def test_a_missing_field_is_400_and_named(wire: Wire) -> None:
+    problems = []
+    for endpoint in wire.with_body:
+        schema, document = endpoint.body_schema or {}, endpoint.document
+        least = example(schema, document)
+        for name in schema.get("required", ()):
+            answer = wire.send(endpoint, json={k: v for k, v in least.items() if k != name})
+            found = faults(answer, 400)
+            if not found and f"{name}: is missing" not in answer.text:
+                found = [f"not named: {answer.text[:200]}"]
+            problems.append(((str(endpoint), name), found))
+    assert_no_faults(problems)
+
+
+@pytest.mark.parametrize("name", ["nope", "", "__proto__", "x" * 100_000, "💥", "a.b[0]"])
+def test_an_unknown_field_is_400_and_named(wire: Wire, name: str) -> None:
+    for endpoint in wire.api_with_body:
+        body = example(endpoint.body_schema or {}, endpoint.document)
+        message = refused(wire.send(endpoint, json={**body, name: 1}), 400)
+        assert "not known here" in message
+        assert name[:100] in message
+
+
+def test_an_unknown_field_inside_another_is_400(wire: Wire) -> None:
+    problems = []
+    for endpoint in wire.api_with_body:
+        schema, document = endpoint.body_schema or {}, endpoint.document
+        least = example(schema, document)
+        for path, field in fields_of(schema, document):
+            if field.get("additionalProperties") is False:
+                answer = wire.send(endpoint, json=replaced(least, (*path, "nope"), 1))
+                found = faults(answer, 400)
+                if not found and "nope" not in answer.text:
+                    found = [f"not named: {answer.text[:200]}"]
+                problems.append(((str(endpoint), path), found))
+    assert_no_faults(problems)
+
+
+HUGE = ["1e400", "-1e400", "1e-400", "1e999999", "1" + "0" * 4000, "9" * 25, "0." + "9" * 5000]
+
+
+@pytest.mark.parametrize("number", HUGE, ids=lambda text: text[:12])
+def test_a_huge_number_never_breaks_anything(wire: Wire, number: str) -> None:
+    """Where a number may stand it may be taken; where it is refused, in the one shape."""
+    problems = []
+    for endpoint in wire.with_body:
+        schema, document = endpoint.body_schema or {}, endpoint.document
+        least = example(schema, document)
+        for path, _ in fields_of(schema, document):
+            body = json.dumps(replaced(least, path, "THE NUMBER")).replace('"THE NUMBER"', number)
+            answer = wire.post_raw(endpoint, body.encode())
+            found = faults(answer, 400, 404, 409, 422) if answer.status_code >= 300 else []
+            problems.append(((str(endpoint), path), found))
+    assert_no_faults(problems)
+
+
+# --- paths -----------------------------------------------------------------------------------
+
+NEVER_AN_ID = {
+    "NUL": "%00",
+    "NUL inside": "1%001",
+    "a slash": "%2F",
+    "a slash inside": "1%2F1",
+    "not UTF-8": "%FF%FE",
+    "a surrogate": "%ED%A0%80",
+    "a line break": "%0D%0A",
+    "a dot": ".",
+    "dots": "..",
+    "encoded dots": "%2E%2E",
+    "a blank": "%20",
+    "a percent sign": "%",
+    "half an escape": "%2",
+    "a letter": "x",
+    "an emoji": "%F0%9F%92%A5",
+    "a digit that is not ASCII": "%D9%A1",
+    "a fraction": "1.0",
+    "a negative number": "-1",
+    "zero": "0",
+    "2^53": str(2**53),
+    "2^63": str(2**63),
+    "2^64": str(2**64),
+    "a number of 5,000 digits": "9" * 5000,
+    "a template": "%7B%7Bid%7D%7D",
+    "SQL": "1'%20or%20'1'='1",
+}
+
+
+@pytest.mark.parametrize("part", NEVER_AN_ID.values(), ids=NEVER_AN_ID)
+def test_a_path_part_that_names_nothing_is_4xx(wire: Wire, part: str) -> None:
+    problems = []
+    for endpoint in wire.endpoints:
+        for name in endpoint.placeholders:
+            if name in ("client_id", "path"):
+                continue
+            options: dict[str, Any] = {}
+            if endpoint.body_schema is not None:
+                options["json"] = example(endpoint.body_schema, endpoint.document)
+            path = endpoint.path(wire.client, **{name: part})
+            answer = wire.send(endpoint, path=path, **options)
+            problems.append(((str(endpoint), name), faults(answer, 400, 404, 405, 422)))
+    assert len(problems) > 30
+    assert_no_faults(problems)
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["%00", "%FF", "..", "%20", "x" * 5000, "admin", "chatbot", "%F0%9F%92%A5"],
+    ids=lambda text: text[:20],
+)
+def test_a_client_id_of_any_kind_is_the_same_401(wire: Wire, part: str) -> None:
+    def send(endpoint: Endpoint) -> TestResponse:
+        return wire.send(endpoint, path=endpoint.path(wire.client, client_id=part))
+
+    all_refused([each for each in wire.endpoints if each.of_api], send, 401)
+
+
+def test_raw_bytes_in_a_path_are_4xx(wire: Wire) -> None:
+    for tail in ("/contacts/\xff\xfe", "/\xc3", "/contacts/1/associations/\xe2\x82"):
+        answer = wire.send(
+            wire.endpoints[0],
+            method="GET",
+            environ_overrides={"PATH_INFO": f"{wire.client.base}{tail}"},
+        )
+        refused(answer, 400, 404)
+
+
+# --- query strings ---------------------------------------------------------------------------
+
+
+def test_an_unknown_query_parameter_is_400_and_the_known_ones_are_named(wire: Wire) -> None:
+    for endpoint in wire.with_query:
+        message = refused(wire.raw_query(endpoint, "nope=1"), 400, 415)
+        if endpoint.method == "GET":
+            assert "nope" in message
+            assert all(each["name"] in message for each in endpoint.query_parameters)
+
+
+def test_an_endpoint_without_query_parameters_refuses_them_too(wire: Wire) -> None:
+    readers = [
+        each
+        for each in wire.endpoints
+        if each.of_api and each.method == "GET" and not each.query_parameters
+    ]
+    for endpoint in readers:
+        assert "nope" in refused(wire.raw_query(endpoint, "nope=1"), 400)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "%00=1",
+        "limit=%00",
+        "limit=%FF",
+        "%FF=1",
+        "properties=%FF",
+        "properties=%ED%A0%80",
+        "properties=a%00b",
+        "limit=\xff",
+        "\xff",
+        "cursor=\xc3\x28",
+        "=",
+        "=1",
+        "limit",
+        "limit=1&limit=1",
+        "properties=a&properties=b",
+        "cursor=&cursor=",
+        "LIMIT=1",
+        "limit[]=1",
+        "&".join(f"x{i}=1" for i in range(5000)),
+        "x" * 100_000,
+    ],
+    ids=lambda query: query[:24],
+)
+def test_query_garbage_is_400(wire: Wire, query: str) -> None:
+    lists = [each for each in wire.with_query if each.method == "GET"]
+    all_refused(lists, lambda each: wire.raw_query(each, query), 400)
+
+
+WRONG_VALUES: dict[str, list[str]] = {
+    "integer": [
+        "",
+        "x",
+        "0",
+        "101",
+        "-1",
+        "%2B1",
+        "%201",
+        "1.0",
+        "1e1",
+        "1_0",
+        "%EF%BC%91",
+        "9" * 30,
+    ],
+    "enum": ["x", "DESC", "desc%20", "%00", "desc,asc"],
+    "array": ["nope"],
+    "boolean": ["", "x", "TRUE%00", "2"],
+}
+
+
+def test_a_query_parameter_of_a_wrong_value_is_400_and_named(wire: Wire) -> None:
+    problems = []
+    for endpoint in wire.with_query:
+        for parameter in endpoint.query_parameters:
+            schema = parameter["schema"]
+            kind = "enum" if "enum" in schema else types_of(schema)[0]
+            if kind == "array" and "enum" not in schema["items"]:
+                continue
+            for value in WRONG_VALUES.get(kind, []):
+                name = parameter["name"]
+                options: dict[str, Any] = {}
+                if endpoint.body_schema is not None:
+                    options["json"] = {"filters": []}
+                answer = wire.send(
+                    endpoint, environ_overrides={"QUERY_STRING": f"{name}={value}"}, **options
+                )
+                found = faults(answer, 400)
+                if not found and name not in answer.text:
+                    found = [f"not named: {answer.text[:200]}"]
+                problems.append(((str(endpoint), name, value), found))
+    assert len(problems) > 100
+    assert_no_faults(problems)
+
+
+@pytest.mark.parametrize(
+    "cursor", ["x", "AAAA", "%C3%A9", "=", "A" * 10_000, "%25", "..", "%F0%9F"]
+)
+def test_a_cursor_that_the_hub_never_gave_is_400(wire: Wire, cursor: str) -> None:
+    lists = [
+        each
+        for each in wire.with_query
+        if each.method == "GET" and any(p["name"] == "cursor" for p in each.query_parameters)
+    ]
+    all_refused(lists, lambda each: wire.raw_query(each, f"cursor={cursor}"), 400)
+
+
+# --- methods and headers ---------------------------------------------------------------------
+
+
+def test_a_method_that_a_path_does_not_take_is_405_with_those_it_takes(wire: Wire) -> None:
+    taken: dict[str, set[str]] = {}
+    for endpoint in wire.endpoints:
+        methods = taken.setdefault(endpoint.rule, {"OPTIONS"})
+        methods |= {"GET", "HEAD"} if endpoint.method == "GET" else {endpoint.method}
+    # `search` stands where ids stand but is none.
+    problems = []
+    for endpoint in wire.endpoints:
+        allowed = taken[endpoint.rule]
+        for method in METHODS:
+            if method not in allowed:
+                answer = wire.send(endpoint, method=method)
+                found = faults(answer, 405)
+                told = {each.strip() for each in answer.headers.get("Allow", "").split(",")}
+                if not found and told != allowed:
+                    found = [f"Allow {told}, not {allowed}"]
+                problems.append(((method, endpoint.rule), found))
+    assert len(problems) > 100
+    assert_no_faults(problems)
+
+
+def test_head_answers_like_get_without_a_body(wire: Wire) -> None:
+    readers = [each for each in wire.endpoints if each.method == "GET"]
+    for endpoint in readers:
+        full, head = wire.send(endpoint), wire.send(endpoint, method="HEAD")
+        assert (head.status_code, head.content_type, head.data) == (
+            full.status_code,
+            full.content_type,
+            b"",
+        ), endpoint
+        assert header_faults(head) == []
+
+
+def test_options_names_the_methods(wire: Wire) -> None:
+    for endpoint in wire.endpoints:
+        answer = wire.send(endpoint, method="OPTIONS")
+        assert answer.status_code == 200
+        assert endpoint.method in answer.headers["Allow"]
+        assert header_faults(answer) == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"If-Match": "x"},
+        {"If-Match": '"' + "9" * 5000 + '"'},
+        {"If-Match": 'W/"1"'},
+        {"If-Match": '"\xff"'},
+        {"Accept": "text/html"},
+        {"Accept": "\xff;q=x"},
+        {"Accept-Encoding": "\xff"},
+        {"Content-Length": "-1"},
+        {"Content-Length": "x"},
+        {"Content-Length": "9" * 30},
+        {"Host": "a b"},
+        {"Host": "\xff"},
+        {"Host": "[::"},
+        {"Host": "x:99999999"},
+        {"X-Request-Id": "\xff" * 5000},
+        {"X-Forwarded-For": "\xff, , 1.2.3.4.5"},
+        {"Cookie": "=;\xff=\x01"},
+        {"Range": "bytes=x-"},
+        {"If-Modified-Since": "yesterday"},
+        {"Authorization": "Basic \xff"},
+    ],
+    ids=lambda headers: " ".join(f"{k}: {v[:12]!r}" for k, v in headers.items()),
+)
+def test_hostile_headers_never_break_anything(wire: Wire, headers: dict[str, str]) -> None:
+    problems = []
+    for endpoint in wire.endpoints:
+        answer = wire.send(endpoint, headers=headers)
+        found = header_faults(answer)
+        if answer.status_code >= 300:
+            found = faults(answer, 400, 404, 409, 412, 413, 415, 416, 422)
+        problems.append((endpoint, found))
+    assert_no_faults(problems)
+
+
+def test_a_hostile_request_id_is_replaced(wire: Wire) -> None:
+    for sent in ("a b", "é", "x" * 129, 'x"', "<script>", "\x01"):
+        answer = wire.send(wire.endpoints[0], headers={"X-Request-Id": sent})
+        assert answer.headers["X-Request-Id"] not in ("", sent)
+
+
+# --- helpers: forms --------------------------------------------------------------------------
+
+FORM = "application/x-www-form-urlencoded"
+BAD_FORMS = {
+    "nothing": b"",
+    "not UTF-8": b"contactToken=\xff&min=\xfe",
+    "percent-encoded, not UTF-8": b"contactToken=%FF&min=%FE",
+    "NUL": b"contactToken=%00&contactnumber=%00&min=%00&contactId=%00",
+    "a surrogate": b"contactToken=%ED%A0%80&min=%ED%A0%80",
+    "the same key twice": b"contactToken=a&contactToken=b&contactnumber=1&contactnumber=2"
+    b"&min=1&min=2&contactId=1&contactId=2",
+    "too many fields": b"&".join(b"x%d=1" % i for i in range(5000)),
+    "separators only": b"&&&=&=&;",
+    "a list and an object": b"contactToken=a&contactId=1&props[]=a&props[x]=b"
+    b"&properties[]=a&properties[x]=b",
+    "unclosed brackets": b"props[=1&properties[[x]]=2",
+    "a multipart body": b"--x\r\nContent-Disposition: form-data; name=min\r\n\r\n1\r\n--x--",
+}
+
+
+@pytest.mark.parametrize("body", BAD_FORMS.values(), ids=BAD_FORMS)
+@pytest.mark.parametrize("content_type", [FORM, "text/plain", "multipart/form-data; boundary=x"])
+def test_a_bad_form_is_400(wire: Wire, body: bytes, content_type: str) -> None:
+    all_refused(wire.helpers, lambda each: wire.post_raw(each, body, content_type), 400)
+
+
+def test_helpers_recognise_json_whatever_the_content_type(wire: Wire) -> None:
+    for content_type in ("", "text/plain", FORM, "text/html; charset=x", "é"):
+        for endpoint in wire.helpers:
+            body = json.dumps({"nothing": "of use"}).encode()
+            message = refused(wire.post_raw(endpoint, body, content_type), 400)
+            assert "is missing" in message, endpoint
+
+
+def test_helpers_pass_over_unknown_keys_of_any_kind(wire: Wire) -> None:
+    [endpoint] = [each for each in wire.helpers if each.rule == "/crm-api-interface/getRandomInt"]
+    state = {"": None, "x" * 100_000: [[{}]], "__proto__": {"a": 1e400}, "💥": "\x7f"}
+    body = json.dumps({**state, "min": "3", "max": 3}).replace("Infinity", "1e400")
+    answer = wire.post_raw(endpoint, body.encode())
+    assert (answer.status_code, answer.json["value"]) == (200, 3)  # type: ignore[index]
