@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from crmhub.accounts.accounts import Account
@@ -22,7 +23,8 @@ from crmhub.records.store import RecordStore
 from crmhub.records.validation import DuplicateValue, InvalidProperties
 from crmhub.records.writing import Change, NewRecord, Record
 
-_LARGEST_ID = 2**53
+_ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
+_LARGEST_ID = 2**53 - 1
 
 
 class OwnRecords:
@@ -111,11 +113,11 @@ class OwnRecords:
         return self._told("contacts", properties, write)
 
     def _record(self, contact_id: str) -> Record:
-        digits = contact_id if contact_id.isascii() and contact_id.isdigit() else "0"
-        if len(digits) > len(str(_LARGEST_ID)) or not 0 < int(digits) < _LARGEST_ID:
+        # As the hub writes it and in no other way, so that one contact has one id.
+        if not _ID.fullmatch(contact_id) or int(contact_id) > _LARGEST_ID:
             raise _no_contact(contact_id)
         try:
-            return self._records.get(self._account, CONTACTS, int(digits))
+            return self._records.get(self._account, CONTACTS, int(contact_id))
         except NoRecord as exc:
             raise _no_contact(contact_id) from exc
 

@@ -72,7 +72,7 @@ def enrol(hub: Hub, account: Account, *, workflow_id: str, contact_id: str) -> N
     too long, Unavailable.
     """
     row = _row(account, workflow_id, contact_id)
-    _require_contact(hub, account, row)
+    row["contact"] = _known_contact(hub, account, str(row["contact"]))
     hub.database.transact(
         lambda tx: tx.run(
             "insert into enrolment (account_id, connection_id, contact_id, workflow_id,"
@@ -116,9 +116,10 @@ def _row(account: Account, workflow_id: str, contact_id: str) -> dict[str, str |
     return row
 
 
-def _require_contact(hub: Hub, account: Account, row: dict[str, str | int]) -> None:
+def _known_contact(hub: Hub, account: Account, contact_id: str) -> str:
+    """Return the contact's id as the CRM writes it (not 007 for 7); raises NotFound."""
     with told(account):
-        connect(hub, account).get_contact(str(row["contact"]), ())
+        return connect(hub, account).get_contact(contact_id, ()).id
 
 
 def _contact(adapter: Adapter, number: str, region: str) -> Contact | None:

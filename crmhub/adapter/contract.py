@@ -414,11 +414,11 @@ class Adapter(ABC):
         names = tuple(lead.properties)
         by_email = self.find_contact(email=lead.email, names=names) if lead.email else None
         found = by_email or self._of_conversation(lead, names)
-        by_phone = self.find_contact(phone=lead.phone, names=names) if lead.phone else None
+        if not lead.phone or (found is not None and found.properties.get("phone") == lead.phone):
+            return Match(found, lead.properties)
+        by_phone = self.find_contact(phone=lead.phone, names=names)
         if found is None or by_phone is None or found.id == by_phone.id:
             return Match(found or by_phone, lead.properties)
-        if found.properties.get("phone") == lead.phone:
-            return Match(found, lead.properties)
         refused = Problem("phone", f"this number belongs to another contact, {by_phone.id}")
         if lead.strict:
             raise Rejected([refused])

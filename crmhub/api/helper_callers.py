@@ -47,7 +47,7 @@ def of_conversation(generated_id: str | None, token: Callable[[], str], *, scope
     if generated_id is not None:
         named, _ = _by_path(generated_id, "generated_id", ("generated",))
         if account is not None and account.id != named.id:
-            raise _missed(Unauthorized(f"{HEADER} and the path name different accounts."))
+            raise _missed(Unauthorized(f"{SECRET} or {HEADER}: not of the account in the path."))
         account = named
     return _proved(account or hub().directory.only_account() or _by_token(token()))
 

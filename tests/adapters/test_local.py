@@ -69,6 +69,12 @@ def test_an_id_that_is_none_of_a_contact_is_not_found(local: Adapter, id: str) -
         local.create_for_contact("deals", id, {"dealname": "A deal"})
 
 
+def test_an_id_is_taken_only_as_it_was_given_out(local: Adapter) -> None:
+    saved = local.create_contact({"email": "ann@x.org"})
+    with pytest.raises(NotFound):
+        local.get_contact(f"0{saved.id}", [])
+
+
 def test_an_archived_contact_is_not_found(local: Adapter, client: Client) -> None:
     id = client.make(email="ann@x.org", phone="+12025550100")
     client.delete(f"/contacts/{id}")
