@@ -22,9 +22,10 @@ _FORM = 1
 class Cursor:
     """Where a listing stands: what is listed, and the last record that was given out.
 
-    `sort` is a column, `filters` a hash; `started` is the time of the first page (ms) and `total`
-    what was counted there. `caught_up` is how many records have come since the listing came to
-    its end and began to catch up with what changed meanwhile, -1 before.
+    `sort` is a column, `filters` a hash; `total` is what was counted at the first page, `started`,
+    `settled` and `shown` are the `search.Start` of the listing. `caught_up` is how many records
+    have come since the listing came to its end and began to catch up with what changed meanwhile,
+    -1 before.
     """
 
     account_id: int
@@ -39,6 +40,8 @@ class Cursor:
     started: int
     key: int
     id: int
+    settled: int = 0
+    shown: tuple[int, ...] = ()
     caught_up: int = -1
 
     def seal(self, signing_key: bytes) -> str:
@@ -67,6 +70,7 @@ def unseal(text: str, signing_key: bytes, *, account_id: int, kind: int) -> Curs
         raise BadRequest(_INVALID)
     named = dict(zip(_FIELDS, fields, strict=True))
     named["include"] = tuple(named["include"])
+    named["shown"] = tuple(named["shown"])
     if named["properties"] is not None:
         named["properties"] = tuple(named["properties"])
     cursor = Cursor(**named)

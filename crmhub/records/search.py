@@ -9,6 +9,8 @@ sort order) gives up and fetches ids.
 Under `updated_at desc`, the default, a record that changes while a client walks jumps to the
 front, past the client. So when such a walk ends it catches up: the records that existed at its
 start and changed since follow, oldest change first. What changes again meanwhile comes again.
+A change is stamped a little before it is committed, so it may appear behind the stamp of the
+start: the catching up begins that much earlier, and leaves out what the first page showed.
 """
 
 from __future__ import annotations
@@ -31,21 +33,42 @@ _WIDEST_WINDOW = 1000
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
+# How long before its commit (ms) a change may have been stamped.
+_SLOWEST_COMMIT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """When a walk began (ms): what is stamped later has changed since.
+
+    So has what is stamped later than `settled`, but for the records that the first page `shown`.
+    """
+
+    at: int
+    settled: int
+    shown: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """What to list: filters, the sort column and direction, the size of a page.
 
-    With `changed_since` (ms), only records that existed then and changed later.
+    With `changed_since`, only records that existed then and changed later.
     """
 
     filters: tuple[Filter, ...] = ()
     sort: str = "updated_at"
     descending: bool = True
     limit: int = 20
-    changed_since: int | None = None
+    changed_since: Start | None = None
 
-    def catch_up(self, since: int, limit: int) -> Query:
-        """Return the listing of what a walk that began at `since` may have missed."""
+    @property
+    def by_newest_change(self) -> bool:
+        """Whether a record that changes during a walk jumps past it."""
+        return self.sort == "updated_at" and self.descending
+
+    def catch_up(self, since: Start, limit: int) -> Query:
+        """Return the listing of what a walk that began then may have missed."""
         return replace(self, sort="updated_at", descending=False, limit=limit, changed_since=since)
 
 
@@ -65,6 +88,20 @@ class Listed:
     created_at: int
     updated_at: int
     properties: str
+
+
+def start(query: Query, first: Sequence[Listed], now: int) -> Start:
+    """Return when the walk began whose first page holds these records.
+
+    Nothing is known of what comes behind that page, so its last record bounds what is settled.
+    """
+    if not first or not query.by_newest_change:
+        return Start(now, now)
+    # Another process's clock may be ahead of ours.
+    at = max(now, first[0].updated_at)
+    settled = max(now - _SLOWEST_COMMIT, first[-1].updated_at)
+    changed = [row for row in first if row.updated_at > max(settled, row.created_at)]
+    return Start(at, settled, tuple(row.id for row in changed))
 
 
 class Search:
@@ -161,9 +198,13 @@ class Search:
         direction, behind = ("desc", "<") if self._query.descending else ("asc", ">")
         values = {**params, "rows": limit}
         conditions = ["account_id = :account and kind = :kind"] if source == "records" else []
-        if self._query.changed_since is not None:
-            conditions.append("updated_at > :since and created_at <= :since")
-            values["since"] = self._query.changed_since
+        if since := self._query.changed_since:
+            among, shown = self._connection.among("id", "shown", since.shown)
+            conditions.append(
+                "updated_at > :settled and updated_at > created_at and created_at <= :start"
+                f" and (updated_at > :start or not ({among}))"
+            )
+            values |= {"settled": since.settled, "start": since.at, **shown}
         if after is not None:
             conditions.append(f"({sort}, id) {behind} (:after_key, :after_id)")
             values |= {"after_key": after.key, "after_id": after.id}

@@ -22,7 +22,7 @@ from crmhub.records.filters import Condition, parse
 from crmhub.records.ids import Ids
 from crmhub.records.kinds import Kind
 from crmhub.records.paging import Cursor, fingerprint, unseal
-from crmhub.records.search import Listed, Place, Query, Search
+from crmhub.records.search import Listed, Place, Query, Search, Start, start
 from crmhub.records.validation import (
     NAME,
     DuplicateValue,
@@ -109,10 +109,9 @@ class RecordStore:
                     conditions=conditions,
                 )
 
-            # What is stamped in this very millisecond counts as changed since.
-            started = now_ms() - 1 if after is None else after.started
+            now = now_ms()
             total = search(query).total() if after is None else after.total
-            rows, last = _next(search, query, total=total, started=started, after=after)
+            rows, last = _next(search, query, total=total, after=after)
             links: dict[int, Links] = {}
             if "associations" in request.include:
                 ids = [row.id for row in rows]
@@ -120,6 +119,7 @@ class RecordStore:
         cursor = ""
         if last is not None:
             place, caught_up = last
+            began = start(query, rows, now) if after is None else _start(after)
             cursor = Cursor(
                 account_id=account.id,
                 kind=kind.code,
@@ -130,9 +130,11 @@ class RecordStore:
                 include=request.include,
                 filters=listing,
                 total=total,
-                started=started,
+                started=began.at,
                 key=place.key,
                 id=place.id,
+                settled=began.settled,
+                shown=began.shown,
                 caught_up=caught_up,
             ).seal(self._signing_key)
         return Page(total, rows, links, cursor)
@@ -450,7 +452,6 @@ def _next(
     query: Query,
     *,
     total: int,
-    started: int,
     after: Cursor | None,
 ) -> tuple[list[Listed], tuple[Place, int] | None]:
     """Return the records of the page and, when there are more, where the next one begins.
@@ -467,12 +468,14 @@ def _next(
             shown = rows[: query.limit]
             return shown, (search(query).place(shown[-1]), -1)
         # One page is one moment; only a longer walk in this order can have missed a change.
-        if after is None or query.sort != "updated_at" or not query.descending:
+        if after is None or not query.by_newest_change:
             return rows, None
         place, caught_up = None, 0
+    assert after is not None
+    since = _start(after)
     # A full page still has to learn whether there is anything to catch up with.
     room = query.limit - len(rows)
-    missed = query.catch_up(started, room)
+    missed = query.catch_up(since, room)
     late = search(missed).page(total, place)
     seen = {row.id for row in rows}
     rows += [row for row in late[:room] if row.id not in seen]
@@ -481,8 +484,12 @@ def _next(
         return rows, None
     if room == 0:
         # The next page begins the catching up: before everything that changed since.
-        return rows, (Place(started, 0), 0)
+        return rows, (Place(since.settled, 0), 0)
     return rows, (search(missed).place(late[room - 1]), caught_up)
+
+
+def _start(cursor: Cursor) -> Start:
+    return Start(cursor.started, cursor.settled, cursor.shown)
 
 
 def _checked(

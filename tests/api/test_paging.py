@@ -1,0 +1,463 @@
+"""Walking through listings: each record once, whatever happens meanwhile (SPEC 4.2, 4.3)."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import count
+from typing import Any
+from urllib.parse import quote
+
+import flask
+import pytest
+import time_machine
+
+from crmhub.actions.hub import Hub
+from crmhub.db import Connection
+from crmhub.records import store
+from tests.api.refusals import refused
+from tests.clients import Client, needed
+from tests.pages import fetch, pages, walk
+from tests.records.meanwhile import repeatedly
+from tests.records.times import set_times
+
+ALIASES = {
+    "date_modified": "updatedAt",
+    "updatedAt": "date_modified",
+    "date_added": "createdAt",
+    "createdAt": "date_added",
+}
+ORDERS = ("asc", "desc")
+RESOURCES = ("contacts", "deals", "companies", "tickets")
+# Every contact of `crowd` passes the filter of the second.
+BODIES: dict[str, Any] = {
+    "list": None,
+    "search": {"filters": [{"propertyName": "city", "operator": "NEQ", "value": "Nowhere"}]},
+}
+NOBODY = {"filters": [{"propertyName": "city", "operator": "EQ", "value": "Nowhere"}]}
+
+
+def crowd(client: Client, n: int, resource: str = "contacts") -> list[int]:
+    """Create `n` records and return their ids in rising order."""
+    ids: list[int] = []
+    for start in range(0, n, 100):
+        inputs = [{"properties": needed(resource)} for _ in range(min(100, n - start))]
+        answer = client.post(f"/{resource}/batch/create", {"inputs": inputs})
+        assert answer.status_code == 201, answer.text
+        ids += [each["id"] for each in answer.get_json()]
+    return sorted(ids)
+
+
+def ids_of(results: list[Any]) -> list[int]:
+    return [each["id"] for each in results]
+
+
+def path_of(body: Any, resource: str = "contacts") -> str:
+    return f"/{resource}" if body is None else f"/{resource}/search"
+
+
+@pytest.fixture(params=BODIES)
+def body(request: pytest.FixtureRequest) -> Any:
+    """A list, and a search that finds the same."""
+    return BODIES[request.param]
+
+
+# --- each record once ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sort", ["createdAt", "updatedAt"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_records_of_one_moment_come_once_while_others_come_and_go(
+    client: Client,
+    app: flask.Flask,
+    monkeypatch: pytest.MonkeyPatch,
+    body: Any,
+    sort: str,
+    order: str,
+) -> None:
+    moment = store.now_ms()
+    monkeypatch.setattr(store, "now_ms", lambda: moment)
+    ids = crowd(client, 1000)
+    doomed = set(random.Random(1).sample(ids, 60))
+    others = Client(app, client.account, client.ids)
+    going = iter(sorted(doomed))
+
+    def come_and_go() -> None:
+        others.make("contacts", firstname="Late")
+        if (id := next(going, None)) is not None:
+            assert others.delete(f"/contacts/{id}").status_code == 204
+
+    seen: list[int] = []
+    with repeatedly(come_and_go) as once_more:
+        for page in pages(client, path_of(body), body, sort=sort, order=order, limit=50):
+            seen += ids_of(page["results"])
+            once_more()
+    assert max(Counter(seen).values()) == 1
+    assert set(ids) - doomed <= set(seen)
+    assert seen == sorted(seen, reverse=order == "desc")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_record_that_changes_during_a_walk_is_never_missed(
+    client: Client, app: flask.Flask, body: Any, order: str
+) -> None:
+    ids = crowd(client, 300)
+    others = Client(app, client.account, client.ids)
+    chance, numbers = random.Random(2), count()
+
+    def change() -> None:
+        change = {"properties": {"company": f"Firm {next(numbers)}"}}
+        assert others.patch(f"/contacts/{chance.choice(ids)}", change).status_code == 200
+
+    seen: list[int] = []
+    with repeatedly(change) as once_more:
+        for page in pages(client, path_of(body), body, order=order, limit=20):
+            seen += ids_of(page["results"])
+            once_more()
+            if len(seen) > 2000:
+                break
+    assert set(seen) == set(ids)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_by_time_of_creation_a_record_that_changes_comes_once(
+    client: Client, app: flask.Flask, body: Any, order: str
+) -> None:
+    ids = crowd(client, 200)
+    others = Client(app, client.account, client.ids)
+    chance, numbers = random.Random(3), count()
+
+    def change() -> None:
+        change = {"properties": {"company": f"Firm {next(numbers)}"}}
+        assert others.patch(f"/contacts/{chance.choice(ids)}", change).status_code == 200
+
+    seen: list[int] = []
+    with repeatedly(change) as once_more:
+        for page in pages(client, path_of(body), body, sort="createdAt", order=order, limit=20):
+            seen += ids_of(page["results"])
+            once_more()
+    assert sorted(seen) == ids
+
+
+def test_a_walk_catches_up_with_records_that_changed_behind_it(client: Client, body: Any) -> None:
+    ids = crowd(client, 30)
+    first, *rest = pages_with(client, body, lambda: touch_all(client, ids[:3]), limit=10)
+    assert not set(ids[:3]) & set(ids_of(first["results"]))
+    assert {id for page in rest for id in ids_of(page["results"])} == set(ids[:20])
+
+
+def test_a_change_that_was_under_way_when_the_walk_began_is_not_missed(
+    client: Client, app: flask.Flask, body: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = crowd(client, 30)
+    written, listed = threading.Event(), threading.Event()
+    run = Connection.run
+
+    def slow_to_commit(self: Connection, sql: str, params: Any = None) -> int:
+        if sql == "COMMIT" and threading.current_thread() is writer:
+            written.set()
+            assert listed.wait(10)
+        return run(self, sql, params)
+
+    others = Client(app, client.account, client.ids)
+    writer = threading.Thread(target=touch_all, args=(others, ids[:1]))
+    monkeypatch.setattr(Connection, "run", slow_to_commit)
+
+    def commit() -> None:
+        listed.set()
+        writer.join()
+
+    writer.start()
+    assert written.wait(10)
+    found = [id for p in pages_with(client, body, commit, limit=10) for id in ids_of(p["results"])]
+    assert sorted(found) == ids
+
+
+def test_what_changed_just_before_the_walk_does_not_come_again(client: Client, body: Any) -> None:
+    ids = crowd(client, 30)
+    touch_all(client, ids[5:10])
+    found = [
+        id
+        for page in pages_with(client, body, lambda: touch_all(client, ids[:2]), limit=6)
+        for id in ids_of(page["results"])
+    ]
+    assert sorted(found) == ids
+
+
+def test_a_link_is_a_change_that_is_not_missed(client: Client) -> None:
+    company = client.make("companies")
+    ids = crowd(client, 30)
+
+    def link() -> None:
+        answer = client.put(f"/contacts/{ids[0]}/associations/companies/{company}")
+        assert answer.status_code == 204
+
+    found = [id for p in pages_with(client, None, link, limit=10) for id in ids_of(p["results"])]
+    assert set(found) == set(ids)
+
+
+def test_what_no_longer_passes_the_filters_does_not_come_again(client: Client) -> None:
+    ids = crowd(client, 30)
+
+    def move_away() -> None:
+        answer = client.patch(f"/contacts/{ids[0]}", {"properties": {"city": "Nowhere"}})
+        assert answer.status_code == 200
+
+    walked = pages_with(client, BODIES["search"], move_away, limit=10)
+    assert sorted(id for page in walked for id in ids_of(page["results"])) == ids[1:]
+
+
+def test_nothing_comes_twice_when_nothing_changes(client: Client, body: Any) -> None:
+    ids = crowd(client, 45)
+    touch_all(client, ids[10:20])
+    assert sorted(ids_of(walk(client, path_of(body), body, limit=10))) == ids
+
+
+def touch_all(client: Client, ids: list[int]) -> None:
+    inputs = [{"id": id, "properties": {"company": "Touched"}} for id in ids]
+    assert client.post("/contacts/batch/update", {"inputs": inputs}).status_code == 200
+
+
+def pages_with(client: Client, body: Any, after_first: Any, **params: Any) -> Iterator[Any]:
+    """Give page after page; something happens behind the first one."""
+    walked = pages(client, path_of(body), body, **params)
+    yield next(walked)
+    after_first()
+    yield from walked
+
+
+# --- order and total -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sort", ALIASES)
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_four_sorts_have_two_meanings(
+    client: Client, hub: Hub, body: Any, sort: str, order: str
+) -> None:
+    a, b, c, d = ids = crowd(client, 4)
+    set_times(hub, client, "contacts", ids, [(3000, 9000), (1000, 8000), (2000, 8000), (3000, 7)])
+    expected = [b, c, a, d] if sort in ("createdAt", "date_added") else [d, b, c, a]
+    found = ids_of(walk(client, path_of(body), body, sort=sort, order=order, limit=3))
+    assert found == (expected if order == "asc" else expected[::-1])
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_the_newest_change_comes_first_by_default(client: Client, hub: Hub, resource: str) -> None:
+    ids = crowd(client, 21, resource)
+    set_times(hub, client, resource, ids, [(1000 - n, 1000 + n) for n in range(21)])
+    page = fetch(client, f"/{resource}")
+    assert ids_of(page["results"]) == ids[:0:-1]
+    assert (page["total"], page["hasMore"]) == (21, True)
+
+
+def test_the_total_is_exact_and_stays_through_the_walk(client: Client, body: Any) -> None:
+    ids = crowd(client, 25)
+
+    def come_and_go() -> None:
+        crowd(client, 5)
+        client.delete(f"/contacts/{ids[0]}")
+
+    walked = list(pages_with(client, body, come_and_go, limit=10, sort="createdAt", order="asc"))
+    assert {page["total"] for page in walked} == {25}
+    assert fetch(client, path_of(body), body)["total"] == 29
+
+
+def test_an_empty_listing_is_one_empty_page(client: Client) -> None:
+    crowd(client, 2)
+    empty = {"total": 0, "results": [], "cursor": {"next": "", "nextLink": ""}, "hasMore": False}
+    assert fetch(client, "/contacts/search", NOBODY) == empty
+    assert fetch(client, "/deals") == empty
+
+
+@pytest.mark.parametrize("n", [20, 40])
+def test_a_full_last_page_is_the_last(client: Client, body: Any, n: int) -> None:
+    crowd(client, n)
+    walked = list(pages(client, path_of(body), body))
+    assert [len(page["results"]) for page in walked] == [20] * (n // 20)
+
+
+# --- the cursor ------------------------------------------------------------------------------
+
+
+def test_next_link_alone_continues_the_same_listing(client: Client, body: Any) -> None:
+    ids = crowd(client, 9)
+    found = []
+    query = {"sort": "createdAt", "order": "asc", "limit": 2, "include": "createdAt"}
+    for page in pages(client, path_of(body), body, **query, properties="firstname"):
+        assert len(page["results"]) <= 2
+        assert all(list(each) == ["id", "properties", "createdAt"] for each in page["results"])
+        found += ids_of(page["results"])
+    assert found == ids
+
+
+def test_an_explicit_value_overrides_what_the_cursor_brings(client: Client, body: Any) -> None:
+    ids = crowd(client, 9)
+    path = path_of(body)
+    first = fetch(client, path, body, "?sort=date_added&order=asc&limit=2&include=createdAt")
+    link = first["cursor"]["nextLink"]
+    second = fetch(client, path, body, f"{link}&limit=5&include=updatedAt&properties=city")
+    assert ids_of(second["results"]) == ids[2:7]
+    assert second["results"][0] == {
+        "id": ids[2],
+        "properties": {},
+        "updatedAt": second["results"][0]["updatedAt"],
+    }
+    assert ids_of(fetch(client, path, body, second["cursor"]["nextLink"])["results"]) == ids[7:]
+
+
+def test_an_empty_cursor_is_the_first_page(client: Client, body: Any) -> None:
+    crowd(client, 3)
+    path = path_of(body)
+    pages = [fetch(client, path, body, query) for query in ("?cursor=&limit=2", "?limit=2")]
+    assert pages[0]["results"] == pages[1]["results"]
+    assert pages[0]["hasMore"]
+
+
+def test_a_cursor_is_good_for_any_number_of_times_and_years(client: Client, body: Any) -> None:
+    ids = crowd(client, 6)
+    path = path_of(body)
+    first = fetch(client, path, body, "?limit=3&sort=createdAt&order=asc")
+    again = [fetch(client, path, body, first["cursor"]["nextLink"]) for _ in range(2)]
+    with time_machine.travel(timedelta(days=4000)):
+        again.append(fetch(client, path, body, first["cursor"]["nextLink"]))
+    assert [ids_of(page["results"]) for page in again] == [ids[3:]] * 3
+
+
+def test_a_cursor_that_was_tampered_with_is_400(client: Client) -> None:
+    crowd(client, 3)
+    cursor = fetch(client, "/contacts", None, "?limit=1")["cursor"]["next"]
+    changed = [
+        f"{cursor[:i]}{'A' if cursor[i] != 'A' else 'B'}{cursor[i + 1 :]}"
+        for i in range(len(cursor))
+    ]
+    changed += [cursor[:-1], cursor[:-4], cursor + "A", cursor + "=", cursor + "==", cursor * 2]
+    changed += [cursor[1:], cursor.swapcase(), cursor[::-1], " " + cursor, cursor + "\n"]
+    for each in changed:
+        assert "cursor" in refused(client.get(f"/contacts?cursor={quote(each)}"), 400), each
+
+
+def test_a_cursor_is_good_for_its_own_listing_only(client: Client, other: Client) -> None:
+    crowd(client, 3)
+    crowd(other, 3)
+    cursor = fetch(client, "/contacts", None, "?limit=1")["cursor"]["next"]
+    found = fetch(client, "/contacts/search", BODIES["search"], "?limit=1")["cursor"]["next"]
+    refusals = [
+        other.get(f"/contacts?cursor={cursor}"),
+        client.get(f"/deals?cursor={cursor}"),
+        client.get(f"/contacts?cursor={cursor}&sort=createdAt"),
+        client.get(f"/contacts?cursor={cursor}&sort=date_added"),
+        client.get(f"/contacts?cursor={cursor}&order=asc"),
+        client.post(f"/contacts/search?cursor={cursor}", BODIES["search"]),
+        client.get(f"/contacts?cursor={found}"),
+        client.post(f"/contacts/search?cursor={found}", {"filters": []}),
+        client.post(f"/contacts/search?cursor={found}", NOBODY),
+        client.get(f"/contacts/{client.make()}/associations/deals?cursor={cursor}"),
+    ]
+    for answer in refusals:
+        assert "cursor" in refused(answer, 400)
+
+
+@pytest.mark.parametrize("sort", ALIASES)
+def test_both_names_of_a_sort_continue_the_same_listing(
+    client: Client, body: Any, sort: str
+) -> None:
+    ids = crowd(client, 6)
+    path = path_of(body)
+    first = fetch(client, path, body, f"?limit=3&sort={sort}&order=asc")
+    link = f"{first['cursor']['nextLink']}&order=asc&sort="
+    for name in (sort, ALIASES[sort]):
+        assert ids_of(fetch(client, path, body, link + name)["results"]) == ids[3:]
+
+
+def test_the_same_filters_in_another_order_continue_the_listing(client: Client) -> None:
+    crowd(client, 3)
+    one, two = BODIES["search"]["filters"][0], {"propertyName": "id", "operator": "HAS_PROPERTY"}
+    first = fetch(client, "/contacts/search", {"filters": [one, two]}, "?limit=2")
+    link = first["cursor"]["nextLink"]
+    again = fetch(client, "/contacts/search", {"filters": [{**two, "value": None}, one]}, link)
+    assert len(again["results"]) == 1
+
+
+# --- parameters ------------------------------------------------------------------------------
+
+NO_LIMITS = ["0", "101", "-1", "+5", " 5", "5 ", "5.0", "1e1", "１０", "1_0", "0x10", "", "ten"]
+NO_LIMITS += ["٣", "9" * 30, "null", "true", "5,6", "²"]
+
+
+def test_a_limit_that_is_no_number_from_1_to_100_is_400(client: Client, body: Any) -> None:
+    for limit in NO_LIMITS:
+        path = f"{path_of(body)}?limit={quote(limit)}"
+        message = refused(client.get(path) if body is None else client.post(path, body), 400)
+        assert "limit" in message, limit
+        assert "1 to 100" in message, limit
+
+
+def test_a_limit_in_a_body_is_read_as_strictly(client: Client) -> None:
+    for limit in (0, 101, -1, 5.0, 5.5, True, None, [], {}, "5.0", "", " 5", 10**30):
+        answer = client.post("/contacts/search", {"filters": [], "limit": limit})
+        assert "limit" in refused(answer, 400), limit
+
+
+@pytest.mark.parametrize("name", ["limit", "sort", "order", "cursor", "properties", "include"])
+def test_a_parameter_given_twice_is_400(client: Client, body: Any, name: str) -> None:
+    value = {"limit": "5", "sort": "createdAt", "order": "asc"}.get(name, "")
+    path = f"{path_of(body)}?{name}={value}&{name}={value}"
+    answer = client.get(path) if body is None else client.post(path, body)
+    assert name in refused(answer, 400)
+
+
+@pytest.mark.parametrize("query", ["sort=id", "sort=CreatedAt", "sort=", "order=up", "order=ASC"])
+def test_unknown_values_of_sort_and_order_are_400_naming_the_allowed_ones(
+    client: Client, body: Any, query: str
+) -> None:
+    path = f"{path_of(body)}?{query}"
+    message = refused(client.get(path) if body is None else client.post(path, body), 400)
+    allowed = ALIASES if query.startswith("sort") else ORDERS
+    assert all(each in message for each in allowed)
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_an_unknown_parameter_is_400_naming_the_allowed_ones(
+    client: Client, body: Any, resource: str
+) -> None:
+    path = f"{path_of(body, resource)}?limit=5&page=2"
+    message = refused(client.get(path) if body is None else client.post(path, body), 400)
+    assert all(each in message for each in ("page", "limit", "cursor", "sort", "order"))
+
+
+@pytest.mark.parametrize("limit", [1, 100])
+def test_limits_from_1_to_100_are_taken(client: Client, body: Any, limit: int) -> None:
+    crowd(client, 120)
+    assert len(fetch(client, path_of(body), body, f"?limit={limit}")["results"]) == limit
+
+
+# --- a search's parameters may stand in its body ---------------------------------------------
+
+
+def test_a_search_takes_its_parameters_from_the_body(client: Client) -> None:
+    ids = crowd(client, 5)
+    options = {"limit": 2, "sort": "createdAt", "order": "asc", "properties": ["city"]}
+    options["include"] = ["createdAt"]
+    first = fetch(client, "/contacts/search", {"filters": [], **options})
+    assert ids_of(first["results"]) == ids[:2]
+    assert list(first["results"][0]) == ["id", "properties", "createdAt"]
+    assert first["results"][0]["properties"] == {}
+    following = {"filters": [], "cursor": first["cursor"]["next"]}
+    assert ids_of(fetch(client, "/contacts/search", following)["results"]) == ids[2:4]
+
+
+def test_the_same_body_with_next_link_continues(client: Client) -> None:
+    ids = crowd(client, 5)
+    body = {"filters": [], "limit": 2, "sort": "date_added", "order": "asc", "cursor": ""}
+    assert ids_of(walk(client, "/contacts/search", body)) == ids
+
+
+def test_body_and_query_may_say_the_same_but_not_differ(client: Client) -> None:
+    body = {"filters": [], "limit": 2, "sort": "createdAt", "order": "asc"}
+    assert fetch(client, "/contacts/search", body, "?limit=2&sort=date_added&order=asc")
+    for query in ("limit=3", "sort=updatedAt", "order=desc"):
+        answer = client.post(f"/contacts/search?{query}", body)
+        assert query.split("=")[0] in refused(answer, 400)
