@@ -74,7 +74,9 @@ def joined(names: Iterable[str], room: int = _NAMES_ROOM) -> str:
     text = ",".join(dict.fromkeys(names))
     if _size(text) <= room:
         return text
-    return cut(text, room - 4).removesuffix("…").rpartition(",")[0] + ",…"
+    head = cut(text, room - 1).removesuffix("…")
+    whole = head.rpartition(",")[0]
+    return f"{whole},…" if whole else f"{head}…"
 
 
 def cut(text: str, room: int) -> str:
