@@ -344,6 +344,9 @@ def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> Pa
 
 def _one_place(body: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a search from wherever they stand; BadRequest where they differ."""
+    # The empty cursor of the first page stays in a body that is sent again with nextLink.
+    if not body.get("cursor"):
+        body.pop("cursor", None)
     for name in body.keys() & query.keys():
         same = SORTS.get(body[name]) == SORTS.get(query[name]) if name == "sort" else False
         if body[name] != query[name] and not same:
