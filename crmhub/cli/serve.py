@@ -119,6 +119,7 @@ def _run(settings: Settings, address: str) -> None:
     # Only from here on: its advice on numbers of threads and workers fits other services.
     server.on_startup(lambda: logging.getLogger("_granian").setLevel(logging.WARNING))
     server.on_startup(lambda: serving.announce(settings, address))
+    os.register_at_fork(after_in_child=serving.forget_supervisors_signals)
     server.serve()
 
 

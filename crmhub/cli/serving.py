@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import http.client
+import multiprocessing
 import multiprocessing.util
 import os
 import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
     from flask import Flask
 
     from crmhub.settings import Settings
@@ -22,21 +25,77 @@ _START_SECONDS = 60
 def load() -> Flask:
     """Return the application of a server process; its hub is closed when the process ends."""
     from crmhub import logs
+    from crmhub.api.reading import LARGEST_BODY
     from crmhub.app import create_app
     from crmhub.settings import Settings
 
     settings = Settings.load()
     logs.configure(settings.log_level)
     app = create_app(settings)
+    app.wsgi_app = _WholeBodies(app.wsgi_app, LARGEST_BODY)  # type: ignore[method-assign]
     # Not atexit: processes made by multiprocessing end without it.
     multiprocessing.util.Finalize(None, app.extensions["crmhub"].close, exitpriority=1)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with_supervisor, daemon=True).start()
     return app
 
 
-def _end_with(supervisor: int) -> None:
+def forget_supervisors_signals() -> None:
+    """Give a process just forked signal handlers of its own, until granian sets its own ones.
+
+    With the supervisor's, it would swallow the SIGTERM that ends it while it is starting. Ctrl-C
+    reaches every process of a terminal, but the supervisor alone is to act on it.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+class _WholeBodies:
+    """Lets no part of a body pass for the whole.
+
+    When a client hangs up, granian ends the body as if that were all of it; and Flask stops
+    reading a chunked body at the largest size instead of refusing it.
+    """
+
+    def __init__(self, app: WSGIApplication, largest: int) -> None:
+        self._app = app
+        self._largest = largest
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        length = environ.get("CONTENT_LENGTH") or None
+        if length != "0":
+            stream = environ["wsgi.input"]
+            environ["wsgi.input"] = _Body(stream, int(length) if length else None, self._largest)
+        return self._app(environ, start_response)
+
+
+class _Body:
+    """A stream of `length` bytes (None: chunked), read by `read` alone."""
+
+    def __init__(self, stream: Any, length: int | None, largest: int) -> None:
+        self._stream = stream
+        self._length = length
+        self._largest = largest
+        self._read = 0
+
+    def read(self, size: int) -> bytes:
+        """Return up to `size` bytes; raises ClientDisconnected, RequestEntityTooLarge."""
+        data: bytes = self._stream.read(size)
+        self._read += len(data)
+        if not data and size and self._length is not None and self._read < self._length:
+            from werkzeug.exceptions import ClientDisconnected
+
+            raise ClientDisconnected
+        if self._read >= self._largest and self._stream.read(1):
+            from werkzeug.exceptions import RequestEntityTooLarge
+
+            raise RequestEntityTooLarge
+        return data
+
+
+def _end_with_supervisor() -> None:
     """Stop this process when its supervisor is gone, lest it keep the port for ever."""
-    while os.getppid() == supervisor:
+    supervisor = multiprocessing.parent_process()
+    while supervisor is not None and os.getppid() == supervisor.pid:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -1,0 +1,112 @@
+"""A real `crmhub serve` for tests, and requests to it byte by byte."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cli.conftest import CRMHUB, environment
+
+_PATIENCE = 30
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def soon(condition, seconds=10):
+    """Wait until the condition holds, and fail when it does not in time."""
+    start = time.monotonic()
+    while not condition():
+        assert time.monotonic() - start < seconds
+        time.sleep(0.05)
+
+
+@dataclass
+class Server:
+    """A running service; `log` is the file of what it writes on standard error."""
+
+    process: subprocess.Popen[str]
+    port: int
+    log: Path
+
+    def answer(self, method="GET", path="/healthz", body=None, headers=()):
+        """Return status, headers and body of a request of its own connection."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE)
+        try:
+            connection.request(method, path, body, dict(headers))
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+        finally:
+            connection.close()
+
+    def answers(self) -> bool:
+        """Return whether the service is there."""
+        try:
+            return self.answer()[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def raw(self, *parts: bytes, pause: float = 0.1) -> bytes:
+        """Return the answer to a request sent in parts; it must ask to close the connection."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=_PATIENCE) as connection:
+            for part in parts:
+                connection.sendall(part)
+                time.sleep(pause)
+            answer = b""
+            while data := connection.recv(65536):
+                answer += data
+            return answer
+
+    def children(self) -> list[int]:
+        """Return the ids of the server processes."""
+        pid = self.process.pid
+        return [
+            int(child)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for child in (task / "children").read_text().split()
+        ]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and return the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(timeout=_PATIENCE)
+
+
+@contextmanager
+def serving(root: Path, *args: str, port: int | None = None, **settings: str) -> Iterator[Server]:
+    """Start the service in `root`, wait until it says that it is ready, and end it afterwards."""
+    port = port or free_port()
+    log = root / "serve.log"
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            [*CRMHUB, "serve", "--port", str(port), *args],
+            cwd=root,
+            env=environment(**settings),
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            process_group=0,
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line == f"crmhub is ready at http://127.0.0.1:{port}\n", line + log.read_text()
+        yield Server(process, port, log)
+    finally:
+        # The whole group: a supervisor that was killed has left its server processes.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
