@@ -10,9 +10,10 @@ import difflib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 from crmhub.db import Connection, Database
 from crmhub.errors import NotFound
@@ -22,6 +23,18 @@ from crmhub.records.values import DATE_TYPES, NUMBER_TYPES, Option
 
 # More are a sign of data sent as names; each would be kept in memory by every process.
 MOST_PROPERTIES = 1000
+
+# The record's own fields, by the names of the wire and by HubSpot's: no property has such a name.
+FIELDS = {
+    "id": "id",
+    "hs_object_id": "id",
+    "createdAt": "created_at",
+    "createdate": "created_at",
+    "updatedAt": "updated_at",
+    "lastmodifieddate": "updated_at",
+}
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +161,21 @@ class Catalogues:
                 self._known.popitem(last=False)
         return catalogue
 
+    def edit(self, account_id: int, kind: Kind, work: Callable[[Connection, Catalogue], T]) -> T:
+        """Run `work` in a transaction on the catalogue as it is, and return what it returns.
+
+        Nobody else writes to the account's records meanwhile. What `work` changes in the catalogue
+        it begins with `change`; this process sees it as soon as this returns.
+        """
+
+        def held(tx: Connection) -> T:
+            tx.hold(account_id, alone=True)
+            return work(tx, load(tx, account_id, kind))
+
+        result = self._database.transact(held)
+        self.reload(account_id, kind)
+        return result
+
 
 def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
     """Read a catalogue; its version may be older than its content, never newer."""
@@ -238,13 +266,24 @@ def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> 
 
     The caller has begun the change.
     """
-    prop_id = tx.scalar(
+    new = replace(new, prop_id=next_id(tx, account_id))
+    tx.insert("property_def", _DEFINITION, [_row(account_id, kind, new, new.prop_id)])
+    return new
+
+
+def next_id(tx: Connection, account_id: int) -> int:
+    """Return a number that nothing in the account's catalogue was called by before."""
+    number: int = tx.scalar(
         "update account set next_prop_id = next_prop_id + 1"
         " where id = :account returning next_prop_id - 1",
         {"account": account_id},
     )
-    tx.insert("property_def", _DEFINITION, [_row(account_id, kind, new, prop_id)])
-    return Property(**{**{name: getattr(new, name) for name in _FIELDS}, "prop_id": prop_id})
+    return number
+
+
+def readable(name: str) -> str:
+    """Return the label of a property that was given none."""
+    return name.replace("_", " ").capitalize()
 
 
 _DEFINITION = {
@@ -263,7 +302,6 @@ _DEFINITION = {
     "options": "text",
     "options_from": "text",
 }
-_FIELDS = tuple(Property.__dataclass_fields__)
 
 
 def _row(account_id: int, kind: Kind, new: Property, prop_id: int) -> tuple[object, ...]:

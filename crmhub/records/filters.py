@@ -17,7 +17,7 @@ from typing import Any
 from crmhub.db import Connection
 from crmhub.errors import BadRequest, Semantic, listed
 from crmhub.records import values
-from crmhub.records.catalogue import Catalogue, Property
+from crmhub.records.catalogue import FIELDS, Catalogue, Property
 from crmhub.records.index import PREFIX
 from crmhub.records.validation import unknown
 
@@ -48,16 +48,6 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "GTE": lambda a, b: a >= b,
     "LT": lambda a, b: a < b,
     "LTE": lambda a, b: a <= b,
-}
-
-# The record's own fields, by the names of the wire and by HubSpot's.
-FIELDS = {
-    "id": "id",
-    "hs_object_id": "id",
-    "createdAt": "created_at",
-    "createdate": "created_at",
-    "updatedAt": "updated_at",
-    "lastmodifieddate": "updated_at",
 }
 
 

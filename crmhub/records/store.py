@@ -24,11 +24,11 @@ from crmhub.records.kinds import Kind
 from crmhub.records.paging import Cursor, fingerprint, unseal
 from crmhub.records.search import Listed, Place, Query, Search, Start, start
 from crmhub.records.validation import (
-    NAME,
     DuplicateValue,
     InvalidProperties,
     Problem,
     check,
+    definable,
     property_path,
 )
 from crmhub.records.writing import Change, NewRecord, Record, Upsert
@@ -321,7 +321,7 @@ class RecordStore:
         catalogue = self.catalogue(account, kind)
         for _ in range(_TRIES):
             missing = [name for name in sorted(sent) if catalogue.get(name) is None]
-            if define and any(NAME.fullmatch(name) for name in missing):
+            if define and any(definable(name) for name in missing):
                 return self._define_and_write(account, kind, missing, prepare, write)
             try:
                 prepared = prepare(catalogue)
@@ -350,17 +350,15 @@ class RecordStore:
         def work(tx: Connection) -> R:
             catalogues.change(tx, account.id)
             known = catalogues.load(tx, account.id, kind)
-            new = [name for name in names if known.get(name) is None and NAME.fullmatch(name)]
+            new = [name for name in names if known.get(name) is None and definable(name)]
             if len(known) + len(new) > MOST_PROPERTIES:
                 raise Semantic(
                     f"{kind.name} would have more than {MOST_PROPERTIES} properties;"
                     " delete some before new ones can be defined."
                 )
             for name in new:
-                label = name.replace("_", " ").capitalize()
-                catalogues.add_property(
-                    tx, account.id, kind, Property(0, name=name, label=label, type="string")
-                )
+                defined = Property(0, name=name, label=catalogues.readable(name), type="string")
+                catalogues.add_property(tx, account.id, kind, defined)
             catalogue = catalogues.load(tx, account.id, kind)
             return write(tx, catalogue, prepare(catalogue))
 

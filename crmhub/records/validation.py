@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from crmhub.errors import Conflict, Semantic, listed
 from crmhub.records import values
-from crmhub.records.catalogue import Catalogue, Pipeline
+from crmhub.records.catalogue import FIELDS, Catalogue, Pipeline
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
+NAME_RULE = "a property name is a lower-case letter, then at most 99 of a-z, 0-9 and _"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,18 @@ def check(
     return clean, problems
 
 
+def definable(name: str) -> bool:
+    """Return whether a property may have this name."""
+    return NAME.fullmatch(name) is not None and name not in FIELDS
+
+
 def unknown(catalogue: Catalogue, name: str) -> str:
     """Say that there is no such property, what there is, and how to define it."""
     kind = catalogue.kind.name
+    if name in FIELDS:
+        return "a field of the record that the hub itself fills in; leave it out"
     if not NAME.fullmatch(name):
-        return "a property name is a lower-case letter, then at most 99 of a-z, 0-9 and _"
+        return NAME_RULE
     near = catalogue.nearest(name)
     meant = f"; did you mean {' or '.join(near)}?" if near else ";"
     return f"{kind} have no such property{meant} Define it with POST /properties/{kind}"

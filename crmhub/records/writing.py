@@ -233,7 +233,10 @@ def _merged(
     new = {name: value for name, value in merged.items() if value}
     if new == old.properties:
         return new
-    lacking = place(catalogue, new, changed=change.properties) + complete(catalogue, new)
+    # What the record lacked before, it may go on lacking: a property can become required later.
+    lacked = complete(catalogue, old.properties)
+    lacking = place(catalogue, new, changed=change.properties)
+    lacking += [each for each in complete(catalogue, new) if each not in lacked]
     problems += [
         Problem(index, name, property_path(change.path, name), reason) for name, reason in lacking
     ]

@@ -1,0 +1,321 @@
+"""Defining, changing and deleting the properties that an account's records may have.
+
+Each is one transaction that holds off whoever writes records of the account, so a definition and
+the values, index rows and unique values under it always change together.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TypedDict
+
+from crmhub.accounts.accounts import Account
+from crmhub.db import Connection
+from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
+from crmhub.records import catalogue as catalogues
+from crmhub.records import held_values
+from crmhub.records.catalogue import FIELDS, MOST_PROPERTIES, Catalogue, Property
+from crmhub.records.index import PREFIX
+from crmhub.records.kinds import Kind
+from crmhub.records.store import RecordStore
+from crmhub.records.validation import NAME, NAME_RULE
+from crmhub.records.values import Option
+
+LONGEST_LABEL = 255
+LONGEST_DESCRIPTION = 4000
+# So that the index holds each value as a whole.
+LONGEST_OPTION = PREFIX
+# Of all properties of a kind together: every process keeps them in memory.
+MOST_OPTIONS = 5000
+
+CHOICES = ("enumeration", "multi_enumeration")
+# The types whose values can name one record among others.
+NAMING = ("string", "text", "number", "email", "phone", "url")
+
+
+class Changes(TypedDict, total=False):
+    """What a caller wants to be different about a definition."""
+
+    name: str
+    label: str
+    type: str
+    description: str
+    required: bool
+    unique: bool
+    read_only: bool
+    options: tuple[Option, ...]
+
+
+def find(records: RecordStore, account: Account, kind: Kind, name: str) -> Property:
+    """Return the definition as it is in the database now; NotFound."""
+    return _named(records.catalogues.reload(account.id, kind), name)
+
+
+def define(records: RecordStore, account: Account, kind: Kind, new: Property) -> Property:
+    """Store a definition and return it; a blank label becomes a readable form of the name.
+
+    Raises BadRequest for a name, label or option that cannot be one, Semantic where parts of the
+    definition contradict each other or there are too many, Conflict when the name is taken.
+    """
+    new = _tidied(new)
+    _check(new, Changes.__annotations__)
+
+    def work(tx: Connection, known: Catalogue) -> Property:
+        if new.name in FIELDS:
+            raise Conflict(
+                f"name: {new.name} is a field that the hub itself fills in; choose another name."
+            )
+        if known.get(new.name) is not None:
+            raise Conflict(
+                f"name: {kind.name} have a property {new.name} already; change it with"
+                f" PATCH /properties/{kind.name}/{new.name}, or choose another name."
+            )
+        if len(known) >= MOST_PROPERTIES:
+            raise Semantic(
+                f"{kind.name} have {MOST_PROPERTIES} properties, which is the most there can be;"
+                " delete some first."
+            )
+        _require_room(known, new)
+        catalogues.change(tx, account.id)
+        return catalogues.add_property(tx, account.id, kind, new)
+
+    return records.catalogues.edit(account.id, kind, work)
+
+
+def change(
+    records: RecordStore, account: Account, kind: Kind, name: str, changes: Changes
+) -> Property:
+    """Change a definition and return it whole; records keep their values as they are.
+
+    Raises NotFound, what `define` raises, Semantic for another name or type, Conflict where what
+    is stored stands against it: what is fixed about a built-in property, an option that records
+    have, values that are not unique.
+    """
+
+    def work(tx: Connection, catalogue: Catalogue) -> Property:
+        known = _named(catalogue, name)
+        wanted = _tidied(replace(known, **changes))
+        changed = {each for each in changes if getattr(wanted, each) != getattr(known, each)}
+        if not changed:
+            return known
+        _refuse_fixed(kind, known, changed)
+        _check(wanted, changed)
+        catalogues.change(tx, account.id)
+        if "options" in changed:
+            _require_room(catalogue, wanted)
+            _refuse_held(tx, account.id, kind, known, wanted)
+        if "unique" in changed and wanted.unique:
+            held_values.claim(tx, account.id, kind, wanted)
+        elif "unique" in changed:
+            held_values.release(tx, account.id, known)
+        _store(tx, account.id, wanted)
+        return wanted
+
+    return records.catalogues.edit(account.id, kind, work)
+
+
+def delete(
+    records: RecordStore, account: Account, kind: Kind, name: str, *, force: bool = False
+) -> None:
+    """Delete a definition, with `force` also the values that records have of it.
+
+    Records that lose a value get a new version, since what an If-Match was based on is gone, but
+    keep their `updated_at`: nobody changed them, and a listing would have to go through all of
+    them again. Archived records stay as they were archived. Raises NotFound, Conflict for a
+    built-in property, and without `force` for one with values.
+    """
+
+    def work(tx: Connection, catalogue: Catalogue) -> None:
+        known = _named(catalogue, name)
+        if known.built_in:
+            raise Conflict(
+                f"{name} is built in and stays; use another property, or leave it empty."
+            )
+        held = held_values.count(tx, account.id, known)
+        if held and not force:
+            raise Conflict(
+                f"{_counted(held, kind)} a value of {name}; nothing was deleted."
+                " Add ?force=true to delete these values too."
+            )
+        catalogues.change(tx, account.id)
+        if held:
+            held_values.erase(tx, account.id, kind, known)
+        _remove(tx, account.id, known)
+
+    records.catalogues.edit(account.id, kind, work)
+
+
+def _named(catalogue: Catalogue, name: str) -> Property:
+    known = catalogue.get(name)
+    if known is None:
+        kind = catalogue.kind.name
+        raise NotFound(
+            f"{kind} have no property {name[:100]!r}; GET /properties/{kind} lists those they have."
+        )
+    return known
+
+
+def _counted(n: int, kind: Kind) -> str:
+    return f"1 {kind.singular} has" if n == 1 else f"{n} {kind.name} have"
+
+
+# What a definition may be
+
+
+def _tidied(new: Property) -> Property:
+    return replace(
+        new,
+        label=new.label.strip() or catalogues.readable(new.name),
+        options=tuple(
+            replace(each, label=each.label.strip() or each.value) for each in new.options
+        ),
+    )
+
+
+def _check(new: Property, said: Collection[str]) -> None:
+    """Raise BadRequest or Semantic for what is wrong with the fields in `said`."""
+    malformed = []
+    if "name" in said and not NAME.fullmatch(new.name):
+        malformed.append(("name", NAME_RULE))
+    if "label" in said:
+        malformed += label_problems("label", new.label)
+    if "description" in said and len(new.description) > LONGEST_DESCRIPTION:
+        reason = f"{len(new.description)} characters long; send at most {LONGEST_DESCRIPTION}"
+        malformed.append(("description", reason))
+    if "options" in said:
+        malformed += _option_problems(new)
+    if malformed:
+        raise BadRequest(listed(malformed))
+    senseless = _contradictions(new)
+    if senseless:
+        raise Semantic(listed(senseless))
+
+
+def label_problems(path: str, label: str) -> list[tuple[str, str]]:
+    """Return `(path, what)` when the text cannot be shown as a label."""
+    if len(label) > LONGEST_LABEL:
+        return [(path, f"{len(label)} characters long; send at most {LONGEST_LABEL}")]
+    if _has_control(label):
+        return [(path, "holds a line break or another control character; leave it out")]
+    return []
+
+
+def _has_control(text: str) -> bool:
+    return any(unicodedata.category(each) == "Cc" for each in text)
+
+
+def _option_problems(new: Property) -> list[tuple[str, str]]:
+    problems = []
+    seen: dict[str, int] = {}
+    for i, option in enumerate(new.options):
+        path, value = f"options[{i}].value", option.value
+        # Where any case is taken, two values that differ in nothing else cannot be told apart.
+        first = seen.setdefault(value.casefold() if new.any_case else value, i)
+        if not value or value != value.strip():
+            problems.append((path, "blank at its start or end, or nothing but that; trim it"))
+        elif len(value) > LONGEST_OPTION:
+            reason = f"{len(value)} characters long; send at most {LONGEST_OPTION}"
+            problems.append((path, reason))
+        elif ";" in value:
+            problems.append((path, "holds a semicolon, which separates values; leave it out"))
+        elif _has_control(value):
+            problems.append((path, "holds a control character; leave it out"))
+        elif first != i:
+            problems.append((path, f"the same as options[{first}].value; send each once"))
+        problems += label_problems(f"options[{i}].label", option.label)
+    return problems
+
+
+def _contradictions(new: Property) -> list[tuple[str, str]]:
+    problems = []
+    if new.type in CHOICES and not new.options:
+        problems.append(("options", f"a property of type {new.type} needs at least one"))
+    if new.type not in CHOICES and new.options:
+        reason = f"only {' and '.join(CHOICES)} have options; choose one of these types"
+        problems.append(("options", f"{reason}, or leave them out"))
+    if new.unique and new.type not in NAMING:
+        problems.append(("unique", f"only these types can be unique: {', '.join(NAMING)}"))
+    if new.required and new.read_only:
+        reason = "a required property must be sent, and a read-only one cannot be; choose one"
+        problems.append(("readOnly", reason))
+    return problems
+
+
+def _require_room(catalogue: Catalogue, new: Property) -> None:
+    own = [each for each in catalogue if each.name != new.name and not each.options_from]
+    total = sum(len(each.options) for each in [*own, new])
+    if total > MOST_OPTIONS:
+        raise Semantic(
+            f"options: {catalogue.kind.name} would have {total} options in all"
+            f" their properties together; the most is {MOST_OPTIONS}. Use a string for what has"
+            " that many."
+        )
+
+
+def _refuse_fixed(kind: Kind, known: Property, changed: Collection[str]) -> None:
+    """Raise Semantic or Conflict where a change is none that could be made."""
+    never = {
+        "name": "records hold their values under it",
+        "type": "records hold values of it",
+    }
+    problems = [
+        (each, f"{why}, so it stays; define another property, copy the values, delete this one")
+        for each, why in never.items()
+        if each in changed
+    ]
+    if problems:
+        raise Semantic(listed(problems))
+    if known.built_in:
+        flags = {"required": "required", "unique": "unique", "read_only": "readOnly"}
+        problems = [
+            (wire, f"{known.name} is built in, and this stays as it is; leave it out")
+            for flag, wire in flags.items()
+            if flag in changed
+        ]
+    if known.options_from and "options" in changed:
+        reason = f"those of {known.name} are the account's {known.options_from}"
+        problems.append(("options", f"{reason}; change them under /pipelines/{kind.name}"))
+    if problems:
+        raise Conflict(listed(problems))
+
+
+def _refuse_held(
+    tx: Connection, account_id: int, kind: Kind, known: Property, wanted: Property
+) -> None:
+    """Raise Conflict when records hold a value that would be no option any more."""
+    gone = {each.value for each in known.options} - {each.value for each in wanted.options}
+    held = held_values.by_option(tx, account_id, known) if gone else {}
+    problems = [
+        ("options", f'{_counted(held[each], kind)} the value "{each}"')
+        for each in sorted(gone)
+        if each in held
+    ]
+    if problems:
+        raise Conflict(f"{listed(problems)}; give them another one first, or keep the option.")
+
+
+def _store(tx: Connection, account_id: int, changed: Property) -> None:
+    tx.run(
+        "update property_def set label = :label, description = :description,"
+        " required = :required, is_unique = :unique, read_only = :read_only, options = :options"
+        " where account_id = :account and prop_id = :prop",
+        {
+            "label": changed.label,
+            "description": changed.description,
+            "required": changed.required,
+            "unique": changed.unique,
+            "read_only": changed.read_only,
+            "options": catalogues.dump_options(() if changed.options_from else changed.options),
+            "account": account_id,
+            "prop": changed.prop_id,
+        },
+    )
+
+
+def _remove(tx: Connection, account_id: int, gone: Property) -> None:
+    tx.run(
+        "delete from property_def where account_id = :account and prop_id = :prop",
+        {"account": account_id, "prop": gone.prop_id},
+    )

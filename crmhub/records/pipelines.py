@@ -1,0 +1,335 @@
+"""The pipelines of an account's deals and tickets, and their stages.
+
+An id is never given twice by the hub: a deal in the wrong stage is worse than one refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from crmhub.accounts.accounts import Account
+from crmhub.db import Connection
+from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
+from crmhub.records import catalogue as catalogues
+from crmhub.records import values
+from crmhub.records.catalogue import Catalogue, Pipeline, Stage
+from crmhub.records.definitions import label_problems
+from crmhub.records.kinds import Kind
+from crmhub.records.store import RecordStore
+
+MOST_PIPELINES = 100
+MOST_STAGES = 100
+
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)
+_ID_RULE = "an id is a letter or digit, then at most 99 of letters, digits, _, . and -"
+
+
+@dataclass(frozen=True, slots=True)
+class StageInput:
+    """A stage as a caller wants it; None leaves a field as it is, or as it is by default.
+
+    Without an id it is a new one; `probability` is a decimal text, "" for none.
+    """
+
+    id: str | None = None
+    label: str | None = None
+    probability: str | None = None
+    closed: bool | None = None
+
+
+def find(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -> Pipeline:
+    """Return the pipeline as it is in the database now; NotFound."""
+    return _named(records.catalogues.reload(account.id, kind), pipeline_id)
+
+
+def add(
+    records: RecordStore,
+    account: Account,
+    kind: Kind,
+    *,
+    label: str,
+    stages: Sequence[StageInput],
+    id: str | None = None,
+) -> Pipeline:
+    """Store a new pipeline behind the others and return it, with ids for what came without.
+
+    Raises BadRequest for an id, label or probability that cannot be one and for a number of
+    stages that cannot be, Conflict for an id that is taken, Semantic beyond MOST_PIPELINES.
+    """
+
+    def work(tx: Connection, catalogue: Catalogue) -> Pipeline:
+        if id is not None and catalogue.pipeline(id) is not None:
+            raise Conflict(f"id: {kind.name} have a pipeline {id} already; choose another id.")
+        if len(catalogue.pipelines) >= MOST_PIPELINES:
+            raise Semantic(
+                f"{kind.name} have {MOST_PIPELINES} pipelines, which is the most there can be."
+            )
+        malformed = [] if id is None or ID.fullmatch(id) else [("id", _ID_RULE)]
+        unnamed = Pipeline(id or "", label.strip(), ())
+        wanted = _wanted(catalogue, unnamed, stages, malformed)
+        catalogues.change(tx, account.id)
+        named = _with_ids(tx, account.id, catalogue, wanted)
+        _insert(tx, account.id, kind, named)
+        return named
+
+    return records.catalogues.edit(account.id, kind, work)
+
+
+def change(
+    records: RecordStore,
+    account: Account,
+    kind: Kind,
+    pipeline_id: str,
+    *,
+    label: str | None = None,
+    stages: Sequence[StageInput] | None = None,
+) -> Pipeline:
+    """Change the label, or the whole list of stages, and return the pipeline.
+
+    A stage is kept by its id. Raises NotFound, what `add` raises, and Conflict for a stage that
+    would go while records are in it.
+    """
+
+    def work(tx: Connection, catalogue: Catalogue) -> Pipeline:
+        known = _named(catalogue, pipeline_id)
+        relabelled = known if label is None else replace(known, label=label.strip())
+        wanted = _wanted(catalogue, relabelled, stages, [])
+        if wanted == known:
+            return known
+        catalogues.change(tx, account.id)
+        named = _with_ids(tx, account.id, catalogue, wanted)
+        _refuse_held(tx, catalogue, known, named)
+        _update(tx, account.id, kind, named)
+        return named
+
+    return records.catalogues.edit(account.id, kind, work)
+
+
+def delete(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -> None:
+    """Delete a pipeline; NotFound, Conflict when records are in it or it is the last one."""
+
+    def work(tx: Connection, catalogue: Catalogue) -> None:
+        known = _named(catalogue, pipeline_id)
+        if len(catalogue.pipelines) == 1:
+            raise Conflict(f"{pipeline_id} is the last pipeline of {kind.name}; add another first.")
+        held = tx.scalar(
+            "select count(*) from ix_text"
+            " where account_id = :account and prop_id = :prop and value = :value",
+            {
+                "account": account.id,
+                "prop": _prop_id(catalogue, kind.pipeline),
+                "value": known.id,
+            },
+        )
+        if held:
+            raise Conflict(
+                f"{_counted(held, kind)} in the pipeline {pipeline_id}; move or archive them first."
+            )
+        catalogues.change(tx, account.id)
+        _remove(tx, account.id, kind, known)
+
+    records.catalogues.edit(account.id, kind, work)
+
+
+def _named(catalogue: Catalogue, pipeline_id: str) -> Pipeline:
+    known = catalogue.pipeline(pipeline_id)
+    if known is None:
+        kind = catalogue.kind.name
+        raise NotFound(
+            f"{kind} have no pipeline {pipeline_id[:100]!r};"
+            f" GET /pipelines/{kind} lists those they have."
+        )
+    return known
+
+
+def _counted(n: int, kind: Kind) -> str:
+    return f"1 {kind.singular} is" if n == 1 else f"{n} {kind.name} are"
+
+
+def _wanted(
+    catalogue: Catalogue,
+    known: Pipeline,
+    stages: Sequence[StageInput] | None,
+    problems: list[tuple[str, str]],
+) -> Pipeline:
+    """Return the pipeline with these stages; the id of what needs one is still "".
+
+    Raises BadRequest that names `problems` and all others, and Conflict for a taken stage id.
+    """
+    problems += _label("label", known.label)
+    if stages is None:
+        wanted = known
+    else:
+        if not 1 <= len(stages) <= MOST_STAGES:
+            problems.append(("stages", f"{len(stages)} stages; send 1 to {MOST_STAGES}"))
+        kept = {each.id: each for each in known.stages}
+        made = [_stage(i, each, kept, problems) for i, each in enumerate(stages[:MOST_STAGES])]
+        wanted = replace(known, stages=tuple(made))
+        _refuse_twins(wanted, problems)
+    if problems:
+        raise BadRequest(listed(problems))
+    _refuse_taken(catalogue, known, wanted)
+    return wanted
+
+
+def _label(path: str, label: str) -> list[tuple[str, str]]:
+    return label_problems(path, label) if label else [(path, "blank; send a name for people")]
+
+
+def _stage(
+    i: int, sent: StageInput, kept: dict[str, Stage], problems: list[tuple[str, str]]
+) -> Stage:
+    path = f"stages[{i}]"
+    old = kept.get(sent.id or "")
+    if old is None and sent.id is not None and not ID.fullmatch(sent.id):
+        problems.append((f"{path}.id", _ID_RULE))
+    if old is None and sent.label is None:
+        problems.append((f"{path}.label", "is missing; a new stage needs one"))
+    stage = old or Stage(sent.id or "", "")
+    if sent.label is not None:
+        stage = replace(stage, label=sent.label.strip())
+        problems += _label(f"{path}.label", stage.label)
+    if sent.probability is not None:
+        try:
+            stage = replace(stage, probability=_probability(sent.probability))
+        except values.InvalidValue as exc:
+            problems.append((f"{path}.probability", str(exc)))
+    return stage if sent.closed is None else replace(stage, closed=sent.closed)
+
+
+def _probability(text: str) -> str:
+    """Return a probability as HubSpot writes it: with at least one decimal."""
+    if not text:
+        return ""
+    number = values.canonical("number", text)
+    if not 0 <= Decimal(number) <= 1:
+        raise values.InvalidValue("out of range; send a number from 0 to 1, such as 0.2")
+    return number if "." in number else f"{number}.0"
+
+
+def _refuse_twins(wanted: Pipeline, problems: list[tuple[str, str]]) -> None:
+    seen: dict[str, int] = {}
+    for i, stage in enumerate(wanted.stages):
+        first = seen.setdefault(stage.id, i) if stage.id else i
+        if first != i:
+            problems.append((f"stages[{i}].id", f"the same as stages[{first}].id; send each once"))
+
+
+def _refuse_taken(catalogue: Catalogue, known: Pipeline, wanted: Pipeline) -> None:
+    others = {
+        stage.id: each.id
+        for each in catalogue.pipelines
+        if each.id != known.id
+        for stage in each.stages
+    }
+    own = {stage.id for stage in known.stages}
+    taken = [
+        (f"stages[{i}].id", f"{stage.id} is a stage of the pipeline {others[stage.id]} already")
+        for i, stage in enumerate(wanted.stages)
+        if stage.id in others and stage.id not in own
+    ]
+    if taken:
+        raise Conflict(f"{listed(taken)}; choose other ids, or leave them out.")
+
+
+def _with_ids(tx: Connection, account_id: int, catalogue: Catalogue, wanted: Pipeline) -> Pipeline:
+    """Return the pipeline with ids for itself and its stages where there are none yet."""
+    taken = {wanted.id, *(stage.id for stage in wanted.stages)}
+    taken |= {id for each in catalogue.pipelines for id in (each.id, *(s.id for s in each.stages))}
+    return replace(
+        wanted,
+        id=wanted.id or _issue(tx, account_id, taken),
+        stages=tuple(
+            stage if stage.id else replace(stage, id=_issue(tx, account_id, taken))
+            for stage in wanted.stages
+        ),
+    )
+
+
+def _issue(tx: Connection, account_id: int, taken: Collection[str]) -> str:
+    while (id := str(catalogues.next_id(tx, account_id))) in taken:
+        pass
+    return id
+
+
+def _refuse_held(tx: Connection, catalogue: Catalogue, known: Pipeline, wanted: Pipeline) -> None:
+    """Raise Conflict when records are in a stage that the pipeline would have no more."""
+    gone = {each.id: each.label for each in known.stages if not wanted.has(each.id)}
+    if not gone:
+        return
+    kind = catalogue.kind
+    where, ids = tx.among("value", "gone", sorted(gone))
+    held = tx.rows(
+        "select value, count(*) from ix_text"
+        f" where account_id = :account and prop_id = :stage and {where} and record_id in"
+        " (select record_id from ix_text"
+        " where account_id = :account and prop_id = :pipeline and value = :known)"
+        " group by value order by value",
+        {
+            "account": catalogue.account_id,
+            "stage": _prop_id(catalogue, kind.stage),
+            "pipeline": _prop_id(catalogue, kind.pipeline),
+            "known": known.id,
+            **ids,
+        },
+    )
+    if held:
+        stages = [
+            ("stages", f"{_counted(n, kind)} in the stage {id} ({gone[id]})") for id, n in held
+        ]
+        raise Conflict(
+            f"{listed(stages)}; move them to another stage first,"
+            " or send the stage with its id to keep it."
+        )
+
+
+def _prop_id(catalogue: Catalogue, name: str) -> int:
+    known = catalogue.get(name)
+    # Built in, so it cannot be deleted.
+    assert known is not None
+    return known.prop_id
+
+
+def _insert(tx: Connection, account_id: int, kind: Kind, new: Pipeline) -> None:
+    position = tx.scalar(
+        "select coalesce(max(position) + 1, 0) from pipeline"
+        " where account_id = :account and kind = :kind",
+        {"account": account_id, "kind": kind.code},
+    )
+    row = (account_id, kind.code, new.id, new.label, position, catalogues.dump_stages(new.stages))
+    tx.insert("pipeline", catalogues.PIPELINE, [row])
+    _edited(tx, account_id)
+
+
+def _update(tx: Connection, account_id: int, kind: Kind, changed: Pipeline) -> None:
+    tx.run(
+        "update pipeline set label = :label, stages = :stages"
+        " where account_id = :account and kind = :kind and id = :id",
+        {
+            "label": changed.label,
+            "stages": catalogues.dump_stages(changed.stages),
+            "account": account_id,
+            "kind": kind.code,
+            "id": changed.id,
+        },
+    )
+    _edited(tx, account_id)
+
+
+def _remove(tx: Connection, account_id: int, kind: Kind, gone: Pipeline) -> None:
+    tx.run(
+        "delete from pipeline where account_id = :account and kind = :kind and id = :id",
+        {"account": account_id, "kind": kind.code, "id": gone.id},
+    )
+    _edited(tx, account_id)
+
+
+def _edited(tx: Connection, account_id: int) -> None:
+    # From now on the pipelines are somebody's decision: what bots name is not added any more.
+    tx.run(
+        "update account set pipelines_edited = :yes where id = :account",
+        {"yes": True, "account": account_id},
+    )

@@ -1,0 +1,318 @@
+"""Definitions while others write: several processes, several threads, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from crmhub.accounts.accounts import Account
+from crmhub.actions.hub import Hub
+from crmhub.db import Database
+from crmhub.errors import Conflict, HubError, NotFound
+from crmhub.records import definitions
+from crmhub.records.catalogue import Property
+from crmhub.records.filters import Filter
+from crmhub.records.kinds import CONTACTS
+from crmhub.records.search import Query
+from crmhub.records.store import PageRequest, RecordStore
+from crmhub.records.validation import InvalidProperties
+from crmhub.records.values import Option
+from crmhub.records.writing import Change, NewRecord
+from tests.clients import Client
+
+COLOUR = Property(0, name="colour", label="", type="string")
+CODE = Property(0, name="code", label="", type="string", unique=True)
+
+
+@pytest.fixture
+def account(client: Client) -> Account:
+    return client.account
+
+
+@pytest.fixture
+def here(hub: Hub) -> RecordStore:
+    return hub.records
+
+
+@pytest.fixture
+def there(database_url: str) -> Iterator[RecordStore]:
+    """The records as another process sees them, which has a memory of its own."""
+    database = Database(database_url)
+    yield RecordStore(database, b"another process's key")
+    database.close()
+
+
+def create(records: RecordStore, account: Account, **properties: str) -> int:
+    [record] = records.create(account, CONTACTS, [NewRecord({"firstname": "Ada", **properties})])
+    return record.id
+
+
+def found(records: RecordStore, account: Account, name: str) -> list[int]:
+    """Return the ids that a search for any value of the property finds."""
+    query = Query((Filter(name, "HAS_PROPERTY"),))
+    page = records.page(account, CONTACTS, PageRequest(query))
+    return sorted(each.id for each in page.records)
+
+
+def at_once(*work: Callable[[], Any]) -> list[Any]:
+    """Run all of `work` at the same time; return what each returned or raised of ours."""
+    start = threading.Barrier(len(work))
+
+    def one(each: Callable[[], Any]) -> Any:
+        start.wait()
+        try:
+            return each()
+        except HubError as exc:
+            return exc
+
+    with ThreadPoolExecutor(len(work)) as pool:
+        return list(pool.map(one, work))
+
+
+def left_behind(hub: Hub, account: Account) -> list[tuple[Any, ...]]:
+    """Return the rows under properties that are not defined, and the documents that name one."""
+    of = {"account": account.id}
+    with hub.database.reading() as connection:
+        rows = [
+            row
+            for table in ("ix_text", "ix_num", "ix_date", "unique_value")
+            for row in connection.rows(
+                f"select '{table}', prop_id, value, record_id from {table}"
+                " where account_id = :account and prop_id not in"
+                " (select prop_id from property_def where account_id = :account)",
+                of,
+            )
+        ]
+        names = {
+            row[0]
+            for row in connection.rows(
+                "select name from property_def where account_id = :account", of
+            )
+        }
+        documents = connection.rows(
+            "select id, cast(properties as text) from records where account_id = :account", of
+        )
+    return rows + [row for row in documents if not json.loads(row[1]).keys() <= names]
+
+
+# --- another process -------------------------------------------------------------------------
+
+
+def test_a_property_defined_in_one_process_is_written_and_found_in_another_at_once(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    there.catalogue(account, CONTACTS)
+    definitions.define(here, account, CONTACTS, COLOUR)
+    id = create(there, account, colour="red")
+    assert found(there, account, "colour") == [id]
+
+
+def test_a_search_in_another_process_knows_a_property_defined_here(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    there.catalogue(account, CONTACTS)
+    definitions.define(here, account, CONTACTS, COLOUR)
+    assert found(there, account, "colour") == []
+
+
+def test_a_new_option_is_taken_in_another_process_at_once(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    there.catalogue(account, CONTACTS)
+    options = (Option("hot", "Hot"),)
+    definitions.change(here, account, CONTACTS, "hs_lead_status", {"options": options})
+    create(there, account, hs_lead_status="hot")
+    with pytest.raises(InvalidProperties):
+        create(there, account, hs_lead_status="NEW")
+
+
+def test_what_becomes_required_is_demanded_in_another_process_at_once(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    definitions.define(here, account, CONTACTS, COLOUR)
+    create(there, account)
+    definitions.change(here, account, CONTACTS, "colour", {"required": True})
+    with pytest.raises(InvalidProperties):
+        create(there, account)
+
+
+def test_what_becomes_unique_is_so_in_another_process_at_once(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    definitions.define(here, account, CONTACTS, COLOUR)
+    create(there, account, colour="red")
+    definitions.change(here, account, CONTACTS, "colour", {"unique": True})
+    with pytest.raises(Conflict):
+        create(there, account, colour="red")
+
+
+def test_a_property_deleted_in_one_process_is_refused_in_another_at_once(
+    hub: Hub, here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    definitions.define(here, account, CONTACTS, COLOUR)
+    id = create(there, account, colour="red")
+    definitions.delete(here, account, CONTACTS, "colour", force=True)
+    with pytest.raises(InvalidProperties):
+        create(there, account, colour="red")
+    there.update(account, CONTACTS, [Change(id, {"city": "Rome"})])
+    there.archive(account, CONTACTS, [(id, "")])
+    assert left_behind(hub, account) == []
+
+
+def test_the_definition_read_is_the_newest_whatever_this_process_remembers(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    there.catalogue(account, CONTACTS)
+    definitions.define(here, account, CONTACTS, COLOUR)
+    assert definitions.find(there, account, CONTACTS, "colour").label == "Colour"
+    definitions.delete(here, account, CONTACTS, "colour")
+    with pytest.raises(NotFound):
+        definitions.find(there, account, CONTACTS, "colour")
+
+
+# --- at the same time ------------------------------------------------------------------------
+
+
+def test_of_two_who_define_the_same_property_one_conflicts(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    answers = at_once(
+        *(
+            lambda records=records: definitions.define(records, account, CONTACTS, COLOUR)
+            for records in (here, there, here, there)
+        )
+    )
+    assert sorted(type(each).__name__ for each in answers) == ["Conflict"] * 3 + ["Property"]
+    create(here, account, colour="red")
+
+
+def test_properties_defined_at_the_same_time_all_get_numbers_of_their_own(
+    here: RecordStore, account: Account
+) -> None:
+    def work(name: str) -> Callable[[], Property]:
+        new = Property(0, name=name, label="", type="number")
+        return lambda: definitions.define(here, account, CONTACTS, new)
+
+    made = at_once(*(work(f"p{i}") for i in range(6)))
+    assert len({each.prop_id for each in made}) == 6
+
+
+def test_a_forced_deletion_while_others_write_leaves_nothing_behind(
+    hub: Hub, here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    definitions.define(here, account, CONTACTS, CODE)
+    stop = threading.Event()
+    refused = []
+
+    def write(records: RecordStore, prefix: str) -> int:
+        n = 0
+        while not stop.is_set():
+            try:
+                id = create(records, account, code=f"{prefix}{n}")
+                records.update(account, CONTACTS, [Change(id, {"code": f"{prefix}{n}!"})])
+                n += 1
+            except InvalidProperties:
+                refused.append(prefix)
+                return n
+        return n
+
+    def delete() -> None:
+        while here.counts(account).get(CONTACTS.code, 0) < 10:
+            pass
+        try:
+            definitions.delete(here, account, CONTACTS, "code", force=True)
+        except BaseException:
+            # Or they would write for ever.
+            stop.set()
+            raise
+
+    counted = at_once(
+        lambda: write(here, "a"), lambda: write(there, "b"), lambda: write(there, "c"), delete
+    )
+    assert counted[-1] is None
+    assert sorted(refused) == ["a", "b", "c"]
+    assert left_behind(hub, account) == []
+    definitions.define(here, account, CONTACTS, CODE)
+    create(here, account, code="a0")
+
+
+def test_a_property_that_becomes_unique_while_others_write_has_no_value_twice(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    definitions.define(here, account, CONTACTS, COLOUR)
+
+    def write(records: RecordStore) -> list[Any]:
+        done = []
+        for i in range(15):
+            try:
+                done.append(create(records, account, colour=f"c{i}"))
+            except Conflict as exc:
+                done.append(exc)
+        return done
+
+    *_, made = at_once(
+        lambda: write(here),
+        lambda: write(there),
+        lambda: definitions.change(here, account, CONTACTS, "colour", {"unique": True}),
+    )
+    values = [
+        record.properties["colour"]
+        for record in here.read(account, CONTACTS, found(here, account, "colour"))
+    ]
+    unique = definitions.find(there, account, CONTACTS, "colour").unique
+    # It came too late when a value stood twice already; then nothing has changed.
+    assert unique == (not isinstance(made, Conflict))
+    assert unique == (len(values) == len(set(values)))
+
+
+def test_an_option_cannot_go_while_somebody_takes_it(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    options = (Option("a", "A"), Option("b", "B"))
+    new = Property(0, name="pick", label="", type="enumeration", options=options)
+    definitions.define(here, account, CONTACTS, new)
+    written, changed = at_once(
+        lambda: create(there, account, pick="b"),
+        lambda: definitions.change(here, account, CONTACTS, "pick", {"options": options[:1]}),
+    )
+    assert isinstance(written, InvalidProperties) != isinstance(changed, Conflict)
+
+
+# --- many records ----------------------------------------------------------------------------
+
+
+def test_more_values_than_a_batch_are_claimed_and_a_twin_among_them_is_found(
+    hub: Hub, here: RecordStore, account: Account
+) -> None:
+    new = Property(0, name="serial", label="", type="number")
+    definitions.define(here, account, CONTACTS, new)
+    for start in range(0, 2300, 100):
+        inputs = [
+            NewRecord({"firstname": "A", "serial": str(i)}) for i in range(start, start + 100)
+        ]
+        here.create(account, CONTACTS, inputs)
+    twin = create(here, account, serial="2299")
+    with pytest.raises(Conflict, match=rf"and {twin} have the same serial"):
+        definitions.change(here, account, CONTACTS, "serial", {"unique": True})
+    here.archive(account, CONTACTS, [(twin, "")])
+    definitions.change(here, account, CONTACTS, "serial", {"unique": True})
+    for value in ("0", "1000", "2299"):
+        assert len(here.read_by(account, CONTACTS, "serial", [value])) == 1
+    definitions.delete(here, account, CONTACTS, "serial", force=True)
+    assert left_behind(hub, account) == []
+    assert here.counts(account)[CONTACTS.code] == 2300
+
+
+def test_a_change_that_changes_nothing_is_no_new_version(
+    here: RecordStore, account: Account
+) -> None:
+    before = here.catalogues.reload(account.id, CONTACTS).version
+    definitions.change(here, account, CONTACTS, "email", {"label": "Email", "unique": True})
+    with pytest.raises(Conflict):
+        definitions.change(here, account, CONTACTS, "email", {"unique": False})
+    assert here.catalogues.reload(account.id, CONTACTS).version == before

@@ -1,0 +1,159 @@
+"""Pipelines while others write: several processes and threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from crmhub.accounts.accounts import Account
+from crmhub.actions import places
+from crmhub.actions.hub import Hub
+from crmhub.db import Database
+from crmhub.errors import Conflict, HubError
+from crmhub.records import pipelines
+from crmhub.records.kinds import DEALS
+from crmhub.records.pipelines import StageInput
+from crmhub.records.store import RecordStore
+from crmhub.records.validation import InvalidProperties
+from crmhub.records.writing import NewRecord
+from tests.clients import Client
+
+STAGES = [StageInput(id="open", label="Open"), StageInput(id="done", label="Done", closed=True)]
+
+
+@pytest.fixture
+def account(client: Client) -> Account:
+    return client.account
+
+
+@pytest.fixture
+def here(hub: Hub) -> RecordStore:
+    return hub.records
+
+
+@pytest.fixture
+def there(database_url: str) -> Iterator[RecordStore]:
+    """The records as another process sees them, which has a memory of its own."""
+    database = Database(database_url)
+    yield RecordStore(database, b"another process's key")
+    database.close()
+
+
+def create(records: RecordStore, account: Account, **properties: str) -> dict[str, str]:
+    [record] = records.create(account, DEALS, [NewRecord({"dealname": "A deal", **properties})])
+    return record.properties
+
+
+def at_once(*work: Callable[[], Any]) -> list[Any]:
+    """Run all of `work` at the same time; return what each returned or raised of ours."""
+    start = threading.Barrier(len(work))
+
+    def one(each: Callable[[], Any]) -> Any:
+        start.wait()
+        try:
+            return each()
+        except HubError as exc:
+            return exc
+
+    with ThreadPoolExecutor(len(work)) as pool:
+        return list(pool.map(one, work))
+
+
+def test_a_pipeline_added_in_one_process_takes_records_in_another_at_once(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    there.catalogue(account, DEALS)
+    pipelines.add(here, account, DEALS, id="own", label="Own", stages=STAGES)
+    assert create(there, account, pipeline="own")["dealstage"] == "open"
+
+
+def test_a_new_first_stage_is_where_another_process_starts_records(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    pipelines.add(here, account, DEALS, id="own", label="Own", stages=STAGES)
+    create(there, account, pipeline="own")
+    pipelines.change(here, account, DEALS, "own", stages=STAGES[::-1])
+    assert create(there, account, pipeline="own")["dealstage"] == "done"
+
+
+def test_a_stage_cannot_go_while_somebody_takes_it(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    pipelines.add(here, account, DEALS, id="own", label="Own", stages=STAGES)
+    written, changed = at_once(
+        lambda: create(there, account, dealstage="done"),
+        lambda: pipelines.change(here, account, DEALS, "own", stages=STAGES[:1]),
+    )
+    assert isinstance(written, InvalidProperties) != isinstance(changed, Conflict)
+
+
+def test_a_pipeline_cannot_go_while_somebody_takes_it(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    pipelines.add(here, account, DEALS, id="own", label="Own", stages=STAGES)
+    written, deleted = at_once(
+        lambda: create(there, account, pipeline="own"),
+        lambda: pipelines.delete(here, account, DEALS, "own"),
+    )
+    assert isinstance(written, InvalidProperties) != isinstance(deleted, Conflict)
+
+
+def test_of_two_who_delete_the_last_two_pipelines_one_conflicts(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    pipelines.add(here, account, DEALS, id="own", label="Own", stages=STAGES)
+    answers = at_once(
+        lambda: pipelines.delete(here, account, DEALS, "own"),
+        lambda: pipelines.delete(there, account, DEALS, "default"),
+    )
+    assert [type(each) for each in answers].count(Conflict) == 1
+    assert len(here.catalogues.reload(account.id, DEALS).pipelines) == 1
+
+
+def test_pipelines_added_at_the_same_time_all_get_ids_of_their_own(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    unnamed = [StageInput(label="Open"), StageInput(label="Done")]
+    made = at_once(
+        *(
+            lambda records=records: pipelines.add(
+                records, account, DEALS, label="Own", stages=unnamed
+            )
+            for records in (here, there, here, there)
+        )
+    )
+    issued = [id for each in made for id in (each.id, *(stage.id for stage in each.stages))]
+    assert len(set(issued)) == 12
+
+
+def test_the_order_of_pipelines_is_the_order_they_came_in(
+    here: RecordStore, account: Account
+) -> None:
+    for id in ("z", "a", "m"):
+        pipelines.add(here, account, DEALS, id=id, label=id, stages=[StageInput(label="Open")])
+    pipelines.delete(here, account, DEALS, "a")
+    pipelines.add(here, account, DEALS, id="b", label="b", stages=[StageInput(label="Open")])
+    known = here.catalogue(account, DEALS).pipelines
+    assert [each.id for each in known] == ["default", "z", "m", "b"]
+
+
+def test_a_stage_id_that_stands_in_two_pipelines_is_counted_in_its_own(
+    here: RecordStore, account: Account
+) -> None:
+    # A bot may name a new pipeline together with a stage that another pipeline has.
+    places.make(here, account, DEALS, {"pipeline": "bots", "dealstage": "closedwon"})
+    create(here, account, pipeline="default", dealstage="closedwon")
+    stages = [StageInput(label="Other")]
+    changed = pipelines.change(here, account, DEALS, "bots", stages=stages)
+    assert [each.label for each in changed.stages] == ["Other"]
+    everything_but = [
+        StageInput(id=each.id)
+        for each in here.catalogue(account, DEALS).pipelines[0].stages
+        if each.id != "closedwon"
+    ]
+    with pytest.raises(Conflict, match="1 deal is in the stage closedwon"):
+        pipelines.change(here, account, DEALS, "default", stages=everything_but)
