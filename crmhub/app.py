@@ -12,7 +12,16 @@ import structlog
 
 from crmhub import __version__, logs
 from crmhub.actions.hub import Hub
-from crmhub.api import chatbot, failures, functions, operations
+from crmhub.api import (
+    catalogue,
+    chatbot,
+    failures,
+    functions,
+    operations,
+    pipelines,
+    usage,
+    workflows,
+)
 from crmhub.api.authentication import add_rate_headers, authenticate
 from crmhub.api.documentation import Document
 from crmhub.api.reading import LARGEST_BODY, check_path
@@ -57,8 +66,8 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     api = Document(app)
     for kind in KINDS.values():
         api.register_blueprint(records_blueprint(kind))
-    api.register_blueprint(chatbot.blueprint)
-    api.register_blueprint(functions.blueprint)
+    for module in (catalogue, pipelines, usage, workflows, chatbot, functions):
+        api.register_blueprint(module.blueprint)
     operations.register(app)
     failures.register(app)
     return app

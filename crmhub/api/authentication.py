@@ -73,14 +73,19 @@ def add_rate_headers(response: flask.Response) -> flask.Response:
     return response
 
 
+def require(scope: str) -> None:
+    """Raise Forbidden when the caller's key lacks `scope`."""
+    if scope not in caller().scopes:
+        raise Forbidden(f"This key lacks the scope {scope}; create one that has it.")
+
+
 def needs(scope: str) -> Callable[[_F], _F]:
     """Refuse a view to keys without `scope`, with Forbidden."""
 
     def decorator(view: _F) -> _F:
         @wraps(view)
         def wrapper(*args: object, **kwargs: object) -> object:
-            if scope not in caller().scopes:
-                raise Forbidden(f"This key lacks the scope {scope}; create one that has it.")
+            require(scope)
             return view(*args, **kwargs)
 
         return cast(_F, wrapper)

@@ -1,0 +1,176 @@
+"""The routes of pipelines and their stages (`/pipelines/{deals|tickets}`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask
+from marshmallow import fields
+
+from crmhub.api.answers import as_json, nothing
+from crmhub.api.authentication import account, hub
+from crmhub.api.catalogue import NoQuery, all_of, in_path, of_kind
+from crmhub.api.documentation import documents
+from crmhub.api.reading import Blueprint
+from crmhub.api.schemas import CursorShown, Exactly, Flag, Inner, Items, Scalar, Shown, Strict, Text
+from crmhub.records import pipelines
+from crmhub.records.catalogue import Pipeline, Stage
+from crmhub.records.definitions import LONGEST_LABEL
+from crmhub.records.kinds import KINDS, Kind
+from crmhub.records.pipelines import ID, MOST_STAGES, StageInput
+
+_KINDS = {name: kind for name, kind in KINDS.items() if kind.pipeline}
+
+# --- shapes ----------------------------------------------------------------------------------
+
+_LABEL = {"minLength": 1, "maxLength": LONGEST_LABEL, "description": "Shown to people."}
+
+
+class StageGiven(Strict):
+    """A stage. One that exists is kept by its id, and keeps what is not named."""
+
+    id = Text(metadata={"maxLength": 100, "description": "Without one the hub issues one."})
+    label = Text(metadata={**_LABEL, "description": "Shown to people; a new stage needs one."})
+    probability = Scalar(
+        metadata={
+            "type": ["number", "string"],
+            "description": "How likely a deal in this stage is won, from 0 to 1; null for none.",
+        }
+    )
+    closed = Flag(metadata={"description": "Records in this stage are done.", "default": False})
+
+
+_STAGES = {
+    "minItems": 1,
+    "maxItems": MOST_STAGES,
+    "description": "In order: new records start in the first one.",
+}
+
+
+class PipelineInput(Strict):
+    """A pipeline to add."""
+
+    id = Text(
+        metadata={"pattern": f"^{ID.pattern}$", "description": "Without one the hub issues one."}
+    )
+    label = Text(required=True, metadata=_LABEL)
+    stages = Items(Inner(StageGiven), required=True, metadata=_STAGES)
+
+
+class PipelineChange(Strict):
+    """What to change about a pipeline; `stages` is the whole list."""
+
+    label = Text(metadata=_LABEL)
+    stages = Items(
+        Inner(StageGiven),
+        metadata={
+            **_STAGES,
+            "description": "The whole list, in order. A stage that is left out goes,"
+            " unless records are in it: 409.",
+        },
+    )
+
+
+class StageShown(Shown):
+    """A stage of a pipeline."""
+
+    id = fields.String(required=True)
+    label = fields.String(required=True)
+    probability = fields.String(
+        metadata={"description": 'A decimal from "0.0" to "1.0"; left out when there is none.'}
+    )
+    closed = fields.Boolean(required=True)
+
+
+class PipelineShown(Shown):
+    """A pipeline with its stages in order."""
+
+    id = fields.String(required=True)
+    label = fields.String(required=True)
+    stages = fields.List(fields.Nested(StageShown), required=True)
+
+
+class PipelinePageShown(Exactly):
+    """All pipelines of a resource, always on one page; new records start in the first one."""
+
+    total = fields.Integer(required=True, metadata={"minimum": 0})
+    results = fields.List(fields.Nested(PipelineShown), required=True)
+    cursor = fields.Nested(CursorShown, required=True)
+    has_more = fields.Boolean(data_key="hasMore", required=True)
+
+
+def _shown(pipeline: Pipeline) -> dict[str, Any]:
+    stages = [_stage_shown(each) for each in pipeline.stages]
+    return {"id": pipeline.id, "label": pipeline.label, "stages": stages}
+
+
+def _stage_shown(stage: Stage) -> dict[str, Any]:
+    chance = {"probability": stage.probability} if stage.probability else {}
+    return {"id": stage.id, "label": stage.label, **chance, "closed": stage.closed}
+
+
+def _read(body: dict[str, Any]) -> dict[str, Any]:
+    if "stages" in body:
+        body["stages"] = [StageInput(**each) for each in body["stages"]]
+    return body
+
+
+# --- routes ----------------------------------------------------------------------------------
+
+blueprint = Blueprint(
+    "pipelines",
+    __name__,
+    url_prefix="/<client_id>/api/v1/pipelines",
+    description="Where deals and tickets stand. Each request needs the scope of its resource.",
+)
+
+_OF = [in_path("resource", enum=list(_KINDS))]
+_ONE = [*_OF, in_path("pipeline_id")]
+# A bot may have named a pipeline with a slash in its id.
+_PATH = "/<resource>/<path:pipeline_id>"
+
+
+@blueprint.get("/<resource>", parameters=_OF)
+@documents(blueprint, "listPipelines", 200, PipelinePageShown, "List all pipelines")
+@of_kind("read", _KINDS)
+@blueprint.arguments(NoQuery, location="query")
+def _list(query: dict[str, Any], kind: Kind) -> flask.Response:
+    known = hub().records.catalogues.reload(account().id, kind)
+    return all_of([_shown(each) for each in known.pipelines])
+
+
+@blueprint.post("/<resource>", parameters=_OF)
+@documents(blueprint, "createPipeline", 201, PipelineShown, "Add a pipeline")
+@of_kind("write", _KINDS)
+@blueprint.arguments(PipelineInput)
+def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
+    made = pipelines.add(hub().records, account(), kind, **_read(body))
+    hub().directory.forget(account().id)
+    return as_json(_shown(made), 201)
+
+
+@blueprint.get(_PATH, parameters=_ONE)
+@documents(blueprint, "getPipeline", 200, PipelineShown, "Read a pipeline")
+@of_kind("read", _KINDS)
+@blueprint.arguments(NoQuery, location="query")
+def _get(query: dict[str, Any], kind: Kind, pipeline_id: str) -> flask.Response:
+    return as_json(_shown(pipelines.find(hub().records, account(), kind, pipeline_id)))
+
+
+@blueprint.patch(_PATH, parameters=_ONE)
+@documents(blueprint, "updatePipeline", 200, PipelineShown, "Change a pipeline or its stages")
+@of_kind("write", _KINDS)
+@blueprint.arguments(PipelineChange)
+def _update(body: dict[str, Any], kind: Kind, pipeline_id: str) -> flask.Response:
+    changed = pipelines.change(hub().records, account(), kind, pipeline_id, **_read(body))
+    hub().directory.forget(account().id)
+    return as_json(_shown(changed))
+
+
+@blueprint.delete(_PATH, parameters=_ONE)
+@documents(blueprint, "deletePipeline", 204, None, "Delete a pipeline that nothing is in")
+@of_kind("write", _KINDS)
+def _delete(kind: Kind, pipeline_id: str) -> flask.Response:
+    pipelines.delete(hub().records, account(), kind, pipeline_id)
+    hub().directory.forget(account().id)
+    return nothing()

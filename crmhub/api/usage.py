@@ -1,0 +1,78 @@
+"""What the account's plan allows, and how much of it is used (`GET /usage`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask
+from marshmallow import fields
+
+from crmhub.accounts.plans import Rate
+from crmhub.api.answers import as_json
+from crmhub.api.authentication import account, hub
+from crmhub.api.catalogue import NoQuery
+from crmhub.api.documentation import documents
+from crmhub.api.reading import Blueprint
+from crmhub.api.schemas import Shown
+from crmhub.records.kinds import KINDS
+
+_RATE = {"description": 'Calls in a window, such as "1000/10s"; null: no limit.'}
+
+
+class UsedShown(Shown):
+    """How many live records there are, and how many there may be."""
+
+    used = fields.Integer(required=True, metadata={"minimum": 0})
+    limit = fields.Integer(
+        required=True, allow_none=True, metadata={"minimum": 0, "description": "null: no limit."}
+    )
+
+
+class ResourcesUsedShown(Shown):
+    """What is used of each resource."""
+
+
+for _name in KINDS:
+    ResourcesUsedShown._declared_fields[_name] = fields.Nested(UsedShown, required=True)
+
+
+class UsageShown(Shown):
+    """The account's plan."""
+
+    plan = fields.String(required=True)
+    rate_limit = fields.String(data_key="rateLimit", required=True, allow_none=True, metadata=_RATE)
+    key_rate_limit = fields.String(
+        data_key="keyRateLimit", required=True, allow_none=True, metadata=_RATE
+    )
+    resources = fields.Nested(ResourcesUsedShown, required=True)
+
+
+blueprint = Blueprint(
+    "usage",
+    __name__,
+    url_prefix="/<client_id>/api/v1/usage",
+    description="What the plan allows, and what is used. Any key of the account may read it.",
+)
+
+
+@blueprint.get("")
+@documents(blueprint, "getUsage", 200, UsageShown, "Read the plan's limits and what is used")
+@blueprint.arguments(NoQuery, location="query")
+def _get(query: dict[str, Any]) -> flask.Response:
+    plan = account().plan
+    used = hub().records.counts(account())
+    return as_json(
+        {
+            "plan": plan.name,
+            "rateLimit": _rate(plan.rate_limit),
+            "keyRateLimit": _rate(plan.key_rate_limit),
+            "resources": {
+                name: {"used": used.get(kind.code, 0), "limit": plan.quotas.get(name)}
+                for name, kind in KINDS.items()
+            },
+        }
+    )
+
+
+def _rate(rate: Rate | None) -> str | None:
+    return None if rate is None else str(rate)

@@ -1,0 +1,42 @@
+"""Which workflow a contact is in, for CRMs that cannot tell themselves (see getType)."""
+
+from __future__ import annotations
+
+import flask
+
+from crmhub.actions import workflows
+from crmhub.actions.bindings import LONGEST
+from crmhub.api.answers import nothing
+from crmhub.api.authentication import account, hub, needs
+from crmhub.api.catalogue import in_path
+from crmhub.api.documentation import documents
+from crmhub.api.reading import Blueprint
+
+blueprint = Blueprint(
+    "workflows",
+    __name__,
+    url_prefix="/<client_id>/api/v1/workflows",
+    description="Enrolments of contacts in workflows, which getType answers with.",
+)
+
+_PATH = "/<workflow_id>/enrolments/<contact_id>"
+_PARAMETERS = [
+    in_path("workflow_id", minLength=1, maxLength=LONGEST),
+    in_path("contact_id", minLength=1, maxLength=LONGEST),
+]
+
+
+@blueprint.put(_PATH, parameters=_PARAMETERS)
+@documents(blueprint, "enrol", 204, None, "Note that a contact entered a workflow now; again: anew")
+@needs("contacts:write")
+def _enrol(workflow_id: str, contact_id: str) -> flask.Response:
+    workflows.enrol(hub(), account(), workflow_id=workflow_id, contact_id=contact_id)
+    return nothing()
+
+
+@blueprint.delete(_PATH, parameters=_PARAMETERS)
+@documents(blueprint, "unenrol", 204, None, "Forget that a contact entered a workflow")
+@needs("contacts:write")
+def _unenrol(workflow_id: str, contact_id: str) -> flask.Response:
+    workflows.unenrol(hub(), account(), workflow_id=workflow_id, contact_id=contact_id)
+    return nothing()

@@ -1,0 +1,57 @@
+"""What the plan allows and what is used: `GET /usage` (CONTRACT 1.7)."""
+
+from __future__ import annotations
+
+import flask
+import pytest
+
+from crmhub.accounts import keys
+from crmhub.accounts.plans import RESOURCES
+from crmhub.actions.hub import Hub
+from tests.clients import Client, open_client
+
+
+def test_usage_counts_live_records_against_the_plans_quotas(app: flask.Flask) -> None:
+    client = open_client(app, plan="free")
+    for resource in ("contacts", "contacts", "deals", "tickets"):
+        client.make(resource)
+    client.delete(f"/contacts/{client.make()}")
+    answer = client.get("/usage")
+    assert answer.status_code == 200
+    assert answer.json == {
+        "plan": "free",
+        "rateLimit": "100/10s",
+        "keyRateLimit": None,
+        "resources": {
+            "contacts": {"used": 2, "limit": 1000},
+            "deals": {"used": 1, "limit": 100},
+            "companies": {"used": 0, "limit": 100},
+            "tickets": {"used": 1, "limit": 100},
+        },
+    }
+
+
+def test_a_plan_without_limits_says_so(client: Client) -> None:
+    usage = client.get("/usage").json
+    assert (usage["plan"], usage["rateLimit"]) == ("unlimited", None)
+    assert [each["limit"] for each in usage["resources"].values()] == [None] * 4
+
+
+def test_records_of_another_account_are_not_counted(client: Client, other: Client) -> None:
+    other.make()
+    used = {name: each["used"] for name, each in client.get("/usage").json["resources"].items()}
+    assert used == dict.fromkeys(RESOURCES, 0)
+
+
+@pytest.mark.parametrize("scope", ["tickets:read", "deals:write"])
+def test_any_key_of_the_account_may_read_it(hub: Hub, client: Client, scope: str) -> None:
+    account_id = client.account.id
+    key = hub.database.transact(lambda tx: keys.create(tx, account_id, scopes=[scope]))
+    headers = {"service-apikey": key.api_key}
+    assert client.get("/usage", headers=headers).status_code == 200
+    assert client.get("/usage", headers={"service-apikey": "x"}).status_code == 401
+
+
+def test_usage_is_read_only_and_takes_no_parameters(client: Client) -> None:
+    assert client.get("/usage?limit=1").status_code == 400
+    assert client.post("/usage", {}).status_code == 405
