@@ -194,6 +194,7 @@ class Database:
         parsed = make_url(url)
         self.url = parsed
         self.dialect = parsed.get_backend_name()
+        self.pool_size = pool_size
         if self.dialect == "sqlite":
             self._engine = sqlalchemy.create_engine(
                 parsed,

@@ -37,6 +37,7 @@ def create(name: str, client_id: str | None, adapter: str, plan: str, as_json: b
         opened, issued = open_account(
             hub, name=name, client_id=client_id, adapter=adapter, plan=plan
         )
+        to_set = hub.registry.load(adapter).settings
     if as_json:
         print_json(
             {
@@ -59,6 +60,8 @@ def create(name: str, client_id: str | None, adapter: str, plan: str, as_json: b
         ]
     )
     click.echo("\nThe API key and the webhook secret are not shown again: keep them now.")
+    if to_set:
+        click.echo("Its CRM waits for its settings: `crmhub account adapter --help` says how.")
 
 
 @account.command(name="list")

@@ -71,6 +71,7 @@ def _examine() -> Iterator[Finding]:
         migrations = _migrations(hub.database) if database.state == "ok" else None
         if migrations is not None:
             yield migrations
+            yield _connections(hub)
             yield _clock(hub.database)
         yield _redis(settings)
         yield from _adapters(hub)
@@ -128,6 +129,26 @@ def _migrations(database: Database) -> Finding:
 
     behind = pending(database)
     return Finding("migrations", "fail" if behind else "ok", behind or "the newest schema")
+
+
+def _connections(hub: Hub) -> Finding:
+    """Compare what the server processes may open with what the database takes."""
+    if hub.database.dialect == "sqlite":
+        return Finding("connections", "ok", "SQLite takes as many as there are")
+    ours = hub.settings.workers * hub.database.pool_size
+    with hub.database.reading() as db:
+        theirs = db.scalar(
+            "select current_setting('max_connections')::int"
+            " - current_setting('superuser_reserved_connections')::int"
+        )
+    if ours <= theirs:
+        return Finding("connections", "ok", f"at most {ours} of the {theirs} there are")
+    return Finding(
+        "connections",
+        "warn",
+        f"{hub.settings.workers} server processes may open {ours}, but the database takes "
+        f"{theirs}; lower workers or threads, or raise max_connections.",
+    )
 
 
 def _clock(database: Database) -> Finding:

@@ -83,6 +83,16 @@ def test_settings_and_secrets_reach_the_crm_and_secrets_are_not_shown(acme):
     assert "right" not in acme("account", "show", "acme").stdout
 
 
+def test_create_says_that_settings_are_still_to_come(crmhub):
+    told = crmhub("account", "create", "Later", "--adapter", "fake").stdout
+    assert "`crmhub account adapter --help`" in told
+    assert "account adapter" not in crmhub("account", "create", "Now").stdout
+    assert (
+        "access_token: this secret is required"
+        in crmhub("account", "check", "later", code=1).stderr
+    )
+
+
 def test_check_says_what_is_wrong_and_exits_with_1(acme):
     acme("account", "adapter", "acme", "fake", "--secret", "access_token=-", stdin="wrong\n")
     broken = acme("account", "check", "acme", code=1)

@@ -23,6 +23,7 @@ def test_a_sound_installation_is_ok(crmhub):
         "files",
         "database",
         "migrations",
+        "connections",
         "clock",
         "redis",
         "adapter local",
@@ -30,7 +31,7 @@ def test_a_sound_installation_is_ok(crmhub):
     ]
     assert {one["state"] for one in found.values()} == {"ok"}
     lines = crmhub("doctor").stdout.splitlines()
-    assert len(lines) == 8
+    assert len(lines) == 9
     assert all(line.startswith("ok    ") for line in lines)
 
 
@@ -71,6 +72,16 @@ def test_a_directory_that_cannot_be_written_fails(crmhub):
     found = states(crmhub, code=1)
     assert found["files"]["message"].startswith("/proc cannot be written: ")
     assert found["database"]["state"] == "fail"
+
+
+def test_more_connections_than_the_database_takes_are_a_warning(crmhub, database_url):
+    crmhub.env.update(CRMHUB_WORKERS="64", CRMHUB_THREADS="64")
+    found = states(crmhub)["connections"]
+    if database_url.startswith("sqlite"):
+        assert found["state"] == "ok"
+    else:
+        assert found["state"] == "warn"
+        assert "64 server processes may open 4352" in found["message"]
 
 
 def test_a_plan_that_is_gone_is_a_warning(crmhub, tmp_path):

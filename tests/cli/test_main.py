@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -24,15 +24,13 @@ def run(root, *args, **settings):
 
 
 def test_help_comes_at_once(tmp_path):
-    took = []
-    for _ in range(3):
-        start = time.perf_counter()
-        told = run(tmp_path, "--help")
-        took.append(time.perf_counter() - start)
-        assert told.returncode == 0
+    # The time of the processor, since other tests run beside this one.
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    told = run(tmp_path, "--help")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     for command in ("account", "adapters", "db", "demo", "doctor", "key", "serve", "workflow"):
         assert command in told.stdout
-    assert min(took) < 0.4
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.4
 
 
 def test_help_needs_no_installation(tmp_path):
