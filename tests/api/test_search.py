@@ -1,0 +1,339 @@
+"""The filter language through the front door: what is taken, what is refused (SPEC 4.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crmhub.actions.hub import Hub
+from tests.api.refusals import refused
+from tests.clients import Client
+from tests.pages import fetch, walk
+from tests.properties import define
+
+OPERATORS = (
+    "EQ",
+    "NEQ",
+    "GT",
+    "GTE",
+    "LT",
+    "LTE",
+    "IN",
+    "NOT_IN",
+    "HAS_PROPERTY",
+    "NOT_HAS_PROPERTY",
+    "CONTAINS_TOKEN",
+    "NOT_CONTAINS_TOKEN",
+)
+RESOURCES = {"contacts": "lastname", "deals": "dealname", "companies": "name", "tickets": "subject"}
+COMPLEMENTS = {
+    "EQ": "NEQ",
+    "IN": "NOT_IN",
+    "CONTAINS_TOKEN": "NOT_CONTAINS_TOKEN",
+    "HAS_PROPERTY": "NOT_HAS_PROPERTY",
+}
+
+
+def found(client: Client, *filters: Any, resource: str = "contacts") -> set[int]:
+    """Return the ids a search finds."""
+    body = {"filters": list(filters)}
+    return {each["id"] for each in walk(client, f"/{resource}/search", body, limit=100)}
+
+
+def where(name: str, operator: str, value: Any = None, values: Any = None) -> Any:
+    """Return a filter; None leaves the key out."""
+    filter = {"propertyName": name, "operator": operator, "value": value, "values": values}
+    return {key: each for key, each in filter.items() if each is not None}
+
+
+def refusal(client: Client, filter: Any, *statuses: int) -> str:
+    """Return why a search with one filter is refused."""
+    return refused(client.post("/contacts/search", {"filters": [filter]}), *statuses)
+
+
+# --- what is found ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_a_record_is_found_as_soon_as_its_create_was_answered(
+    client: Client, resource: str
+) -> None:
+    name = RESOURCES[resource]
+    for value in ("Ünique A", "Ünique B"):
+        id = client.make(resource, **{name: value})
+        assert found(client, where(name, "EQ", value), resource=resource) == {id}
+        assert id in found(client, where(name, "CONTAINS_TOKEN", "ÜNIQUE"), resource=resource)
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_an_archived_record_is_not_found(client: Client, resource: str) -> None:
+    name = RESOURCES[resource]
+    kept, gone = (client.make(resource, **{name: "Same"}) for _ in range(2))
+    assert client.delete(f"/{resource}/{gone}").status_code == 204
+    assert found(client, where(name, "EQ", "Same"), resource=resource) == {kept}
+    assert found(client, where(name, "NEQ", "Other"), resource=resource) == {kept}
+    assert found(client, resource=resource) == {kept}
+
+
+def test_a_changed_record_is_found_by_its_new_value_only(client: Client) -> None:
+    id = client.make(city="Rome")
+    client.patch(f"/contacts/{id}", {"properties": {"city": "Oslo"}})
+    assert found(client, where("city", "EQ", "Rome")) == set()
+    assert found(client, where("city", "EQ", "Oslo")) == {id}
+    client.patch(f"/contacts/{id}", {"properties": {"city": ""}})
+    assert found(client, where("city", "NOT_HAS_PROPERTY")) == {id}
+
+
+def test_no_filters_match_all_records(client: Client) -> None:
+    ids = {client.make() for _ in range(3)}
+    assert found(client) == ids
+
+
+def test_all_filters_must_hold(client: Client) -> None:
+    both = client.make(city="Rome", lastname="Levi")
+    client.make(city="Rome", lastname="Blu")
+    client.make(city="Oslo", lastname="Levi")
+    assert found(client, where("city", "EQ", "Rome"), where("lastname", "EQ", "Levi")) == {both}
+
+
+@pytest.mark.parametrize("operator", COMPLEMENTS)
+def test_a_negative_operator_is_the_exact_complement(client: Client, operator: str) -> None:
+    client.make(city="Rome")
+    client.make(city="Romeo")
+    client.make()
+    value: dict[str, Any] = {"values": ["Rome"]} if operator == "IN" else {"value": "Rome"}
+    value = {} if operator == "HAS_PROPERTY" else value
+    positive = found(client, where("city", operator, **value))
+    negative = found(client, where("city", COMPLEMENTS[operator], **value))
+    assert positive
+    assert negative
+    assert not positive & negative
+    assert positive | negative == found(client)
+
+
+def test_fifty_negations_at_once_are_answered(client: Client) -> None:
+    kept = client.make(city="Kept")
+    for n in range(3):
+        client.make(city=f"City {n}")
+    filters = [where("city", "NEQ", f"City {n}") for n in range(50)]
+    assert found(client, *filters) == {kept}
+
+
+@pytest.mark.parametrize("name", ["city", "hubspotscore", "closedate", "createdAt", "id"])
+@pytest.mark.parametrize("operator", ["IN", "NOT_IN"])
+def test_fifty_filters_of_500_values_are_answered(client: Client, name: str, operator: str) -> None:
+    id = client.make(city="5", hubspotscore="5", closedate="1990-01-05")
+    days = [f"{1990 + n // 300}-{n // 25 % 12 + 1:02}-{n % 25 + 1:02}" for n in range(500)]
+    values = days if name in ("closedate", "createdAt") else [str(n) for n in range(500)]
+    filters = [where(name, operator, values=values)] * 50
+    holds = name in ("city", "hubspotscore", "closedate")
+    assert found(client, *filters) == ({id} if holds == (operator == "IN") else set())
+
+
+def test_a_value_of_4000_characters_is_compared_whole(client: Client) -> None:
+    ends = {end: client.make(message="x" * 3999 + end) for end in ("a", "b")}
+    assert found(client, where("message", "EQ", "x" * 3999 + "b")) == {ends["b"]}
+    assert found(client, where("message", "GT", "x" * 3999 + "a")) == {ends["b"]}
+    assert found(client, where("message", "CONTAINS_TOKEN", "X" * 3999 + "A")) == {ends["a"]}
+
+
+def test_a_json_number_or_boolean_is_read_as_its_text(client: Client) -> None:
+    id = client.make(hubspotscore="1000", hs_email_optout="true", city="12")
+    for filter in (
+        where("hubspotscore", "EQ", 1000),
+        where("hubspotscore", "LT", 1000.5),
+        where("hs_email_optout", "EQ", True),
+        where("city", "EQ", 12),
+        where("city", "IN", values=[11, 12]),
+        where("city", "CONTAINS_TOKEN", 2),
+    ):
+        assert found(client, filter) == {id}, filter
+    answer = client.call(
+        "POST",
+        "/contacts/search",
+        data=b'{"filters":[{"propertyName":"hubspotscore","operator":"EQ","value":1e3}]}',
+        content_type="application/json",
+    )
+    assert [each["id"] for each in answer.get_json()["results"]] == [id]
+
+
+def test_null_counts_as_absent(client: Client) -> None:
+    id = client.make(city="Rome")
+    for filter in (
+        {"propertyName": "city", "operator": "EQ", "value": "Rome", "values": None},
+        {"propertyName": "city", "operator": "IN", "value": None, "values": ["Rome"]},
+        {"propertyName": "city", "operator": "HAS_PROPERTY", "value": None, "values": None},
+    ):
+        assert found(client, filter) == {id}, filter
+
+
+def test_eq_and_in_bring_values_into_the_form_they_are_stored_in(client: Client) -> None:
+    id = client.make(
+        email="Ada@Example.com",
+        phone="+49 30 123456",
+        hs_buying_role="CHAMPION;BLOCKER",
+        hs_email_optout="TRUE",
+        hubspotscore="007",
+        website=" example.com ",
+    )
+    for name, value in {
+        "email": " ADA@EXAMPLE.COM ",
+        "phone": "+49 (30) 12-34-56",
+        "hs_buying_role": " CHAMPION ; BLOCKER;CHAMPION",
+        "hs_email_optout": "True",
+        "hubspotscore": "+7.0",
+        "website": "example.com ",
+    }.items():
+        assert found(client, where(name, "EQ", value)) == {id}, name
+        assert found(client, where(name, "IN", values=["1", value])) == {id}, name
+        assert found(client, where(name, "NEQ", value)) == set(), name
+
+
+def test_a_value_no_record_can_have_is_no_fault_of_a_text_filter(client: Client) -> None:
+    id = client.make(email="ada@example.com", lifecyclestage="lead")
+    for name, value in {"email": "ada", "lifecyclestage": "Lead", "hs_email_optout": "?"}.items():
+        assert found(client, where(name, "EQ", value)) == set(), name
+        assert found(client, where(name, "NEQ", value)) == {id}, name
+
+
+def test_the_records_own_fields_have_hubspots_names_too(client: Client) -> None:
+    id, other = client.make(), client.make()
+    shown = client.get(f"/contacts/{id}").get_json()
+    day = shown["createdAt"][:10]
+    for name in ("id", "hs_object_id"):
+        assert found(client, where(name, "EQ", str(id))) == {id}
+        assert found(client, where(name, "NEQ", id)) == {other}
+        assert found(client, where(name, "GT", f"{min(id, other)}.5")) == {max(id, other)}
+    for name in ("createdAt", "createdate", "updatedAt", "lastmodifieddate"):
+        assert found(client, where(name, "LTE", f"{day} 00:00")) >= {id}
+        assert found(client, where(name, "GT", "9999-12-31")) == set()
+        assert found(client, where(name, "NOT_HAS_PROPERTY")) == set()
+
+
+def test_the_date_decides_and_the_time_is_ignored(client: Client) -> None:
+    late = client.make(closedate="2026-01-31T23:59:59.999Z")
+    early = client.make(closedate="2026-02-01T00:30:00+02:00")
+    for value in ("2026-01-31", "2026-01-31 00:00", "2026-01-31 23:59"):
+        assert found(client, where("closedate", "EQ", value)) == {late, early}
+        assert found(client, where("closedate", "GT", value)) == set()
+        assert found(client, where("closedate", "LTE", value)) == {late, early}
+
+
+def test_a_property_of_the_accounts_own_can_be_searched(client: Client, hub: Hub) -> None:
+    define(hub, client, "deals", "score", "number")
+    id = client.make("deals", score="10")
+    client.make("deals", score="9")
+    assert found(client, where("score", "GT", "9"), resource="deals") == {id}
+
+
+# --- what is refused -------------------------------------------------------------------------
+
+
+def test_filters_are_required_and_an_array(client: Client) -> None:
+    body: Any
+    filter: Any
+    for body in ({}, {"filters": None}, {"filters": {}}, {"filters": "all"}, [], "filters"):
+        refused(client.post("/contacts/search", body), 400)
+    for filter in (None, "x", [], 1, {"propertyName": "city"}, {"operator": "EQ", "value": "x"}):
+        assert "filters[0]" in refusal(client, filter, 400)
+
+
+def test_an_unknown_operator_is_400_naming_all_of_them(client: Client) -> None:
+    for operator in ("eq", "Eq", "LIKE", "", "BETWEEN", "EQ ", None, 1):
+        filter = {"propertyName": "city", "operator": operator, "value": "x"}
+        message = refusal(client, filter, 400)
+        assert "filters[0].operator" in message
+    assert all(each in refusal(client, where("city", "eq", "x"), 400) for each in OPERATORS)
+
+
+def test_value_and_values_have_their_operators(client: Client) -> None:
+    for operator in OPERATORS:
+        if operator.endswith("HAS_PROPERTY"):
+            assert "filters[0].value" in refusal(client, where("city", operator, "x"), 400)
+            assert "filters[0].values" in refusal(client, where("city", operator, None, []), 400)
+            continue
+        one, many = where("city", operator, "x"), where("city", operator, None, ["x"])
+        wrong = one if operator.endswith("IN") else many
+        assert "filters[0].value" in refusal(client, wrong, 400)
+        assert "filters[0].value" in refusal(client, {**one, **many}, 400)
+        assert "filters[0].value" in refusal(client, where("city", operator), 400)
+
+
+def test_an_empty_value_is_400_and_names_the_operator_that_was_meant(client: Client) -> None:
+    for filter in (
+        where("city", "EQ", ""),
+        where("city", "CONTAINS_TOKEN", ""),
+        where("city", "IN", values=[]),
+        where("city", "IN", values=["x", ""]),
+        where("city", "NOT_IN", values=[None]),
+    ):
+        assert "filters[0].value" in refusal(client, filter, 400)
+    assert "NOT_HAS_PROPERTY" in refusal(client, where("city", "EQ", ""), 400)
+
+
+def test_a_value_that_is_no_scalar_is_400(client: Client) -> None:
+    value: Any
+    for value in ({}, {"a": 1}, [], ["x"]):
+        assert "filters[0].value" in refusal(client, where("city", "EQ", value), 400)
+        assert "filters[0].values" in refusal(client, where("city", "IN", values=[value]), 400)
+    values: Any
+    for values in ("x", 1, {}):
+        assert "filters[0].values" in refusal(client, where("city", "IN", values=values), 400)
+
+
+def test_more_than_the_bounds_is_400(client: Client) -> None:
+    too_many = [where("city", "NEQ", "x")] * 51
+    assert "50" in refused(client.post("/contacts/search", {"filters": too_many}), 400)
+    assert "500" in refusal(client, where("city", "IN", values=["x"] * 501), 400)
+    assert "4000" in refusal(client, where("city", "EQ", "x" * 4001), 400)
+    assert "4000" in refusal(client, where("city", "IN", values=["x" * 4001]), 400)
+
+
+def test_an_unknown_key_in_a_filter_is_400(client: Client) -> None:
+    assert "highValue" in refusal(client, {**where("city", "EQ", "x"), "highValue": "y"}, 400)
+    answer = client.post("/contacts/search", {"filters": [], "filterGroups": []})
+    assert "filterGroups" in refused(answer, 400)
+
+
+def test_an_unknown_property_is_422_naming_the_nearest(client: Client) -> None:
+    message = refusal(client, where("frstname", "EQ", "x"), 422)
+    assert "filters[0].propertyName" in message
+    assert "firstname" in message
+    for name in ("", "created_at", "properties.city", "City", "dealname", "x" * 1000, "ß"):
+        assert "filters[0].propertyName" in refusal(client, where(name, "HAS_PROPERTY"), 422)
+
+
+@pytest.mark.parametrize("operator", ["EQ", "NEQ", "GT", "GTE", "LT", "LTE", "IN", "NOT_IN"])
+def test_a_value_that_is_no_number_or_date_is_422(client: Client, operator: str) -> None:
+    wrong = {
+        "hubspotscore": ["abc", "1,5", "0x10", "1e", "NaN", "Infinity", "１", " ", "1_0"],
+        "id": ["abc", "1,5", "NaN"],
+        "closedate": ["2026-02-30", "31.1.2026", "2026-1-1", "2026-01-31T00:00", "today"],
+        "createdAt": ["2026-01-31 24:00", "2026-01-31 9:30", "2026-01-31 09:30:00", "20260131"],
+    }
+    for name, values in wrong.items():
+        for value in values:
+            many = operator in ("IN", "NOT_IN")
+            filter = where(name, operator, **({"values": [value]} if many else {"value": value}))
+            assert "filters[0].value" in refusal(client, filter, 422), filter
+
+
+def test_every_filter_at_fault_is_named(client: Client) -> None:
+    filters = [where("city", "EQ", "x"), where("nope", "EQ", "x"), where("closedate", "EQ", "x")]
+    message = refused(client.post("/contacts/search", {"filters": filters}), 422)
+    assert "filters[0]" not in message
+    assert "filters[1].propertyName" in message
+    assert "filters[2].value" in message
+
+
+def test_a_part_of_a_number_or_date_need_not_be_one(client: Client) -> None:
+    id = client.make(hubspotscore="1234.5", closedate="2026-01-31T10:00:00Z")
+    for name, part in {"hubspotscore": "34.", "closedate": "-01-31t", "id": str(id)[1:4]}.items():
+        assert found(client, where(name, "CONTAINS_TOKEN", part)) == {id}, name
+        assert found(client, where(name, "NOT_CONTAINS_TOKEN", part)) == set(), name
+
+
+def test_a_page_of_a_search_is_the_page_of_a_list(client: Client) -> None:
+    client.make()
+    assert fetch(client, "/contacts/search", {"filters": []}) == fetch(client, "/contacts")
