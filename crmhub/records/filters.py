@@ -9,6 +9,7 @@ whether it belongs to the set (`holds`); both say the same, on both databases.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -334,6 +335,13 @@ class _OfRecord(Condition):
 
 
 _HIGHEST_ID = 2**53
+_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+
+def _number(value: str) -> float | int:
+    # An id may have one digit more than the values of number properties.
+    return int(value) if _WHOLE.fullmatch(value) else values.search_number(value)
+
 
 class _OfId(_OfRecord):
     """The record's id, compared as a number."""
@@ -344,12 +352,12 @@ class _OfId(_OfRecord):
         self._part = given[0]
         self._ids: list[int] = []
         if operator == "IN":
-            numbers = [values.search_number(value) for value in given]
+            numbers = [_number(value) for value in given]
             self._ids = [int(each) for each in numbers if each == int(each)]
             self._ids = [each for each in self._ids if abs(each) < _HIGHEST_ID]
         elif operator in _SYMBOLS:
             # The nearest whole number that leaves the comparison as it is.
-            number = values.search_number(given[0])
+            number = _number(given[0])
             rounded = math.floor(number) if operator in ("GT", "LTE") else math.ceil(number)
             self._ids = [max(-_HIGHEST_ID, min(_HIGHEST_ID, rounded))]
 

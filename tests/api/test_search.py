@@ -211,6 +211,13 @@ def test_the_records_own_fields_have_hubspots_names_too(client: Client) -> None:
         assert found(client, where(name, "NOT_HAS_PROPERTY")) == set()
 
 
+def test_an_id_of_sixteen_digits_is_a_number_too(client: Client) -> None:
+    id = client.make()
+    for value in (2**53 - 1, str(2**53 - 1), "9" * 4000):
+        assert found(client, where("id", "EQ", value)) == set()
+        assert found(client, where("id", "LT", value)) == {id}
+
+
 def test_the_date_decides_and_the_time_is_ignored(client: Client) -> None:
     late = client.make(closedate="2026-01-31T23:59:59.999Z")
     early = client.make(closedate="2026-02-01T00:30:00+02:00")
