@@ -1,4 +1,4 @@
-"""The README is kept true: its requests are sent, its commands run, its answers compared."""
+"""README and docs are kept true: their requests are sent, the commands run, answers compared."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ _EXAMPLE = re.compile(r"```console\n\$ (curl .*)\n(\{.*\})\n```")
 _COMMAND = re.compile(r"^\.venv/bin/crmhub (.*?)(?:\s+#.*)?$", re.MULTILINE)
 
 
-def test_every_request_is_answered_as_printed(client: Client, app: flask.Flask) -> None:
-    examples = _EXAMPLE.findall(README.read_text())
-    assert len(examples) == 5
+@pytest.mark.parametrize("page", ["README.md", "docs/integrator.md", "docs/bot-builder.md"])
+def test_every_request_is_answered_as_printed(page: str, client: Client, app: flask.Flask) -> None:
+    text = (README.parent / page).read_text()
+    examples = _EXAMPLE.findall(text)
+    assert len(examples) == text.count("$ curl") > 0
 
     for line, printed in examples:
         answer = _send(app, client, line)
@@ -31,7 +33,7 @@ def test_every_request_is_answered_as_printed(client: Client, app: flask.Flask) 
 
 
 def _send(app: flask.Flask, client: Client, line: str) -> TestResponse:
-    """Send what a curl line of the README sends, to the account of the test."""
+    """Send what a curl line of a page sends, to the account of the test."""
     ids = client.ids
     for name, value in (
         ("$KEY", ids.api_key),
