@@ -14,11 +14,9 @@ from crmhub.db import Connection
 from crmhub.records import catalogue
 from crmhub.records.catalogue import Catalogue, Pipeline, Stage
 from crmhub.records.kinds import Kind
+from crmhub.records.pipelines import MOST_PIPELINES, MOST_STAGES
 from crmhub.records.store import RecordStore
 
-# Beyond these a bot is sending data, not places.
-_MOST_PIPELINES = 100
-_MOST_STAGES = 100
 _LONGEST_ID = 100
 
 
@@ -29,71 +27,81 @@ def make(
 
     Returns the names of the properties that named a new place; none when nothing was added.
     """
-    named = _Named(kind, properties.get(kind.pipeline, ""), properties.get(kind.stage, ""))
-    if not kind.pipeline or not named.new_in(records.catalogue(account, kind)):
+    named = _Named(
+        properties.get(kind.pipeline, "").strip(), properties.get(kind.stage, "").strip()
+    )
+    if not kind.pipeline or named.new_in(records.catalogue(account, kind)) is None:
         return frozenset()
 
-    def work(tx: Connection) -> frozenset[str]:
-        # Before the question, so that its answer holds until the end.
-        tx.hold(account.id, alone=True)
+    def work(tx: Connection, known: Catalogue) -> frozenset[str]:
         edited = tx.scalar(
             "select pipelines_edited from account where id = :account", {"account": account.id}
         )
         if edited:
             return frozenset()
-        catalogue.change(tx, account.id)
-        known = catalogue.load(tx, account.id, kind)
         changed = named.new_in(known)
         if changed is not None:
-            _store(tx, account.id, known, changed)
+            catalogue.change(tx, account.id)
+            _store(tx, known, changed)
         # Added by another call meanwhile is as good.
         return frozenset({kind.pipeline, kind.stage})
 
-    made = records.database.transact(work)
-    records.catalogues.reload(account.id, kind)
-    return made
+    return records.catalogues.edit(account.id, kind, work)
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
     """The pipeline and stage a bot named; either may be empty."""
 
-    kind: Kind
     pipeline: str
     stage: str
 
     def new_in(self, known: Catalogue) -> Pipeline | None:
         """Return the pipeline as it would have to become, or None when nothing is to be added."""
-        pipeline_id, stage_id = self.pipeline.strip(), self.stage.strip()
-        if len(pipeline_id) > _LONGEST_ID or len(stage_id) > _LONGEST_ID:
+        if max(len(self.pipeline), len(self.stage)) > _LONGEST_ID or self._meant(known):
             return None
-        stages = (Stage(stage_id, stage_id),) if stage_id else ()
-        pipeline = known.pipeline(pipeline_id)
-        if pipeline_id and pipeline is None:
-            full = len(known.pipelines) >= _MOST_PIPELINES
-            return None if full else Pipeline(pipeline_id, pipeline_id, stages)
-        if not stage_id or any(each.has(stage_id) for each in known.pipelines):
+        stages = (Stage(self.stage, self.stage),) if self.stage else ()
+        pipeline = known.pipeline(self.pipeline)
+        if self.pipeline and pipeline is None:
+            full = len(known.pipelines) >= MOST_PIPELINES
+            return None if full else Pipeline(self.pipeline, self.pipeline, stages)
+        if not self.stage or any(each.has(self.stage) for each in known.pipelines):
             # A stage of another pipeline than the one named is a mistake and nothing new.
             return None
         pipeline = pipeline or known.pipelines[0]
-        full = len(pipeline.stages) >= _MOST_STAGES
+        full = len(pipeline.stages) >= MOST_STAGES
         return None if full else replace(pipeline, stages=pipeline.stages + stages)
 
+    def _meant(self, known: Catalogue) -> bool:
+        """Return whether a known place was named, by its label or in another case.
 
-def _store(tx: Connection, account_id: int, known: Catalogue, pipeline: Pipeline) -> None:
-    row = {
-        "account": account_id,
-        "kind": known.kind.code,
-        "id": pipeline.id,
-        "stages": catalogue.dump_stages(pipeline.stages),
-    }
+        The refusal then names the id to send, which is better than a second place of that name.
+        """
+        pipelines = {each.id: each.label for each in known.pipelines}
+        stages = {each.id: each.label for one in known.pipelines for each in one.stages}
+        return _almost(self.pipeline, pipelines) or _almost(self.stage, stages)
+
+
+def _almost(text: str, known: Mapping[str, str]) -> bool:
+    folded = text.casefold()
+    return text not in known and any(
+        folded in (id.casefold(), label.casefold()) for id, label in known.items()
+    )
+
+
+def _store(tx: Connection, known: Catalogue, pipeline: Pipeline) -> None:
+    account_id, kind = known.account_id, known.kind
+    stages = catalogue.dump_stages(pipeline.stages)
     if known.pipeline(pipeline.id) is None:
-        position = len(known.pipelines)
-        new = (account_id, known.kind.code, pipeline.id, pipeline.label, position, row["stages"])
+        position = tx.scalar(
+            "select max(position) + 1 from pipeline where account_id = :account and kind = :kind",
+            {"account": account_id, "kind": kind.code},
+        )
+        new = (account_id, kind.code, pipeline.id, pipeline.label, position, stages)
         tx.insert("pipeline", catalogue.PIPELINE, [new])
         return
     tx.run(
         "update pipeline set stages = :stages"
         " where account_id = :account and kind = :kind and id = :id",
-        row,
+        {"account": account_id, "kind": kind.code, "id": pipeline.id, "stages": stages},
     )

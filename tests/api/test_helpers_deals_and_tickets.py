@@ -204,6 +204,24 @@ def test_a_place_nobody_has_set_up_is_added(client: Client, helper: Helper) -> N
 
 
 @both
+def test_a_label_or_another_case_of_a_known_place_adds_none(client: Client, helper: Helper) -> None:
+    contact_id = known(client)
+    pipelines = client.get(f"/pipelines/{helper.resource}").json["results"]  # type: ignore[index]
+    first = pipelines[0]
+    stage = first["stages"][1]
+    for wrong in (
+        {helper.pipeline: first["label"].upper()},
+        {helper.stage: stage["label"]},
+        {helper.stage: stage["label"].lower()},
+    ):
+        answer = _create(client, helper, contact_id, **wrong)
+        assert answer.status_code == 422
+        assert "send the value" in answer.json["message"]
+    again = client.get(f"/pipelines/{helper.resource}").json
+    assert again["results"] == pipelines  # type: ignore[index]
+
+
+@both
 def test_a_stage_of_another_pipeline_is_422(client: Client, helper: Helper) -> None:
     contact_id = known(client)
     _create(client, helper, contact_id, **{helper.pipeline: "sales", helper.stage: "fresh"})
