@@ -79,14 +79,25 @@ def all_of(shown: Sequence[dict[str, Any]]) -> flask.Response:
 # --- shapes ----------------------------------------------------------------------------------
 
 
+# Without line breaks and other control characters.
+LINE = r"^[^\u0000-\u001f\u007f-\u009f]*$"
+
+
 class OptionInput(Strict):
     """A choice of an enumeration; without a label it is shown by its value."""
 
     value = Text(
         required=True,
-        metadata={"minLength": 1, "maxLength": LONGEST_OPTION, "description": "Sent and stored."},
+        metadata={
+            "minLength": 1,
+            "maxLength": LONGEST_OPTION,
+            "pattern": r"^[^;\u0000-\u001f\u007f-\u009f]*$",
+            "description": "Sent and stored; without a blank at its start or end.",
+        },
     )
-    label = Text(metadata={"maxLength": LONGEST_LABEL, "description": "Shown to people."})
+    label = Text(
+        metadata={"maxLength": LONGEST_LABEL, "pattern": LINE, "description": "Shown to people."}
+    )
 
 
 class PropertyChange(Strict):
@@ -96,6 +107,7 @@ class PropertyChange(Strict):
     label = Text(
         metadata={
             "maxLength": LONGEST_LABEL,
+            "pattern": LINE,
             "description": 'Shown to people; "" for one made of the name.',
         }
     )

@@ -9,7 +9,7 @@ from marshmallow import fields
 
 from crmhub.api.answers import as_json, nothing
 from crmhub.api.authentication import account, hub
-from crmhub.api.catalogue import NoQuery, all_of, in_path, of_kind
+from crmhub.api.catalogue import LINE, NoQuery, all_of, in_path, of_kind
 from crmhub.api.documentation import documents
 from crmhub.api.reading import Blueprint
 from crmhub.api.schemas import CursorShown, Exactly, Flag, Inner, Items, Scalar, Shown, Strict, Text
@@ -23,7 +23,13 @@ _KINDS = {name: kind for name, kind in KINDS.items() if kind.pipeline}
 
 # --- shapes ----------------------------------------------------------------------------------
 
-_LABEL = {"minLength": 1, "maxLength": LONGEST_LABEL, "description": "Shown to people."}
+_LABEL = {
+    "minLength": 1,
+    "maxLength": LONGEST_LABEL,
+    "pattern": LINE,
+    "description": "Shown to people.",
+}
+_NEW_ID = {"pattern": f"^{ID.pattern}$", "description": "Without one the hub issues one."}
 
 
 class StageGiven(Strict):
@@ -34,10 +40,19 @@ class StageGiven(Strict):
     probability = Scalar(
         metadata={
             "type": ["number", "string"],
+            "minimum": 0,
+            "maximum": 1,
             "description": "How likely a deal in this stage is won, from 0 to 1; null for none.",
         }
     )
     closed = Flag(metadata={"description": "Records in this stage are done.", "default": False})
+
+
+class NewStage(StageGiven):
+    """A stage of a new pipeline."""
+
+    id = Text(metadata=_NEW_ID)
+    label = Text(required=True, metadata=_LABEL)
 
 
 _STAGES = {
@@ -50,11 +65,9 @@ _STAGES = {
 class PipelineInput(Strict):
     """A pipeline to add."""
 
-    id = Text(
-        metadata={"pattern": f"^{ID.pattern}$", "description": "Without one the hub issues one."}
-    )
+    id = Text(metadata=_NEW_ID)
     label = Text(required=True, metadata=_LABEL)
-    stages = Items(Inner(StageGiven), required=True, metadata=_STAGES)
+    stages = Items(Inner(NewStage), required=True, metadata=_STAGES)
 
 
 class PipelineChange(Strict):

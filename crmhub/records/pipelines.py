@@ -193,20 +193,25 @@ def _stage(
         stage = replace(stage, label=sent.label.strip())
         problems += _label(f"{path}.label", stage.label)
     if sent.probability is not None:
-        try:
-            stage = replace(stage, probability=_probability(sent.probability))
-        except values.InvalidValue as exc:
-            problems.append((f"{path}.probability", str(exc)))
+        probability = _probability(sent.probability)
+        if probability is None:
+            reason = "send a number from 0 to 1 of at most 15 digits, such as 0.2"
+            problems.append((f"{path}.probability", reason))
+        else:
+            stage = replace(stage, probability=probability)
     return stage if sent.closed is None else replace(stage, closed=sent.closed)
 
 
-def _probability(text: str) -> str:
-    """Return a probability as HubSpot writes it: with at least one decimal."""
+def _probability(text: str) -> str | None:
+    """Return a probability as HubSpot writes it, with at least one decimal; None if it is none."""
     if not text:
         return ""
-    number = values.canonical("number", text)
+    try:
+        number = values.canonical("number", text)
+    except values.InvalidValue:
+        return None
     if not 0 <= Decimal(number) <= 1:
-        raise values.InvalidValue("out of range; send a number from 0 to 1, such as 0.2")
+        return None
     return number if "." in number else f"{number}.0"
 
 
