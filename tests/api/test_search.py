@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from crmhub.actions.hub import Hub
 from tests.api.refusals import refused
 from tests.clients import Client
 from tests.pages import fetch, walk
@@ -227,8 +226,8 @@ def test_the_date_decides_and_the_time_is_ignored(client: Client) -> None:
         assert found(client, where("closedate", "LTE", value)) == {late, early}
 
 
-def test_a_property_of_the_accounts_own_can_be_searched(client: Client, hub: Hub) -> None:
-    define(hub, client, "deals", "score", "number")
+def test_a_property_of_the_accounts_own_can_be_searched(client: Client) -> None:
+    define(client, "deals", "score", "number")
     id = client.make("deals", score="10")
     client.make("deals", score="9")
     assert found(client, where("score", "GT", "9"), resource="deals") == {id}

@@ -95,7 +95,7 @@ def both(
 def fill(hub: Hub, client: Client) -> None:
     """Create contacts that hold every value, the n-th one of each type in the n-th contact."""
     for name, type in TYPES.items():
-        define(hub, client, "contacts", name, type, options=OPTIONS if "choice" in name else ())
+        define(client, "contacts", name, type, options=OPTIONS if "choice" in name else ())
     longest = max(len(values) for values in VALUES.values())
     for start in range(0, longest, 40):
         inputs = [{"properties": sent(n)} for n in range(start, min(start + 40, longest))]

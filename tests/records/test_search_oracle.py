@@ -54,10 +54,10 @@ def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 @pytest.fixture
-def searcher(client: Client, hub: Hub) -> Client:
+def searcher(client: Client) -> Client:
     """A caller whose contacts have a property of each type."""
     for name, type in TYPES.items():
-        define(hub, client, "contacts", name, type, options=OPTIONS if "choice" in name else ())
+        define(client, "contacts", name, type, options=OPTIONS if "choice" in name else ())
     return client
 
 
