@@ -128,9 +128,11 @@ def _both(account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> list[tu
 
 def wanted(associations: Mapping[str, Sequence[int]], path: str) -> list[tuple[str, Kind, int]]:
     """Return `(path, kind, id)` for each id of an `associations` object, duplicates once."""
-    return [
-        (f"{path}associations.{name}[{i}]", KINDS[name], id)
-        for name, ids in associations.items()
-        for i, id in enumerate(ids)
-        if id not in ids[:i]
-    ]
+    found = []
+    for name, ids in associations.items():
+        seen: set[int] = set()
+        for i, id in enumerate(ids):
+            if id not in seen:
+                seen.add(id)
+                found.append((f"{path}associations.{name}[{i}]", KINDS[name], id))
+    return found

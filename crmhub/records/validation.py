@@ -13,6 +13,9 @@ from crmhub.records.catalogue import FIELDS, Catalogue, Pipeline
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
 NAME_RULE = "a property name is a lower-case letter, then at most 99 of a-z, 0-9 and _"
 
+# Each compares a name with all that are known, and no more problems are told in words.
+_SUGGESTIONS = 20
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -56,7 +59,7 @@ def check(
     for name, value in sent.items():
         known = catalogue.get(name)
         if known is None:
-            reason = unknown(catalogue, name)
+            reason = unknown(catalogue, name, suggest=len(problems) < _SUGGESTIONS)
         elif known.read_only:
             reason = "this property is read-only; leave it out"
         else:
@@ -80,14 +83,14 @@ def definable(name: str) -> bool:
     return NAME.fullmatch(name) is not None and name not in FIELDS
 
 
-def unknown(catalogue: Catalogue, name: str) -> str:
+def unknown(catalogue: Catalogue, name: str, *, suggest: bool = True) -> str:
     """Say that there is no such property, what there is, and how to define it."""
     kind = catalogue.kind.name
     if name in FIELDS:
         return "a field of the record that the hub itself fills in; leave it out"
     if not NAME.fullmatch(name):
         return NAME_RULE
-    near = catalogue.nearest(name)
+    near = catalogue.nearest(name) if suggest else []
     meant = f"; did you mean {' or '.join(near)}?" if near else ";"
     return f"{kind} have no such property{meant} Define it with POST /properties/{kind}"
 

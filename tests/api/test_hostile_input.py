@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -28,6 +29,8 @@ from tests.api.refusals import assert_no_faults, faults, header_faults, refused
 from tests.clients import Client, open_client
 
 MIB = 1024 * 1024
+# One function makes their routes and those of contacts.
+KINDS_ALIKE = ("deals", "companies", "tickets")
 
 
 class Wire:
@@ -291,6 +294,39 @@ def test_a_huge_number_never_breaks_anything(wire: Wire, number: str) -> None:
             answer = wire.post_raw(endpoint, body.encode())
             found = faults(answer, 400, 404, 409, 422) if answer.status_code >= 300 else []
             problems.append(((str(endpoint), path), found))
+    assert_no_faults(problems)
+
+
+def many(schema: Any, document: Any) -> Iterator[list[Any] | dict[str, Any]]:
+    """Yield values as long as a large body can hold, right and wrong, of an array or an object."""
+    if "array" in types_of(schema):
+        item = example(schema.get("items", {}), document)
+        yield [item] * 5_000
+        yield [None] * 30_000
+        yield [[]] * 30_000
+        yield list(range(1, 30_000))
+    if "object" in types_of(schema):
+        yield {f"p{i}": "1" for i in range(8_000)}
+        yield {f"p{i}": [] for i in range(8_000)}
+
+
+def test_what_is_long_is_answered_within_a_second_of_work(wire: Wire) -> None:
+    """At a quarter of the longest body; what is not linear would take minutes at the whole."""
+    problems = []
+    for endpoint in wire.with_body:
+        if endpoint.rule.startswith(tuple(f"/<client_id>/api/v1/{kind}" for kind in KINDS_ALIKE)):
+            continue
+        schema, document = endpoint.body_schema or {}, endpoint.document
+        least = example(schema, document)
+        for path, field in fields_of(schema, document):
+            for n, value in enumerate(many(field, document)):
+                began = time.thread_time()
+                answer = wire.send(endpoint, json=replaced(least, path, value))
+                spent = time.thread_time() - began
+                found = faults(answer, 400, 404, 409, 422) if answer.status_code >= 300 else []
+                if spent > 1:
+                    found.append(f"{spent:.1f} s")
+                problems.append(((str(endpoint), path, n), found))
     assert_no_faults(problems)
 
 
