@@ -190,6 +190,10 @@ class Properties(fields.Field):
         for name, each in value.items():
             try:
                 texts[name] = each if type(each) is str else scalar(each)
+                if len(texts[name]) > MAX_LENGTH:
+                    problems[name] = [
+                        f"{len(texts[name])} characters long; send at most {MAX_LENGTH}"
+                    ]
             except ma.ValidationError as exc:
                 problems[name] = exc.messages
         if problems:
