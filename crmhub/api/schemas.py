@@ -27,6 +27,10 @@ SORTS = {
 ORDERS = {"desc": True, "asc": False}
 
 
+# As marshmallow types them.
+Messages = dict[str, str | list[Any] | dict[Any, Any]]
+
+
 class Strict(ma.Schema):
     """An object that refuses keys it does not know."""
 
@@ -44,7 +48,7 @@ class Strict(ma.Schema):
 class Text(fields.String):
     """A JSON string, nothing that could be read as one."""
 
-    default_error_messages: ClassVar[dict[str, str]] = {
+    default_error_messages: Messages = {
         "invalid": "must be a string",
         "required": "is missing",
         "null": "must be a string, not null",
@@ -59,7 +63,7 @@ class Text(fields.String):
 class Number(fields.Integer):
     """A JSON integer; `1.0`, `"1"` and `true` are none."""
 
-    default_error_messages: ClassVar[dict[str, str]] = {
+    default_error_messages: Messages = {
         "invalid": "must be an integer",
         "required": "is missing",
         "null": "must be an integer, not null",
@@ -74,7 +78,7 @@ class Number(fields.Integer):
 class Flag(fields.Boolean):
     """A JSON boolean."""
 
-    default_error_messages: ClassVar[dict[str, str]] = {
+    default_error_messages: Messages = {
         "invalid": "must be true or false",
         "null": "must be true or false, not null",
     }
@@ -89,10 +93,10 @@ class Flag(fields.Boolean):
 _MOST_FAULTS = 25
 
 
-class Items(fields.List):
+class Items(fields.List[Any]):
     """A JSON array of at most as many items as `maxItems` among its metadata says."""
 
-    default_error_messages: ClassVar[dict[str, str]] = {
+    default_error_messages: Messages = {
         "invalid": "must be an array",
         "required": "is missing; send an array",
         "null": "must be an array, not null",
@@ -116,14 +120,14 @@ class Items(fields.List):
                 if len(faults) == _MOST_FAULTS:
                     break
         if faults:
-            raise ma.ValidationError(faults)  # type: ignore[arg-type]
+            raise ma.ValidationError(faults)
         return items
 
 
 class Inner(fields.Nested):
     """A JSON object inside another."""
 
-    default_error_messages: ClassVar[dict[str, str]] = {
+    default_error_messages: Messages = {
         "type": "must be an object",
         "required": "is missing",
         "null": "must be an object, not null",
@@ -133,13 +137,13 @@ class Inner(fields.Nested):
 SCALARS = ["string", "number", "boolean"]
 
 
-class Scalar(fields.Field):
+class Scalar(fields.Field[str]):
     """A JSON string, number, boolean or null, read as text; null is "".
 
     A `type` among the metadata that names no boolean refuses them.
     """
 
-    default_error_messages: ClassVar[dict[str, str]] = {
+    default_error_messages: Messages = {
         "required": "is missing",
         "boolean": "must be a string or a number",
     }
@@ -165,7 +169,7 @@ def scalar(value: Any) -> str:
         raise ma.ValidationError(f"is {exc}") from None
 
 
-class Properties(fields.Field):
+class Properties(fields.Field[dict[str, str]]):
     """A map of property name to value."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -176,7 +180,7 @@ class Properties(fields.Field):
         }
         super().__init__(metadata={**shape, **kwargs.pop("metadata", {})}, **kwargs)
 
-    default_error_messages: ClassVar[dict[str, str]] = {
+    default_error_messages: Messages = {
         "invalid": "must be an object of property names and values",
         "required": "is missing; send an object of property names and values",
         "null": "must be an object of property names and values, not null",
@@ -189,15 +193,13 @@ class Properties(fields.Field):
         texts = {}
         for name, each in value.items():
             try:
-                texts[name] = each if type(each) is str else scalar(each)
-                if len(texts[name]) > MAX_LENGTH:
-                    problems[name] = [
-                        f"{len(texts[name])} characters long; send at most {MAX_LENGTH}"
-                    ]
+                text = texts[name] = each if type(each) is str else scalar(each)
+                if len(text) > MAX_LENGTH:
+                    problems[name] = [f"{len(text)} characters long; send at most {MAX_LENGTH}"]
             except ma.ValidationError as exc:
                 problems[name] = exc.messages
         if problems:
-            raise ma.ValidationError(problems)  # type: ignore[arg-type]
+            raise ma.ValidationError(problems)
         return texts
 
 
@@ -237,7 +239,7 @@ class Choice(Text):
         return value
 
 
-class Words(fields.List):
+class Words(fields.List[Any]):
     """A JSON array of strings, each kept once; of `words` only, when there are any."""
 
     _SHAPE = "must be an array of strings"
@@ -408,18 +410,24 @@ _INCLUDE = {"description": "Show these fields as well."}
 _FIELDS = ("associations", "createdAt", "updatedAt")
 
 
-class ListQuery(LinkQuery):
-    """Paging, sorting, and what to show (SPEC 4.2, 4.3)."""
+class Sorting(Strict):
+    """What to sort by and in which direction (SPEC 4.3)."""
 
     sort = Choice(SORTS, metadata={"description": "What to sort by.", "default": "date_modified"})
     order = Choice(ORDERS, metadata={"description": "Direction.", "default": "desc"})
+
+
+class ListQuery(LinkQuery, Sorting):
+    """Paging, sorting, and what to show (SPEC 4.2, 4.3)."""
+
     properties = Joined(metadata=_NAMES)
     include = Joined(_FIELDS, metadata=_INCLUDE)
 
 
-class SearchInput(ListQuery):
+class SearchInput(Sorting):
     """A search; paging and sorting may stand here or in the query string."""
 
+    cursor = Text(metadata={"description": CURSOR})
     limit = Between(1, 100, metadata={"description": LIMIT, "default": 20})
     properties = Words(metadata=_NAMES)
     include = Words(_FIELDS, metadata=_INCLUDE)
