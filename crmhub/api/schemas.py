@@ -7,7 +7,7 @@ here. Types are strict: a string is no number, a boolean no integer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import marshmallow as ma
 from marshmallow import fields, validate
@@ -34,7 +34,7 @@ Messages = dict[str, str | list[Any] | dict[Any, Any]]
 class Strict(ma.Schema):
     """An object that refuses keys it does not know."""
 
-    error_messages: ClassVar[dict[str, str]] = {"type": "must be a JSON object"}
+    error_messages: dict[str, str] = {"type": "must be a JSON object"}
 
     class Meta:
         unknown = ma.RAISE

@@ -16,9 +16,9 @@ def _run() -> None:
         # The sqlite3 module would begin too late: DDL must be inside, and others must wait.
         @sqlalchemy.event.listens_for(engine, "connect")
         def _autocommit(driver: sqlalchemy.engine.interfaces.DBAPIConnection, _: object) -> None:
-            driver.isolation_level = None  # type: ignore[attr-defined]
-            driver.execute("PRAGMA busy_timeout = 60000")  # type: ignore[attr-defined]
-            driver.execute("PRAGMA journal_mode = WAL")  # type: ignore[attr-defined]
+            driver.isolation_level = None
+            driver.execute("PRAGMA busy_timeout = 60000")
+            driver.execute("PRAGMA journal_mode = WAL")
 
         @sqlalchemy.event.listens_for(engine, "begin")
         def _begin(connection: sqlalchemy.Connection) -> None:

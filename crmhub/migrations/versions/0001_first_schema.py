@@ -9,6 +9,8 @@ exceptions. Times are milliseconds since 1970 in UTC. `kind` is the number of a 
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import DOUBLE_PRECISION, JSONB
@@ -21,7 +23,7 @@ depends_on = None
 # Compared by code point on both databases, whatever their locale.
 EXACT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 JSON = sa.Text().with_variant(JSONB(), "postgresql")
-DOUBLE = sa.REAL().with_variant(DOUBLE_PRECISION(), "postgresql")
+DOUBLE: sa.types.TypeEngine[float] = sa.REAL().with_variant(DOUBLE_PRECISION(), "postgresql")
 ID = sa.BigInteger()
 MS = sa.BigInteger()
 
@@ -189,7 +191,7 @@ def _index_tables() -> None:
     `ix_text.value` holds the first 255 characters. `full_value` is set where there are more,
     `folded` where the case-folded whole differs from the value: both beside the key.
     """
-    beside_key = {
+    beside_key: dict[str, tuple[Any, list[sa.Column[str]]]] = {
         "ix_text": (EXACT, [sa.Column("full_value", EXACT), sa.Column("folded", EXACT)]),
         "ix_num": (DOUBLE, []),
         "ix_date": (sa.Integer(), []),
