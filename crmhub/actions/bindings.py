@@ -11,7 +11,8 @@ import time
 from typing import Any
 
 from crmhub.accounts.accounts import Account
-from crmhub.db import Connection, Database, Duplicate
+from crmhub.actions.locks import hold
+from crmhub.db import Connection, Database
 from crmhub.errors import NotFound
 from crmhub.secrets import BASE36
 from crmhub.secrets import token as random_token
@@ -22,7 +23,6 @@ LONGEST = 255
 # Reading often must not mean writing often: within this time a chat counts as one call.
 _SAME_CALL_MS = 5_000
 _HERE = "account_id = :account and connection_id = :connection"
-_TRIES = 3
 
 
 def now_ms() -> int:
@@ -81,7 +81,9 @@ def bind(
     }
 
     def work(tx: Connection) -> None:
-        if _of_token(tx, account, token, lock=True) != crm_id:
+        # Calls of one conversation at once would each see the token where it is no more.
+        hold(tx, account.id, account.connection.id, "token", token)
+        if _of_token(tx, account, token) != crm_id:
             _move(tx, here)
         tx.run(
             "update binding set last_chat_at = :now,"
@@ -91,13 +93,7 @@ def bind(
             here,
         )
 
-    for _ in range(_TRIES - 1):
-        try:
-            return database.transact(work)
-        except Duplicate:
-            # Another call has just bound this token; now there is a row to lock.
-            continue
-    return database.transact(work)
+    database.transact(work)
 
 
 def _move(tx: Connection, here: dict[str, Any]) -> None:
@@ -158,10 +154,9 @@ def _last_chat(connection: Connection, account: Account, crm_id: str) -> int:
     return moment or 0
 
 
-def _of_token(connection: Connection, account: Account, token: str, *, lock: bool = False) -> str:
+def _of_token(connection: Connection, account: Account, token: str) -> str:
     crm_id: str | None = connection.scalar(
-        f"select crm_id from binding where {_HERE} and contact_token = :token"
-        f"{connection.for_update if lock else ''}",
+        f"select crm_id from binding where {_HERE} and contact_token = :token",
         _of(account) | {"token": token},
     )
     return crm_id or ""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 
 from crmhub.accounts.accounts import Account
 from crmhub.actions import places
 from crmhub.actions.inputs import shortened
+from crmhub.actions.locks import hold
 from crmhub.actions.phones import forms
 from crmhub.adapter import Conflict, Contact, Kind, NotFound, Problem, Rejected, Saved
 from crmhub.db import Connection
@@ -163,12 +163,9 @@ class OwnRecords:
     def _nobody_has(self, phone: str) -> Callable[[Connection, Catalogue], None]:
         """Return what stops a write when a contact has this number, and lets one in at a time."""
         digits = "".join(c for c in phone if c.isdigit()).lstrip("0")
-        lock = f"{self._account.id}/phone/{digits}"
-        key = int.from_bytes(hashlib.sha256(lock.encode()).digest()[:8], signed=True)
 
         def guard(tx: Connection, catalogue: Catalogue) -> None:
-            if tx.dialect == "postgresql":
-                tx.run("select pg_advisory_xact_lock(:key)", {"key": key})
+            hold(tx, self._account.id, "phone", digits)
             holder = self._holder(tx, catalogue, phone=phone)
             if holder is not None:
                 raise Conflict(

@@ -335,7 +335,10 @@ class RecordStore:
                 return self.database.transact(_checked(account, catalogue, prepared, write))
             except _CatalogueChanged:
                 catalogue = self.catalogues.reload(account.id, kind)
-        raise Conflict("The account's properties are being changed all the time; try again.")
+        # The catalogue changes all the time: now nobody may change it until this is written.
+        return self.catalogues.edit(
+            account.id, kind, lambda tx, known: write(tx, known, prepare(known))
+        )
 
     def _define_and_write(
         self,
