@@ -24,7 +24,7 @@ from crmhub.api.authentication import account, hub, needs
 from crmhub.api.documentation import IF_MATCH, documents
 from crmhub.api.reading import Blueprint
 from crmhub.api.schemas import HIGHEST_ID, ORDERS, SORTS, scalar
-from crmhub.errors import BadRequest, NotFound
+from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.records.filters import Filter
 from crmhub.records.kinds import KINDS, Kind
 from crmhub.records.paging import Cursor
@@ -180,8 +180,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @blueprint.arguments(schemas.BatchUpdate())
     def batch_update(body: dict[str, Any]) -> flask.Response:
         changes = [
-            Change(number(kind, each["id"], path), each["properties"], path)
-            for path, each in _numbered(body["inputs"])
+            Change(each["id"], each["properties"], path) for path, each in _numbered(body["inputs"])
         ]
         return as_json([record_shown(r) for r in _records().update(account(), kind, changes)])
 
@@ -210,7 +209,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @write
     @blueprint.arguments(schemas.BatchArchive())
     def batch_archive(body: dict[str, Any]) -> flask.Response:
-        ids = [(number(kind, each["id"], path), path) for path, each in _numbered(body["inputs"])]
+        ids = [(each["id"], path) for path, each in _numbered(body["inputs"])]
         _records().archive(account(), kind, ids)
         return nothing()
 
@@ -237,7 +236,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @write
     def link(id: str, to: str, to_id: str) -> flask.Response:
         other = _kind(to)
-        _records().link(account(), kind, number(kind, id), other, number(other, to_id))
+        _records().link(account(), kind, number(kind, id), other, _linkable(other, to_id))
         return nothing()
 
     @blueprint.delete("/<record:id>/associations/<to>/<to_id>")
@@ -280,15 +279,23 @@ def _kind(name: str) -> Kind:
     return KINDS[name]
 
 
-def number(kind: Kind, id: str | int, path: str = "") -> int:
-    """Return a record's id; BadRequest when it is no number, NotFound when none can have it."""
-    if isinstance(id, str) and not (id.isascii() and id.isdigit()):
-        raise BadRequest(f"{path}id: {id[:60]!r} is not a number.")
+def number(kind: Kind, id: str) -> int:
+    """Return the id of a path; BadRequest when it is no number, NotFound when none can have it."""
+    if not (id.isascii() and id.isdigit()):
+        raise BadRequest(f"id: {id[:60]!r} is not a number.")
     # Longer than any id: not read as a number at all.
-    value = int(id) if len(str(id)) < 20 else 0
+    value = int(id) if len(id) < 20 else 0
     if not 0 < value <= HIGHEST_ID:
-        raise NotFound(missing(kind, str(id)[:60], path))
+        raise NotFound(missing(kind, id))
     return value
+
+
+def _linkable(kind: Kind, to_id: str) -> int:
+    """Return the id to link with; Semantic when no record can have it, as when none has it."""
+    try:
+        return number(kind, to_id)
+    except NotFound as exc:
+        raise Semantic(f"toId: {exc.message}") from None
 
 
 def _if_match() -> frozenset[int] | None:

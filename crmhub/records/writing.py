@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from crmhub.db import Connection, Deadlocked, Row
-from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound
+from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, listed
 from crmhub.records import associations
 from crmhub.records.associations import Links
 from crmhub.records.catalogue import Catalogue
@@ -106,7 +106,8 @@ def finish(catalogue: Catalogue, inputs: Sequence[NewRecord]) -> list[NewRecord]
 
 
 def refuse_twins(catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, str]]]) -> None:
-    """Raise Conflict where two inputs of a batch hold the same unique value."""
+    """Raise Conflict that names each two inputs of a batch that hold the same unique value."""
+    problems = []
     for known in catalogue:
         if not known.unique:
             continue
@@ -116,11 +117,12 @@ def refuse_twins(catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, 
             if not value:
                 continue
             if value in seen:
-                raise Conflict(
-                    f"{property_path(path, known.name)}: the same value as"
-                    f" {property_path(seen[value], known.name)}, but it must be unique."
-                )
-            seen[value] = path
+                twin = property_path(seen[value], known.name)
+                reason = f"the same value as {twin}, but it must be unique"
+                problems.append((property_path(path, known.name), reason))
+            seen.setdefault(value, path)
+    if problems:
+        raise Conflict(listed(problems))
 
 
 def create(
@@ -184,9 +186,8 @@ def update(
     """
     account, kind = catalogue.account_id, catalogue.kind
     current = {each.id: each for each in _locked(tx, catalogue, [each.id for each in changes])}
+    _require(kind, current, [(each.id, each.path) for each in changes])
     for each in changes:
-        if each.id not in current:
-            raise NotFound(missing(kind, each.id, each.path))
         _check_match(kind, current[each.id], each.if_match)
     index = IndexChange(catalogue)
     problems: list[Problem] = []
@@ -216,6 +217,14 @@ def update(
     )
     linked = associations.of_records(tx, account, kind, list(updated))
     return [with_links(updated[each.id], linked) for each in changes]
+
+
+def _require(kind: Kind, current: Mapping[int, Record], ids: Sequence[tuple[int, str]]) -> None:
+    unknown = [(id, path) for id, path in ids if id not in current]
+    if unknown and not unknown[0][1]:
+        raise NotFound(missing(kind, unknown[0][0]))
+    if unknown:
+        raise NotFound(listed([(f"{path}id", _no_such(kind, id)) for id, path in unknown]))
 
 
 def _check_match(kind: Kind, current: Record, allowed: frozenset[int] | None) -> None:
@@ -258,9 +267,8 @@ def archive(
     account, kind = catalogue.account_id, catalogue.kind
     paths = dict(ids)
     current = {each.id: each for each in _locked(tx, catalogue, list(paths))}
-    for id, path in ids:
-        if id not in current:
-            raise NotFound(missing(kind, id, path))
+    _require(kind, current, ids)
+    for id in paths:
         _check_match(kind, current[id], if_match)
     index = IndexChange(catalogue)
     for old in current.values():
@@ -291,7 +299,8 @@ def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> 
 
 
 def _locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Record]:
-    among, wanted = tx.among("id", "ids", sorted(set(ids)))
+    possible = sorted({id for id in ids if 0 < id < 2**53})
+    among, wanted = tx.among("id", "ids", possible)
     rows = tx.rows(
         "select id, created_at, updated_at, version, cast(properties as text) from records"
         f" where account_id = :account and kind = :kind and {among} order by id{tx.for_update}",
@@ -363,13 +372,13 @@ def with_links(record: Record, linked: Mapping[int, Links]) -> Record:
     )
 
 
-def missing(kind: Kind, id: int | str, path: str = "") -> str:
+def missing(kind: Kind, id: int | str) -> str:
     """Say that there is no such record."""
-    return (
-        f"{path}id: there is no {kind.singular} {id}."
-        if path
-        else f"There is no {kind.singular} {id}."
-    )
+    return f"T{_no_such(kind, id)[1:]}."
+
+
+def _no_such(kind: Kind, id: int | str) -> str:
+    return f"there is no {kind.singular} {str(id)[:60]}"
 
 
 def same_record_twice(inputs: Sequence[tuple[int, str]]) -> None:
