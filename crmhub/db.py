@@ -359,6 +359,11 @@ def _hung_up(fileno: int) -> bool:
     return bool(poller.poll(0))
 
 
+def now_ms() -> int:
+    """Return the time as the database holds it: milliseconds since 1970, UTC."""
+    return time.time_ns() // 1_000_000
+
+
 def upgrade(url: str) -> None:
     """Bring the database at `url` to the newest schema; safe to run twice or side by side."""
     from alembic import command

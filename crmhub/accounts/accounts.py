@@ -21,11 +21,10 @@ from crmhub.accounts.webhook_ids import (
     ALIAS_FORM,
     is_alias,
     issue,
-    now_ms,
     rotate,
     set_alias,
 )
-from crmhub.db import Connection, Row
+from crmhub.db import Connection, Row, now_ms
 from crmhub.errors import Conflict, NotFound, Semantic, listed
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
     "list_accounts",
     "load",
     "load_by_id",
-    "now_ms",
     "open_account",
     "rotate",
     "set_adapter",

@@ -18,8 +18,8 @@ from crmhub.accounts.accounts import COLUMNS, TABLES, Account, account_of
 from crmhub.accounts.keys import scopes_of
 from crmhub.accounts.last_use import LastUse
 from crmhub.accounts.plans import Plan
-from crmhub.accounts.webhook_ids import Purpose, now_ms
-from crmhub.db import Database, Row
+from crmhub.accounts.webhook_ids import Purpose
+from crmhub.db import Database, Row, now_ms
 from crmhub.errors import Unauthorized
 from crmhub.secrets import digest, looks_like_api_key
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from crmhub.accounts.plans import RESOURCES
-from crmhub.accounts.webhook_ids import now_ms
-from crmhub.db import Connection
+from crmhub.db import Connection, now_ms
 from crmhub.errors import NotFound, Semantic
 from crmhub.secrets import digest, new_api_key, token
 

@@ -10,8 +10,7 @@ import logging
 import threading
 
 from crmhub.accounts import keys
-from crmhub.accounts.webhook_ids import now_ms
-from crmhub.db import Database
+from crmhub.db import Database, now_ms
 from crmhub.errors import Unavailable
 
 _EVERY_SECONDS = 10.0

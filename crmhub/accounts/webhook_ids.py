@@ -7,11 +7,10 @@ digest is stored. Both can be changed with the old one staying valid for a while
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from crmhub.db import Connection
+from crmhub.db import Connection, now_ms
 from crmhub.errors import Conflict, Semantic
 from crmhub.secrets import digest, new_secret, new_webhook_id
 
@@ -30,11 +29,6 @@ class WebhookId:
     purpose: Purpose
     value: str = field(repr=False)
     expires_at: int | None
-
-
-def now_ms() -> int:
-    """Return the time as the database holds it: milliseconds since 1970, UTC."""
-    return time.time_ns() // 1_000_000
 
 
 def webhook_ids(db: Connection, account_id: int) -> list[WebhookId]:

@@ -7,12 +7,11 @@ token moves to another row and the old row keeps its person.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from crmhub.accounts.accounts import Account
 from crmhub.actions.locks import hold
-from crmhub.db import Connection, Database
+from crmhub.db import Connection, Database, now_ms
 from crmhub.errors import NotFound
 from crmhub.secrets import BASE36
 from crmhub.secrets import token as random_token
@@ -23,11 +22,6 @@ LONGEST = 255
 # Reading often must not mean writing often: within this time a chat counts as one call.
 _SAME_CALL_MS = 5_000
 _HERE = "account_id = :account and connection_id = :connection"
-
-
-def now_ms() -> int:
-    """Return the time as the database holds it: milliseconds since 1970, UTC."""
-    return time.time_ns() // 1_000_000
 
 
 def of_token(database: Database, account: Account, token: str) -> str:

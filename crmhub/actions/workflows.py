@@ -11,12 +11,12 @@ from decimal import Decimal
 
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings
-from crmhub.actions.bindings import now_ms
 from crmhub.actions.connecting import connect, told
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import filled, shortened
 from crmhub.actions.phones import readings
 from crmhub.adapter import Adapter, Contact, features
+from crmhub.db import now_ms
 from crmhub.errors import BadRequest, NotFound, Semantic
 
 _HOUR_MS = 3_600_000

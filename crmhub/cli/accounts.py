@@ -232,7 +232,7 @@ def rotate(
     keep_ms = 0 if at_once else keep_old
     with opened_hub() as hub:
         from crmhub.accounts import webhook_ids
-        from crmhub.accounts.accounts import now_ms
+        from crmhub.db import now_ms
 
         rotated = load_account(hub, client_id)
         until = now_ms() + keep_ms

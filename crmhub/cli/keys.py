@@ -64,7 +64,7 @@ def list_keys(client_id: str, as_json: bool) -> None:
     """List an account's keys, without showing them."""
     with opened_hub() as hub:
         from crmhub.accounts import keys
-        from crmhub.accounts.accounts import now_ms
+        from crmhub.db import now_ms
 
         account = load_account(hub, client_id)
         with hub.database.reading() as db:

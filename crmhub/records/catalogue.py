@@ -173,7 +173,9 @@ class Catalogues:
             return work(tx, load(tx, account_id, kind))
 
         result = self._database.transact(held)
-        self.reload(account_id, kind)
+        with self._lock:
+            # Loaded again when next asked for: a failure to load is none of this change's.
+            self._known.pop((account_id, kind.code), None)
         return result
 
 

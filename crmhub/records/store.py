@@ -6,13 +6,12 @@ read tells whether that catalogue still holds, and if not the write is checked a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from crmhub.accounts.accounts import Account
-from crmhub.db import Connection, Database
+from crmhub.db import Connection, Database, now_ms
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
 from crmhub.records import associations, values, writing
 from crmhub.records import catalogue as catalogues
@@ -60,11 +59,6 @@ class Page:
 
 class _CatalogueChanged(Exception):
     pass
-
-
-def now_ms() -> int:
-    """Return the time in milliseconds since 1970 (UTC)."""
-    return time.time_ns() // 1_000_000
 
 
 class RecordStore:
@@ -350,9 +344,8 @@ class RecordStore:
     ) -> R:
         """Define properties as strings and write, in one transaction: both or neither."""
 
-        def work(tx: Connection) -> R:
+        def work(tx: Connection, known: Catalogue) -> R:
             catalogues.change(tx, account.id)
-            known = catalogues.load(tx, account.id, kind)
             new = [name for name in names if known.get(name) is None and definable(name)]
             if len(known) + len(new) > MOST_PROPERTIES:
                 raise Semantic(
@@ -365,9 +358,7 @@ class RecordStore:
             catalogue = catalogues.load(tx, account.id, kind)
             return write(tx, catalogue, prepare(catalogue))
 
-        result = self.database.transact(work)
-        self.catalogues.reload(account.id, kind)
-        return result
+        return self.catalogues.edit(account.id, kind, work)
 
     # Links
 

@@ -11,7 +11,7 @@ from crmhub import db
 from crmhub.accounts import accounts, keys
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.plans import BUILT_IN
-from crmhub.accounts.webhook_ids import now_ms
+from crmhub.db import now_ms
 from crmhub.errors import Unauthorized, Unavailable
 from crmhub.secrets import new_api_key, new_secret, new_webhook_id
 
