@@ -65,7 +65,8 @@ ASKED |= {"text": ASKED["string"], "currency": ASKED["number"], "datetime": ASKE
 FIELDS = {
     "createdAt": [*ASKED["date"], "T00:00", "2026-02"],
     "updatedAt": [*ASKED["date"], "23:59:59.999z"],
-    "hs_object_id": ["0", "1e29", "-1", "abc", "999999999999999"],
+    # Ids are given out at random, so none of these may be a part of one.
+    "hs_object_id": ["-0", "1e29", "-1", "abc", "999999999999999"],
 }
 _DAY = 86_400_000
 
