@@ -180,8 +180,8 @@ class Connection:
 
     @property
     def for_share(self) -> str:
-        """The suffix that keeps selected rows from being deleted or changed meanwhile."""
-        return " for share" if self.dialect == "postgresql" else ""
+        """The suffix that keeps selected rows from being deleted; they may change meanwhile."""
+        return " for key share" if self.dialect == "postgresql" else ""
 
 
 class Database:
