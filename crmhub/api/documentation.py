@@ -78,24 +78,27 @@ IF_MATCH = {
     "schema": {"type": "string", "pattern": r'^(\*|"[0-9]{1,9}"( *, *"[0-9]{1,9}")*)$'},
 }
 
+ID_OR_VALUE = {
+    "in": "path",
+    "name": "id",
+    "description": "The record's id; with idProperty a value of that property.",
+    "required": True,
+    "schema": {"type": "string", "minLength": 1},
+}
+
+_ID = {"type": "integer", "minimum": 1, "maximum": HIGHEST_ID}
 _ISSUED = {"type": "string", "minLength": 1, "maxLength": 64}
 _PATH_PARAMETERS: dict[str, Shape] = {
     "client_id": {
         "description": "The account, as its API key belongs to it.",
         "schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"},
     },
-    "id": {
-        "description": "The record's id; with idProperty a value of that property.",
-        "schema": {"type": "string", "minLength": 1},
-    },
+    "id": {"description": "The record's id.", "schema": _ID},
     "to": {
         "description": "The kind of the records at the other end.",
         "schema": {"type": "string", "enum": list(KINDS)},
     },
-    "to_id": {
-        "description": "The id of the record at the other end.",
-        "schema": {"type": "integer", "minimum": 1, "maximum": HIGHEST_ID},
-    },
+    "to_id": {"description": "The id of the record at the other end.", "schema": _ID},
     "resource": {"description": "The kind of records."},
     "name": {"description": "The property's name."},
     "pipeline_id": {"description": "The pipeline's id."},
@@ -174,8 +177,8 @@ def documents(
 ) -> Callable[[_F], _F]:
     """Document a view: its operation id, what it answers, and every error it can answer.
 
-    `headers` name what the answer carries beside what every answer does, `parameters` are
-    headers that the view reads. Without `errors` they are those that its method and body bring.
+    `headers` name what the answer carries beside what every answer does, `parameters` are those
+    that the view reads itself. Without `errors` they are those that its method and body bring.
     """
     carried = (*(_UNDER_API if security is API_KEY else _ALWAYS), *headers)
 

@@ -28,6 +28,11 @@ T = TypeVar("T")
 _MOST_FIELDS = 1000
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _NESTED = re.compile(r"(props|properties)\[([^\[\]]*)\]", re.DOTALL)
+# What OpenAPI says of numbers that come as text.
+_TEXTS = {
+    "number": r"^\s*[+-]?[0-9]{1,30}(\.[0-9]{1,30})?\s*$",
+    "integer": r"^\s*[+-]?[0-9]{1,15}(\.0{1,30})?\s*$",
+}
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?", re.ASCII)
 
 
@@ -155,6 +160,8 @@ class Names(_Field[list[str]]):
     def __init__(self, **kwargs: Any) -> None:
         shown = {"type": "array", "items": {"type": "string"}}
         super().__init__('an array of property names, such as ["email"]', shown, **kwargs)
+        # A blank one is no array: null is refused, and not documented.
+        self.allow_none = False
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[str]:
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
@@ -166,7 +173,8 @@ class Hours(_Field[Decimal]):
     """A number, as JSON or as text; Semantic when it is blank."""
 
     def __init__(self, right: str = "a number", type: str = "number", **kwargs: Any) -> None:
-        super().__init__(right, {"type": [type, "string"]}, **kwargs)
+        shown = {"type": [type, "string"], "pattern": _TEXTS[type]}
+        super().__init__(right, shown, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         if isinstance(value, str):

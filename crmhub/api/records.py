@@ -21,15 +21,16 @@ from crmhub.api.answers import (
     record_shown,
 )
 from crmhub.api.authentication import account, hub, needs
-from crmhub.api.documentation import IF_MATCH, documents
+from crmhub.api.documentation import ID_OR_VALUE, IF_MATCH, documents
 from crmhub.api.reading import Blueprint
 from crmhub.api.schemas import HIGHEST_ID, ORDERS, SORTS, scalar
 from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.records.filters import Filter
 from crmhub.records.kinds import KINDS, Kind
+from crmhub.records.listing import PageRequest
 from crmhub.records.paging import Cursor
 from crmhub.records.search import Query
-from crmhub.records.store import PageRequest, RecordStore
+from crmhub.records.store import RecordStore
 from crmhub.records.writing import Change, NewRecord, Record, Upsert, missing
 
 _ETAG = re.compile(r'"([0-9]{1,9})"')
@@ -93,6 +94,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         schemas.RecordShown,
         f"Read a {one}",
         headers=["ETag"],
+        parameters=[ID_OR_VALUE],
     )
     @read
     @blueprint.arguments(schemas.GetQuery(), location="query")

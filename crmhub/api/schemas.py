@@ -266,8 +266,8 @@ class Joined(Words):
     _SHAPE = "must be names joined by commas"
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
-        words = [word for each in value.split(",") if (word := each.strip())]
-        return super()._deserialize(words, attr, data, **kwargs)
+        words = value.split(",") if value.strip() else []
+        return super()._deserialize([each.strip() for each in words], attr, data, **kwargs)
 
 
 # --- inputs ----------------------------------------------------------------------------------
