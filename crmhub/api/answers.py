@@ -12,7 +12,7 @@ import orjson
 from crmhub.errors import HubError
 from crmhub.records.associations import Links
 from crmhub.records.filters import iso
-from crmhub.records.store import Page
+from crmhub.records.listing import Page
 from crmhub.records.writing import Record
 
 _ALWAYS = ("deals", "companies")

@@ -28,6 +28,7 @@ from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.records.filters import Filter
 from crmhub.records.kinds import KINDS, Kind
 from crmhub.records.listing import PageRequest
+from crmhub.records.listing import PageRequest
 from crmhub.records.paging import Cursor
 from crmhub.records.search import Query
 from crmhub.records.store import RecordStore

@@ -7,54 +7,32 @@ read tells whether that catalogue still holds, and if not the write is checked a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from crmhub.accounts.accounts import Account
 from crmhub.db import Connection, Database, now_ms
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
-from crmhub.records import associations, values, writing
+from crmhub.records import associations, upserts, writing
 from crmhub.records import catalogue as catalogues
-from crmhub.records.associations import Links
 from crmhub.records.catalogue import MOST_PROPERTIES, Catalogue, Catalogues, Property
 from crmhub.records.filters import Condition, parse
 from crmhub.records.ids import Ids
 from crmhub.records.kinds import Kind
-from crmhub.records.paging import Cursor, fingerprint, unseal
-from crmhub.records.search import Listed, Place, Query, Search, Start, start
+from crmhub.records.listing import Listing, Page, PageRequest
+from crmhub.records.paging import Cursor, unseal
+from crmhub.records.search import Query
 from crmhub.records.validation import (
     DuplicateValue,
     InvalidProperties,
     Problem,
     check,
     definable,
-    property_path,
 )
 from crmhub.records.writing import Change, NewRecord, Record, Upsert
 
 T = TypeVar("T")
 R = TypeVar("R")
 _TRIES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class PageRequest:
-    """A page to list; `after` continues a listing and brings its total and its start."""
-
-    query: Query
-    after: Cursor | None = None
-    properties: tuple[str, ...] | None = None
-    include: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page of records; `cursor` is "" on the last one."""
-
-    total: int
-    records: list[Listed]
-    links: dict[int, Links]
-    cursor: str
 
 
 class _CatalogueChanged(Exception):
@@ -82,56 +60,11 @@ class RecordStore:
 
     def page(self, account: Account, kind: Kind, request: PageRequest) -> Page:
         """Return a page; BadRequest or Semantic for filters that cannot be (SPEC 4.2 to 4.4)."""
-        query, after = request.query, request.after
-        listing = fingerprint(query.filters)
-        if after is not None:
-            same = (after.sort, after.descending, after.filters)
-            if same != (query.sort, query.descending, listing):
-                raise BadRequest(
-                    "cursor: it belongs to a listing with another sort, order or filters;"
-                    " send what its first request had, or start without a cursor"
-                )
-        conditions = self._conditions(account, kind, query)
+        conditions = self._conditions(account, kind, request.query)
         with self.database.reading() as connection:
-
-            def search(query: Query) -> Search:
-                return Search(
-                    connection,
-                    account_id=account.id,
-                    kind=kind.code,
-                    query=query,
-                    conditions=conditions,
-                )
-
-            now = now_ms()
-            total = search(query).total() if after is None else after.total
-            rows, last = _next(search, query, total=total, after=after)
-            links: dict[int, Links] = {}
-            if "associations" in request.include:
-                ids = [row.id for row in rows]
-                links = associations.of_records(connection, account.id, kind, ids)
-        cursor = ""
-        if last is not None:
-            place, caught_up = last
-            began = start(query, rows, now) if after is None else _start(after)
-            cursor = Cursor(
-                account_id=account.id,
-                kind=kind.code,
-                sort=query.sort,
-                descending=query.descending,
-                limit=query.limit,
-                properties=request.properties,
-                include=request.include,
-                filters=listing,
-                total=total,
-                started=began.at,
-                key=place.key,
-                id=place.id,
-                settled=began.settled,
-                shown=began.shown,
-                caught_up=caught_up,
-            ).seal(self._signing_key)
-        return Page(total, rows, links, cursor)
+            return Listing(connection, account.id, kind, self._signing_key).page(
+                request, conditions
+            )
 
     def _conditions(self, account: Account, kind: Kind, query: Query) -> list[Condition]:
         if not query.filters:
@@ -167,7 +100,7 @@ class RecordStore:
         Raises BadRequest when the property is not unique, Semantic when there is none.
         """
         known = self.unique_property(account, kind, property_name)
-        keys = [_search_form(account, known, value) for value in wanted]
+        keys = [upserts.search_form(account, known, value) for value in wanted]
         with self.database.reading() as connection:
             ids = [writing.holder(connection, account.id, known.prop_id, key) for key in keys]
             return _read(connection, account.id, kind, [id for id in ids if id is not None])
@@ -264,13 +197,13 @@ class RecordStore:
         ids = self._ids.take(account.id, kind.code, len(inputs))
         quota = account.plan.quotas.get(kind.name)
 
-        def prepare(catalogue: Catalogue) -> list[_Prepared]:
-            return _prepare_upserts(account, catalogue, inputs)
+        def prepare(catalogue: Catalogue) -> list[upserts.Prepared]:
+            return upserts.prepare(account, catalogue, inputs)
 
         def write(
-            tx: Connection, catalogue: Catalogue, prepared: list[_Prepared]
+            tx: Connection, catalogue: Catalogue, prepared: list[upserts.Prepared]
         ) -> list[tuple[Record, bool]]:
-            return _upsert(tx, catalogue, prepared, ids=ids, quota=quota)
+            return upserts.write(tx, catalogue, prepared, ids=ids, quota=quota)
 
         names = {name for each in inputs for name in each.properties}
         for attempt in range(_TRIES):
@@ -389,38 +322,12 @@ class RecordStore:
         self, account: Account, kind: Kind, id: int, to: Kind, *, limit: int, after: Cursor | None
     ) -> tuple[int, list[int], str]:
         """Return the total, a page of linked ids and the next cursor; NotFound."""
-        listing = f"links:{id}:{to.code}"
-        if after is not None and after.filters != listing:
-            raise BadRequest("cursor: it belongs to another listing; start without a cursor")
         with self.database.reading() as connection:
             if not _read(connection, account.id, kind, [id]):
                 raise NotFound(writing.missing(kind, id))
-            total = (
-                associations.count(connection, account.id, kind, id, to)
-                if after is None
-                else after.total
+            return Listing(connection, account.id, kind, self._signing_key).linked(
+                id, to, limit=limit, after=after
             )
-            start = 0 if after is None else after.id
-            ids = associations.page(
-                connection, account.id, kind, id, to, after=start, rows=limit + 1
-            )
-        cursor = ""
-        if len(ids) > limit:
-            cursor = Cursor(
-                account_id=account.id,
-                kind=kind.code,
-                sort="id",
-                descending=False,
-                limit=limit,
-                properties=None,
-                include=(),
-                filters=listing,
-                total=total,
-                started=now_ms() if after is None else after.started,
-                key=0,
-                id=ids[limit - 1],
-            ).seal(self._signing_key)
-        return total, ids[:limit], cursor
 
     def counts(self, account: Account) -> dict[int, int]:
         """Return how many live records there are, by the kind's code."""
@@ -433,55 +340,6 @@ class RecordStore:
                     {"account": account.id},
                 )
             }
-
-
-# A listing under constant change would catch up for ever.
-_MOST_CAUGHT_UP = 10_000
-
-
-def _next(
-    search: Callable[[Query], Search],
-    query: Query,
-    *,
-    total: int,
-    after: Cursor | None,
-) -> tuple[list[Listed], tuple[Place, int] | None]:
-    """Return the records of the page and, when there are more, where the next one begins.
-
-    That is the place of the last record, and the cursor's `caught_up`.
-    """
-    place = None if after is None else Place(after.key, after.id)
-    caught_up = -1 if after is None else after.caught_up
-    rows: list[Listed] = []
-    if caught_up < 0:
-        # One more than asked for tells whether there is another page.
-        rows = search(query).page(total, place)
-        if len(rows) > query.limit:
-            shown = rows[: query.limit]
-            return shown, (search(query).place(shown[-1]), -1)
-        # One page is one moment; only a longer walk in this order can have missed a change.
-        if after is None or not query.by_newest_change:
-            return rows, None
-        place, caught_up = None, 0
-    assert after is not None
-    since = _start(after)
-    # A full page still has to learn whether there is anything to catch up with.
-    room = query.limit - len(rows)
-    missed = query.catch_up(since, room)
-    late = search(missed).page(total, place)
-    seen = {row.id for row in rows}
-    rows += [row for row in late[:room] if row.id not in seen]
-    caught_up += len(late[:room])
-    if len(late) <= room or caught_up >= _MOST_CAUGHT_UP:
-        return rows, None
-    if room == 0:
-        # The next page begins the catching up: before everything that changed since.
-        return rows, (Place(since.settled, 0), 0)
-    return rows, (search(missed).place(late[room - 1]), caught_up)
-
-
-def _start(cursor: Cursor) -> Start:
-    return Start(cursor.started, cursor.settled, cursor.shown)
 
 
 def _checked(
@@ -515,72 +373,6 @@ def _canonical(
     return clean
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    prop_id: int
-    value: str
-    new: NewRecord
-
-
-def _prepare_upserts(
-    account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]
-) -> list[_Prepared]:
-    prepared = []
-    problems: list[Problem] = []
-    for index, each in enumerate(inputs):
-        sent = {each.property_name: each.value, **each.properties}
-        clean, bad = check(
-            catalogue, sent, region=account.switches.region, index=index, path=each.path
-        )
-        problems += bad
-        by = catalogue.get(each.property_name)
-        value = by and _search_form(account, by, each.value)
-        if not by or not value:
-            reason = "is blank; send a value of the property"
-            problems.append(Problem(index, each.property_name, f"{each.path}id", reason))
-        elif each.property_name in clean and clean[each.property_name] != value:
-            path = property_path(each.path, each.property_name)
-            reason = f"differs from {each.path}id; send the same value or leave it out"
-            problems.append(Problem(index, each.property_name, path, reason))
-        else:
-            new = NewRecord(clean, path=each.path)
-            prepared.append(_Prepared(by.prop_id, value, new))
-    if problems:
-        raise InvalidProperties(problems)
-    writing.refuse_twins(catalogue, [(each.new.path, each.new.properties) for each in prepared])
-    return prepared
-
-
-def _upsert(
-    tx: Connection,
-    catalogue: Catalogue,
-    prepared: Sequence[_Prepared],
-    *,
-    ids: Sequence[int],
-    quota: int | None,
-) -> list[tuple[Record, bool]]:
-    existing = [
-        writing.holder(tx, catalogue.account_id, each.prop_id, each.value) for each in prepared
-    ]
-    changes = [
-        Change(id, each.new.properties, each.new.path)
-        for id, each in zip(existing, prepared, strict=True)
-        if id is not None
-    ]
-    writing.same_record_twice([(each.id, each.path) for each in changes])
-    now = now_ms()
-    updated = iter(writing.update(tx, catalogue, changes, now=now) if changes else ())
-    fresh = [each.new for id, each in zip(existing, prepared, strict=True) if id is None]
-    created: Iterable[Record] = ()
-    if fresh:
-        finished = writing.finish(catalogue, fresh)
-        created = writing.create(
-            tx, catalogue, finished, ids=ids[: len(fresh)], now=now, quota=quota
-        )
-    created = iter(created)
-    return [(next(created), True) if id is None else (next(updated), False) for id in existing]
-
-
 def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> list[Record]:
     once = list(dict.fromkeys(ids))
     if not once:
@@ -606,13 +398,3 @@ def _require_both(
         raise NotFound(writing.missing(kind, id)) from None
     if to is not None:
         associations.require(tx, account.id, [("toId", to, to_id)])
-
-
-def _search_form(account: Account, known: Property, value: str) -> str:
-    return value and values.for_search(
-        known.type,
-        value,
-        options=known.options,
-        region=account.switches.region or None,
-        any_case=known.any_case,
-    )

@@ -18,8 +18,9 @@ from crmhub.records import definitions
 from crmhub.records.catalogue import Property
 from crmhub.records.filters import Filter
 from crmhub.records.kinds import CONTACTS
+from crmhub.records.listing import PageRequest
 from crmhub.records.search import Query
-from crmhub.records.store import PageRequest, RecordStore
+from crmhub.records.store import RecordStore
 from crmhub.records.validation import InvalidProperties
 from crmhub.records.values import Option
 from crmhub.records.writing import Change, NewRecord

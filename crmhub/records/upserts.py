@@ -1,0 +1,96 @@
+"""Upserts: the record with a unique value changed, or created when there is none yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from crmhub.accounts.accounts import Account
+from crmhub.db import Connection, now_ms
+from crmhub.records import values, writing
+from crmhub.records.catalogue import Catalogue, Property
+from crmhub.records.validation import InvalidProperties, Problem, check, property_path
+from crmhub.records.writing import Change, NewRecord, Record, Upsert
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An upsert that may be written: the unique value to look for, and the record if new."""
+
+    prop_id: int
+    value: str
+    new: NewRecord
+
+
+def prepare(account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]) -> list[Prepared]:
+    """Check upserts against the catalogue; InvalidProperties, Conflict for twins in the batch."""
+    prepared = []
+    problems: list[Problem] = []
+    for index, each in enumerate(inputs):
+        sent = {each.property_name: each.value, **each.properties}
+        clean, bad = check(
+            catalogue, sent, region=account.switches.region, index=index, path=each.path
+        )
+        problems += bad
+        by = catalogue.get(each.property_name)
+        value = by and search_form(account, by, each.value)
+        if not by or not value:
+            reason = "is blank; send a value of the property"
+            problems.append(Problem(index, each.property_name, f"{each.path}id", reason))
+        elif each.property_name in clean and clean[each.property_name] != value:
+            path = property_path(each.path, each.property_name)
+            reason = f"differs from {each.path}id; send the same value or leave it out"
+            problems.append(Problem(index, each.property_name, path, reason))
+        else:
+            new = NewRecord(clean, path=each.path)
+            prepared.append(Prepared(by.prop_id, value, new))
+    if problems:
+        raise InvalidProperties(problems)
+    writing.refuse_twins(catalogue, [(each.new.path, each.new.properties) for each in prepared])
+    return prepared
+
+
+def write(
+    tx: Connection,
+    catalogue: Catalogue,
+    prepared: Sequence[Prepared],
+    *,
+    ids: Sequence[int],
+    quota: int | None,
+) -> list[tuple[Record, bool]]:
+    """Write upserts and return each record, in order, with whether it is new.
+
+    Raises what `writing.create` and `writing.update` raise; DuplicateValue also when somebody else
+    has just created the record that was to be new.
+    """
+    existing = [
+        writing.holder(tx, catalogue.account_id, each.prop_id, each.value) for each in prepared
+    ]
+    changes = [
+        Change(id, each.new.properties, each.new.path)
+        for id, each in zip(existing, prepared, strict=True)
+        if id is not None
+    ]
+    writing.same_record_twice([(each.id, each.path) for each in changes])
+    now = now_ms()
+    updated = iter(writing.update(tx, catalogue, changes, now=now) if changes else ())
+    fresh = [each.new for id, each in zip(existing, prepared, strict=True) if id is None]
+    created: Iterable[Record] = ()
+    if fresh:
+        finished = writing.finish(catalogue, fresh)
+        created = writing.create(
+            tx, catalogue, finished, ids=ids[: len(fresh)], now=now, quota=quota
+        )
+    created = iter(created)
+    return [(next(created), True) if id is None else (next(updated), False) for id in existing]
+
+
+def search_form(account: Account, known: Property, value: str) -> str:
+    """Return a value as it is held among the unique ones, as far as it can be one."""
+    return value and values.for_search(
+        known.type,
+        value,
+        options=known.options,
+        region=account.switches.region or None,
+        any_case=known.any_case,
+    )
