@@ -90,7 +90,7 @@ class DealAnswer(Answer):
 @blueprint.post("/createDeal/<portal_id>")
 @helper(
     blueprint,
-    "createDeal",
+    "createDealForContact",
     RecordBody,
     DealAnswer,
     "Create a deal for a contact",
@@ -117,7 +117,7 @@ class TicketAnswer(Answer):
 @blueprint.post("/createTicket/<portal_id>")
 @helper(
     blueprint,
-    "createTicket",
+    "createTicketForContact",
     RecordBody,
     TicketAnswer,
     "Create a ticket for a contact",

@@ -37,8 +37,8 @@ def test_every_helper_has_its_name_and_its_security(app: flask.Flask) -> None:
         "getType": by_path,
         "getRandomInt": [[]],
         "getRandomIntOfAccount": by_path,
-        "createDeal": by_path,
-        "createTicket": by_path,
+        "createDealForContact": by_path,
+        "createTicketForContact": by_path,
     }
 
 
