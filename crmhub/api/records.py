@@ -28,7 +28,6 @@ from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.records.filters import Filter
 from crmhub.records.kinds import KINDS, Kind
 from crmhub.records.listing import PageRequest
-from crmhub.records.listing import PageRequest
 from crmhub.records.paging import Cursor
 from crmhub.records.search import Query
 from crmhub.records.store import RecordStore
