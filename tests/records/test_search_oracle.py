@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from crmhub.actions.hub import Hub
@@ -89,7 +89,14 @@ def datasets(draw: st.DrawFn) -> Any:
     return grouped, moments
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    # Making 24 records smaller takes minutes, and the filters say enough.
+    phases=set(Phase) - {Phase.shrink, Phase.explain},
+    report_multiple_bugs=False,
+)
 @given(data=st.data())
 def test_search_answers_what_the_contract_says(
     searcher: Client, hub: Hub, plan: str, data: st.DataObject
@@ -113,7 +120,7 @@ def check(client: Client, filters: Sequence[Any], expected: Sequence[Stored], **
     """Walk through a search and compare total, records, order and values with the oracle's."""
     found = []
     for page in pages(client, "/contacts/search", {"filters": filters}, **query):
-        assert page["total"] == len(expected)
+        assert page["total"] == len(expected), filters
         found += page["results"]
-    assert [each["id"] for each in found] == [each.id for each in expected]
+    assert [each["id"] for each in found] == [each.id for each in expected], filters
     assert [each["properties"] for each in found] == [ORACLE.shown(each) for each in expected]
