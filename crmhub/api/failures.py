@@ -47,9 +47,9 @@ def _http(error: HTTPException) -> flask.Response:
     if original is not None:
         return _bug(original)
     status = error.code or 500
-    kind = _OURS.get(status)
+    kind = _OURS.get(status) or (Internal if status >= 500 else BadRequest)
     message = _WORDS.get(status) or _described(error)
-    response = failure((kind or BadRequest)(message))
+    response = failure(kind(message))
     response.status_code = status
     for name, value in error.get_headers():
         if name in ("Allow", "Retry-After"):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from werkzeug.test import TestResponse
 
-# HTTP's other statuses (405, 413, 415 …) are BadRequestError.
+# HTTP's other statuses (405, 413, 415 …) are BadRequestError, or InternalError from 500 on.
 CATEGORIES = {
     400: "BadRequestError",
     401: "UnauthorizedError",
@@ -17,8 +17,6 @@ CATEGORIES = {
     409: "ConflictError",
     422: "SemanticError",
     429: "ManyRequestError",
-    500: "InternalError",
-    503: "InternalError",
 }
 PUBLIC_API = re.compile(r"/[^/]+/api/v1(/|$)")
 # A message is read by people, whatever was sent.
@@ -37,7 +35,8 @@ def faults(answer: TestResponse, *statuses: int) -> list[str]:
 
 def refused(answer: TestResponse, *statuses: int) -> str:
     """Assert that this is a refusal with one of `statuses`; return its message."""
-    assert not faults(answer, *statuses)
+    found = faults(answer, *statuses)
+    assert not found, found
     message: str = answer.json["message"]  # type: ignore[index]
     return message
 
@@ -86,7 +85,8 @@ def _faults_of_body(answer: TestResponse) -> list[str]:
     if not isinstance(body, dict) or set(body) != {"category", "message", "timestamp", "status"}:
         return [f"body {answer.text[:200]}"]
     found = []
-    if body["category"] != CATEGORIES.get(answer.status_code, "BadRequestError"):
+    usual = "InternalError" if answer.status_code >= 500 else "BadRequestError"
+    if body["category"] != CATEGORIES.get(answer.status_code, usual):
         found.append(f"category {body['category']}")
     if body["status"] != "error":
         found.append(f"status {body['status']}")
