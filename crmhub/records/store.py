@@ -137,13 +137,16 @@ class RecordStore:
         ids = self._ids.take(account.id, kind.code, len(inputs))
 
         def prepare(catalogue: Catalogue) -> list[NewRecord]:
-            clean = _canonical(account, catalogue, [(n.path, n.properties) for n in inputs])
+            clean, problems = _canonical(
+                account, catalogue, [(n.path, n.properties) for n in inputs]
+            )
             return writing.finish(
                 catalogue,
                 [
                     NewRecord(properties, new.associations, new.path)
                     for properties, new in zip(clean, inputs, strict=True)
                 ],
+                problems,
             )
 
         def write(tx: Connection, catalogue: Catalogue, prepared: list[NewRecord]) -> list[Record]:
@@ -171,7 +174,11 @@ class RecordStore:
         writing.same_record_twice([(each.id, each.path) for each in changes])
 
         def prepare(catalogue: Catalogue) -> list[Change]:
-            clean = _canonical(account, catalogue, [(c.path, c.properties) for c in changes])
+            clean, problems = _canonical(
+                account, catalogue, [(c.path, c.properties) for c in changes]
+            )
+            if problems:
+                raise InvalidProperties(problems)
             inputs = [
                 Change(each.id, properties, each.path, each.if_match)
                 for properties, each in zip(clean, changes, strict=True)
@@ -358,8 +365,8 @@ def _checked(
 
 def _canonical(
     account: Account, catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, str]]]
-) -> list[dict[str, str]]:
-    """Return the properties of each `(path, properties)` in canonical form."""
+) -> tuple[list[dict[str, str]], list[Problem]]:
+    """Return the properties of each `(path, properties)` in canonical form, and what was wrong."""
     clean = []
     problems: list[Problem] = []
     for index, (path, properties) in enumerate(inputs):
@@ -368,9 +375,7 @@ def _canonical(
         )
         clean.append(good)
         problems += bad
-    if problems:
-        raise InvalidProperties(problems)
-    return clean
+    return clean, problems
 
 
 def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> list[Record]:

@@ -85,14 +85,21 @@ _RECORD = {
 _RECORD_KEY = {"account_id": "int", "kind": "int", "id": "bigint"}
 
 
-def finish(catalogue: Catalogue, inputs: Sequence[NewRecord]) -> list[NewRecord]:
+def finish(
+    catalogue: Catalogue, inputs: Sequence[NewRecord], found: Sequence[Problem] = ()
+) -> list[NewRecord]:
     """Return new records with what the catalogue adds, or raise InvalidProperties.
 
-    The properties are in canonical form; blank ones are dropped.
+    The properties are in canonical form; blank ones are dropped. `found` is what was wrong with
+    them before: raised too, so that every input at fault is named.
     """
     finished = []
-    problems: list[Problem] = []
+    problems = list(found)
+    # What such an input lacks may be what was wrong with it.
+    faulty = {problem.index for problem in found}
     for index, new in enumerate(inputs):
+        if index in faulty:
+            continue
         properties = {name: value for name, value in new.properties.items() if value}
         for name, reason in place(catalogue, properties, changed=new.properties) + complete(
             catalogue, properties
@@ -100,7 +107,7 @@ def finish(catalogue: Catalogue, inputs: Sequence[NewRecord]) -> list[NewRecord]
             problems.append(Problem(index, name, property_path(new.path, name), reason))
         finished.append(NewRecord(properties, new.associations, new.path))
     if problems:
-        raise InvalidProperties(problems)
+        raise InvalidProperties(sorted(problems, key=lambda problem: problem.index))
     refuse_twins(catalogue, [(new.path, new.properties) for new in finished])
     return finished
 

@@ -125,6 +125,18 @@ def test_the_path_of_a_bad_property_is_given(client: Client) -> None:
     )
 
 
+def test_an_input_that_lacks_something_is_named_beside_one_that_is_wrong(
+    client: Client, resource: str
+) -> None:
+    unknown = item(resource, no_such_property="x")
+    message = refusal(
+        client, resource, "create", [{"properties": {}}, item(resource), unknown], 422
+    )
+    assert "inputs[0].properties." in message and "inputs[2].properties." in message
+    assert message.index("inputs[0]") < message.index("inputs[2]") and "inputs[1]" not in message
+    assert total(client, resource) == 0
+
+
 def test_a_duplicate_is_409_with_its_index_and_the_existing_id(client: Client) -> None:
     one, two = (client.make(email=f"{n}@example.com") for n in "12")
     inputs = [item("contacts", email=f"{each}@example.com") for each in ("new", "1", "newer", "2")]
