@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -126,8 +126,14 @@ def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> li
         except _UnknownName as exc:
             problems.append((f"filters[{i}].propertyName", str(exc)))
         except values.InvalidValue as exc:
-            place = "values" if each.operator in _LISTS else "value"
-            problems.append((f"filters[{i}].{place}", str(exc)))
+            if each.operator not in _LISTS:
+                problems.append((f"filters[{i}].value", str(exc)))
+                continue
+            for j, value in enumerate(each.values or ()):
+                try:
+                    _condition(replace(each, values=(value,)), catalogue, region=region)
+                except values.InvalidValue as one:
+                    problems.append((f"filters[{i}].values[{j}]", str(one)))
     if problems:
         raise Semantic(listed(problems))
     return conditions

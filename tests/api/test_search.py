@@ -288,6 +288,15 @@ def test_a_value_that_is_no_scalar_is_400(client: Client) -> None:
         assert "filters[0].values" in refusal(client, where("city", "IN", values=values), 400)
 
 
+def test_each_value_of_a_list_that_is_no_number_or_day_is_named(client: Client) -> None:
+    define(client, "contacts", "score", "number")
+    for name, good, bad in (("score", "1", "x"), ("createdAt", "2026-01-31", "31.1.2026")):
+        filter = where(name, "NOT_IN", values=[good, bad, good, bad + bad])
+        message = refusal(client, filter, 422)
+        assert "filters[0].values[1]: " in message and "filters[0].values[3]: " in message
+        assert "values[0]" not in message and "values[2]" not in message
+
+
 def test_more_than_the_bounds_is_400(client: Client) -> None:
     too_many = [where("city", "NEQ", "x")] * 51
     assert "50" in refused(client.post("/contacts/search", {"filters": too_many}), 400)
