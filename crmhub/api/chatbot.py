@@ -131,7 +131,8 @@ class SetBody(HelperBody):
     """The properties to change; a blank value clears one."""
 
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
-    properties = Properties(data_key="props", required=True)
+    # One value that is too long is refused alone, as the CRM refuses it.
+    properties = Properties(data_key="props", required=True, longest=None)
 
 
 @blueprint.post("/setProperties")

@@ -76,7 +76,8 @@ class RecordBody(HelperBody):
     """The contact, by the id that createLead answered or by the CRM's own, and the properties."""
 
     contact_id = Said(data_key="contactId", required=True, numbers=True, short=True)
-    properties = Properties(required=True)
+    # One value that is too long is refused alone, as the CRM refuses it.
+    properties = Properties(required=True, longest=None)
 
 
 class DealAnswer(Answer):

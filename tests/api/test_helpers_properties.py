@@ -193,6 +193,14 @@ def test_a_label_is_refused_with_the_value_to_send_and_the_rest_is_stored(client
     assert stored(client, contact_id)["city"] == "Rome"
 
 
+def test_a_value_that_is_too_long_is_refused_alone(client: Client) -> None:
+    known(client)
+    answer = _set(client, {"city": "x" * 65_537, "state": "Lazio"})
+    assert (answer["status"], answer["refused"]) == ("updated", "city")
+    assert "65536" in answer["message"] and len(str(answer)) < 2000
+    assert _get(client, "city", "state")["properties"] == {"city": "", "state": "Lazio"}
+
+
 def test_an_email_of_another_contact_is_refused(client: Client) -> None:
     known(client, "other", email="ben@x.org")
     known(client)
