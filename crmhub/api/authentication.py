@@ -48,9 +48,9 @@ def authenticate() -> None:
     match = _API.match(flask.request.path)
     if match is None:
         return
+    # Until the account is known; an answer without headers would say that there is none.
     default = hub().plans["default"].rate_limit
-    if default is not None:
-        flask.g.rate = RateStatus(limit=default.count, remaining=default.count)
+    flask.g.rate = RateStatus(default.count, default.count) if default else _NO_LIMIT
     key = flask.request.headers.get(HEADER, "")
     if not key:
         raise Unauthorized(f"Send the account's API key in the header {HEADER}.")
