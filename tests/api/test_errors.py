@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,6 +27,7 @@ from tests import databases
 from tests.api.endpoints import Endpoint, endpoints, example
 from tests.api.refusals import assert_no_faults, faults, refused
 from tests.clients import Client, open_client
+from tests.own_databases import KINDS, own_database
 
 
 def test_an_error_has_exactly_four_keys_and_a_time_of_now(client: Client) -> None:
@@ -241,17 +241,11 @@ class Log:
         return [json.loads(line) for line in self.text.splitlines()]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=KINDS)
 def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
     """The log of requests full of personal data and secrets, on a database of their own."""
     root = tmp_path_factory.mktemp("planted")
-    with ExitStack() as stack:
-        if request.param == "sqlite":
-            url = databases.sqlite_database(root)
-        elif reason := databases.left_out("postgresql"):
-            pytest.skip(f"PostgreSQL left out: {reason}")
-        else:
-            url = stack.enter_context(databases.postgresql_database())
+    with own_database(request.param, root) as url:
         done = subprocess.run(
             [sys.executable, "-m", "tests.api.planted", url, str(root)],
             cwd=Path(__file__).parents[2],

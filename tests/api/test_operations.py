@@ -1,0 +1,83 @@
+"""What an operator's tools call: /healthz and /readyz, without a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import flask
+import pytest
+
+from crmhub import db
+from crmhub.actions.hub import Hub
+from crmhub.app import create_app
+from crmhub.settings import Settings
+from tests.api.refusals import header_faults, refused
+from tests.own_databases import own_database
+
+
+@pytest.mark.parametrize(("path", "body"), [("/healthz", "ok"), ("/readyz", "ready")])
+def test_a_sound_service_says_so(app: flask.Flask, path: str, body: str) -> None:
+    answer = app.test_client().get(path)
+    assert (answer.status_code, answer.json) == (200, {"status": body})
+    assert answer.mimetype == "application/json"
+    assert header_faults(answer) == []
+
+
+@pytest.fixture
+def bare(settings: Settings, tmp_path: Path) -> Iterator[str]:
+    """The URL of a database without any table, on each database in turn."""
+    if settings.database_url.startswith("sqlite"):
+        yield f"sqlite:///{tmp_path / 'bare.db'}"
+        return
+    with own_database("postgresql", tmp_path) as url, closing(db.Database(url)) as database:
+        with database.reading() as connection:
+            connection.run("drop schema public cascade")
+            connection.run("create schema public")
+        yield url
+
+
+@pytest.fixture
+def unmigrated(settings: Settings, bare: str) -> Iterator[flask.Flask]:
+    app = create_app(replace(settings, database_url=bare))
+    yield app
+    app.extensions["crmhub"].close()
+
+
+def test_it_is_not_ready_until_the_schema_is_the_newest(unmigrated: flask.Flask, bare: str) -> None:
+    http = unmigrated.test_client()
+    assert http.get("/healthz").status_code == 200
+    message = refused(http.get("/readyz"), 503)
+    assert "crmhub db upgrade" in message
+    db.upgrade(bare)
+    assert http.get("/readyz").status_code == 200
+
+
+def test_an_older_or_unknown_schema_is_not_ready(unmigrated: flask.Flask, bare: str) -> None:
+    db.upgrade(bare)
+    hub: Hub = unmigrated.extensions["crmhub"]
+    hub.database.transact(
+        lambda tx: tx.run("update alembic_version set version_num = 'of another release'")
+    )
+    message = refused(unmigrated.test_client().get("/readyz"), 503)
+    assert "of another release" in message
+
+
+def test_what_needs_no_database_is_answered_before_the_migration(unmigrated: flask.Flask) -> None:
+    http = unmigrated.test_client()
+    numbers = http.post("/crm-api-interface/getRandomInt", json={"min": 7, "max": 7})
+    assert (numbers.status_code, numbers.json["value"]) == (200, 7)  # type: ignore[index]
+    assert http.get("/openapi.json").status_code == 200
+
+
+def test_readiness_is_asked_of_the_database_each_time(
+    app: flask.Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    http = app.test_client()
+    assert http.get("/readyz").status_code == 200
+    monkeypatch.setattr(db, "pending", lambda database: "the schema is at x")
+    answer = http.get("/readyz")
+    assert "the schema is at x" in refused(answer, 503)
+    assert answer.headers["Retry-After"] == "5"
