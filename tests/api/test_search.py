@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -203,7 +204,9 @@ def test_the_records_own_fields_have_hubspots_names_too(client: Client) -> None:
     for name in ("id", "hs_object_id"):
         assert found(client, where(name, "EQ", str(id))) == {id}
         assert found(client, where(name, "NEQ", id)) == {other}
-        assert found(client, where(name, "GT", f"{min(id, other)}.5")) == {max(id, other)}
+        low, high = sorted((id, other))
+        for operator, ids in {"GT": {high}, "GTE": {high}, "LT": {low}, "LTE": {low}}.items():
+            assert found(client, where(name, operator, f"{low}.5")) == ids, operator
     for name in ("createdAt", "createdate", "updatedAt", "lastmodifieddate"):
         assert found(client, where(name, "LTE", f"{day} 00:00")) >= {id}
         assert found(client, where(name, "GT", "9999-12-31")) == set()
@@ -293,8 +296,7 @@ def test_each_value_of_a_list_that_is_no_number_or_day_is_named(client: Client) 
     for name, good, bad in (("score", "1", "x"), ("createdAt", "2026-01-31", "31.1.2026")):
         filter = where(name, "NOT_IN", values=[good, bad, good, bad + bad])
         message = refusal(client, filter, 422)
-        assert "filters[0].values[1]: " in message and "filters[0].values[3]: " in message
-        assert "values[0]" not in message and "values[2]" not in message
+        assert re.findall(r"filters\[0\]\.values\[(\d)\]: ", message) == ["1", "3"]
 
 
 def test_more_than_the_bounds_is_400(client: Client) -> None:
