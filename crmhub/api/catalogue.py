@@ -36,14 +36,6 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 # --- shared with the pipelines ---------------------------------------------------------------
 
 
-class NoQuery(Strict):
-    """A request that takes no query parameters."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.error_messages["unknown"] = "is not known here; this request takes no parameters"
-
-
 def of_kind(right: str, kinds: Mapping[str, Kind]) -> Callable[[_F], _F]:
     """Turn a view's path parameter `resource` into its argument `kind`.
 
@@ -228,8 +220,7 @@ _ONE = [*_OF, in_path("name")]
 @blueprint.get("/<resource>", parameters=_OF)
 @documents(blueprint, "listProperties", 200, PropertyPageShown, "List all properties")
 @of_kind("read", KINDS)
-@blueprint.arguments(NoQuery, location="query")
-def _list(query: dict[str, Any], kind: Kind) -> flask.Response:
+def _list(kind: Kind) -> flask.Response:
     return all_of([_shown(each) for each in hub().records.catalogues.reload(account().id, kind)])
 
 
@@ -245,8 +236,7 @@ def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
 @blueprint.get("/<resource>/<name>", parameters=_ONE)
 @documents(blueprint, "getProperty", 200, PropertyShown, "Read a property's definition")
 @of_kind("read", KINDS)
-@blueprint.arguments(NoQuery, location="query")
-def _get(query: dict[str, Any], kind: Kind, name: str) -> flask.Response:
+def _get(kind: Kind, name: str) -> flask.Response:
     return as_json(_shown(definitions.find(hub().records, account(), kind, name)))
 
 

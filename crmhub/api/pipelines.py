@@ -9,7 +9,7 @@ from marshmallow import fields
 
 from crmhub.api.answers import as_json, nothing
 from crmhub.api.authentication import account, hub
-from crmhub.api.catalogue import LINE, NoQuery, all_of, in_path, of_kind
+from crmhub.api.catalogue import LINE, all_of, in_path, of_kind
 from crmhub.api.documentation import documents
 from crmhub.api.reading import Blueprint
 from crmhub.api.schemas import CursorShown, Exactly, Flag, Inner, Items, Scalar, Shown, Strict, Text
@@ -146,8 +146,7 @@ _PATH = "/<resource>/<path:pipeline_id>"
 @blueprint.get("/<resource>", parameters=_OF)
 @documents(blueprint, "listPipelines", 200, PipelinePageShown, "List all pipelines")
 @of_kind("read", _KINDS)
-@blueprint.arguments(NoQuery, location="query")
-def _list(query: dict[str, Any], kind: Kind) -> flask.Response:
+def _list(kind: Kind) -> flask.Response:
     known = hub().records.catalogues.reload(account().id, kind)
     return all_of([_shown(each) for each in known.pipelines])
 
@@ -165,8 +164,7 @@ def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
 @blueprint.get(_PATH, parameters=_ONE)
 @documents(blueprint, "getPipeline", 200, PipelineShown, "Read a pipeline")
 @of_kind("read", _KINDS)
-@blueprint.arguments(NoQuery, location="query")
-def _get(query: dict[str, Any], kind: Kind, pipeline_id: str) -> flask.Response:
+def _get(kind: Kind, pipeline_id: str) -> flask.Response:
     return as_json(_shown(pipelines.find(hub().records, account(), kind, pipeline_id)))
 
 

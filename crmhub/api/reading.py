@@ -6,7 +6,7 @@ The standard library's json reads, because orjson shows neither duplicate keys n
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 from urllib.parse import unquote_to_bytes
@@ -178,13 +178,39 @@ def check_path() -> None:
 
 
 class Blueprint(_Blueprint):
-    """A blueprint whose arguments are read strictly, and whose errors are documented."""
+    """A blueprint whose arguments are read strictly, and whose errors are documented.
+
+    Under /api/v1 a view without query arguments takes no query at all; a helper passes over it.
+    """
 
     ARGUMENTS_PARSER = Parser()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._prepare_doc_cbks.append(with_errors)
+        if "/api/v1" in (self.url_prefix or ""):
+            self.before_request(_refuse_unread_parameters)
+
+    def arguments(self, schema: Any, *, location: str = "json", **kwargs: Any) -> Any:
+        """Return flask-smorest's decorator, which also notes whether the view reads the query."""
+        decorate = super().arguments(schema, location=location, **kwargs)
+
+        def decorator(view: Callable[..., Any]) -> Any:
+            # Whatever wraps the view from here on takes this along, as functools.wraps does.
+            decorated = decorate(view)
+            if location == "query":
+                decorated.reads_query = True
+            return decorated
+
+        return decorator
+
+
+def _refuse_unread_parameters() -> None:
+    request = flask.request
+    view = flask.current_app.view_functions.get(request.endpoint or "")
+    if request.query_string and not getattr(view, "reads_query", False):
+        stray = "is not known here; this request takes no parameters"
+        raise BadRequest(listed([(name[:100], stray) for name in query(request)]))
 
 
 def problems_of(messages: Any, path: str = "") -> list[tuple[str, str]]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import flask
 from marshmallow import fields
 
 from crmhub.accounts.plans import Rate
 from crmhub.api.answers import as_json
 from crmhub.api.authentication import account, hub
-from crmhub.api.catalogue import NoQuery
 from crmhub.api.documentation import documents
 from crmhub.api.reading import Blueprint
 from crmhub.api.schemas import Shown
@@ -57,8 +54,7 @@ blueprint = Blueprint(
 
 @blueprint.get("")
 @documents(blueprint, "getUsage", 200, UsageShown, "Read the plan's limits and what is used")
-@blueprint.arguments(NoQuery, location="query")
-def _get(query: dict[str, Any]) -> flask.Response:
+def _get() -> flask.Response:
     plan = account().plan
     used = hub().records.counts(account())
     return as_json(
