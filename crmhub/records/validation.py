@@ -91,7 +91,7 @@ def unknown(catalogue: Catalogue, name: str, *, suggest: bool = True) -> str:
     if not NAME.fullmatch(name):
         return NAME_RULE
     near = catalogue.nearest(name) if suggest else []
-    meant = f"; did you mean {' or '.join(near)}?" if near else ";"
+    meant = f"; did you mean {' or '.join(near)}?" if near else "."
     return f"{kind} have no such property{meant} Define it with POST /properties/{kind}"
 
 
