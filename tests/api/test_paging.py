@@ -16,8 +16,7 @@ import pytest
 import time_machine
 
 from crmhub.actions.hub import Hub
-from crmhub.db import Connection
-from crmhub.records import store
+from crmhub.db import Connection, now_ms
 from tests.api.refusals import refused
 from tests.clients import Client, needed
 from tests.pages import fetch, pages, walk
@@ -78,8 +77,8 @@ def test_records_of_one_moment_come_once_while_others_come_and_go(
     sort: str,
     order: str,
 ) -> None:
-    moment = store.now_ms()
-    monkeypatch.setattr(store, "now_ms", lambda: moment)
+    moment = now_ms()
+    monkeypatch.setattr("crmhub.records.store.now_ms", lambda: moment)
     ids = crowd(client, 1000)
     doomed = set(random.Random(1).sample(ids, 60))
     others = Client(app, client.account, client.ids)
@@ -176,15 +175,30 @@ def test_a_change_that_was_under_way_when_the_walk_began_is_not_missed(
     assert sorted(found) == ids
 
 
-def test_what_changed_just_before_the_walk_does_not_come_again(client: Client, body: Any) -> None:
+@pytest.mark.parametrize("n", [10, 25])
+def test_what_changed_just_before_the_walk_does_not_come_again(
+    client: Client, body: Any, n: int
+) -> None:
     ids = crowd(client, 30)
-    touch_all(client, ids[5:10])
+    touch_all(client, ids[5:n])
     found = [
         id
         for page in pages_with(client, body, lambda: touch_all(client, ids[:2]), limit=6)
         for id in ids_of(page["results"])
     ]
     assert sorted(found) == ids
+
+
+def test_what_was_created_during_the_walk_does_not_come_as_a_change(
+    client: Client, body: Any
+) -> None:
+    ids = crowd(client, 30)
+
+    def create_and_change() -> None:
+        touch_all(client, crowd(client, 3))
+
+    walked = pages_with(client, body, create_and_change, limit=10)
+    assert sorted(id for page in walked for id in ids_of(page["results"])) == ids
 
 
 def test_a_link_is_a_change_that_is_not_missed(client: Client) -> None:
