@@ -629,7 +629,7 @@ def test_helpers_recognise_json_whatever_the_content_type(wire: Wire) -> None:
 
 def test_helpers_pass_over_unknown_keys_of_any_kind(wire: Wire) -> None:
     [endpoint] = [each for each in wire.helpers if each.rule == "/crm-api-interface/getRandomInt"]
-    state = {"": None, "x" * 100_000: [[{}]], "__proto__": {"a": 1e400}, "💥": "\x7f"}
+    state: dict[str, Any] = {"": None, "x" * 100_000: [[{}]], "__proto__": {"a": 1e400}}
     body = json.dumps({**state, "min": "3", "max": 3}).replace("Infinity", "1e400")
     answer = wire.post_raw(endpoint, body.encode())
     assert (answer.status_code, answer.json["value"]) == (200, 3)  # type: ignore[index]
