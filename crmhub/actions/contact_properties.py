@@ -10,7 +10,7 @@ from crmhub.actions import bindings, dispatch
 from crmhub.actions.connecting import connect, told
 from crmhub.actions.dispatch import Done
 from crmhub.actions.hub import Hub
-from crmhub.actions.inputs import filled, split_name, usable
+from crmhub.actions.inputs import Sent, filled, split_name, usable
 from crmhub.actions.partial import store_what_is_good
 from crmhub.adapter import Adapter, Contact, contract
 from crmhub.errors import BadRequest, NotFound, Semantic
@@ -59,9 +59,7 @@ def get_properties(
     )
 
 
-def set_properties(
-    hub: Hub, account: Account, *, contact_token: str, properties: Mapping[str, str]
-) -> Done:
+def set_properties(hub: Hub, account: Account, *, contact_token: str, properties: Sent) -> Done:
     """Change these properties of the contact of the conversation; `""` clears one.
 
     `name` sets first and last name. Raises NotFound when the conversation has no contact,
@@ -77,7 +75,7 @@ class SetProperties:
     """A call of setProperties."""
 
     contact_token: str
-    properties: Mapping[str, str]
+    properties: Sent
 
     def perform(self, hub: Hub, account: Account, adapter: Adapter) -> Done:
         """Update the contact of the conversation."""

@@ -9,7 +9,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings, dispatch
 from crmhub.actions.dispatch import Done
 from crmhub.actions.hub import Hub
-from crmhub.actions.inputs import filled, usable
+from crmhub.actions.inputs import Sent, filled, usable
 from crmhub.actions.partial import PLACES, refusal, store_what_is_good
 from crmhub.adapter import Adapter, Linked, Problem, contract
 from crmhub.errors import NotFound
@@ -17,23 +17,17 @@ from crmhub.errors import NotFound
 _TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
 
 
-def create_deal(
-    hub: Hub, account: Account, *, contact_id: str, properties: Mapping[str, str]
-) -> Done:
+def create_deal(hub: Hub, account: Account, *, contact_id: str, properties: Sent) -> Done:
     """Create a deal for the contact; see `_create`."""
     return _create(hub, account, "deals", contact_id, properties)
 
 
-def create_ticket(
-    hub: Hub, account: Account, *, contact_id: str, properties: Mapping[str, str]
-) -> Done:
+def create_ticket(hub: Hub, account: Account, *, contact_id: str, properties: Sent) -> Done:
     """Create a ticket for the contact; see `_create`."""
     return _create(hub, account, "tickets", contact_id, properties)
 
 
-def _create(
-    hub: Hub, account: Account, kind: Linked, contact_id: str, properties: Mapping[str, str]
-) -> Done:
+def _create(hub: Hub, account: Account, kind: Linked, contact_id: str, properties: Sent) -> Done:
     """Create a record linked to the contact, whose id is the hub's or the CRM's own.
 
     Blank properties are left out. Raises NotFound for the contact, Semantic when the CRM lacks
@@ -49,7 +43,7 @@ class CreateForContact:
 
     kind: Linked
     contact_id: str
-    properties: Mapping[str, str]
+    properties: Sent
 
     def perform(self, hub: Hub, account: Account, adapter: Adapter) -> Done:
         """Create the record with its link to the contact."""

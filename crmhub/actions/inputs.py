@@ -41,12 +41,21 @@ def shortened(text: str, room: int = 60) -> str:
     return cut if cut.isprintable() else "".join(c if c.isprintable() else "�" for c in cut)
 
 
-def usable(values: Mapping[str, str]) -> tuple[dict[str, str], list[Problem]]:
-    """Return the values that are no placeholders, and a problem for each other one."""
+Sent = Mapping[str, str | None]
+"""Property values as a bot sent them; None stands for an array or an object."""
+
+
+def usable(values: Sent) -> tuple[dict[str, str], list[Problem]]:
+    """Return the values that can be stored, and a problem for each other one.
+
+    Placeholders cannot, nor can arrays and objects.
+    """
     good: dict[str, str] = {}
     problems: list[Problem] = []
     for name, value in values.items():
-        if is_placeholder(value):
+        if value is None:
+            problems.append(Problem(name, "is an array or an object; send one value"))
+        elif is_placeholder(value):
             problems.append(Problem(name, unreplaced(value.strip())))
         else:
             good[name] = value

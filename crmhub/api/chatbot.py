@@ -12,10 +12,9 @@ from crmhub.actions import contact_properties, leads, workflows
 from crmhub.actions.inputs import filled
 from crmhub.api.authentication import hub
 from crmhub.api.helper_answers import Answer, answered, helper, joined, of_done, told
-from crmhub.api.helper_bodies import HelperBody, Hours, Names, Said, body, load
+from crmhub.api.helper_bodies import HelperBody, Hours, Names, PropertyValues, Said, body, load
 from crmhub.api.helper_callers import of_conversation, of_generated_id
 from crmhub.api.reading import Blueprint
-from crmhub.api.schemas import Properties
 
 blueprint = Blueprint(
     "chatbot", __name__, url_prefix="/chatbot", description="Helpers for chatbot builders."
@@ -131,8 +130,7 @@ class SetBody(HelperBody):
     """The properties to change; a blank value clears one."""
 
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
-    # One value that is too long is refused alone, as the CRM refuses it.
-    properties = Properties(data_key="props", required=True, longest=None)
+    properties = PropertyValues(data_key="props", required=True)
 
 
 @blueprint.post("/setProperties")

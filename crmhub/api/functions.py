@@ -11,10 +11,9 @@ from crmhub.actions import deals_and_tickets, rotation
 from crmhub.api.answers import as_json
 from crmhub.api.authentication import hub
 from crmhub.api.helper_answers import Answer, answered, helper, of_done, told
-from crmhub.api.helper_bodies import HelperBody, Said, Whole, body, load
+from crmhub.api.helper_bodies import HelperBody, PropertyValues, Said, Whole, body, load
 from crmhub.api.helper_callers import of_portal_id
 from crmhub.api.reading import Blueprint
-from crmhub.api.schemas import Properties
 
 blueprint = Blueprint(
     "functions",
@@ -76,8 +75,7 @@ class RecordBody(HelperBody):
     """The contact, by the id that createLead answered or by the CRM's own, and the properties."""
 
     contact_id = Said(data_key="contactId", required=True, numbers=True, short=True)
-    # One value that is too long is refused alone, as the CRM refuses it.
-    properties = Properties(required=True, longest=None)
+    properties = PropertyValues(required=True)
 
 
 class DealAnswer(Answer):

@@ -18,9 +18,10 @@ import marshmallow as ma
 from marshmallow import fields
 
 from crmhub.actions.bindings import LONGEST
-from crmhub.actions.inputs import filled
+from crmhub.actions.inputs import Sent, filled
 from crmhub.actions.rotation import LARGEST
 from crmhub.api.reading import problems_of, read_json
+from crmhub.api.schemas import SCALARS, scalar
 from crmhub.errors import BadRequest, listed
 
 T = TypeVar("T")
@@ -167,6 +168,34 @@ class Names(_Field[list[str]]):
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             raise ma.ValidationError(f"must be {self.right}")
         return value
+
+
+class PropertyValues(fields.Field[Sent]):
+    """A map of property name to value; what cannot be one is None, and sinks none of the others."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        right = "an object of property names and values"
+        super().__init__(
+            error_messages={
+                "invalid": f"must be {right}",
+                "required": f"is missing; send {right}",
+                "null": f"must be {right}, not null",
+            },
+            metadata={
+                "type": "object",
+                "additionalProperties": {"type": [*SCALARS, "null"]},
+                "description": "Property name to value.",
+            },
+            **kwargs,
+        )
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Sent:
+        if not isinstance(value, dict):
+            raise self.make_error("invalid")
+        return {
+            name: None if isinstance(each, list | dict) else scalar(each)
+            for name, each in value.items()
+        }
 
 
 class Hours(_Field[Decimal]):

@@ -170,16 +170,14 @@ def scalar(value: Any) -> str:
 
 
 class Properties(fields.Field[dict[str, str]]):
-    """A map of property name to value, none longer than `longest`."""
+    """A map of property name to value."""
 
-    def __init__(self, *, longest: int | None = MAX_LENGTH, **kwargs: Any) -> None:
-        bound = {} if longest is None else {"maxLength": longest}
+    def __init__(self, **kwargs: Any) -> None:
         shape = {
             "type": "object",
-            "additionalProperties": {"type": [*SCALARS, "null"], **bound},
+            "additionalProperties": {"type": [*SCALARS, "null"], "maxLength": MAX_LENGTH},
             "description": "Property name to value.",
         }
-        self._longest = longest
         super().__init__(metadata={**shape, **kwargs.pop("metadata", {})}, **kwargs)
 
     default_error_messages: Messages = {
@@ -196,8 +194,8 @@ class Properties(fields.Field[dict[str, str]]):
         for name, each in value.items():
             try:
                 text = texts[name] = each if type(each) is str else scalar(each)
-                if self._longest is not None and len(text) > self._longest:
-                    problems[name] = [f"{len(text)} characters long; send at most {self._longest}"]
+                if len(text) > MAX_LENGTH:
+                    problems[name] = [f"{len(text)} characters long; send at most {MAX_LENGTH}"]
             except ma.ValidationError as exc:
                 problems[name] = exc.messages
         if problems:

@@ -202,6 +202,13 @@ def test_a_value_that_is_too_long_is_refused_alone(client: Client) -> None:
     assert _get(client, "city", "state")["properties"] == {"city": "", "state": "Lazio"}
 
 
+def test_an_array_is_refused_alone(client: Client) -> None:
+    known(client)
+    answer = _set(client, {"city": ["Rome"], "state": "Lazio"})
+    assert (answer["status"], answer["refused"]) == ("updated", "city")
+    assert _get(client, "state")["properties"] == {"state": "Lazio"}
+
+
 def test_an_email_of_another_contact_is_refused(client: Client) -> None:
     known(client, "other", email="ben@x.org")
     known(client)
@@ -221,8 +228,8 @@ def test_an_unreplaced_variable_is_left_out_and_named(client: Client) -> None:
         ({"lifecyclestage": "Nobody"}, 422),
         ({"city": "{{city}}"}, 422),
         ({}, 422),
-        ({"city": ["Rome"]}, 400),
-        ({"city": {"a": 1}}, 400),
+        ({"city": ["Rome"]}, 422),
+        ({"city": {"a": 1}}, 422),
         (["city"], 400),
         ("city", 400),
         (5, 400),
