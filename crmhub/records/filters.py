@@ -284,8 +284,8 @@ class _OfText(Condition):
             return Sql(f"{sql} and {where}", params | operands)
         operand = self._operands[0]
         if self._operator == "CONTAINS_TOKEN":
-            where = f"coalesce(folded, value) like :like{n} escape '\\'"
-            return Sql(f"{sql} and {where}", params | {f"like{n}": _pattern(operand)})
+            where, part = _contains(connection, "coalesce(folded, value)", n, operand)
+            return Sql(f"{sql} and {where}", params | part)
         symbol = _SYMBOLS[self._operator]
         if len(operand) < PREFIX:
             return Sql(f"{sql} and value {symbol} :v{n}", params | {f"v{n}": operand})
@@ -318,10 +318,11 @@ class _OfDocument(Condition):
 
     def ids(self, connection: Connection, n: int) -> Sql:
         # Canonical numbers and dates are ASCII, so the databases' lower() folds them.
+        text = f"lower(properties ->> cast(:name{n} as text))"
+        where, part = _contains(connection, text, n, self._part)
         return Sql(
-            f"select id from records where account_id = :account and kind = :kind"
-            f" and lower(properties ->> cast(:name{n} as text)) like :like{n} escape '\\'",
-            {f"name{n}": self._name, f"like{n}": _pattern(self._part)},
+            f"select id from records where account_id = :account and kind = :kind and {where}",
+            {f"name{n}": self._name, **part},
         )
 
     def holds(self, document: Document) -> bool:
@@ -373,8 +374,7 @@ class _OfId(_OfRecord):
         if self._operator == "HAS_PROPERTY":
             return "1 = 1", {}
         if self._operator == "CONTAINS_TOKEN":
-            where = f"cast(id as text) like :like{n} escape '\\'"
-            return where, {f"like{n}": _pattern(self._part)}
+            return _contains(connection, "cast(id as text)", n, self._part)
         return f"id {_SYMBOLS[self._operator]} :v{n}", {f"v{n}": self._ids[0]}
 
     def holds(self, document: Document) -> bool:
@@ -403,8 +403,8 @@ class _OfMoment(_OfRecord):
         if self._operator == "HAS_PROPERTY":
             return "1 = 1", {}
         if self._operator == "CONTAINS_TOKEN":
-            where = f"lower({_moment_text(connection, self._column)}) like :like{n} escape '\\'"
-            return where, {f"like{n}": _pattern(self._part)}
+            text = f"lower({_moment_text(connection, self._column)})"
+            return _contains(connection, text, n, self._part)
         if self._operator == "IN":
             first, last = self._days[0], self._days[-1]
             where = f"{self._column} >= :from{n} and {self._column} < :to{n}"
@@ -458,6 +458,16 @@ def _moment_text(connection: Connection, column: str) -> str:
     return f"{seconds} || printf('.%03dZ', {column} % 1000)"
 
 
-def _pattern(part: str) -> str:
+# LIKE tries a part again at each character: with longer ones that is seconds for one long text.
+_LONGEST_PATTERN = 100
+
+
+def _contains(connection: Connection, text: str, n: int, part: str) -> tuple[str, dict[str, Any]]:
+    """Return the condition "`text` contains `part`", both of them folded."""
+    if connection.dialect == "sqlite":
+        return f"instr({text}, :part{n}) > 0", {f"part{n}": part}
+    if len(part) > _LONGEST_PATTERN:
+        return f"strpos({text}, :part{n}) > 0", {f"part{n}": part}
+    # What an index of trigrams can answer, where an operator has made one.
     escaped = part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped}%"
+    return f"{text} like :part{n} escape '\\'", {f"part{n}": f"%{escaped}%"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -136,6 +137,18 @@ def test_a_value_of_4000_characters_is_compared_whole(client: Client) -> None:
     assert found(client, where("message", "EQ", "x" * 3999 + "b")) == {ends["b"]}
     assert found(client, where("message", "GT", "x" * 3999 + "a")) == {ends["b"]}
     assert found(client, where("message", "CONTAINS_TOKEN", "X" * 3999 + "A")) == {ends["a"]}
+
+
+def test_a_long_part_is_looked_for_in_long_texts_without_delay(client: Client) -> None:
+    # The worst there is: each place of the text begins like the part, and never ends like it.
+    for letter in "aß":
+        for _ in range(5):
+            client.make(message=letter * 65_536)
+    began = time.perf_counter()
+    for part in ("a" * 3999 + "b", "b" + "A" * 3999, "ß" * 1999 + "b", "a" * 100 + "b"):
+        assert found(client, where("message", "CONTAINS_TOKEN", part)) == set()
+    assert time.perf_counter() - began < 5
+    assert len(found(client, where("message", "CONTAINS_TOKEN", "S" * 4000))) == 5
 
 
 def test_a_json_number_or_boolean_is_read_as_its_text(client: Client) -> None:
