@@ -14,8 +14,9 @@ from crmhub.records.kinds import Kind
 from crmhub.records.paging import Cursor, fingerprint
 from crmhub.records.search import Listed, Place, Query, Search, Start, start
 
-# A listing under constant change would catch up for ever.
-_MOST_CAUGHT_UP = 10_000
+# A listing under constant change would catch up for ever. What changed during the walk comes
+# within as many records as there are; the rest is for what goes on changing.
+_LEAST_CAUGHT_UP = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ class Listing:
         seen = {row.id for row in rows}
         rows += [row for row in late[:room] if row.id not in seen]
         caught_up += len(late[:room])
-        if len(late) <= room or caught_up >= _MOST_CAUGHT_UP:
+        if len(late) <= room or caught_up >= max(_LEAST_CAUGHT_UP, 2 * total):
             return rows, None
         if room == 0:
             # The next page begins the catching up: before everything that changed since.

@@ -17,6 +17,7 @@ import time_machine
 
 from crmhub.actions.hub import Hub
 from crmhub.db import Connection, now_ms
+from crmhub.records import listing
 from tests.api.refusals import refused
 from tests.clients import Client, needed
 from tests.pages import fetch, pages, walk
@@ -187,6 +188,15 @@ def test_what_changed_just_before_the_walk_does_not_come_again(
         for id in ids_of(page["results"])
     ]
     assert sorted(found) == ids
+
+
+def test_however_many_change_during_a_walk_none_is_missed(
+    client: Client, body: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "_LEAST_CAUGHT_UP", 5)
+    ids = crowd(client, 40)
+    walked = pages_with(client, body, lambda: touch_all(client, ids), limit=10)
+    assert {id for page in walked for id in ids_of(page["results"])} == set(ids)
 
 
 def test_what_was_created_during_the_walk_does_not_come_as_a_change(
