@@ -58,7 +58,10 @@ TRICKY = [
     *("é", "é", "É"),
     *("😀", "👩‍👩‍👧", "𐐀", "𐐨", "\uffff", "\U00010000", "\U0010ffff", "\u200b", "\x01"),
 ]
-WORDS = ["100%", "100", "a_b", "aXb", "a\\b", "Straße", "STRASSE", "ὈΔΥΣΣΕΎΣ", "null", "0", "-"]
+WORDS = [
+    *("100%", "100", "a_b", "aXb", "a\\b", "Straße", "STRASSE", "ὈΔΥΣΣΕΎΣ"),
+    *("null", "NULL", "{}", '"', "0", "-"),
+]
 _PREFIX = 255
 
 short_texts = st.one_of(
