@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -98,8 +98,8 @@ def redis_database() -> Iterator[redis.Redis]:
             client.flushdb()
 
 
-def _claim() -> redis.Redis:
-    for number in range(15, 0, -1):
+def _claim(numbers: Iterable[int] = range(15, 0, -1)) -> redis.Redis:
+    for number in numbers:
         client = _redis(number)
         owner = client.get(_OURS)
         if owner is None and client.dbsize() == 0:
