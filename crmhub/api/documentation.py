@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import flask
+import orjson
 from apispec.ext.marshmallow import MarshmallowPlugin
 from apispec.ext.marshmallow.common import resolve_schema_cls
 from flask_smorest import Api, Blueprint
 from flask_smorest.spec import FlaskPlugin
 
+from crmhub.api.answers import answer
 from crmhub.api.authentication import HEADER
 from crmhub.api.helper_callers import SECRET
 from crmhub.api.schemas import HIGHEST_ID, ErrorSchema, Joined
@@ -117,6 +119,7 @@ class Document(Api):
     ERROR_SCHEMA = ErrorSchema
 
     def __init__(self, app: flask.Flask) -> None:
+        self._written: bytes | None = None
         super().__init__(
             app,
             spec_kwargs={
@@ -149,6 +152,12 @@ class Document(Api):
                 },
             )
         self.ma_plugin.converter.add_parameter_attribute_function(_joined_by_commas)
+
+    def _openapi_json(self) -> flask.Response:
+        # Anyone may ask for it, and nothing in it changes: written once.
+        if self._written is None:
+            self._written = orjson.dumps(self.spec.to_dict())
+        return answer(self._written)
 
     def _register_responses(self) -> None:
         # Ours are registered above, under names of our own.

@@ -208,9 +208,12 @@ class Blueprint(_Blueprint):
 def _refuse_unread_parameters() -> None:
     request = flask.request
     view = flask.current_app.view_functions.get(request.endpoint or "")
-    if request.query_string and not getattr(view, "reads_query", False):
+    if not request.query_string or getattr(view, "reads_query", False):
+        return
+    # A lone & is a query string, too, but names nothing.
+    if sent := query(request):
         stray = "is not known here; this request takes no parameters"
-        raise BadRequest(listed([(name[:100], stray) for name in query(request)]))
+        raise BadRequest(listed([(name[:100], stray) for name in sent]))
 
 
 def problems_of(messages: Any, path: str = "") -> list[tuple[str, str]]:

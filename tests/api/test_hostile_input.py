@@ -378,6 +378,13 @@ def test_a_path_part_that_names_nothing_is_4xx(wire: Wire, part: str) -> None:
     assert_no_faults(problems)
 
 
+@pytest.mark.parametrize("part", NEVER_AN_ID.values(), ids=NEVER_AN_ID)
+def test_a_value_of_a_unique_property_that_no_record_has_is_404(wire: Wire, part: str) -> None:
+    for value in (part, f"{part}@example.com", (part * 1000)[:9000]):
+        answer = wire.client.get(f"/contacts/{value}?idProperty=email")
+        refused(answer, 400 if "%00" in value else 404)
+
+
 @pytest.mark.parametrize(
     "part",
     ["%00", "%FF", "..", "%20", "x" * 5000, "admin", "chatbot", "%F0%9F%92%A5"],
@@ -416,6 +423,12 @@ def test_an_endpoint_without_query_parameters_refuses_them_too(wire: Wire) -> No
     assert {each.method for each in bare} >= {"GET", "POST", "PUT", "PATCH", "DELETE"}
     for endpoint in bare:
         assert "nope" in refused(wire.raw_query(endpoint, "nope=1"), 400)
+
+
+def test_a_query_that_names_nothing_changes_nothing(wire: Wire) -> None:
+    for endpoint in [each for each in wire.endpoints if each.of_api and each.method == "GET"]:
+        plain, empty = wire.send(endpoint), wire.raw_query(endpoint, "&&")
+        assert plain.status_code == empty.status_code, endpoint
 
 
 @pytest.mark.parametrize(
