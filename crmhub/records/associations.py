@@ -84,7 +84,7 @@ def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, i
             )
             there = {row[0] for row in rows}
         problems += [
-            (path, f"there is no {kind.singular} {id}; send the id of an existing one")
+            (path, f"there is no {kind.singular} {str(id)[:40]}; send the id of an existing one")
             for path, to, id in wanted
             if to is kind and id not in there
         ]

@@ -330,6 +330,14 @@ def test_what_is_long_is_answered_within_a_second_of_work(wire: Wire) -> None:
     assert_no_faults(problems)
 
 
+def test_ids_of_thousands_of_digits_make_no_long_message(wire: Wire) -> None:
+    ids = [10**4000 + n for n in range(40)]
+    body = {"properties": {"firstname": "x"}, "associations": {"deals": ids}}
+    message = refused(wire.client.post("/contacts", body), 422)
+    assert "associations.deals[0]: there is no deal 1000" in message
+    assert len(message) < 5000
+
+
 # --- paths -----------------------------------------------------------------------------------
 
 NEVER_AN_ID = {
