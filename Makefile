@@ -33,6 +33,7 @@ help: ## list these commands
 	@echo '  Options: make run PORT=8081 HOST=0.0.0.0 · make test ARGS="-k search" · PYTHON=python3.12'
 
 run: $(RUN_READY) ## set up, make a demo account, print its key and curl lines, serve
+	@$(COMPILE)
 	@$(BIN)/crmhub demo
 	@exec $(BIN)/crmhub serve
 
@@ -79,6 +80,9 @@ $(VENV)/.made-for:
 	@$(PYTHON) -m venv --clear $(VENV)
 	@echo '$(CURDIR)' >$@
 
+# Each process of the service would compile the sources anew where PYTHONDONTWRITEBYTECODE is set.
+COMPILE = $(BIN)/python -m compileall -q crmhub adapters
+
 # $(call install,LOCK): the locked versions, then the project itself, editable.
 define install
 	@echo "Installing from $(1) ..."
@@ -86,6 +90,7 @@ define install
 	  echo >&2 "Installing from $(1) failed (see above). When the package index cannot be reached, check the network and pip's configuration."; \
 	  exit 1; }
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@$(COMPILE)
 endef
 
 $(RUN_READY): $(VENV)/.made-for requirements.lock pyproject.toml

@@ -12,10 +12,13 @@ import json
 import re
 import select
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, TypeVar
 
 import sqlalchemy
@@ -33,6 +36,7 @@ _NAME = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
 _LOCKS = 0x63726D68
 _DEADLOCK_TRIES = 5
 _BUSY_SECONDS = 10
+_BUSY_PAUSE_S = 0.05
 _CONNECT_SECONDS = 3
 
 
@@ -47,6 +51,37 @@ class Deadlocked(Unavailable):
 @lru_cache(maxsize=1024)
 def _for_psycopg(sql: str) -> str:
     return _NAME.sub(r"%(\1)s", sql.replace("%", "%%"))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows for a table, as `Connection.insert` takes them."""
+
+    table: str
+    types: Params
+    rows: Sequence[Row]
+    or_skip: bool = False
+
+
+@lru_cache(maxsize=256)
+def _inserting(parts: tuple[tuple[str, tuple[tuple[str, str], ...], bool, bool], ...]) -> str:
+    """Return PostgreSQL's statement that inserts into all of these and counts each.
+
+    A part is table, columns with types, whether to skip existing keys, and whether it is one row.
+    """
+    inserts = []
+    for number, (table, types, or_skip, one) in enumerate(parts):
+        names = ", ".join(name for name, _ in types)
+        if one:
+            source = f"values ({', '.join(['%s'] * len(types))})"
+        else:
+            arrays = ", ".join(f"cast(%s as {_plain(kind)}[])" for _, kind in types)
+            columns = ", ".join(_cast(f"rows.{name}", kind) for name, kind in types)
+            source = f"select {columns} from unnest({arrays}) as rows({names})"
+        skip = " on conflict do nothing" if or_skip else ""
+        inserts.append(f"p{number} as (insert into {table} ({names}) {source}{skip} returning 1)")
+    counts = ", ".join(f"(select count(*) from p{number})" for number in range(len(parts)))
+    return f"with {', '.join(inserts)} select {counts}"
 
 
 class Connection:
@@ -104,6 +139,25 @@ class Connection:
         marks = ", ".join("?" * len(types))
         return self._each(f"{into} values ({marks}){skip}", rows)
 
+    def insert_all(self, *parts: Rows) -> list[int]:
+        """Insert rows into several tables and return how many went into each.
+
+        On PostgreSQL that is one statement, whatever the number of tables and rows.
+        """
+        if self.dialect == "sqlite":
+            return [self.insert(p.table, p.types, p.rows, or_skip=p.or_skip) for p in parts]
+        filled = [part for part in parts if part.rows]
+        if not filled:
+            return [0] * len(parts)
+        shape = [(p.table, tuple(p.types.items()), p.or_skip, len(p.rows) == 1) for p in filled]
+        values: list[Any] = []
+        for part in filled:
+            one = len(part.rows) == 1
+            values += part.rows[0] if one else map(list, zip(*part.rows, strict=True))
+        with self._database.mapped_errors():
+            counts = iter(self._driver.execute(_inserting(tuple(shape)), values).fetchone())
+        return [next(counts) if part.rows else 0 for part in parts]
+
     def delete(self, table: str, types: Params, rows: Sequence[Row]) -> int:
         """Delete the rows of `table` whose columns named in `types` equal one of `rows`."""
         if self.dialect == "postgresql":
@@ -128,20 +182,40 @@ class Connection:
         where = " and ".join(f"{column} = ?" for column in keys)
         return self._each(f"update {table} set {values} where {where}", rows)
 
+    def matching(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> list[Row]:
+        """Return, with the columns of `types`, the rows of `table` whose `keys` match.
+
+        A row of `rows` begins with the values of `keys`.
+        """
+        wanted = [row[: len(keys)] for row in rows]
+        if self.dialect == "postgresql":
+            columns = ", ".join(f"t.{column}" for column in types)
+            where = " and ".join(f"t.{column} = rows.{column}" for column in keys)
+            sql = f"select {columns} from {{rows}} join {table} t on {where}"
+            cursor = self._over(sql, keys, wanted) if wanted else None
+            with self._database.mapped_errors():
+                return cursor.fetchall() if cursor else []
+        where = " and ".join(f"{column} = ?" for column in keys)
+        sql = f"select {', '.join(types)} from {table} where {where}"
+        with self._database.mapped_errors():
+            return [each for row in wanted for each in self._driver.execute(sql, row).fetchall()]
+
     def _unnested(self, sql: str, types: Params, rows: Sequence[Row]) -> int:
-        # One array per column: a statement of constant text and size, whatever the rows' number.
         if not rows:
             return 0
+        count: int = self._over(sql, types, rows).rowcount
+        return count
+
+    def _over(self, sql: str, types: Params, rows: Sequence[Row]) -> Any:
+        # One array per column: a statement of constant text and size, whatever the rows' number.
         arrays = ", ".join(f"cast(%s as {_plain(kind)}[])" for kind in types.values())
         columns = ", ".join(_cast(f"rows.{name}", kind) for name, kind in types.items())
         source = f"unnest({arrays}) as rows({', '.join(types)})"
         with self._database.mapped_errors():
-            cursor = self._driver.execute(
+            return self._driver.execute(
                 sql.format(rows=source, columns=columns),
                 [list(column) for column in zip(*rows, strict=True)],
             )
-        count: int = cursor.rowcount
-        return count
 
     def _each(self, sql: str, rows: Sequence[Row]) -> int:
         if not rows:
@@ -173,6 +247,17 @@ class Connection:
             shared = "" if alone else "_shared"
             self.run(f"select pg_advisory_xact_lock{shared}({_LOCKS}, :key)", {"key": key})
 
+    def try_hold(self, name: str) -> bool:
+        """Hold the lock `name` until the transaction ends; return False while another one has it.
+
+        It costs no write. On SQLite the transaction has waited for its turn already.
+        """
+        if self.dialect == "sqlite":
+            return True
+        key = int.from_bytes(sha256(f"crmhub/{name}".encode()).digest()[:8], signed=True)
+        held: bool = self.scalar("select pg_try_advisory_xact_lock(:key)", {"key": key})
+        return held
+
     @property
     def for_update(self) -> str:
         """The suffix that locks selected rows; SQLite has one writer at a time and needs none."""
@@ -183,11 +268,30 @@ class Connection:
         """The suffix that keeps selected rows from being deleted; they may change meanwhile."""
         return " for key share" if self.dialect == "postgresql" else ""
 
+    @property
+    def clock(self) -> str:
+        """SQL for the database's own time, the same for every host: milliseconds, as a double."""
+        if self.dialect == "postgresql":
+            # Not the transaction's start: a statement may have waited for a lock since.
+            return "(extract(epoch from clock_timestamp()) * 1000)::double precision"
+        return "((julianday('now') - 2440587.5) * 86400000.0)"
+
+
+@dataclass(slots=True)
+class _Transaction:
+    connection: Connection
+    afterwards: list[Callable[[], None]] = field(default_factory=list)
+
+
+class _Here(threading.local):
+    transaction: _Transaction | None = None
+
 
 class Database:
     """The hub's database, SQLite or PostgreSQL, by its SQLAlchemy URL.
 
     `pool_size` bounds the connections of this process; a caller waits up to 10 s for one.
+    While `transact` runs, whatever the same thread does with the database is part of it.
     """
 
     def __init__(self, url: str, *, pool_size: int = 20) -> None:
@@ -195,6 +299,9 @@ class Database:
         self.url = parsed
         self.dialect = parsed.get_backend_name()
         self.pool_size = pool_size
+        self._here = _Here()
+        # Again by its holder, after whose commit more may follow.
+        self._writer = threading.RLock()
         if self.dialect == "sqlite":
             self._engine = sqlalchemy.create_engine(
                 parsed,
@@ -239,7 +346,14 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Lend a connection whose statements each see what is committed at that moment."""
+        """Lend a connection whose statements each see what is committed at that moment.
+
+        Inside `transact` it is the transaction's own. There a statement that fails ends the
+        transaction on PostgreSQL, so what may fail and be survived belongs into a `transact`.
+        """
+        if self._here.transaction is not None:
+            yield self._here.transaction.connection
+            return
         pooled = self._checkout()
         try:
             yield Connection(self, pooled.driver_connection)
@@ -254,11 +368,14 @@ class Database:
         """Run `work` in a transaction and commit; an exception from it rolls all back.
 
         A deadlock or a dead pooled connection runs `work` again, so it must do nothing that
-        cannot be undone by a rollback.
+        cannot be undone by a rollback. Inside another `transact` it is a part of that one: an
+        exception undoes this part alone, and nothing is committed before the whole is.
         """
+        if self._here.transaction is not None:
+            return self._join(self._here.transaction, work)
         for attempt in range(_DEADLOCK_TRIES):
             try:
-                with self.reading() as connection:
+                with self._turn(), self.reading() as connection:
                     return self._transact_on(connection, work)
             except Deadlocked:
                 if attempt == _DEADLOCK_TRIES - 1:
@@ -266,33 +383,106 @@ class Database:
                 time.sleep(0.01 * 2**attempt)
         raise AssertionError("unreachable")
 
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait for the other threads of this process that write to SQLite.
+
+        Its own waiters look again after a sleep, and where many do some never find it free.
+        """
+        if self.dialect != "sqlite":
+            yield
+            return
+        if not self._writer.acquire(timeout=_BUSY_SECONDS):
+            raise Unavailable("The database is busy with other writes; try again.")
+        try:
+            yield
+        finally:
+            self._writer.release()
+
+    def after_commit(self, work: Callable[[], None]) -> None:
+        """Run `work` once the transaction of this thread is committed; without one, now.
+
+        For what is remembered in memory: a rollback of what was being done forgets it.
+        """
+        if self._here.transaction is None:
+            work()
+        else:
+            self._here.transaction.afterwards.append(work)
+
     def _transact_on(self, connection: Connection, work: Callable[[Connection], T]) -> T:
         connection.run(self._begin)
+        opened = self._here.transaction = _Transaction(connection)
         try:
             result = work(connection)
             connection.run("COMMIT")
         except BaseException:
-            # Where that fails the connection is gone, and the transaction with it; what failed
-            # first is what counts.
-            with suppress(Unavailable):
-                connection.run("ROLLBACK")
+            self._undo(connection, "ROLLBACK")
+            raise
+        finally:
+            self._here.transaction = None
+        for each in opened.afterwards:
+            each()
+        return result
+
+    def _join(self, opened: _Transaction, work: Callable[[Connection], T]) -> T:
+        # One name for all: each statement means the innermost savepoint.
+        opened.connection.run("SAVEPOINT part")
+        known = len(opened.afterwards)
+        try:
+            result = work(opened.connection)
+            opened.connection.run("RELEASE SAVEPOINT part")
+        except BaseException:
+            del opened.afterwards[known:]
+            self._undo(opened.connection, "ROLLBACK TO SAVEPOINT part", "RELEASE SAVEPOINT part")
             raise
         return result
 
+    def _undo(self, connection: Connection, *statements: str) -> None:
+        # Where that fails the connection is gone, or SQLite has rolled back by itself, and the
+        # transaction with it; what failed first is what counts.
+        with suppress(Unavailable, self._drivers_errors):
+            for each in statements:
+                connection.run(each)
+
+    def heard(self, channel: str) -> Iterator[bool]:
+        """Yield True when something was told on this channel (PostgreSQL's NOTIFY), for ever.
+
+        False comes once a second when nothing was, so that a listener can end. Raises
+        Unavailable when the connection for it breaks.
+        """
+        import psycopg
+
+        url = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        with (
+            self.mapped_errors(),
+            psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_SECONDS) as driver,
+        ):
+            driver.execute(f"listen {channel}")
+            while True:
+                told = False
+                for _ in driver.notifies(timeout=1.0, stop_after=1):
+                    told = True
+                yield told
+
     def _checkout(self) -> Any:
-        try:
-            pooled = self._engine.raw_connection()
-        except sqlalchemy.exc.TimeoutError as exc:
-            raise Unavailable("All database connections are busy; try again.") from exc
-        except self._drivers_errors as exc:
-            raise self._translate(exc) or exc from exc
-        if self._alive(pooled):
-            return pooled
-        # A restarted server has hung up on the whole pool, not on this connection alone.
-        pooled.invalidate()
-        pooled.close()
-        self._engine.dispose()
-        return self._checkout()
+        until = time.monotonic() + _BUSY_SECONDS
+        while True:
+            try:
+                pooled = self._engine.raw_connection()
+            except sqlalchemy.exc.TimeoutError as exc:
+                raise Unavailable("All database connections are busy; try again.") from exc
+            except self._drivers_errors as exc:
+                if _is_full(exc) and time.monotonic() < until:
+                    # Others hold all that the server has; one of them may be done soon.
+                    time.sleep(_BUSY_PAUSE_S)
+                    continue
+                raise self._translate(exc) or exc from exc
+            if self._alive(pooled):
+                return pooled
+            # A restarted server has hung up on the whole pool, not on this connection alone.
+            pooled.invalidate()
+            pooled.close()
+            self._engine.dispose()
 
     def _alive(self, pooled: Any) -> bool:
         """Return whether the server has not hung up on an idle pooled connection."""
@@ -300,6 +490,23 @@ class Database:
             return True
         driver = pooled.driver_connection
         return not driver.closed and not _hung_up(driver.fileno())
+
+    def keep_statistics(self) -> None:
+        """Let PostgreSQL count afresh the tables of which more than half is new.
+
+        It does so itself, but looks no more than once a minute. Until then its planner thinks
+        a table that fills up empty, holds all indexes for equal, and may choose one that leads
+        through all rows of an account.
+        """
+        if self.dialect != "postgresql":
+            return
+        with self.reading() as connection:
+            grown = connection.rows(
+                "select relname from pg_stat_user_tables where schemaname = current_schema()"
+                " and n_mod_since_analyze > 200 and n_mod_since_analyze > n_live_tup / 2"
+            )
+            for (name,) in grown:
+                connection.run(f'analyze (skip_locked) "{name}"')
 
     def close(self) -> None:
         """Close all pooled connections."""
@@ -319,6 +526,8 @@ def _prepare_sqlite(driver: Any, _record: Any) -> None:
     driver.execute("PRAGMA journal_mode = WAL")
     driver.execute("PRAGMA synchronous = FULL")
     driver.execute("PRAGMA foreign_keys = ON")
+    # What is deleted is gone from the file, as most builds have it from the start.
+    driver.execute("PRAGMA secure_delete = ON")
 
 
 _AWAY = {
@@ -352,11 +561,24 @@ def _translate_psycopg(exc: Any) -> Exception | None:
     return None
 
 
+def _is_full(exc: Exception) -> bool:
+    # A connection that is refused has no SQLSTATE (53300) in psycopg, only the server's words.
+    words = str(exc)
+    return "too many " in words or "connection slots are reserved" in words
+
+
 def _hung_up(fileno: int) -> bool:
     # An idle connection has nothing to read but the end of the stream.
     poller = select.poll()
     poller.register(fileno, select.POLLIN | select.POLLHUP)
     return bool(poller.poll(0))
+
+
+def containing(text: str) -> str:
+    """Return the pattern of what contains a text, for `like … escape '!'`."""
+    for special in "!%_":
+        text = text.replace(special, f"!{special}")
+    return f"%{text}%"
 
 
 def now_ms() -> int:

@@ -34,11 +34,13 @@ class HubError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+        # Whether an earlier call under the same Idempotency-Key was told this.
+        self.replayed = False
 
     @property
     def headers(self) -> dict[str, str]:
         """HTTP headers that belong to the answer."""
-        return {}
+        return {"Idempotent-Replayed": "true"} if self.replayed else {}
 
 
 class BadRequest(HubError):

@@ -37,3 +37,5 @@ def configure(level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    # Its lines hold paths, and those may hold e-mail addresses.
+    logging.getLogger("urllib3").setLevel(logging.ERROR)

@@ -22,8 +22,9 @@ BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 BASE36 = string.digits + string.ascii_lowercase
 
 API_KEY_PREFIX = "crmhub_"
-_API_KEY = re.compile(rf"{API_KEY_PREFIX}([0-9A-Za-z]{{30}})([0-9A-Za-z]{{6}})", re.ASCII)
-_API_KEY_BITS = 178
+ADMIN_TOKEN_PREFIX = "crmhub_admin_"
+_CHECKED = re.compile(r"([0-9A-Za-z]{30})([0-9A-Za-z]{6})", re.ASCII)
+_CHECKED_BITS = 178
 
 _KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}", re.ASCII)
 _KEY_BYTES = 32
@@ -32,8 +33,14 @@ _NONCE_BYTES = 12
 
 def token(bits: int, alphabet: str = BASE62) -> str:
     """Return random characters of `alphabet` that hold at least `bits` bits."""
-    length = math.ceil(bits / math.log2(len(alphabet)))
-    return "".join(secrets.choice(alphabet) for _ in range(length))
+    base = len(alphabet)
+    length = math.ceil(bits / math.log2(base))
+    rest = secrets.randbelow(base**length)
+    drawn = []
+    for _ in range(length):
+        rest, digit = divmod(rest, base)
+        drawn.append(alphabet[digit])
+    return "".join(drawn)
 
 
 def new_api_key() -> str:
@@ -42,13 +49,31 @@ def new_api_key() -> str:
     Prefix and checksum let scanners find a leaked key, and refuse a mistyped one, without
     asking the database.
     """
-    body = token(_API_KEY_BITS)
-    return API_KEY_PREFIX + body + _checksum(body)
+    return API_KEY_PREFIX + _with_checksum()
 
 
 def looks_like_api_key(text: str) -> bool:
     """Return whether `text` has the form and the checksum of an API key; it may not exist."""
-    match = _API_KEY.fullmatch(text)
+    return _is_checked(text, API_KEY_PREFIX)
+
+
+def new_admin_token() -> str:
+    """Return a fresh token of the admin API, made as API keys are, with another prefix."""
+    return ADMIN_TOKEN_PREFIX + _with_checksum()
+
+
+def looks_like_admin_token(text: str) -> bool:
+    """Return whether `text` has the form and the checksum of an admin token; it may not exist."""
+    return _is_checked(text, ADMIN_TOKEN_PREFIX)
+
+
+def _with_checksum() -> str:
+    body = token(_CHECKED_BITS)
+    return body + _checksum(body)
+
+
+def _is_checked(text: str, prefix: str) -> bool:
+    match = _CHECKED.fullmatch(text.removeprefix(prefix)) if text.startswith(prefix) else None
     return match is not None and _checksum(match[1]) == match[2]
 
 

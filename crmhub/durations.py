@@ -1,0 +1,17 @@
+"""Lengths of time as people write them: 10m, 2h, 3d."""
+
+from __future__ import annotations
+
+import re
+
+PATTERN = "[0-9]{1,6}[smhdw]"
+FORM = "a number and s, m, h, d or w, such as 90s, 12h or 7d"
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_WRITTEN = re.compile(PATTERN, re.ASCII)
+
+
+def milliseconds(text: str) -> int | None:
+    """Return the milliseconds that `7d` and the like stand for, None for any other text."""
+    if not _WRITTEN.fullmatch(text):
+        return None
+    return int(text[:-1]) * _SECONDS[text[-1]] * 1000

@@ -1,0 +1,248 @@
+"""What a transaction within a transaction promises, on both databases."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from crmhub.db import Connection, Database, Deadlocked, Duplicate
+from crmhub.records.ids import Ids
+from crmhub.secrets import BASE36, token
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    with closing(Database(database_url)) as database:
+        yield database
+
+
+@pytest.fixture
+def outside(database_url: str) -> Iterator[Database]:
+    """The same database as another process sees it."""
+    with closing(Database(database_url)) as database:
+        yield database
+
+
+@pytest.fixture
+def account_id() -> int:
+    return int(token(30, BASE36)[:5], 36)
+
+
+def block(tx: Connection, account_id: int, kind: int) -> None:
+    types = {"account_id": "int", "kind": "int", "next_id": "bigint"}
+    tx.insert("id_block", types, [(account_id, kind, 1)])
+
+
+def kinds(database: Database, account_id: int) -> list[int]:
+    """Return the kinds of the account's blocks as they are seen from here."""
+    sql = "select kind from id_block where account_id = :account order by kind"
+    with database.reading() as connection:
+        return [kind for (kind,) in connection.rows(sql, {"account": account_id})]
+
+
+class Failed(Exception):
+    pass
+
+
+def fail(database: Database, account_id: int, kind: int) -> None:
+    """Write in a part of the open transaction, and fail it."""
+
+    def work(tx: Connection) -> None:
+        block(tx, account_id, kind)
+        raise Failed
+
+    with pytest.raises(Failed):
+        database.transact(work)
+
+
+def test_nothing_is_committed_before_the_whole_is(database, outside, account_id):
+    def whole(_: Connection) -> list[int]:
+        database.transact(lambda tx: block(tx, account_id, 1))
+        assert kinds(database, account_id) == [1]
+        return kinds(outside, account_id)
+
+    assert database.transact(whole) == []
+    assert kinds(outside, account_id) == [1]
+
+
+def test_an_exception_undoes_its_part_alone(database, outside, account_id):
+    def whole(tx: Connection) -> None:
+        block(tx, account_id, 1)
+        fail(database, account_id, 2)
+        database.transact(lambda _: fail(database, account_id, 3) or block(tx, account_id, 4))
+
+    database.transact(whole)
+    assert kinds(outside, account_id) == [1, 4]
+
+
+def test_an_exception_of_the_whole_undoes_its_parts(database, outside, account_id):
+    def whole(_: Connection) -> None:
+        database.transact(lambda tx: block(tx, account_id, 1))
+        raise Failed
+
+    with pytest.raises(Failed):
+        database.transact(whole)
+    assert kinds(outside, account_id) == []
+    database.transact(lambda tx: block(tx, account_id, 2))
+    assert kinds(outside, account_id) == [2]
+
+
+def test_a_duplicate_in_a_part_does_not_end_the_whole(database, outside, account_id):
+    def whole(tx: Connection) -> None:
+        block(tx, account_id, 1)
+        with pytest.raises(Duplicate):
+            database.transact(lambda _: block(tx, account_id, 1))
+        block(tx, account_id, 2)
+
+    database.transact(whole)
+    assert kinds(outside, account_id) == [1, 2]
+
+
+def test_a_deadlock_in_a_part_runs_the_whole_again(database, outside, account_id):
+    tries = []
+
+    def part(tx: Connection) -> None:
+        tries.append(kinds(database, account_id))
+        if len(tries) < 3:
+            raise Deadlocked("give way")
+
+    def whole(tx: Connection) -> None:
+        block(tx, account_id, 1)
+        database.transact(part)
+
+    database.transact(whole)
+    assert tries == [[1], [1], [1]]
+    assert kinds(outside, account_id) == [1]
+
+
+def test_another_thread_is_no_part_of_it(database, account_id):
+    seen = []
+
+    def whole(tx: Connection) -> None:
+        block(tx, account_id, 1)
+        thread = threading.Thread(target=lambda: seen.append(kinds(database, account_id)))
+        thread.start()
+        thread.join()
+
+    database.transact(whole)
+    assert seen == [[]]
+
+
+def test_what_waits_for_the_commit_sees_it(database, outside, account_id):
+    seen = []
+
+    def whole(tx: Connection) -> None:
+        database.after_commit(lambda: seen.append(kinds(outside, account_id)))
+        database.transact(lambda tx: block(tx, account_id, 1))
+        assert seen == []
+
+    database.transact(whole)
+    assert seen == [[1]]
+
+
+def test_what_waits_for_the_commit_of_an_undone_part_never_runs(database, account_id):
+    ran = []
+
+    def note(name: str, *, then: type[Exception] | None = None) -> None:
+        def work(_: Connection) -> None:
+            database.transact(lambda _: database.after_commit(lambda: ran.append(name)))
+            if then is not None:
+                raise then
+
+        if then is None:
+            database.transact(work)
+        else:
+            with pytest.raises(then):
+                database.transact(work)
+
+    database.transact(lambda _: (note("kept"), note("undone", then=Failed), note("kept, too")))
+    note("undone whole", then=Failed)
+    assert ran == ["kept", "kept, too"]
+
+
+def test_without_a_transaction_there_is_nothing_to_wait_for(database):
+    ran = []
+    database.after_commit(lambda: ran.append(1))
+    assert ran == [1]
+
+
+def test_ids_of_what_came_to_nothing_are_not_given_out_twice(database, outside, account_id):
+    here, there = Ids(database), Ids(outside)
+    here.take(account_id, 1, 200)
+
+    def whole(_: Connection) -> None:
+        here.take(account_id, 1, 5)
+        raise Failed
+
+    with pytest.raises(Failed):
+        database.transact(whole)
+    assert not set(there.take(account_id, 1, 100)) & set(here.take(account_id, 1, 100))
+
+
+def test_ids_of_a_transaction_come_from_a_block_that_is_kept(database, account_id):
+    ids = Ids(database)
+    first = database.transact(lambda _: ids.take(account_id, 1, 5))
+    assert ids.take(account_id, 1, 5).start == first.stop
+
+
+def test_a_lock_is_not_waited_for(postgresql_url):
+    with closing(Database(postgresql_url)) as here, closing(Database(postgresql_url)) as there:
+
+        def whole(tx: Connection) -> None:
+            assert tx.try_hold("ours")
+            assert not there.transact(lambda other: other.try_hold("ours"))
+            assert there.transact(lambda other: other.try_hold("theirs"))
+
+        here.transact(whole)
+        assert there.transact(lambda other: other.try_hold("ours"))
+
+
+def test_who_finds_the_server_full_waits_for_a_free_connection(postgresql_url: str) -> None:
+    role = f"crmhub_{uuid.uuid4().hex[:8]}"
+    admin = Database(postgresql_url)
+    with admin.reading() as connection:
+        connection.run(f"create role {role} login connection limit 1")
+    url = admin.url.set(username=role).render_as_string(hide_password=False)
+    one, other = Database(url, pool_size=1), Database(url, pool_size=1)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            with one.reading() as held:
+                assert held.scalar("select 1") == 1
+                waiting = pool.submit(_one, other)
+                time.sleep(0.3)
+                assert not waiting.done()
+            one.close()
+            assert waiting.result(timeout=20) == 1
+    finally:
+        one.close()
+        other.close()
+        with admin.reading() as connection:
+            connection.run(f"drop role {role}")
+        admin.close()
+
+
+def _one(database: Database) -> Any:
+    with database.reading() as connection:
+        return connection.scalar("select 1")
+
+
+def test_a_table_that_fills_up_is_counted_before_its_turn(postgresql_url: str) -> None:
+    name = f"filling_{uuid.uuid4().hex[:8]}"
+    with closing(Database(postgresql_url)) as database, database.reading() as connection:
+        connection.run(f"create table {name} as select n from generate_series(1, 400) as n")
+        known = "select reltuples from pg_class where relname = :name"
+        end = time.monotonic() + 30
+        while connection.scalar(known, {"name": name}) < 0:
+            # The server tells of what was written a moment later.
+            assert time.monotonic() < end
+            database.keep_statistics()
+            time.sleep(0.1)
+        assert connection.scalar(known, {"name": name}) == 400
+        connection.run(f"drop table {name}")
