@@ -11,6 +11,7 @@ class LocalAdapter(Adapter):
     """Keeps contacts, deals and tickets in the hub itself. It has no settings."""
 
     title = "local"
+    remote = False
 
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
@@ -20,11 +21,11 @@ class LocalAdapter(Adapter):
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
         return self.context.store.get(contact_id, names)
 
-    def create_contact(self, properties: Mapping[str, str]) -> Saved:
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         # An email is unique in the store, a phone is not: without this, two leads of one person
         # that come at once would make two contacts.
         phone = properties.get("phone", "")
-        return self.context.store.create("contacts", properties, unless_phone=phone)
+        return self.context.store.create("contacts", properties, unless_phone=phone, mark=mark)
 
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
         return self.context.store.update(contact_id, properties)
@@ -32,7 +33,7 @@ class LocalAdapter(Adapter):
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
-        return self.context.store.create(kind, properties, contact_id=contact_id)
+        return self.context.store.create(kind, properties, contact_id=contact_id, mark=mark)
 
     def check(self) -> None:
         """Find nothing wrong: whoever got here has reached the store's database."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, NoReturn, Protocol
 
@@ -33,12 +34,18 @@ from typing import ClassVar, Literal, NoReturn, Protocol
 #   Conflict      use the record that is there already
 #   Throttled     come back after `retry_after` seconds
 #   Unavailable   try again: surely nothing was written
+#     NotYet      come back after `retry_after` seconds: nothing is wrong, it is too early
 #   Uncertain     look before trying again: it may have been written
 #   Unsupported   do without: the CRM or the adapter cannot do this
 
 
 class AdapterError(Exception):
-    """A failure an adapter may raise; `message` is read by people and holds no credential."""
+    """A failure an adapter may raise; `message` is read by people and holds no credential.
+
+    `correlation_id` is what the CRM calls the failed call, for its support, where it says so.
+    """
+
+    correlation_id: str = ""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -50,7 +57,10 @@ class BadConfig(AdapterError):
 
 
 class Denied(AdapterError):
-    """The CRM refuses the credentials, or they lack a right: say which one is missing."""
+    """The CRM refuses the credentials, or they lack a right; nothing was written.
+
+    Say which right is missing.
+    """
 
 
 class NotFound(AdapterError):
@@ -116,6 +126,19 @@ class Unavailable(AdapterError):
         self.retry_after = retry_after
 
 
+class NotYet(Unavailable):
+    """Nothing is wrong and nothing was written, but it can be done or told only later.
+
+    Another process is at it, or the CRM may still be at work on an earlier call. `retry_after` is
+    in seconds.
+    """
+
+    retry_after: float
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message, retry_after=retry_after)
+
+
 class Uncertain(AdapterError):
     """The call broke after it was sent: it may have been written, and may not."""
 
@@ -129,6 +152,8 @@ class Unsupported(AdapterError):
 Outcome = Literal["created", "updated", "unchanged"]
 Linked = Literal["deals", "tickets"]
 """What can be created for a contact."""
+Written = Literal["contacts", "deals", "tickets"]
+"""What the helpers create."""
 Kind = Literal["contacts", "deals", "companies", "tickets"]
 
 
@@ -150,15 +175,21 @@ class Lead:
     """What a chatbot learnt about a person, and what may identify them.
 
     `properties` holds every value to be stored, `email` and `phone` among them under the names
-    the CRM knows; none is blank. `contact_id` is the contact of this conversation so far. With
-    `strict` nothing is left out: what would be refused is Rejected.
+    the CRM knows; none is blank. `contact_id` is the contact of this conversation so far,
+    `phone_id` the contact that this phone was last seen with: a CRM's search may not show it yet.
+    With `strict` nothing is left out: what would be refused is Rejected. `mark` identifies this
+    lead's write. `tried_ms` is when an earlier try that ended Uncertain began (ms since 1970),
+    0 when there was none.
     """
 
     properties: Mapping[str, str]
     email: str = ""
     phone: str = ""
     contact_id: str = ""
+    phone_id: str = ""
     strict: bool = False
+    mark: str = ""
+    tried_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +226,29 @@ class Choice:
     label: str
 
 
+PropertyType = Literal[
+    "string",
+    "text",
+    "number",
+    "currency",
+    "date",
+    "datetime",
+    "bool",
+    "enumeration",
+    "multi_enumeration",
+    "email",
+    "phone",
+    "url",
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Described:
     """A property as the CRM defines it; `options` is empty where any value is taken."""
 
     name: str
     label: str
-    type: str
+    type: PropertyType
     options: tuple[Choice, ...] = ()
     read_only: bool = False
     required: bool = False
@@ -233,7 +280,9 @@ class Setting:
     """One thing an operator may set for a connection; forms and checks are made from it.
 
     A `secret` one is sealed when stored and never shown again. `required` refuses a connection
-    without it; where only certain combinations work, the adapter's constructor says so.
+    without it; where only certain combinations work, `Adapter.clash` says so. A `kept`
+    one the adapter writes itself, through `save_credentials`; nobody is asked for it, and it is
+    dropped when an operator changes a credential.
     """
 
     name: str
@@ -244,6 +293,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     secret: bool = False
     required: bool = False
+    kept: bool = False
 
     def fault(self, value: str) -> str:
         """Return what is wrong with `value` in words, or `""`. Never repeats a secret."""
@@ -283,17 +333,76 @@ class Store(Protocol):
         *,
         contact_id: str | None = None,
         unless_phone: str = "",
+        mark: str = "",
     ) -> Saved:
         """Create a record, linked to the contact when one is named, in one step or not at all.
 
         An unknown property is defined as text, an unknown pipeline or stage added as long as the
         account has not made its own. Raises Rejected, Conflict, and NotFound for the contact.
         Conflict also when a contact has the number `unless_phone`: of two calls with the same
-        number at the same time, in any process, one gets it.
+        number at the same time, in any process, one gets it. Under the same `mark` nothing is
+        created twice: what was comes back.
         """
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
         """Change the named properties of a contact; raises NotFound, Rejected, Conflict."""
+
+
+class Response(Protocol):
+    """A CRM's answer, whole; what `requests.Response` is, too."""
+
+    @property
+    def status_code(self) -> int:
+        """The HTTP status."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, found in any case."""
+
+    @property
+    def content(self) -> bytes:
+        """The body, decoded as its Content-Encoding says."""
+
+
+class Session(Protocol):
+    """The only way out: a `requests.Session` that guards every call.
+
+    It reaches no address the installation does not allow, follows no redirect, keeps no cookie,
+    reads no more than some megabytes, and ends with `timeout` (seconds) whatever the other side
+    does. Raises `requests.RequestException`; surely nothing was sent when that is a
+    ConnectTimeout, an SSLError, an InvalidURL, or a ConnectionError about a new connection.
+    """
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        timeout: float,
+    ) -> Response:
+        """Send one request and return its whole answer, whatever its status."""
+
+
+class Budget(Protocol):
+    """A share of the calls a CRM allows, common to every process that uses the connection."""
+
+    def take(self) -> None:
+        """Wait for the turn of one call; raises Throttled when that comes too late to be of use."""
+
+    def follow(self, calls: int, seconds: float) -> None:
+        """Follow what the CRM says it allows: so many calls in any so many seconds."""
+
+    def pause(self, seconds: float) -> None:
+        """Let nobody call for so long: the CRM has refused a call as one too many."""
+
+
+class OpenBudget(Protocol):
+    """How an adapter names a budget of its connection."""
+
+    def __call__(self, lane: str, *, calls: int, seconds: float) -> Budget:
+        """Return the budget of this name, which starts with so many calls in so many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,13 +410,22 @@ class Context:
     """What the hub hands to an adapter, and nothing else of it.
 
     `settings` and `credentials` hold a value for every declared setting, the default where none
-    was given. `save_credentials` replaces credentials that the CRM has rotated, for every process.
+    was given. `save_credentials` replaces credentials that the CRM has rotated, for every
+    process; `load_credentials` returns those that are stored now, since another process may have
+    rotated them. `lease(key, seconds)` is a lock between all processes that holds no database
+    connection; after so many seconds another may take it. It raises NotYet when it cannot be
+    had in time. `remaining()` is how many seconds the present call may still take.
     """
 
     client_id: str
     region: str
     settings: Mapping[str, str]
     store: Store
+    session: Session
+    budget: OpenBudget
+    lease: Callable[[str, float], AbstractContextManager[None]]
+    remaining: Callable[[], float]
+    load_credentials: Callable[[], Mapping[str, str]]
     save_credentials: Callable[[Mapping[str, str]], None]
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -315,7 +433,16 @@ class Context:
 # --- The adapter ------------------------------------------------------------------------------
 
 OPTIONAL = frozenset(
-    {"active_workflow", "check", "describe", "find_marked", "owners", "pipelines", "upsert_contact"}
+    {
+        "active_workflow",
+        "check",
+        "describe",
+        "find_marked",
+        "owners",
+        "pipelines",
+        "upsert_contact",
+        "upsert_contacts",
+    }
 )
 """Methods an adapter announces by overriding them."""
 
@@ -323,7 +450,7 @@ OPTIONAL = frozenset(
 class Adapter(ABC):
     """One kind of CRM. A subclass is made for each connection, with its context.
 
-    The constructor raises BadConfig for settings that cannot work together; it calls nobody.
+    The constructor calls nobody. Its context holds a value for every declared setting.
     """
 
     title: ClassVar[str]
@@ -331,9 +458,18 @@ class Adapter(ABC):
     settings: ClassVar[tuple[Setting, ...]] = ()
     record_pages: ClassVar[bool] = False
     """Whether `Saved.url` and `Contact.url` lead to pages; answers then carry `url`."""
+    remote: ClassVar[bool] = True
+    """Whether a call may wait for somebody else; the hub's own records never do."""
+    batch_size: ClassVar[int] = 1
+    """How many leads `upsert_contacts` takes at once for the price of few calls."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
+
+    @classmethod
+    def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> str:
+        """Return why these values, each right by itself, cannot work together, or `""`."""
+        return ""
 
     # Required.
 
@@ -359,12 +495,13 @@ class Adapter(ABC):
         """
 
     @abstractmethod
-    def create_contact(self, properties: Mapping[str, str]) -> Saved:
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         """Create a contact and return it as `created`.
 
-        Raises Conflict with the other's id where there is one with this email (and, if it can be
-        told without a race, with this phone), Rejected naming every property at fault,
-        Uncertain when the answer did not come.
+        `mark` identifies this write; keep it with the record where the CRM has room. Raises
+        Conflict with the other's id where there is one with this email (and, if it can be told
+        without a race, with this phone), Rejected naming every property at fault that the CRM
+        tells, and no other, Uncertain when the answer did not come.
         """
 
     @abstractmethod
@@ -381,7 +518,8 @@ class Adapter(ABC):
     ) -> Saved:
         """Create a deal or ticket linked to the contact; never one without the link.
 
-        Where the CRM needs two calls, undo the first when the second fails. A pipeline or stage
+        Where the CRM needs two calls, undo the first when the second fails; an undo that fails,
+        too, leaves it Uncertain. A pipeline or stage
         the CRM does not know is Rejected under its property's name, never replaced by another.
         `mark` identifies this write; keep it with the record where the CRM has room, so that
         `find_marked` can find it. Raises NotFound when the contact does not exist.
@@ -393,18 +531,35 @@ class Adapter(ABC):
         """Create or update the contact of a lead: by email, else the conversation's, else phone.
 
         A phone that belongs to another contact than the one found is refused, the rest is
-        stored. `unchanged` when the contact had every value already. Raises Rejected.
+        stored. `unchanged` when the contact had every value already. Raises Rejected. The names
+        `email` and `phone` mean the lead's own, whatever the CRM calls them.
         """
         match = self.match(lead)
         try:
-            return self.save(match)
+            return self.save(match, mark=lead.mark)
         except Conflict as clash:
-            # Made meanwhile, or hidden from the lookup: the CRM knows whose the email is.
-            theirs = clash.existing_id
-            if not theirs or (match.contact is not None and match.contact.id == theirs):
+            # Made meanwhile, or hidden from the lookup: the CRM knows whose email or phone it is.
+            theirs, name = clash.existing_id, clash.name or "email"
+            if not theirs or name not in ("email", "phone") or theirs == _id(match.contact):
                 raise
-            saved = self.update_contact(theirs, match.properties)
-            return replace(saved, refused=match.refused + saved.refused)
+            try:
+                holder = self.get_contact(theirs, tuple(match.properties))
+            except NotFound:
+                raise clash from None
+            return self.save(Match(holder, _but(match.properties, name), match.refused))
+
+    def upsert_contacts(self, leads: Sequence[Lead]) -> list[Saved | AdapterError]:
+        """Upsert up to `batch_size` leads; return what became of each, in their order.
+
+        One lead's failure is no other's. Leads of one contact take effect in their order.
+        """
+        outcomes: list[Saved | AdapterError] = []
+        for lead in leads:
+            try:
+                outcomes.append(self.upsert_contact(lead))
+            except AdapterError as exc:
+                outcomes.append(exc)
+        return outcomes
 
     def match(self, lead: Lead) -> Match:
         """Return the contact a lead belongs to, if any, and what is to be written to it.
@@ -413,23 +568,16 @@ class Adapter(ABC):
         """
         names = tuple(lead.properties)
         by_email = self.find_contact(email=lead.email, names=names) if lead.email else None
-        found = by_email or self._of_conversation(lead, names)
-        if not lead.phone or (found is not None and found.properties.get("phone") == lead.phone):
-            return Match(found, lead.properties)
-        by_phone = self.find_contact(phone=lead.phone, names=names)
-        if found is None or by_phone is None or found.id == by_phone.id:
-            return Match(found or by_phone, lead.properties)
-        refused = Problem("phone", f"this number belongs to another contact, {by_phone.id}")
-        if lead.strict:
-            raise Rejected([refused])
-        rest = {name: value for name, value in lead.properties.items() if name != refused.name}
-        return Match(found, rest, (refused,))
+        found = by_email or self._of_conversation(lead, names) or self._written_before(lead, names)
+        known = found is not None and found.properties.get("phone") == lead.phone
+        by_phone = self._of_phone(lead, names) if lead.phone and not known else None
+        return decide(lead, by_email=by_email, by_conversation=found, by_phone=by_phone)
 
-    def save(self, match: Match) -> Saved:
+    def save(self, match: Match, *, mark: str = "") -> Saved:
         """Write what differs, to the contact that was found or to a new one."""
         found = match.contact
         if found is None:
-            saved = self.create_contact(match.properties)
+            saved = self.create_contact(match.properties, mark=mark)
         else:
             changed = {n: v for n, v in match.properties.items() if found.properties.get(n) != v}
             if not changed:
@@ -444,6 +592,29 @@ class Adapter(ABC):
             return self.get_contact(lead.contact_id, names)
         except NotFound:
             # Deleted in the CRM since: the person is looked for as if met for the first time.
+            return None
+
+    def _of_phone(self, lead: Lead, names: Sequence[str]) -> Contact | None:
+        if lead.phone_id:
+            try:
+                known = self.get_contact(lead.phone_id, (*names, "phone", "mobilephone"))
+            except NotFound:
+                known = None
+            numbers = [known.properties.get(n) for n in ("phone", "mobilephone")] if known else []
+            if lead.phone in numbers:
+                return known
+        return self.find_contact(phone=lead.phone, names=names)
+
+    def _written_before(self, lead: Lead, names: Sequence[str]) -> Contact | None:
+        """Return what an earlier try of this lead made, which no lookup by email shows."""
+        if not lead.tried_ms or "find_marked" not in features(type(self)):
+            return None
+        made = self.find_marked(
+            "contacts", "", lead.mark, sent=lead.properties, since_ms=lead.tried_ms
+        )
+        try:
+            return self.get_contact(made.id, names) if made is not None else None
+        except NotFound:
             return None
 
     # Optional: announced by being overridden.
@@ -471,16 +642,58 @@ class Adapter(ABC):
         """Return the people records can be given to."""
         self._cannot("list owners")
 
-    def find_marked(self, kind: Linked, contact_id: str, mark: str) -> Saved | None:
-        """Return what `create_for_contact` wrote under this mark, or None when surely nothing.
+    def find_marked(
+        self,
+        kind: Written,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+    ) -> Saved | None:
+        """Return what an earlier try of a write has made, or None when surely nothing.
 
-        Asked after Uncertain, before the write is sent again. Read where the CRM reads its own
-        writes (the contact's associations, not a search).
+        Asked after Uncertain, before the write is sent again: `kind`, `contact_id`, `mark` and
+        the properties in `sent` are those of that write, which began at `since_ms` (ms since
+        1970). Read where the CRM reads its own writes: by the mark where it is kept, else among
+        the contact's deals or tickets made since, never in an index that lags. Raises NotYet as
+        long as it cannot be told.
         """
         self._cannot("look up a write")
 
     def _cannot(self, what: str) -> NoReturn:
         raise Unsupported(f"The {self.title} adapter cannot {what}.")
+
+
+def decide(
+    lead: Lead,
+    *,
+    by_email: Contact | None,
+    by_conversation: Contact | None = None,
+    by_phone: Contact | None,
+) -> Match:
+    """Return where a lead belongs, given the contacts that its values were found with.
+
+    Email goes before conversation before phone. A phone of another contact than the one chosen is
+    refused; for a strict lead that raises Rejected.
+    """
+    chosen = by_email or by_conversation or by_phone
+    # An email that finds a contact is theirs, if only as one of several: it stays as it is.
+    properties = _but(lead.properties, "email") if by_email else dict(lead.properties)
+    if chosen is None or by_phone is None or chosen.id == by_phone.id:
+        return Match(chosen, properties)
+    refused = Problem("phone", f"this number belongs to another contact, {by_phone.id}")
+    if lead.strict:
+        raise Rejected([refused])
+    return Match(chosen, _but(properties, refused.name), (refused,))
+
+
+def _but(properties: Mapping[str, str], name: str) -> dict[str, str]:
+    return {key: value for key, value in properties.items() if key != name}
+
+
+def _id(contact: Contact | None) -> str:
+    return "" if contact is None else contact.id
 
 
 def features(adapter: type[Adapter]) -> frozenset[str]:
@@ -496,7 +709,7 @@ def configured(
     """Return settings and credentials with a value for each declared name, defaults filled in.
 
     Raises BadConfig with every fault: an unknown name, a missing or faulty value, a secret given
-    as a setting or the reverse.
+    as a setting or the reverse, and else what `Adapter.clash` says.
     """
     faults: list[str] = []
     complete: tuple[dict[str, str], dict[str, str]] = ({}, {})
@@ -517,6 +730,8 @@ def configured(
                 fault = f"this {word} is required" if setting.required else ""
             if fault:
                 faults.append(f"{name}: {fault}")
+    if not faults and (clash := adapter.clash(*complete)):
+        faults.append(clash)
     if faults:
         raise BadConfig("; ".join(sorted(faults)))
     return complete

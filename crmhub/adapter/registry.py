@@ -11,19 +11,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-from crmhub.adapter.contract import Adapter, BadConfig, features
+from crmhub.adapter.contract import Adapter, BadConfig, Setting, features
 
 GROUP = "crmhub.adapters"
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """An installed adapter, or the reason why it cannot be used in `error`."""
+    """An installed adapter, or the reason why it cannot be used in `error`.
+
+    `version` is that of the distribution it comes from; `settings` are those an operator gives.
+    """
 
     name: str
     version: str
+    distribution: str = ""
     title: str = ""
     features: frozenset[str] = frozenset()
+    settings: tuple[Setting, ...] = ()
     error: str = ""
 
 
@@ -94,9 +99,12 @@ class Registry:
 
     def _describe(self, name: str) -> Installed:
         point = self._points[name]
-        version = point.dist.version if point.dist is not None else ""
+        dist = point.dist
+        version, distribution = ("", "") if dist is None else (dist.version, dist.name)
         try:
             adapter = self.load(name)
         except BadConfig as exc:
-            return Installed(name, version, error=exc.message)
-        return Installed(name, version, adapter.title, features(adapter))
+            return Installed(name, version, distribution, error=exc.message)
+        settings = tuple(one for one in adapter.settings if not one.kept)
+        title, can = adapter.title, features(adapter)
+        return Installed(name, version, distribution, title, can, settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
@@ -16,6 +16,7 @@ from crmhub.adapter import (
     AdapterError,
     Conflict,
     Contact,
+    Lead,
     Linked,
     NotFound,
     Problem,
@@ -24,10 +25,11 @@ from crmhub.adapter import (
     Setting,
 )
 from crmhub.adapter.registry import Registry
+from crmhub.fakes.hubspot.fake import FakeHubSpot
 from crmhub.secrets import BASE36, token
 from tests.clients import Client, open_client
 
-KNOWN = ("email", "phone", "firstname", "lastname", "city", "dealname", "dealstage")
+KNOWN = ("email", "phone", "firstname", "lastname", "city", "dealname", "dealstage", "subject")
 
 
 @dataclass
@@ -41,6 +43,9 @@ class FakeCrm:
     # Emails that only a failed create tells of, like an index that lags behind.
     hidden: set[str] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)
+    # What happens while a call is under way, before it takes effect; it is given the call's name.
+    during: Callable[[str], object] | None = None
+    marks: list[str] = field(default_factory=list)
 
 
 CRMS: dict[str, FakeCrm] = {}
@@ -59,6 +64,8 @@ class FakeAdapter(Adapter):
     def _crm(self, call: str) -> FakeCrm:
         crm = CRMS[self.context.settings["crm"]]
         crm.calls.append(call)
+        if crm.during is not None:
+            crm.during(call)
         if crm.failure is not None:
             raise crm.failure
         return crm
@@ -79,7 +86,7 @@ class FakeAdapter(Adapter):
             raise NotFound(f"there is no contact {contact_id}")
         return self._contact(contact_id, crm.contacts[contact_id], names)
 
-    def create_contact(self, properties: Mapping[str, str]) -> Saved:
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         crm = self._crm("create_contact")
         self._check(crm, properties)
         for contact_id, stored in crm.contacts.items():
@@ -105,6 +112,7 @@ class FakeAdapter(Adapter):
             raise NotFound(f"there is no contact {contact_id}")
         self._check(crm, properties)
         crm.linked.append((kind, contact_id, dict(properties)))
+        crm.marks.append(mark)
         return Saved(f"{kind}-{len(crm.linked)}", "created", self._page(kind))
 
     def active_workflow(self, contact_id: str, *, since_ms: int) -> str:
@@ -128,7 +136,18 @@ class FakeAdapter(Adapter):
         return f"https://crm.example.test/{what}"
 
 
+class BatchingAdapter(FakeAdapter):
+    """Takes leads together."""
+
+    batch_size = 10
+
+    def upsert_contacts(self, leads: Sequence[Lead]) -> list[Saved | AdapterError]:
+        self._crm("upsert_contacts")
+        return super().upsert_contacts(leads)
+
+
 FAKE = EntryPoint("fake", "tests.adapters.fakes:FakeAdapter", "crmhub.adapters")
+BATCHING = EntryPoint("batching", "tests.adapters.fakes:BatchingAdapter", "crmhub.adapters")
 BROKEN = EntryPoint("broken", "tests.adapters.no_such_module:Adapter", "crmhub.adapters")
 
 
@@ -144,15 +163,28 @@ def adapters(app: flask.Flask, *points: EntryPoint) -> Iterator[None]:
         app.extensions["crmhub"] = hub
 
 
-def fake_client(app: flask.Flask) -> tuple[Client, FakeCrm]:
+def fake_client(app: flask.Flask, adapter: str = "fake") -> tuple[Client, FakeCrm]:
     """Return a caller of an account that uses a fake CRM, and that CRM."""
     client = open_client(app)
     name = token(40, BASE36)
-    connect(app, client, "fake", crm=name)
+    connect(app, client, adapter, crm=name)
     return client, CRMS.setdefault(name, FakeCrm())
 
 
-def connect(app: flask.Flask, client: Client, adapter: str, **settings: str) -> None:
+def hubspot_client(app: flask.Flask, fake: FakeHubSpot) -> Client:
+    """Return a caller of an account that uses this CRM over real HTTP."""
+    client = open_client(app)
+    connect(app, client, "hubspot", {"access_token": fake.token}, base_url=fake.url)
+    return client
+
+
+def connect(
+    app: flask.Flask,
+    client: Client,
+    adapter: str,
+    credentials: Mapping[str, str] | None = None,
+    **settings: str,
+) -> None:
     """Give the client's account another CRM."""
     hub: Hub = app.extensions["crmhub"]
     client.account = hub.database.transact(
@@ -162,7 +194,7 @@ def connect(app: flask.Flask, client: Client, adapter: str, **settings: str) -> 
             name=adapter,
             adapter=hub.registry.load(adapter),
             settings=settings,
-            credentials={},
+            credentials=credentials or {},
             vault=hub.vault,
             plans=hub.plans,
         )

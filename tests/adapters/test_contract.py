@@ -41,6 +41,11 @@ def adapter(crm: FakeCrm) -> FakeAdapter:
             region="",
             settings={"crm": name},
             store=cast(Store, None),
+            session=cast(Any, None),
+            budget=cast(Any, None),
+            lease=cast(Any, None),
+            remaining=lambda: 10.0,
+            load_credentials=dict,
             save_credentials=lambda _: None,
         )
     )
@@ -87,6 +92,11 @@ def test_credentials_do_not_show_in_a_context() -> None:
         settings={},
         credentials={"access_token": "hunter2"},
         store=cast(Store, None),
+        session=cast(Any, None),
+        budget=cast(Any, None),
+        lease=cast(Any, None),
+        remaining=lambda: 10.0,
+        load_credentials=dict,
         save_credentials=lambda _: None,
     )
     assert "hunter2" not in repr(context)

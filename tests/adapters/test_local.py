@@ -2,16 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from adapters.local import LocalAdapter
 from crmhub.actions.connecting import connect
 from crmhub.actions.hub import Hub
-from crmhub.adapter import Adapter, Conflict, Lead, NotFound, Rejected
+from crmhub.actions.store import OwnRecords
+from crmhub.adapter import Adapter, Conflict, Kind, Lead, Linked, NotFound, Rejected
+from crmhub.adapter.testing import AdapterTests
 from crmhub.settings import Settings
-from tests.clients import Client
+from tests.clients import Client, Json
+
+
+class OwnCrm:
+    """An account's records as the CRM, seen through the public API."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def add_contact(self, properties: Mapping[str, str]) -> str:
+        answer = self._client.post("/contacts", {"properties": dict(properties)})
+        if answer.status_code == 409:
+            raise Conflict("this email is taken")
+        assert answer.status_code == 201, answer.text
+        return str(answer.json["id"])  # type: ignore[index]
+
+    def contacts(self) -> dict[str, dict[str, str]]:
+        return {id: one["properties"] for id, one in self._records("contacts").items()}
+
+    def delete_contact(self, contact_id: str) -> None:
+        assert self._client.delete(f"/contacts/{contact_id}").status_code == 204
+
+    def linked(self, kind: Linked, contact_id: str) -> dict[str, dict[str, str]]:
+        return {
+            id: one["properties"]
+            for id, one in self._records(kind).items()
+            if int(contact_id) in one["associations"]["contacts"]
+        }
+
+    def count(self, kind: Kind) -> int:
+        return len(self._records(kind))
+
+    def _records(self, kind: Kind) -> dict[str, Json]:
+        page: Json = self._client.get(f"/{kind}?limit=100&include=associations").json
+        assert not page["hasMore"]
+        return {str(one["id"]): one for one in page["results"]}
+
+
+class TestLocal(AdapterTests):
+    adapter_class = LocalAdapter
+    choice = ("lifecyclestage", "customer")
+    read_only = "createdate"
+
+    @pytest.fixture
+    def crm(self, client: Client) -> OwnCrm:
+        return OwnCrm(client)
+
+    @pytest.fixture
+    def store(self, hub: Hub, client: Client) -> OwnRecords:
+        return OwnRecords(hub.records, client.account)
+
+    @pytest.mark.xfail(reason="a national number belongs to no country, unless the account has one")
+    def test_a_phone_is_found_in_national_notation(self, adapter: Adapter, crm: OwnCrm) -> None:
+        super().test_a_phone_is_found_in_national_notation(adapter, crm)
 
 
 @pytest.fixture
@@ -31,30 +87,11 @@ def test_what_is_created_is_found_at_once(local: Adapter) -> None:
         assert (found.id, found.properties) == (saved.id, {"phone": "+12025550100"})
 
 
-def test_the_whole_value_is_looked_for(local: Adapter) -> None:
-    local.create_contact({"email": "joann@x.org", "phone": "+120255501000"})
-    assert local.find_contact(email="ann@x.org") is None
-    assert local.find_contact(phone="+12025550100") is None
-
-
-def test_the_oldest_of_several_with_a_phone_is_found(local: Adapter, client: Client) -> None:
-    oldest, _ = (client.make(phone="+12025550100") for _ in range(2))
-    found = local.find_contact(phone="+12025550100")
-    assert found is not None
-    assert found.id == str(oldest)
-
-
 def test_a_mobile_phone_is_a_phone_too(local: Adapter, client: Client) -> None:
     id = client.make(mobilephone="+12025550100")
     found = local.find_contact(phone="+12025550100")
     assert found is not None
     assert found.id == str(id)
-
-
-def test_unknown_names_are_left_out_and_empty_ones_are_not(local: Adapter) -> None:
-    saved = local.create_contact({"email": "ann@x.org"})
-    contact = local.get_contact(saved.id, ["email", "city", "shoe_size"])
-    assert contact.properties == {"email": "ann@x.org", "city": ""}
 
 
 @pytest.mark.parametrize(
@@ -128,13 +165,6 @@ def test_more_properties_than_there_is_room_for_are_named(local: Adapter) -> Non
     with pytest.raises(Rejected) as caught:
         local.create_contact({"email": "ann@x.org", **many})
     assert {problem.name for problem in caught.value.problems} == set(many)
-
-
-def test_an_update_changes_what_is_named_and_clears_what_is_blank(local: Adapter) -> None:
-    saved = local.create_contact({"email": "ann@x.org", "city": "Rome", "zip": "1"})
-    assert local.update_contact(saved.id, {"city": "", "zip": "2"}).outcome == "updated"
-    contact = local.get_contact(saved.id, ["email", "city", "zip"])
-    assert contact.properties == {"email": "ann@x.org", "city": "", "zip": "2"}
 
 
 def test_an_update_that_changes_nothing_says_so(local: Adapter) -> None:

@@ -73,3 +73,17 @@ def test_two_adapters_of_one_name_are_refused() -> None:
 
 def test_the_same_entry_point_seen_twice_is_one() -> None:
     assert Registry([FAKE, FAKE]).load("fake") is FakeAdapter
+
+
+def test_the_list_tells_the_distribution_and_what_an_operator_sets() -> None:
+    by_name = {one.name: one for one in Registry().installed()}
+    assert by_name["local"].distribution == "crmhub"
+    assert by_name["local"].settings == ()
+    names = [one.name for one in by_name["hubspot"].settings]
+    assert "access_token" in names
+    assert "access_grant" not in names, "the adapter keeps this itself"
+
+
+def test_an_entry_point_of_no_distribution_is_listed_without_one() -> None:
+    [fake] = Registry([FAKE]).installed()
+    assert (fake.version, fake.distribution) == ("", "")

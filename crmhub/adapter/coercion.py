@@ -1,0 +1,189 @@
+"""Values as people and chatbots write them, brought into the form that a CRM's property takes.
+
+Only what has one meaning is changed: `yes` for a checkbox, an option's label where no other
+option has it, a number with thousands separators. What could mean two things (`1,234`) is a
+problem that names the values to send instead.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+from crmhub.adapter.contract import Choice, Described, Problem, Rejected
+
+_TRUE = frozenset({"true", "yes", "1", "on"})
+_FALSE = frozenset({"false", "no", "0", "off"})
+_GROUPED = re.compile(r"[+-]?\d{1,3}([, '’\u00a0\u202f])\d{3}(?:\1\d{3})*(?:\.\d+)?", re.ASCII)
+_ONE_COMMA = re.compile(r"[+-]?\d{1,3},\d{3}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,2})?", re.ASCII)
+_LONGEST_NUMBER = 50
+# 11 to 13 digits reach from 1653 to 2286; ten are seconds, fourteen a time without its signs.
+_EPOCH_MS = re.compile(r"-?\d{11,13}", re.ASCII)
+_COMPACT_TIME = re.compile(
+    r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d", re.ASCII
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{8}", re.ASCII)
+_TIME = re.compile(
+    r"(?:\d{4}-\d\d-\d\d|\d{8})[T ]\d\d(?::?\d\d){1,2}(?:[.,]\d+)?(?: ?(?:Z|[+-]\d\d(?::?\d\d)?))?",
+    re.ASCII,
+)
+_SHOWN = 60
+_FEW = 20
+
+
+def fitted(
+    properties: Mapping[str, str], known: Mapping[str, Described], *, of: str
+) -> dict[str, str]:
+    """Return the properties with each value in the form its definition takes; `""` clears.
+
+    `of` says in a message whose properties they are ("contacts"). Raises Rejected with a problem
+    for every name that is unknown or read-only and every value that does not fit.
+    """
+    fit: dict[str, str] = {}
+    problems: list[Problem] = []
+    for name, text in properties.items():
+        described = known.get(name)
+        if described is None:
+            problems.append(Problem(name, f"{of} have no such property in the CRM"))
+        elif described.read_only:
+            problems.append(Problem(name, "the CRM sets this property itself; leave it out"))
+        else:
+            try:
+                fit[name] = coerced(described, text)
+            except Misfit as exc:
+                problems.append(Problem(name, str(exc), exc.options))
+    if problems:
+        raise Rejected(problems)
+    return fit
+
+
+class Misfit(ValueError):
+    """A value does not fit its property; the text says why, `options` what would."""
+
+    def __init__(self, reason: str, options: Iterable[str] = ()) -> None:
+        super().__init__(reason)
+        self.options = tuple(options)
+
+
+def coerced(described: Described, text: str) -> str:
+    """Return the value in the form its definition takes; raises Misfit.
+
+    Numbers come out without exponent or separators, dates as `YYYY-MM-DD`, datetimes as ISO 8601
+    in UTC with milliseconds, booleans as `true` and `false`, options as their internal values,
+    several of them joined by `;`. `""` stays `""`.
+    """
+    if not text.strip():
+        return ""
+    match described.type:
+        case "enumeration":
+            return _option(described.options, text) if described.options else text.strip()
+        case "multi_enumeration":
+            return _several(described.options, text)
+        case "bool":
+            return _boolean(described.options, text.strip())
+        case "number" | "currency":
+            return _number(text.strip())
+        case "date":
+            # As it was written: in UTC it may be the day before or after.
+            return _moment(text.strip()).date().isoformat()
+        case "datetime":
+            moment = _in_utc(_moment(text.strip()))
+            return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return text
+
+
+def _several(options: tuple[Choice, ...], text: str) -> str:
+    parts = [part.strip() for part in text.split(";") if part.strip()]
+    if not parts:
+        raise Misfit('names no option; send values joined by ";"')
+    if options:
+        parts = [_option(options, part) for part in parts]
+    return ";".join(dict.fromkeys(parts))
+
+
+def _option(options: tuple[Choice, ...], text: str) -> str:
+    for exact in (text, text.strip()):
+        if any(option.value == exact for option in options):
+            return exact
+    folded = _folded(text)
+    meant = {
+        option.value
+        for option in options
+        if folded in (_folded(option.label), _folded(option.value))
+    }
+    if len(meant) == 1:
+        return meant.pop()
+    values = sorted(meant) or [option.value for option in options]
+    shown = ", ".join(_quoted(value) for value in values[:_FEW])
+    more = " or another of its options" if len(values) > _FEW else ""
+    why = "may mean several options" if meant else "is not among the options"
+    raise Misfit(f"{_quoted(text)} {why}; send {shown}{more}", values[:_FEW])
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFC", text).strip().casefold()
+
+
+def _quoted(text: str) -> str:
+    cut = text[:_SHOWN] + ("…" if len(text) > _SHOWN else "")
+    return f'"{"".join(c if c.isprintable() else "�" for c in cut)}"'
+
+
+def _boolean(options: tuple[Choice, ...], text: str) -> str:
+    folded = _folded(text)
+    labelled = {one.value for one in options if _folded(one.label) == folded}
+    for value, words in (("true", _TRUE), ("false", _FALSE)):
+        if folded == value or labelled == {value} or (not labelled and folded in words):
+            return value
+    raise Misfit('is neither "true" nor "false"', ("true", "false"))
+
+
+def _number(text: str) -> str:
+    if _ONE_COMMA.fullmatch(text):
+        readings = (text.replace(",", ""), text.replace(",", "."))
+        raise Misfit(f"may mean two numbers; send {' or '.join(readings)}", readings)
+    if grouped := _GROUPED.fullmatch(text):
+        text = text.replace(grouped[1], "")
+    if not _NUMBER.fullmatch(text):
+        raise Misfit("is not a number; send digits, with a point before the decimals")
+    plain = f"{Decimal(text):f}" if len(text) <= _LONGEST_NUMBER else text
+    if "." in plain:
+        plain = plain.rstrip("0").rstrip(".")
+    if len(plain) > _LONGEST_NUMBER:
+        raise Misfit(f"is too long for a number; send at most {_LONGEST_NUMBER} characters")
+    return "0" if plain in ("-0", "") else plain
+
+
+def _moment(text: str) -> datetime:
+    """Return a date, date and time, or epoch in milliseconds as a time with its offset."""
+    if _COMPACT_TIME.fullmatch(text):
+        raise Misfit("may be milliseconds or a date; send YYYY-MM-DDTHH:MM:SSZ")
+    if _EPOCH_MS.fullmatch(text):
+        return _EPOCH + timedelta(milliseconds=int(text))
+    text = text.upper()
+    try:
+        if _DATE.fullmatch(text):
+            day = date.fromisoformat(text)
+            return datetime(day.year, day.month, day.day, tzinfo=UTC)
+        if _TIME.fullmatch(text):
+            moment = datetime.fromisoformat(text[:11] + text[11:].replace(" ", ""))
+            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except ValueError:
+        pass
+    raise _no_moment()
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise _no_moment() from None
+
+
+def _no_moment() -> Misfit:
+    return Misfit("is not a date; send YYYY-MM-DD, or YYYY-MM-DDTHH:MM:SSZ")

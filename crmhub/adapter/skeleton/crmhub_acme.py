@@ -1,0 +1,181 @@
+"""Acme for crmhub: contacts, deals and tickets over its REST API.
+
+This works against an API of a common shape, which `tests/fake_acme.py` serves. Make both what your
+CRM is, one method at a time: the fake as strict as the CRM, the adapter until the tests pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from crmhub.adapter import (
+    Adapter,
+    AdapterError,
+    Conflict,
+    Contact,
+    Context,
+    Linked,
+    NotFound,
+    Problem,
+    Rejected,
+    Saved,
+    Setting,
+    Unavailable,
+    Written,
+)
+from crmhub.adapter.http import GENERAL, Answer, Http
+from crmhub.adapter.phones import notations, same
+
+# What the helpers call these and the CRM calls otherwise; other names go through as they are.
+_THEIRS: Mapping[str, Mapping[str, str]] = {
+    "contacts": {"firstname": "first_name", "lastname": "last_name"},
+    "deals": {"dealname": "title", "dealstage": "stage"},
+    "tickets": {
+        "subject": "title",
+        "content": "text",
+        "hs_pipeline": "pipeline",
+        "hs_pipeline_stage": "stage",
+        "hs_ticket_priority": "priority",
+    },
+}
+_ID = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+
+
+class AcmeAdapter(Adapter):
+    """Acme's REST API, with an API token."""
+
+    title = "Acme"
+    settings = (
+        Setting("base_url", "API address", "url", default="https://api.acme.example/v1"),
+        Setting("token", "API token", secret=True, required=True),
+    )
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._http = Http(
+            context,
+            context.settings["base_url"],
+            crm=self.title,
+            authorize=lambda: {"Authorization": f"Bearer {context.credentials['token']}"},
+            failure=_failure,
+            budgets={GENERAL: context.budget(GENERAL, calls=100, seconds=10)},
+            secrets=context.credentials.values,
+        )
+
+    # Contacts.
+
+    def find_contact(
+        self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
+    ) -> Contact | None:
+        key, wanted = ("email", [email]) if email else ("phone", notations(phone))
+        answer = self._listed("contacts", {key: ",".join(wanted)})
+        found = [_contact(answer, one, (key, *names)) for one in answer.items()]
+        # Whole values only, whatever the CRM's filter takes for a match.
+        holders = [one for one in found if _holds(one.properties.get(key, ""), email, phone)]
+        oldest = min(holders, key=lambda one: int(one.id), default=None)
+        return oldest and _trimmed(oldest, names)
+
+    def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
+        _check_id(contact_id)
+        answer = self._http.send("GET", "contacts", contact_id)
+        return _contact(answer, answer.object(), names)
+
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
+        answer = self._write("POST", "contacts", fields=properties, more={"reference": mark})
+        return Saved(answer.id(), "created")
+
+    def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
+        _check_id(contact_id)
+        answer = self._write("PATCH", "contacts", contact_id, fields=properties)
+        return Saved(answer.id(), "updated")
+
+    # Deals and tickets.
+
+    def create_for_contact(
+        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        _check_id(contact_id)
+        more = {"contact_id": int(contact_id), "reference": mark}
+        answer = self._write("POST", kind, fields=properties, more=more)
+        return Saved(answer.id(), "created")
+
+    # Optional: what is overridden is announced. `crmhub adapters` lists it.
+
+    def check(self) -> None:
+        self._http.send("GET", "me").id()
+
+    def find_marked(
+        self,
+        kind: Written,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+    ) -> Saved | None:
+        answer = self._listed(kind, {"reference": mark})
+        return next((Saved(answer.id(one), "created") for one in answer.items()), None)
+
+    # Calls.
+
+    def _listed(self, kind: str, params: Mapping[str, str]) -> Answer:
+        try:
+            return self._http.send("GET", kind, params=params)
+        except NotFound:
+            # That nothing matches is an empty list; without a list nobody knows.
+            raise Unavailable(f"{self.title} has no list of {kind} at its address.") from None
+
+    def _write(
+        self,
+        method: str,
+        kind: str,
+        *rest: str,
+        fields: Mapping[str, str],
+        more: Mapping[str, Any] = {},
+    ) -> Answer:
+        """Send properties under the CRM's names; what is refused is told under those sent."""
+        sent = {_THEIRS[kind].get(name, name): name for name in fields}
+        if twice := fields.keys() - sent.values():
+            raise Rejected([Problem(name, "it is sent under two names") for name in twice])
+        body = {"fields": {theirs: fields[ours] for theirs, ours in sent.items()}, **more}
+        try:
+            return self._http.send(method, kind, *rest, body=body)
+        except Rejected as exc:
+            exc.problems = tuple(replace(p, name=sent.get(p.name, p.name)) for p in exc.problems)
+            raise
+
+
+def _failure(answer: Answer) -> AdapterError | None:
+    """Return what the CRM's own errors mean; None leaves it to the status."""
+    match answer.status, answer.body:
+        case 422, {"errors": dict(errors)} if errors:
+            return Rejected([Problem(name, str(why)) for name, why in errors.items()])
+        case 409, {"id": int(holder)}:
+            return Conflict("Another contact has it.", existing_id=str(holder), name="email")
+    return None
+
+
+def _contact(answer: Answer, record: Mapping[str, Any], names: Sequence[str]) -> Contact:
+    """Return a record as a contact; the CRM sends null where it knows a field without a value."""
+    fields = answer.mapping(record.get("fields"))
+    theirs = {name: _THEIRS["contacts"].get(name, name) for name in names}
+    known = {name: fields[key] for name, key in theirs.items() if key in fields}
+    texts = {name: "" if value is None else str(value) for name, value in known.items()}
+    return Contact(answer.id(record), texts)
+
+
+def _trimmed(contact: Contact, names: Sequence[str]) -> Contact:
+    return replace(contact, properties={n: v for n, v in contact.properties.items() if n in names})
+
+
+def _holds(stored: str, email: str, phone: str) -> bool:
+    return stored.lower() == email if email else same(phone, stored)
+
+
+def _check_id(contact_id: str) -> None:
+    """Raise NotFound for what the CRM never issues, so that no id leads to another path."""
+    if not _ID.fullmatch(contact_id):
+        raise NotFound(f"There is no contact {contact_id[:60]!r}")

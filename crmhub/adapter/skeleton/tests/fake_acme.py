@@ -1,0 +1,214 @@
+"""A fake of Acme over real HTTP, in memory: what the CRM refuses, it refuses.
+
+The upper half is what the tests see of it from behind, with the adapter's names for properties;
+the lower half is the CRM's API.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from crmhub.adapter import Conflict, Kind, Linked
+
+TOKEN = "the-token-of-the-tests"
+FIELDS = {
+    "contacts": {"email", "phone", "first_name", "last_name", "status", "created_at"},
+    "deals": {"title", "amount", "pipeline", "stage"},
+    "tickets": {"title", "text", "pipeline", "stage", "priority"},
+}
+OPTIONS = {
+    "status": {"lead", "customer"},
+    "pipeline": {"main"},
+    "stage": {"open", "won", "lost"},
+    "priority": {"low", "high"},
+}
+READ_ONLY = {"created_at"}
+THEIRS = {"firstname": "first_name", "lastname": "last_name"}
+OURS = {
+    "contacts": {"first_name": "firstname", "last_name": "lastname"},
+    "deals": {"title": "dealname", "stage": "dealstage"},
+    "tickets": {
+        "title": "subject",
+        "text": "content",
+        "pipeline": "hs_pipeline",
+        "stage": "hs_pipeline_stage",
+        "priority": "hs_ticket_priority",
+    },
+}
+Record = dict[str, Any]
+
+
+class Refused(Exception):
+    """An answer that is no success."""
+
+    def __init__(self, status: int, **body: Any) -> None:
+        self.status, self.body = status, body
+
+
+class FakeAcme:
+    """The CRM; it listens at `url` while it is used as a context manager."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, dict[int, Record]] = {kind: {} for kind in FIELDS}
+        self._newest = 100
+        self._lock = threading.Lock()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.crm = self
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def __enter__(self) -> FakeAcme:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    # Seen from behind, by the tests.
+
+    def add_contact(self, properties: Mapping[str, str]) -> str:
+        fields = {THEIRS.get(name, name): value for name, value in properties.items()}
+        with self._lock:
+            if self._holder(fields.get("email", "")):
+                raise Conflict("this email is taken")
+            return str(self._insert("contacts", {"fields": fields})["id"])
+
+    def contacts(self) -> dict[str, dict[str, str]]:
+        return self._seen("contacts")
+
+    def delete_contact(self, contact_id: str) -> None:
+        with self._lock:
+            del self._records["contacts"][int(contact_id)]
+
+    def linked(self, kind: Linked, contact_id: str) -> dict[str, dict[str, str]]:
+        return self._seen(kind, contact_id=int(contact_id))
+
+    def count(self, kind: Kind) -> int:
+        return len(self._seen(kind))
+
+    def _seen(self, kind: str, **wanted: int) -> dict[str, dict[str, str]]:
+        with self._lock:
+            return {
+                str(id): {
+                    "reference": one.get("reference", ""),
+                    **{OURS[kind].get(name, name): v for name, v in one["fields"].items() if v},
+                }
+                for id, one in self._records.get(kind, {}).items()
+                if all(one.get(name) == value for name, value in wanted.items())
+            }
+
+    # What it answers.
+
+    def answer(self, method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:
+        """Return the status and body for one request; raises Refused."""
+        parts = urlsplit(target)
+        path = [unquote(part) for part in parts.path.split("/")[2:]]
+        query = dict(parse_qsl(parts.query))
+        if token != TOKEN:
+            raise Refused(401, message="unknown token")
+        body = json.loads(content) if content else {}
+        with self._lock:
+            match method, path:
+                case "GET", ["me"]:
+                    return 200, {"id": 1}
+                case "GET", [kind] if kind in FIELDS:
+                    return 200, {"results": self._list(kind, **query)}
+                case "GET", ["contacts", id]:
+                    return 200, self._shown("contacts", self._get(id))
+                case "POST", [kind] if kind in FIELDS:
+                    self._check(kind, body["fields"])
+                    if kind != "contacts":
+                        self._get(str(body["contact_id"]))
+                    return 201, {"id": self._insert(kind, body)["id"]}
+                case "PATCH", ["contacts", id]:
+                    record = self._get(id)
+                    self._check("contacts", body["fields"], own=record["id"])
+                    record["fields"] |= body["fields"]
+                    return 200, self._shown("contacts", record)
+        raise Refused(404, message="no such address")
+
+    def _list(self, kind: str, **filters: str) -> list[Record]:
+        [(name, text)] = filters.items()
+        wanted = {value.lower() for value in text.split(",")}
+        return [
+            self._shown(kind, one)
+            for one in self._records[kind].values()
+            if {**one["fields"], "reference": one.get("reference", "")}.get(name, "").lower()
+            in wanted
+        ]
+
+    def _shown(self, kind: str, record: Record) -> Record:
+        fields = {name: record["fields"].get(name) or None for name in FIELDS[kind]}
+        return {"id": record["id"], "fields": fields}
+
+    def _get(self, id: str) -> Record:
+        record = self._records["contacts"].get(int(id)) if id.isdecimal() else None
+        if record is None:
+            raise Refused(404, message="no such contact")
+        return record
+
+    def _holder(self, email: str) -> Record | None:
+        for one in self._records["contacts"].values():
+            if email and one["fields"].get("email", "").lower() == email.lower():
+                return one
+        return None
+
+    def _check(self, kind: str, fields: Mapping[str, Any], own: int = 0) -> None:
+        errors: dict[str, str] = {}
+        for name, value in fields.items():
+            if name not in FIELDS[kind] or name in READ_ONLY:
+                errors[name] = "no such field, or not yours to write"
+            elif not isinstance(value, str):
+                errors[name] = "not a text"
+            elif value and name in OPTIONS and value not in OPTIONS[name]:
+                errors[name] = f"not one of {', '.join(sorted(OPTIONS[name]))}"
+        if errors:
+            raise Refused(422, errors=errors)
+        holder = self._holder(fields.get("email", "")) if kind == "contacts" else None
+        if holder is not None and holder["id"] != own:
+            raise Refused(409, message="this email is taken", id=holder["id"])
+
+    def _insert(self, kind: str, body: Record) -> Record:
+        self._newest += 1
+        record = self._records[kind][self._newest] = {**body, "id": self._newest}
+        return record
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+    crm: FakeAcme
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    # An answer goes out in one piece.
+    wbufsize = -1
+    server: _Server
+
+    def _serve(self) -> None:
+        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        try:
+            status, body = self.server.crm.answer(self.command, self.path, token, content)
+        except Refused as exc:
+            status, body = exc.status, exc.body
+        answer = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    do_GET = do_POST = do_PATCH = _serve
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""

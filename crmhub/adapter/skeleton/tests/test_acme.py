@@ -1,0 +1,24 @@
+"""The conformance tests of crmhub, run on the adapter and a fake of its CRM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from crmhub_acme import AcmeAdapter
+from fake_acme import TOKEN, FakeAcme
+
+from crmhub.adapter.testing import HttpAdapterTests
+
+
+class TestAcme(HttpAdapterTests):
+    adapter_class = AcmeAdapter
+    settings = {"base_url": "{url}"}
+    credentials = {"token": TOKEN}
+    choice = ("status", "customer")
+    read_only = "created_at"
+
+    @pytest.fixture
+    def crm(self) -> Iterator[FakeAcme]:
+        with FakeAcme() as crm:
+            yield crm

@@ -1,0 +1,48 @@
+"""Conformance tests for adapters: a CRM's adapter is done when it passes them.
+
+    class TestMine(HttpAdapterTests):
+        adapter_class = MyAdapter
+        settings = {"base_url": "{url}"}
+        credentials = {"access_token": "a secret of the tests"}
+
+        @pytest.fixture
+        def crm(self):
+            with MyFakeCrm() as crm:
+                yield crm
+
+`Crm` says what the tests must see of the fake from behind; `Base` lists what a test class may say
+about its CRM. A standard test that cannot hold is overridden with `@pytest.mark.xfail(reason=…)`.
+"""
+
+import pytest
+
+_MODULES = (
+    "base",
+    "finding",
+    "hostile",
+    "leads",
+    "linking",
+    "marks",
+    "outgoing",
+    "telling",
+    "tokens",
+    "wire",
+    "writing",
+)
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES))
+
+from crmhub.adapter.testing.behaviour import AdapterTests  # noqa: E402
+from crmhub.adapter.testing.connection import Connection  # noqa: E402
+from crmhub.adapter.testing.crm import Crm, HttpCrm, LaggingCrm  # noqa: E402
+from crmhub.adapter.testing.hostile import HttpAdapterTests  # noqa: E402
+from crmhub.adapter.testing.proxy import FaultProxy  # noqa: E402
+
+__all__ = [
+    "AdapterTests",
+    "Connection",
+    "Crm",
+    "FaultProxy",
+    "HttpAdapterTests",
+    "HttpCrm",
+    "LaggingCrm",
+]

@@ -1,0 +1,14 @@
+"""What every adapter owes, whatever way it reaches its CRM."""
+
+from __future__ import annotations
+
+from crmhub.adapter.testing.finding import FindingTests
+from crmhub.adapter.testing.leads import LeadTests
+from crmhub.adapter.testing.linking import LinkingTests
+from crmhub.adapter.testing.marks import MarkTests
+from crmhub.adapter.testing.telling import TellingTests
+from crmhub.adapter.testing.writing import WritingTests
+
+
+class AdapterTests(TellingTests, FindingTests, WritingTests, LinkingTests, LeadTests, MarkTests):
+    """The behaviour that every adapter owes; subclass it with a fixture `crm`."""

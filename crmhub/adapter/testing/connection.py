@@ -1,0 +1,202 @@
+"""What the hub would keep of one connection, in memory: leases, budgets, rotated credentials."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol, cast
+
+from crmhub.adapter.contract import (
+    Adapter,
+    Context,
+    Response,
+    Store,
+    Throttled,
+    Unavailable,
+    configured,
+)
+from crmhub.egress import Egress
+
+PATIENCE = 10.0
+"""Seconds that a call may take unless a test says otherwise."""
+
+
+class Connection:
+    """One connection to a CRM, as every process of the hub sees it.
+
+    Each adapter made by `adapter()` is a process of its own: it starts with the credentials that
+    are stored, and shares leases and budgets with the others. `saved` holds what was stored by
+    `save_credentials`, oldest first; `slept` is how many seconds were skipped, not waited.
+    """
+
+    def __init__(
+        self,
+        adapter_class: type[Adapter],
+        settings: Mapping[str, str],
+        credentials: Mapping[str, str],
+        *,
+        store: Store | None = None,
+    ) -> None:
+        self.adapter_class = adapter_class
+        self.settings, self.credentials = configured(adapter_class, settings, credentials)
+        self.store = store
+        self.saved: list[dict[str, str]] = []
+        self.budgets: dict[str, CountingBudget] = {}
+        self.leases = Leases(self.remaining)
+        self.outgoing = Outgoing()
+        self.slept = 0.0
+        self._patience: float | None = None
+        self._ends = 0.0
+        self._lock = threading.Lock()
+
+    def adapter(self) -> Adapter:
+        """Return another adapter of this connection, with the credentials that are stored now."""
+        return self.adapter_class(self.context())
+
+    def context(self) -> Context:
+        """Return what the hub hands to an adapter."""
+        return Context(
+            client_id="conformance",
+            region="",
+            settings=dict(self.settings),
+            credentials=dict(self.credentials),
+            store=cast(Store, self.store),
+            session=self.outgoing,
+            budget=self._budget,
+            lease=self.leases.hold,
+            remaining=self.remaining,
+            load_credentials=lambda: dict(self.credentials),
+            save_credentials=self._save,
+        )
+
+    def remaining(self) -> float:
+        """Return how many seconds the present call may still take."""
+        if self._patience is None:
+            return PATIENCE
+        return max(0.0, self._ends - time.monotonic() - self.slept)
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Let the calls made in this block take so many seconds together."""
+        self._patience, self.slept = seconds, 0.0
+        self._ends = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self._patience = None
+
+    def sleep(self, seconds: float) -> None:
+        """Take so long for slept, at once."""
+        with self._lock:
+            self.slept += seconds
+
+    def secrets(self) -> set[str]:
+        """Return every text that must not show: credentials, old and new, and their words."""
+        texts = [*self.credentials.values(), *(v for one in self.saved for v in one.values())]
+        # A kept grant may hold a token beside the time it expires.
+        words = {word for text in texts for word in (text, *text.split())}
+        return {word for word in words if len(word) >= 8 and not word.isdigit()}
+
+    def _budget(self, lane: str, *, calls: int, seconds: float) -> CountingBudget:
+        with self._lock:
+            return self.budgets.setdefault(lane, CountingBudget(lane))
+
+    def _save(self, credentials: Mapping[str, str]) -> None:
+        with self._lock:
+            self.credentials = dict(credentials)
+            self.saved.append(dict(credentials))
+
+
+class CountingBudget:
+    """A budget that never makes anybody wait: it counts, or refuses while `refusing` is set."""
+
+    def __init__(self, lane: str) -> None:
+        self.lane = lane
+        self.taken = 0
+        self.paused: list[float] = []
+        self.refusing: float | None = None
+        self._lock = threading.Lock()
+
+    def take(self) -> None:
+        """Count one call; raises Throttled while `refusing` seconds are asked for."""
+        if self.refusing is not None:
+            raise Throttled("The budget is used up.", retry_after=self.refusing, scope=self.lane)
+        with self._lock:
+            self.taken += 1
+
+    def follow(self, calls: int, seconds: float) -> None:
+        """Be told what the CRM allows."""
+        assert calls > 0, "a budget of no calls at all"
+        assert seconds > 0, "a budget for no time at all"
+
+    def pause(self, seconds: float) -> None:
+        """Be told that the CRM has refused a call."""
+        self.paused.append(seconds)
+
+
+class _HasRemaining(Protocol):
+    def __call__(self) -> float: ...
+
+
+class Leases:
+    """Locks by name, for every adapter of a connection; `granted` counts them."""
+
+    def __init__(self, remaining: _HasRemaining) -> None:
+        self.granted: Counter[str] = Counter()
+        self._remaining = remaining
+        self._held: dict[str, tuple[object, float]] = {}
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def hold(self, key: str, seconds: float) -> Iterator[None]:
+        """Hold the lease of this name; raises Unavailable when it cannot be had in time."""
+        holder = object()
+        ends = time.monotonic() + self._remaining()
+        with self._changed:
+            while key in self._held and self._held[key][1] > time.monotonic():
+                wait = min(ends, self._held[key][1]) - time.monotonic()
+                if ends <= time.monotonic():
+                    raise Unavailable("Somebody else has the lease.", retry_after=1.0)
+                self._changed.wait(max(0.0, wait))
+            self._held[key] = (holder, time.monotonic() + seconds)
+            self.granted[key] += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                if self._held.get(key, (None, 0.0))[0] is holder:
+                    del self._held[key]
+                self._changed.notify_all()
+
+
+class Outgoing:
+    """The guarded session that the hub would hand out, which here may reach this machine.
+
+    `calls` counts what went out through it, `timeouts` holds what each was allowed.
+    """
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.timeouts: list[float] = []
+        self._session = Egress(allow=(), development=True)
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        timeout: float,
+    ) -> Response:
+        """Send one request and return its whole answer."""
+        self.calls += 1
+        self.timeouts.append(timeout)
+        return self._session.request(method, url, headers=headers, data=data, timeout=timeout)
+
+    def close(self) -> None:
+        """Let go of open connections."""
+        self._session.close()

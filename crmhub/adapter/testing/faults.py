@@ -1,0 +1,208 @@
+"""What goes wrong between an adapter and a CRM, as faults for the proxy."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from email.utils import formatdate
+from functools import cache
+from typing import Any
+
+from crmhub.adapter.testing.proxy import Exchange, Fault, Reply, head
+
+_HTML = b"<!doctype html><title>Sign in</title><p>Sign in to go on.</p>"
+_JSON = {"Content-Type": "application/json"}
+
+
+def answers(status: int, body: Any = None, **headers: str) -> Fault:
+    """Answer without handing the request on; `body` is made JSON unless it is bytes."""
+    reply = made(status, body, **headers)
+    return lambda exchange: exchange.reply(reply)
+
+
+def answers_after(status: int, body: Any = None, **headers: str) -> Fault:
+    """Hand the request on and answer something else."""
+    reply = made(status, body, **headers)
+
+    def fault(exchange: Exchange) -> None:
+        exchange.forward()
+        exchange.reply(reply)
+
+    return fault
+
+
+def made(status: int, body: Any = None, **headers: str) -> Reply:
+    """Return an answer; underscores in the names of headers become hyphens."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    if body is None:
+        return Reply(status, b"", named)
+    if isinstance(body, bytes):
+        return Reply(status, body, named)
+    return Reply(status, json.dumps(body).encode(), _JSON | named)
+
+
+def echoes(status: int) -> Fault:
+    """Answer an error that repeats what was sent, credentials and all."""
+
+    def fault(exchange: Exchange) -> None:
+        headers = exchange.request.headers.items()
+        own = {name: value for name, value in headers if name.lower() not in _COMMON}
+        said = f"cannot take {own} {exchange.request.body!r}"
+        exchange.reply(made(status, {"message": said, "error": said}))
+
+    return fault
+
+
+def reset_before(exchange: Exchange) -> None:
+    """Reset the connection without handing the request on."""
+    exchange.reset()
+
+
+def closed_before(exchange: Exchange) -> None:
+    """Close the connection without handing the request on."""
+    exchange.close()
+
+
+def reset_after(exchange: Exchange) -> None:
+    """Hand the request on and lose the answer by a reset."""
+    exchange.forward()
+    exchange.reset()
+
+
+def closed_after(exchange: Exchange) -> None:
+    """Hand the request on and lose the answer without a word."""
+    exchange.forward()
+    exchange.close()
+
+
+def cut_after(exchange: Exchange) -> None:
+    """Hand the request on and break off in the middle of the answer."""
+    reply = exchange.forward()
+    body = reply.body or b'{"id": "1"}'
+    exchange.send(head(reply, length=len(body) + 100) + body[: len(body) // 2])
+    exchange.close()
+
+
+def mislabelled(exchange: Exchange) -> None:
+    """Hand the request on and call its answer something else than JSON."""
+    reply = exchange.forward()
+    headers = {k: v for k, v in reply.headers.items() if k.lower() != "content-type"}
+    exchange.reply(Reply(reply.status, reply.body, {**headers, "Content-Type": "image/png"}))
+
+
+def not_http(exchange: Exchange) -> None:
+    """Hand the request on and answer what is no HTTP."""
+    exchange.forward()
+    exchange.send(b"\x00\x01\x02 220 mail.example.org ESMTP\r\n\r\n")
+    exchange.close()
+
+
+def falsely_compressed(exchange: Exchange) -> None:
+    """Hand the request on and say that its answer is compressed, which it is not."""
+    reply = exchange.forward()
+    exchange.reply(Reply(200, reply.body or b"{}", {**reply.headers, "Content-Encoding": "gzip"}))
+
+
+def stalled_after(exchange: Exchange) -> None:
+    """Hand the request on and answer it one byte a second."""
+    reply = exchange.forward()
+    exchange.drip(head(reply) + reply.body, every=1.0)
+
+
+def dripping_head(exchange: Exchange) -> None:
+    """Send a head without end, a byte at a time, each well before the other side tires."""
+    exchange.drip(b"HTTP/1.1 200 OK\r\n" + b"X-Slow: yes\r\n" * 10_000, every=0.05)
+
+
+def dripping_body(exchange: Exchange) -> None:
+    """Send a body without end, a byte at a time, each well before the other side tires."""
+    exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999\r\n")
+    exchange.drip(b"\r\n" + b" " * 99_999, every=0.05)
+
+
+def huge(exchange: Exchange) -> None:
+    """Answer 48 MiB of JSON."""
+    exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+    exchange.send(f'Content-Length: {2 + (48 << 20)}\r\n\r\n"'.encode())
+    for _ in range(768):
+        exchange.send(b"x" * 65_536)
+    exchange.send(b'"')
+    exchange.close()
+
+
+def bomb(exchange: Exchange) -> None:
+    """Answer 64 MiB of JSON in some kilobytes."""
+    exchange.reply(Reply(200, compressed(), {**_JSON, "Content-Encoding": "gzip"}))
+
+
+@cache
+def compressed() -> bytes:
+    """Return what `bomb` answers; made once, since that takes a moment and much memory."""
+    return gzip.compress(b'"' + b"x" * (64 << 20) + b'"', 1)
+
+
+def http_date(seconds: float) -> str:
+    """Return the time so many seconds from now (since 1970), as HTTP writes it."""
+    return formatdate(seconds, usegmt=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """A fault with its name.
+
+    `silent` is a success without content: for a change, that may be all that a CRM ever says.
+    With a `harmless` one a call may well succeed.
+    """
+
+    name: str
+    fault: Fault
+    silent: bool = False
+    harmless: bool = False
+
+
+def harms() -> list[Harm]:
+    """Return every fault that any call must live with."""
+    return [
+        *(Harm(f"{status}", answers(status, {"message": "no"})) for status in _STATUSES),
+        Harm("403 in HTML", answers(403, _HTML, Content_Type="text/html")),
+        Harm("404 in HTML", answers(404, _HTML, Content_Type="text/html")),
+        *(Harm(f"{status} that repeats all", echoes(status)) for status in (400, 401, 500)),
+        Harm("409 with an id in the text", answers(409, {"message": "Existing ID: 987654321"})),
+        Harm("429 without Retry-After", answers(429, {"message": "slow down"})),
+        Harm("429 with Retry-After", answers(429, None, Retry_After="1")),
+        Harm("502 in HTML", answers(502, _HTML, Content_Type="text/html")),
+        Harm("503 with Retry-After", answers(503, None, Retry_After="1")),
+        Harm("302 elsewhere", answers(302, None, Location="http://127.0.0.1:9/elsewhere")),
+        Harm("reset before", reset_before),
+        Harm("closed before", closed_before),
+        Harm("reset after", reset_after),
+        Harm("closed after", closed_after),
+        Harm("500 after", answers_after(500, {"message": "oops"})),
+        Harm("502 in HTML after", answers_after(502, _HTML, Content_Type="text/html")),
+        Harm("HTML", answers(200, _HTML, Content_Type="text/html")),
+        Harm("HTML after", answers_after(200, _HTML, Content_Type="text/html")),
+        Harm("broken JSON", answers(200, b'{"id": "1", ', **_AS_JSON)),
+        Harm("broken JSON after", answers_after(200, b'{"id": "1", ', **_AS_JSON)),
+        Harm("a string", answers(200, "fine")),
+        Harm("a number", answers(200, 1)),
+        Harm("a list of lists", answers(200, [[]])),
+        Harm("something else", answers(200, {"status": "something else", "results": 7})),
+        Harm("something else after", answers_after(200, {"status": "else", "results": "x"})),
+        Harm("5,000 brackets", answers(200, b"[" * 5000 + b"]" * 5000, **_AS_JSON)),
+        Harm("no UTF-8", answers(200, b'{"id": "\xff\xfe"}', **_AS_JSON)),
+        Harm("207", answers(207, {"results": [{}], "errors": [{"message": "no"}]})),
+        Harm("nothing", answers(200), silent=True),
+        Harm("204", answers(204), silent=True),
+        Harm("null", answers(200, b"null", **_AS_JSON), silent=True),
+        Harm("nothing after", answers_after(200)),
+        Harm("cut off after", cut_after),
+        Harm("mislabelled", mislabelled, harmless=True),
+        Harm("no HTTP after", not_http),
+        Harm("falsely compressed", falsely_compressed),
+    ]
+
+
+_STATUSES = (400, 401, 403, 404, 405, 409, 410, 422, 500, 599)
+_COMMON = ("accept", "accept-encoding", "connection", "content-length", "host", "user-agent")
+_AS_JSON = {"Content_Type": "application/json"}

@@ -1,0 +1,240 @@
+"""What every adapter owes when a contact is looked up."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from crmhub.adapter.contract import Adapter, Conflict, Contact, NotFound, Unsupported
+from crmhub.adapter.testing.base import DOMAIN, Base, phone_number
+from crmhub.adapter.testing.crm import Crm
+
+WRONG_IDS = {
+    "nothing": "",
+    "a dot": ".",
+    "two dots": "..",
+    "a path upwards": "../deals",
+    "an encoded path upwards": "%2e%2e/deals",
+    "another path": "1/2",
+    "with a path": "{id}/../{id}",
+    "with a query": "{id}?x=y",
+    "with a fragment": "{id}#a",
+    "with a parameter": "{id};a=b",
+    "an address": "http://127.0.0.1:9/{id}",
+    "an address without scheme": "//127.0.0.1:9/{id}",
+    "with a blank": "{id} ",
+    "with a line break": "{id}\r\nX-Injected: yes",
+    "with a NUL": "{id}\x00",
+    "letters of elsewhere": "ünï-\u0663\U0001f600",
+    "half a letter": "\ud800",
+    "much too long": "9" * 10_000,
+}
+"""Ids that no CRM has ever issued; `{id}` is one that it has."""
+
+
+def lookalikes(email: str) -> list[str]:
+    """Return emails that a search for a part, or by a pattern, takes for this one."""
+    local, _, domain = email.partition("@")
+    return [
+        f"jo{email}",
+        f"{email}.au",
+        f"{local}@other-{domain}",
+        f"{local}s@{domain}",
+        f"{local.replace('_', 'x')}-2@{domain}",
+    ]
+
+
+class FindingTests(Base):
+    """`find_contact` and `get_contact`."""
+
+    def _find(self, adapter: Adapter, *names: str, email: str = "", phone: str = "") -> Contact:
+        found = adapter.find_contact(email=email, phone=phone, names=names)
+        assert found is not None, "it was not found"
+        return found
+
+    # By email.
+
+    @pytest.mark.parametrize("local", ["ann", "o'hara", "a_n", "ann+news", "a.n", "a%n"])
+    def test_an_email_finds_its_contact_among_lookalikes(
+        self, adapter: Adapter, crm: Crm, local: str
+    ) -> None:
+        email = f"{local}@{DOMAIN}"
+        others = [self.person(email=other) for other in lookalikes(email)]
+        others += [self.person(email=f"{'axn'}@{DOMAIN}", **{self.text: email})]
+        for other in others[:3]:
+            crm.add_contact(other)
+        wanted = crm.add_contact(self.person(email=email))
+        for other in others[3:]:
+            crm.add_contact(other)
+        assert self._find(adapter, email=email).id == wanted
+
+    @pytest.mark.parametrize("local", ["ann", "a_n", "a%n", "%", "*", '"'])
+    def test_an_email_that_only_lookalikes_have_finds_nothing(
+        self, adapter: Adapter, crm: Crm, local: str
+    ) -> None:
+        for other in lookalikes(f"ann@{DOMAIN}"):
+            crm.add_contact(self.person(email=other, **{self.text: f"ann@{DOMAIN}"}))
+        assert adapter.find_contact(email=f"{local}@{DOMAIN}") is None
+
+    def test_an_email_is_found_in_whatever_case_it_is_stored(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        wanted = crm.add_contact(self.person(email=f"Ann.Lee@{DOMAIN.title()}"))
+        assert self._find(adapter, email=f"ann.lee@{DOMAIN}").id == wanted
+
+    def test_the_oldest_of_several_with_an_email_is_found(self, adapter: Adapter, crm: Crm) -> None:
+        crm.add_contact(self.person())
+        wanted = crm.add_contact(self.person(email=f"ann@{DOMAIN}"))
+        try:
+            for _ in range(2):
+                crm.add_contact(self.person(email=f"ann@{DOMAIN}"))
+        except Conflict:
+            pytest.skip("this CRM takes an email only once")
+        assert self._find(adapter, email=f"ann@{DOMAIN}").id == wanted
+
+    def test_a_deleted_contact_is_not_found(self, adapter: Adapter, crm: Crm) -> None:
+        phone = phone_number()
+        gone = crm.add_contact(self.person(email=f"ann@{DOMAIN}", phone=phone))
+        assert self._find(adapter, email=f"ann@{DOMAIN}").id == gone
+        crm.delete_contact(gone)
+        assert adapter.find_contact(email=f"ann@{DOMAIN}") is None
+        assert adapter.find_contact(phone=phone) is None
+        with pytest.raises(NotFound):
+            adapter.get_contact(gone, [])
+
+    # By phone.
+
+    def _finds_phone_stored_as(self, adapter: Adapter, crm: Crm, stored: str) -> None:
+        """Look `+4915123456789` up among numbers that resemble it."""
+        for other in ("+4315123456789", "+491512345678", "+49151234567890", "+4915123456788"):
+            crm.add_contact(self.person(phone=other))
+        wanted = crm.add_contact(self.person(phone=stored))
+        for other in ("+4115123456789", "+4915223456789", "+4930123456789"):
+            crm.add_contact(self.person(phone=other))
+        assert self._find(adapter, phone="+4915123456789").id == wanted
+
+    def test_a_phone_is_found_in_e164(self, adapter: Adapter, crm: Crm) -> None:
+        self._finds_phone_stored_as(adapter, crm, "+4915123456789")
+
+    def test_a_phone_is_found_with_spaces(self, adapter: Adapter, crm: Crm) -> None:
+        self._finds_phone_stored_as(adapter, crm, "+49 1512 3456789")
+
+    def test_a_phone_is_found_as_bare_digits(self, adapter: Adapter, crm: Crm) -> None:
+        self._finds_phone_stored_as(adapter, crm, "4915123456789")
+
+    def test_a_phone_is_found_in_national_notation(self, adapter: Adapter, crm: Crm) -> None:
+        self._finds_phone_stored_as(adapter, crm, "015123456789")
+
+    def test_a_phone_that_only_lookalikes_have_finds_nothing(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        crm.add_contact(self.person(**{self.text: "+4915123456789"}))
+        for other in (
+            "+4315123456789",
+            "+491512345678",
+            "+49151234567890",
+            "+12025556789",
+            "004315123456789",
+            "4315123456789",
+        ):
+            crm.add_contact(self.person(phone=other))
+        assert adapter.find_contact(phone="+4915123456789") is None
+
+    def test_the_oldest_of_several_with_a_phone_is_found(self, adapter: Adapter, crm: Crm) -> None:
+        phone = phone_number()
+        crm.add_contact(self.person())
+        wanted = crm.add_contact(self.person(phone=phone))
+        for _ in range(2):
+            crm.add_contact(self.person(phone=phone))
+        assert self._find(adapter, phone=phone).id == wanted
+
+    # What comes with it.
+
+    def test_names_that_are_asked_for_come_back_unless_they_are_unknown(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        crm.add_contact(self.person(**{self.text: "Someone else", self.text2: "Somebody"}))
+        phone = phone_number()
+        mine = {**self.person(phone=phone), self.text: "Lee"}
+        mine.pop(self.text2, None)
+        id = crm.add_contact(mine)
+        names = [self.text, self.text2, self.unknown]
+        for contact in (
+            self._find(adapter, *names, email=mine["email"]),
+            self._find(adapter, *names, phone=phone),
+            adapter.get_contact(id, names),
+        ):
+            assert (contact.id, contact.properties) == (id, {self.text: "Lee", self.text2: ""})
+
+    def test_names_that_nobody_asked_for_do_not_come_back(self, adapter: Adapter, crm: Crm) -> None:
+        mine = self.person()
+        id = crm.add_contact(mine)
+        assert adapter.get_contact(id, []).properties == {}
+        assert self._find(adapter, email=mine["email"]).properties == {}
+
+    def test_ids_and_values_are_text(self, adapter: Adapter, crm: Crm) -> None:
+        mine = self.person(**{self.text: "007"})
+        id = crm.add_contact(mine)
+        for contact in (
+            self._find(adapter, self.text, "email", email=mine["email"]),
+            adapter.get_contact(id, [self.text, "email"]),
+        ):
+            values = [contact.id, contact.url, *contact.properties, *contact.properties.values()]
+            assert all(type(value) is str for value in values), values
+            assert contact.properties[self.text] == "007"
+
+    def test_what_the_crm_holds_now_is_read_each_time(self, adapter: Adapter, crm: Crm) -> None:
+        mine = self.person()
+        first = crm.add_contact(mine)
+        assert self._find(adapter, email=mine["email"]).id == first
+        crm.delete_contact(first)
+        second = crm.add_contact(mine | {self.text: "Made anew"})
+        assert self._find(adapter, email=mine["email"]).id == second
+        assert adapter.get_contact(second, [self.text]).properties == {self.text: "Made anew"}
+
+    def test_one_contact_is_never_taken_for_another(self, adapter: Adapter, crm: Crm) -> None:
+        mine = {crm.add_contact(person): person for person in (self.person() for _ in range(3))}
+        for id, person in [*mine.items(), *mine.items()]:
+            got = adapter.get_contact(id, ["email"])
+            assert (got.id, got.properties["email"]) == (id, person["email"])
+
+    # Ids.
+
+    @pytest.mark.parametrize("form", WRONG_IDS.values(), ids=WRONG_IDS.keys())
+    def test_an_id_that_was_never_issued_is_not_found(
+        self, adapter: Adapter, crm: Crm, form: str
+    ) -> None:
+        wrong = form.replace("{id}", crm.add_contact(self.person()))
+        before = crm.contacts()
+        with pytest.raises(NotFound):
+            adapter.get_contact(wrong, ["email"])
+        with pytest.raises(NotFound):
+            adapter.update_contact(wrong, {self.text: "Changed"})
+        for kind in self.titles:
+            with pytest.raises((NotFound, Unsupported)):
+                adapter.create_for_contact(kind, wrong, self.title(kind))
+        assert crm.contacts() == before
+        assert [crm.count(kind) for kind in self.titles] == [0, 0]
+
+    # Side by side.
+
+    def test_threads_that_share_an_adapter_get_their_own_contact(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        people = [self.person() for _ in range(20)]
+        ids = [crm.add_contact(person) for person in people]
+
+        def look(i: int) -> list[tuple[str, str]]:
+            looked = []
+            for _ in range(3):
+                for contact in (
+                    adapter.get_contact(ids[i], ["email"]),
+                    self._find(adapter, "email", email=people[i]["email"]),
+                ):
+                    looked.append((contact.id, contact.properties["email"]))
+            return looked
+
+        with ThreadPoolExecutor(20) as pool:
+            for i, looked in enumerate(pool.map(look, range(20))):
+                assert looked == [(ids[i], people[i]["email"])] * 6

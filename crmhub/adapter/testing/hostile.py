@@ -1,0 +1,386 @@
+"""What every adapter owes that calls its CRM over HTTP, whatever comes back and whatever does not.
+
+Each call of the contract meets each fault, at each of the requests it sends. The adapter knows no
+more than what comes over the wire; the tests see the CRM from behind, and hold what was said
+against what is there.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from crmhub.adapter.contract import (
+    AdapterError,
+    Denied,
+    NotFound,
+    Saved,
+    Throttled,
+    Unavailable,
+    Uncertain,
+)
+from crmhub.adapter.testing import faults
+from crmhub.adapter.testing.base import either, well_told
+from crmhub.adapter.testing.connection import PATIENCE, Connection
+from crmhub.adapter.testing.crm import HttpCrm
+from crmhub.adapter.testing.faults import Harm, answers, harms
+from crmhub.adapter.testing.operations import (
+    Create,
+    CreateDeal,
+    CreatesLinked,
+    CreateTicket,
+    Get,
+    Operation,
+    State,
+    Update,
+    UpsertKnown,
+    UpsertNew,
+    operations_of,
+)
+from crmhub.adapter.testing.outgoing import OutgoingTests
+from crmhub.adapter.testing.proxy import Fault, FaultProxy
+from crmhub.adapter.testing.tokens import TokenTests
+
+_HOUR = 3600
+_HARMS = {harm.name: harm for harm in harms()}
+_WAITS: dict[str, tuple[Callable[[], str | None], float | None]] = {
+    "seconds": (lambda: str(_HOUR), _HOUR),
+    "a date": (lambda: faults.http_date(time.time() + _HOUR), _HOUR),
+    "nothing": (lambda: None, None),
+    "nonsense": (lambda: "soon", None),
+    "a negative number": (lambda: "-5", None),
+    "a date of long ago": (lambda: faults.http_date(0), None),
+}
+
+
+class Canary:
+    """A host the adapter has no business with: it hears whoever calls."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        with suppress(OSError):
+            while True:
+                peer, _ = self._listener.accept()
+                with peer:
+                    peer.settimeout(1.0)
+                    self.heard.append(peer.recv(65_536))
+
+    def close(self) -> None:
+        """Listen no longer."""
+        self._listener.close()
+
+
+class HttpAdapterTests(OutgoingTests, TokenTests):
+    """The behaviour, and the hostile half; the fixture `crm` yields a CRM that has a `url`."""
+
+    # Every call meets every fault.
+
+    @pytest.mark.usefixtures("impatient")
+    @pytest.mark.parametrize("harm", _HARMS.values(), ids=_HARMS.keys())
+    def test_calls_that_meet_a_fault_tell_the_truth(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, harm: Harm
+    ) -> None:
+        lies: list[str] = []
+        for operation in operations_of(self.adapter_class):
+            for nth in range(self._requests(connection, crm, proxy, operation)):
+                for lasting in (False, True):
+                    ready = self._ready(connection, crm, proxy, operation)
+                    proxy.inject(harm.fault, skip=nth, times=None if lasting else 1)
+                    with connection.within(PATIENCE):
+                        lie = self._judged(connection, proxy, ready, harm, lasting=lasting)
+                    where = f"from request {nth + 1} on" if lasting else f"at request {nth + 1}"
+                    lies += [f"{operation.name}, {where}: {lie}"] if lie else []
+        assert not lies, "\n".join(lies)
+
+    def _judged(
+        self,
+        connection: Connection,
+        proxy: FaultProxy,
+        operation: Operation,
+        harm: Harm,
+        *,
+        lasting: bool = False,
+    ) -> str:
+        """Return what is wrong with what a call says that meets a fault, or `""`."""
+        try:
+            self._judge(connection, proxy, operation, harm, lasting=lasting)
+        except AssertionError as exc:
+            return str(exc).partition("\n")[0]
+        # Whatever else comes out of an adapter is its bug, and is told with the others.
+        except Exception as exc:
+            return f"{type(exc).__name__} came out, which is no error of the contract: {exc}"
+        return ""
+
+    def _judge(
+        self,
+        connection: Connection,
+        proxy: FaultProxy,
+        operation: Operation,
+        harm: Harm,
+        *,
+        lasting: bool = False,
+    ) -> None:
+        """Make a call and hold what comes out of it against what the CRM holds then."""
+        before = operation.state()
+        try:
+            result = operation.call(connection.adapter())
+        except AdapterError as exc:
+            self._judge_error(connection, proxy, operation, before, exc, lasting=lasting)
+        else:
+            after = operation.state()
+            if operation.name == "check":
+                assert not lasting or harm.harmless or harm.silent, "all was said to be well"
+            elif operation.may_find_none and harm.name.startswith(("404", "410")):
+                assert result is None or operation.is_right(result, before, after)
+            elif not (operation.changes and harm.silent and after == before):
+                said = f"it answered {result!r}"
+                assert operation.is_right(result, before, after), said
+            assert operation.effect(before, after) in ("none", "whole")
+        for request in proxy.requests:
+            again = [one for one in proxy.requests if one.said == request.said]
+            assert not request.wrote or len(again) == 1, "a write was sent twice"
+
+    def _judge_error(
+        self,
+        connection: Connection,
+        proxy: FaultProxy,
+        operation: Operation,
+        before: State,
+        error: AdapterError,
+        *,
+        lasting: bool,
+    ) -> None:
+        well_told(error, connection)
+        effect = operation.effect(before, operation.state())
+        name = type(error).__name__
+        if isinstance(error, Throttled | Unavailable) and error.retry_after is not None:
+            assert 0 <= error.retry_after <= 86_400
+        if isinstance(error, Uncertain):
+            assert not operation.reads, "a read leaves no doubt"
+            # What cannot be undone may stay: the answer that named it is lost, or so is the undo.
+            half = lasting or any(request.wrote for request in proxy.requests)
+            assert effect != "wrong", "it left behind what nobody asked for"
+            assert effect != "part" or half, "half of it was left behind"
+        else:
+            assert effect == "none", f"it said {name}, and has written"
+        if operation.may_find_none:
+            assert not isinstance(error, NotFound), "a search that fails is not NotFound"
+
+    # What a status means.
+
+    @pytest.mark.usefixtures("impatient")
+    @pytest.mark.parametrize("status", [401, 403])
+    def test_credentials_that_are_refused_are_denied(
+        self,
+        connection: Connection,
+        crm: HttpCrm,
+        proxy: FaultProxy,
+        operation: type[Operation],
+        status: int,
+    ) -> None:
+        ready = self._ready(connection, crm, proxy, operation)
+        proxy.inject(answers(status, {"message": "no"}), times=None)
+        errors = self._errors(ready, connection.adapter())
+        assert all(isinstance(one, Denied) for one in errors), errors
+        for request in proxy.requests:
+            assert [one.said for one in proxy.requests].count(request.said) <= 2 * len(errors)
+
+    @pytest.mark.usefixtures("impatient")
+    @pytest.mark.parametrize("wait", _WAITS)
+    def test_a_call_too_many_is_throttled_for_as_long_as_the_crm_says(
+        self,
+        connection: Connection,
+        crm: HttpCrm,
+        proxy: FaultProxy,
+        operation: type[Operation],
+        wait: str,
+    ) -> None:
+        text, seconds = _WAITS[wait]
+        ready = self._ready(connection, crm, proxy, operation)
+        before = ready.state()
+        header = text()
+        headers = {} if header is None else {"Retry_After": header}
+        proxy.inject(answers(429, {"message": "slow down"}, **headers), times=None)
+        with connection.within(PATIENCE):
+            errors = self._errors(ready, connection.adapter())
+        for error in errors:
+            assert isinstance(error, Throttled), error
+            assert 0 <= error.retry_after <= 86_400
+            assert seconds is None or abs(error.retry_after - seconds) < 60
+        assert ready.state() == before
+        if seconds is not None:
+            assert len(proxy.requests) <= len(errors), "it did not wait"
+
+    @pytest.mark.usefixtures("impatient")
+    def test_a_call_too_many_is_sent_again_when_the_wait_is_over_or_not_at_all(
+        self,
+        connection: Connection,
+        crm: HttpCrm,
+        proxy: FaultProxy,
+        operation: type[Operation],
+    ) -> None:
+        ready = self._ready(connection, crm, proxy, operation)
+        before = ready.state()
+        proxy.inject(answers(429, {"message": "slow down"}, Retry_After="3"))
+        with connection.within(PATIENCE):
+            result = either(Throttled, lambda: ready.call(connection.adapter()))
+            if isinstance(result, Throttled):
+                assert 2 <= result.retry_after <= 4
+            else:
+                assert ready.is_right(result, before, ready.state())
+                assert len(proxy.requests) == 1 or connection.slept >= 3, "it did not wait"
+
+    @pytest.mark.usefixtures("impatient")
+    def test_a_redirect_leads_nowhere(
+        self,
+        connection: Connection,
+        crm: HttpCrm,
+        proxy: FaultProxy,
+        operation: type[Operation],
+    ) -> None:
+        canary = Canary()
+        try:
+            for status in (301, 303, 307):
+                ready = self._ready(connection, crm, proxy, operation)
+                proxy.inject(answers(status, None, Location=f"{canary.url}/x"), times=None)
+                with connection.within(PATIENCE):
+                    self._errors(ready, connection.adapter())
+        finally:
+            canary.close()
+        assert canary.heard == [], "it followed a redirect to another host"
+
+    # Time and size.
+
+    @pytest.mark.parametrize(
+        "fault",
+        [faults.dripping_head, faults.dripping_body, faults.stalled_after],
+        ids=["a dripping head", "a dripping body", "a stall after the write"],
+    )
+    def test_a_call_ends_in_time(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, fault: Fault
+    ) -> None:
+        calls = operations_of(self.adapter_class)
+        ready = [self._ready(connection, crm, proxy, one) for one in calls]
+        adapters = [connection.adapter() for _ in ready]
+        proxy.inject(fault, times=None)
+        ended: dict[str, str] = {}
+
+        def call(i: int) -> None:
+            try:
+                self._errors(ready[i], adapters[i])
+                ended[ready[i].name] = ""
+            # Whatever comes out is told below, not lost with the thread.
+            except BaseException as exc:
+                ended[ready[i].name] = f"{exc!r}"
+
+        threads = [threading.Thread(target=call, args=(i,), daemon=True) for i in range(len(ready))]
+        with connection.within(1.0):
+            for thread in threads:
+                thread.start()
+            latest = time.monotonic() + 5.0
+            for thread in threads:
+                thread.join(max(0.0, latest - time.monotonic()))
+        late = {one.name for one in ready} - ended.keys()
+        assert not late, "they took no heed of the time that remained"
+        assert {name: said for name, said in ended.items() if said} == {}
+
+    def test_no_request_is_given_more_time_than_remains(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
+    ) -> None:
+        ready = self._ready(connection, crm, proxy, operation)
+        connection.outgoing.timeouts.clear()
+        with connection.within(PATIENCE):
+            ready.call(connection.adapter())
+        assert all(0 < one <= PATIENCE for one in connection.outgoing.timeouts)
+
+    @pytest.mark.parametrize("write", [Create, Update, CreateDeal, CreateTicket, UpsertKnown])
+    def test_a_write_whose_answer_does_not_come_in_time_is_uncertain(
+        self,
+        connection: Connection,
+        crm: HttpCrm,
+        proxy: FaultProxy,
+        write: type[Operation],
+    ) -> None:
+        for nth in range(self._requests(connection, crm, proxy, write)):
+            ready = self._ready(connection, crm, proxy, write)
+            proxy.inject(faults.stalled_after, skip=nth)
+            with connection.within(0.5):
+                self._judge(connection, proxy, ready, Harm("stall", faults.stalled_after))
+
+    @pytest.mark.parametrize("fault", [faults.huge, faults.bomb], ids=["huge", "compressed"])
+    @pytest.mark.parametrize("call", [Get, Create])
+    def test_an_answer_that_is_much_too_long_is_not_read_whole(
+        self,
+        connection: Connection,
+        crm: HttpCrm,
+        proxy: FaultProxy,
+        call: type[Operation],
+        fault: Fault,
+    ) -> None:
+        ready = self._ready(connection, crm, proxy, call)
+        adapter = connection.adapter()
+        faults.compressed()
+        proxy.inject(fault, times=None)
+        tracemalloc.start()
+        try:
+            self._errors(ready, adapter)
+            assert tracemalloc.get_traced_memory()[1] < 40 << 20, "it was read whole"
+        finally:
+            tracemalloc.stop()
+
+    # After a lost answer.
+
+    @pytest.mark.parametrize("call", [CreateDeal, CreateTicket])
+    @pytest.mark.parametrize(
+        "fault",
+        [faults.reset_after, faults.reset_before],
+        ids=["written", "not written"],
+    )
+    def test_what_lost_its_answer_is_made_once_when_it_is_tried_again(
+        self,
+        connection: Connection,
+        crm: HttpCrm,
+        proxy: FaultProxy,
+        call: type[Operation],
+        fault: Fault,
+    ) -> None:
+        self.announced("find_marked")
+        for nth in range(self._requests(connection, crm, proxy, call)):
+            ready = self._ready(connection, crm, proxy, call)
+            assert isinstance(ready, CreatesLinked)
+            adapter, before = connection.adapter(), ready.state()
+            proxy.inject(fault, skip=nth)
+            saved = either(AdapterError, lambda: ready.call(adapter))  # noqa: B023
+            if isinstance(saved, Uncertain):
+                saved = ready.find(adapter) or ready.call(adapter)
+            elif isinstance(saved, Unavailable):
+                saved = ready.call(adapter)
+            assert isinstance(saved, Saved)
+            after = ready.state()
+            assert ready.effect(before, after) == "whole"
+            assert ready.is_right(replace(saved, outcome="created"), before, after)
+
+    def test_a_lead_that_lost_its_answer_makes_one_contact_when_it_is_tried_again(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
+    ) -> None:
+        for nth in range(self._requests(connection, crm, proxy, UpsertNew)):
+            ready = self._ready(connection, crm, proxy, UpsertNew)
+            before = ready.state()
+            proxy.inject(faults.reset_after, skip=nth)
+            either(AdapterError, lambda: ready.call(connection.adapter()))  # noqa: B023
+            again = self.lead(ready.new, mark=ready.mark, tried_ms=ready.since_ms)
+            saved = connection.adapter().upsert_contact(again)
+            assert ready.effect(before, ready.state()) == "whole"
+            assert saved.id in ready.state().contacts

@@ -1,0 +1,312 @@
+"""What every adapter owes a lead: the right contact, once, and nothing lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import pytest
+
+from crmhub.adapter.contract import Adapter, AdapterError, Conflict, Rejected, Saved
+from crmhub.adapter.testing.base import DOMAIN, Base, either, phone_number
+from crmhub.adapter.testing.connection import Connection
+from crmhub.adapter.testing.crm import Crm
+
+THREADS = 20
+T = TypeVar("T")
+
+
+def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
+    """Start all at the same moment, each in a thread, and return what came of them."""
+    barrier = threading.Barrier(len(works))
+
+    def start(work: Callable[[], T]) -> T:
+        barrier.wait(30)
+        return work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        return list(pool.map(start, works))
+
+
+class LeadTests(Base):
+    """`upsert_contact` and `upsert_contacts`."""
+
+    # Whose lead it is.
+
+    def test_a_lead_of_nobody_known_makes_a_contact(self, adapter: Adapter, crm: Crm) -> None:
+        crm.add_contact(self.person())
+        mine = self.person(phone=phone_number())
+        saved = adapter.upsert_contact(self.lead(mine))
+        assert (saved.outcome, saved.refused) == ("created", ())
+        assert len(crm.contacts()) == 2
+        assert adapter.get_contact(saved.id, tuple(mine)).properties == mine
+
+    def test_a_lead_goes_to_the_contact_of_its_email(self, adapter: Adapter, crm: Crm) -> None:
+        phone = phone_number()
+        mine = self.person(email=f"ann@{DOMAIN}", **{self.text2: "Old"})
+        of_conversation = crm.add_contact(self.person())
+        crm.add_contact(self.person(email=f"joann@{DOMAIN}"))
+        id = crm.add_contact(mine)
+        crm.add_contact(self.person(email=f"ann@{DOMAIN}.au"))
+        before = crm.contacts()
+        saved = adapter.upsert_contact(
+            self.lead(
+                {"email": f"ann@{DOMAIN}", "phone": phone, self.text: "New"},
+                contact_id=of_conversation,
+            )
+        )
+        assert (saved.id, saved.outcome, saved.refused) == (id, "updated", ())
+        after = adapter.get_contact(id, ["email", "phone", self.text, self.text2]).properties
+        wanted = {"email": mine["email"], "phone": phone, self.text: "New", self.text2: "Old"}
+        assert after == wanted
+        assert {k: v for k, v in crm.contacts().items() if k != id} == {
+            k: v for k, v in before.items() if k != id
+        }
+
+    def test_a_new_email_goes_to_the_contact_of_the_conversation(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        phone = phone_number()
+        id = crm.add_contact(self.person(email=f"old@{DOMAIN}"))
+        of_phone = crm.add_contact(self.person(phone=phone))
+        said = {"email": f"new@{DOMAIN}", "phone": phone, self.text: "New"}
+        saved = adapter.upsert_contact(self.lead(said, contact_id=id))
+        assert (saved.id, saved.outcome) == (id, "updated")
+        assert [one.name for one in saved.refused] == ["phone"]
+        got = adapter.get_contact(id, ["email", "phone", self.text]).properties
+        assert got == {"email": f"new@{DOMAIN}", "phone": "", self.text: "New"}
+        assert crm.contacts()[of_phone]["phone"] == phone
+
+    def test_a_lead_goes_to_the_contact_of_its_phone_at_last(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        phone = phone_number()
+        crm.add_contact(self.person(phone=phone[:-1]))
+        id = crm.add_contact(self.person(phone=phone))
+        saved = adapter.upsert_contact(self.lead({"phone": phone, self.text: "New"}))
+        assert (saved.id, saved.outcome) == (id, "updated")
+        assert crm.contacts()[id][self.text] == "New"
+        assert len(crm.contacts()) == 2
+
+    def test_a_lead_of_a_deleted_conversation_is_anybodys(self, adapter: Adapter, crm: Crm) -> None:
+        gone = crm.add_contact(self.person())
+        crm.delete_contact(gone)
+        mine = self.person()
+        saved = adapter.upsert_contact(self.lead(mine, contact_id=gone))
+        assert saved.outcome == "created"
+        assert list(crm.contacts()) == [saved.id]
+
+    def test_a_phone_is_looked_for_where_it_was_last_seen(self, adapter: Adapter, crm: Crm) -> None:
+        phone = phone_number()
+        id = crm.add_contact(self.person(phone=phone))
+        moved = crm.add_contact(self.person(phone=phone_number()))
+        seen = adapter.upsert_contact(self.lead({"phone": phone, self.text: "One"}, phone_id=id))
+        stale = adapter.upsert_contact(
+            self.lead({"phone": phone, self.text: "Two"}, phone_id=moved)
+        )
+        assert (seen.id, stale.id) == (id, id)
+        assert crm.contacts()[id][self.text] == "Two"
+        assert len(crm.contacts()) == 2
+
+    # What is written to it.
+
+    def test_a_phone_of_another_is_refused_and_the_rest_is_stored(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        phone = phone_number()
+        theirs = crm.add_contact(self.person(phone=phone))
+        mine = self.person()
+        id = crm.add_contact(mine)
+        lead = self.lead({"email": mine["email"], "phone": phone, self.text: "New"})
+        saved = adapter.upsert_contact(lead)
+        assert (saved.id, [one.name for one in saved.refused]) == (id, ["phone"])
+        got = adapter.get_contact(id, ["phone", self.text]).properties
+        assert got == {"phone": "", self.text: "New"}
+        assert crm.contacts()[theirs]["phone"] == phone
+
+    def test_a_strict_lead_with_a_phone_of_another_is_rejected_whole(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        phone = phone_number()
+        crm.add_contact(self.person(phone=phone))
+        mine = self.person()
+        crm.add_contact(mine)
+        before = crm.contacts()
+        with pytest.raises(Rejected) as caught:
+            adapter.upsert_contact(
+                self.lead({"email": mine["email"], "phone": phone, self.text: "New"}, strict=True)
+            )
+        assert [one.name for one in caught.value.problems] == ["phone"]
+        assert crm.contacts() == before
+
+    def test_what_a_lead_does_not_say_is_kept(self, adapter: Adapter, crm: Crm) -> None:
+        phone = phone_number()
+        mine = self.person(phone=phone, **{self.text2: "Kept"})
+        id = crm.add_contact(mine)
+        lead = self.lead({"email": mine["email"], self.text: "New"})
+        assert adapter.upsert_contact(lead).outcome == "updated"
+        got = adapter.get_contact(id, [*mine]).properties
+        assert got == {**mine, self.text: "New", "phone": phone, self.text2: "Kept"}
+
+    def test_an_email_that_finds_a_contact_stays_as_it_is_stored(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        id = crm.add_contact(self.person(email=f"Ann.Lee@{DOMAIN}"))
+        stored = crm.contacts()[id]["email"]
+        lead = self.lead({"email": f"ann.lee@{DOMAIN}", self.text: "New"})
+        assert adapter.upsert_contact(lead).id == id
+        assert crm.contacts()[id]["email"] == stored
+        assert crm.contacts()[id][self.text] == "New"
+
+    def test_a_lead_that_says_nothing_new_is_unchanged(self, adapter: Adapter, crm: Crm) -> None:
+        mine = self.person(phone=phone_number())
+        id = crm.add_contact(mine)
+        before = crm.contacts()
+        saved = adapter.upsert_contact(self.lead(mine))
+        assert (saved.id, saved.outcome) == (id, "unchanged")
+        assert crm.contacts() == before
+
+    def test_a_lead_that_says_something_new_is_updated(self, adapter: Adapter, crm: Crm) -> None:
+        mine = self.person()
+        id = crm.add_contact(mine)
+        saved = adapter.upsert_contact(self.lead({**mine, self.text: "New"}))
+        assert (saved.id, saved.outcome) == (id, "updated")
+        assert crm.contacts()[id][self.text] == "New"
+
+    def test_an_unknown_property_of_a_lead_is_told_or_stored(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        mine = self.person()
+        lead = self.lead({**mine, self.unknown: "x"})
+        saved = either(Rejected, lambda: adapter.upsert_contact(lead))
+        if isinstance(saved, Rejected):
+            assert [one.name for one in saved.problems] == [self.unknown]
+            assert not crm.contacts()
+            return
+        got = adapter.get_contact(saved.id, [self.unknown, *mine]).properties
+        refused = {one.name for one in saved.refused}
+        assert got == (mine if refused else {**mine, self.unknown: "x"})
+        assert refused <= {self.unknown}
+
+    # Late searches, and many at once.
+
+    def test_a_contact_is_found_by_email_although_the_search_lags(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        self.lagging(crm)
+        mine = self.person()
+        first = adapter.create_contact(mine)
+        found = adapter.find_contact(email=mine["email"])
+        assert found is not None
+        assert found.id == first.id
+        again = adapter.upsert_contact(self.lead({**mine, self.text: "New"}))
+        assert (again.id, again.outcome) == (first.id, "updated")
+        assert len(crm.contacts()) == 1
+
+    def test_a_phone_is_found_where_it_was_last_seen_although_the_search_lags(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        self.lagging(crm)
+        phone = phone_number()
+        first = adapter.upsert_contact(self.lead({"phone": phone, self.text: "One"}))
+        again = self.lead({"phone": phone, self.text: "Two"}, phone_id=first.id)
+        assert adapter.upsert_contact(again).id == first.id
+        assert len(crm.contacts()) == 1
+
+    def test_leads_of_one_new_email_at_once_make_one_contact(
+        self, connection: Connection, crm: Crm
+    ) -> None:
+        adapters = [connection.adapter() for _ in range(2)]
+        mine = self.person()
+
+        def upsert(i: int) -> Callable[[], Saved]:
+            lead = self.lead({**mine, self.text: f"Said {i}"})
+            return lambda: adapters[i % 2].upsert_contact(lead)
+
+        saved = at_once([upsert(i) for i in range(THREADS)])
+        assert {one.id for one in saved} == set(crm.contacts())
+        assert len(crm.contacts()) == 1
+        assert [one.outcome for one in saved].count("created") == 1
+
+    def test_leads_of_many_at_once_make_one_contact_each(self, adapter: Adapter, crm: Crm) -> None:
+        people = [self.person() for _ in range(THREADS)]
+
+        def upsert(person: dict[str, str]) -> Callable[[], Saved]:
+            return lambda: adapter.upsert_contact(self.lead(person))
+
+        saved = at_once([upsert(person) for person in people])
+        assert len(crm.contacts()) == THREADS
+        for one, person in zip(saved, people, strict=True):
+            assert adapter.get_contact(one.id, tuple(person)).properties == person
+
+    # Several leads in one call.
+
+    def _batch(self, adapter: Adapter, *people: dict[str, str]) -> list[Saved | AdapterError]:
+        outcomes = adapter.upsert_contacts([self.lead(person) for person in people])
+        assert len(outcomes) == len(people)
+        return outcomes
+
+    def test_what_became_of_several_leads_comes_in_their_order(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        new, same, changed, newer = (self.person() for _ in range(4))
+        ids = [crm.add_contact(person) for person in (same, changed)]
+        changed = {**changed, self.text: "New"}
+        outcomes = self._batch(adapter, new, same, changed, newer)
+        saved = [one for one in outcomes if isinstance(one, Saved)]
+        assert [one.outcome for one in saved] == ["created", "unchanged", "updated", "created"]
+        assert [one.id for one in saved][1:3] == ids
+        for one, person in zip(saved, (new, same, changed, newer), strict=True):
+            assert adapter.get_contact(one.id, tuple(person)).properties == person
+        assert len(crm.contacts()) == 4
+
+    def test_a_lead_that_is_refused_sinks_no_other(self, adapter: Adapter, crm: Crm) -> None:
+        good, bad, last = (self.person() for _ in range(3))
+        bad[self.choice[0] if self.choice else self.unknown] = "no such option"
+        outcomes = self._batch(adapter, good, bad, last)
+        for outcome, person in zip(outcomes[::2], (good, last), strict=True):
+            assert isinstance(outcome, Saved)
+            assert adapter.get_contact(outcome.id, tuple(person)).properties == person
+        if isinstance(outcomes[1], AdapterError):
+            assert isinstance(outcomes[1], Rejected)
+            assert len(crm.contacts()) == 2
+        else:
+            assert len(crm.contacts()) == 3
+
+    def test_leads_of_one_contact_take_effect_in_their_order(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        mine = self.person()
+        first, second, third = (
+            {**mine, self.text: f"Said {i}", self.text2: f"And {i}"} for i in range(3)
+        )
+        del third[self.text2]
+        outcomes = self._batch(adapter, first, self.person(), second, third)
+        ids = {one.id for one in outcomes if isinstance(one, Saved)}
+        assert len(ids) == len(crm.contacts()) == 2
+        found = adapter.find_contact(email=mine["email"], names=[self.text, self.text2])
+        assert found is not None
+        assert found.properties == {self.text: "Said 2", self.text2: "And 1"}
+
+    def test_an_email_that_only_a_create_knows_of_is_the_contacts(
+        self, connection: Connection, crm: Crm
+    ) -> None:
+        """As when somebody else makes the contact between the lookup and the write."""
+        mine = self.person()
+        adapter = connection.adapter()
+        made: list[str] = []
+        create = adapter.create_contact
+
+        def late(*args: object, **options: object) -> Saved:
+            if not made:
+                made.append(crm.add_contact(mine))
+            return create(*args, **options)  # type: ignore[arg-type]
+
+        adapter.create_contact = late  # type: ignore[method-assign]
+        lead = self.lead({**mine, self.text: "New"})
+        saved = either(Conflict, lambda: adapter.upsert_contact(lead))
+        id = saved.existing_id if isinstance(saved, Conflict) else saved.id
+        assert id in crm.contacts()
+        assert len(crm.contacts()) == 1

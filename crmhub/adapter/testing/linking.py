@@ -1,0 +1,115 @@
+"""What every adapter owes when a deal or ticket is created for a contact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from crmhub.adapter.contract import Adapter, Linked, NotFound, Rejected, Saved, Unsupported
+from crmhub.adapter.testing.base import Base, either
+from crmhub.adapter.testing.crm import Crm
+
+each_kind = pytest.mark.parametrize("kind", ["deals", "tickets"])
+
+
+class LinkingTests(Base):
+    """`create_for_contact`."""
+
+    def _people(self, crm: Crm) -> str:
+        """Put some contacts there and return the id of the middle one."""
+        return [crm.add_contact(self.person()) for _ in range(3)][1]
+
+    def test_it_makes_deals_or_tickets(self, adapter: Adapter, crm: Crm) -> None:
+        id, made = crm.add_contact(self.person()), 0
+        for kind in self.titles:
+            try:
+                made += bool(adapter.create_for_contact(kind, id, self.title(kind)).id)
+            except Unsupported:
+                assert crm.count(kind) == 0
+        assert made
+
+    @each_kind
+    def test_exactly_one_record_is_made_and_linked_to_its_contact(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        id = self._people(crm)
+        saved = self._made(adapter, kind, id, self.title(kind, "Ünique ; title"))
+        assert (type(saved.id), saved.outcome) == (str, "created")
+        linked = crm.linked(kind, id)
+        assert list(linked) == [saved.id]
+        assert linked[saved.id][self.titles[kind]] == "Ünique ; title"
+        assert crm.count(kind) == 1
+        assert not any(crm.linked(kind, other) for other in crm.contacts() if other != id)
+
+    @each_kind
+    def test_two_records_of_one_contact_are_two(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        id = self._people(crm)
+        first = self._made(adapter, kind, id, self.title(kind))
+        second = self._made(adapter, kind, id, self.title(kind))
+        assert crm.linked(kind, id).keys() == {first.id, second.id}
+        assert first.id != second.id
+
+    @each_kind
+    def test_nothing_is_made_for_a_contact_that_is_not_there(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        id = self._people(crm)
+        crm.delete_contact(id)
+        with pytest.raises(NotFound):
+            self._made(adapter, kind, id, self.title(kind))
+        assert crm.count(kind) == 0
+
+    @each_kind
+    @pytest.mark.parametrize("which", ["pipeline", "stage"])
+    def test_an_unknown_pipeline_or_stage_is_rejected_by_name_or_made(
+        self, adapter: Adapter, crm: Crm, kind: Linked, which: str
+    ) -> None:
+        name = (self.pipeline_names if which == "pipeline" else self.stage_names)[kind]
+        id = self._people(crm)
+        sent = self.title(kind) | {name: "nowhere"}
+        saved = either(Rejected, lambda: self._made(adapter, kind, id, sent))
+        if isinstance(saved, Rejected):
+            assert name in {one.name for one in saved.problems}
+            assert crm.count(kind) == 0
+        else:
+            assert crm.linked(kind, id)[saved.id][name] == "nowhere"
+
+    @each_kind
+    def test_an_unknown_property_of_a_record_is_rejected_by_name_or_stored(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        id = self._people(crm)
+        sent = self.title(kind) | {self.unknown: "x"}
+        saved = either(Rejected, lambda: self._made(adapter, kind, id, sent))
+        if isinstance(saved, Rejected):
+            assert [one.name for one in saved.problems] == [self.unknown]
+            assert crm.count(kind) == 0
+        else:
+            assert crm.linked(kind, id)[saved.id][self.unknown] == "x"
+
+    @each_kind
+    def test_every_stage_that_is_listed_is_taken(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        self.announced("pipelines")
+        id = self._people(crm)
+        for pipeline in adapter.pipelines(kind):
+            for stage in pipeline.stages:
+                where = {
+                    self.pipeline_names[kind]: pipeline.id,
+                    self.stage_names[kind]: stage.value,
+                }
+                saved = self._made(adapter, kind, id, self.title(kind) | where)
+                record = crm.linked(kind, id)[saved.id]
+                assert {name: record[name] for name in where} == where
+
+    def _made(
+        self, adapter: Adapter, kind: Linked, contact_id: str, properties: Mapping[str, str]
+    ) -> Saved:
+        try:
+            return adapter.create_for_contact(kind, contact_id, properties)
+        except Unsupported:
+            pytest.skip(f"{self.adapter_class.title} has no {kind}")

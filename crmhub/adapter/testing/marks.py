@@ -1,0 +1,142 @@
+"""What an adapter owes that announces `find_marked`: to find what was written, and only that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from crmhub.adapter.contract import Adapter, Linked, Saved, Unavailable, Unsupported, Written
+from crmhub.adapter.testing.base import HOURS, Base, either, new_mark, phone_number
+from crmhub.adapter.testing.crm import Crm
+from crmhub.adapter.testing.linking import each_kind
+
+
+def _later(outcome: object) -> bool:
+    """Return whether nobody can tell yet, and somebody says when to ask again."""
+    return isinstance(outcome, Unavailable) and outcome.retry_after is not None
+
+
+class MarkTests(Base):
+    """`find_marked`, asked after a write whose answer was lost."""
+
+    @pytest.fixture(autouse=True)
+    def _began(self) -> None:
+        self.since_ms = int(time.time() * 1000)
+
+    def _write(
+        self, adapter: Adapter, kind: Linked, contact_id: str, mark: str, title: str = "A title"
+    ) -> Saved:
+        self.announced("find_marked")
+        try:
+            return adapter.create_for_contact(kind, contact_id, self.title(kind, title), mark=mark)
+        except Unsupported:
+            pytest.skip(f"{self.adapter_class.title} has no {kind}")
+
+    def _id(
+        self,
+        adapter: Adapter,
+        kind: Written,
+        contact_id: str,
+        mark: str,
+        sent: Mapping[str, str],
+        *,
+        later: float = 0.0,
+    ) -> str:
+        """Return the id of what is found for a write that began `later` than this test."""
+        since_ms = self.since_ms + int(later * 1000)
+        found = adapter.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
+        return "" if found is None else found.id
+
+    @each_kind
+    def test_a_write_is_found_by_its_mark(self, adapter: Adapter, crm: Crm, kind: Linked) -> None:
+        ids = [crm.add_contact(self.person()) for _ in range(2)]
+        mark, other = new_mark(), new_mark()
+        self._write(adapter, kind, ids[0], new_mark(), "Before")
+        made = self._write(adapter, kind, ids[0], mark)
+        self._write(adapter, kind, ids[0], new_mark(), "After")
+        assert self._id(adapter, kind, ids[0], mark, self.title(kind)) == made.id
+        assert self._id(adapter, kind, ids[1], other, self.title(kind)) == ""
+
+    @each_kind
+    def test_what_was_never_written_is_not_found(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        id = crm.add_contact(self.person())
+        self._write(adapter, kind, id, new_mark(), "Another title")
+        assert self._id(adapter, kind, id, new_mark(), self.title(kind)) == ""
+
+    @each_kind
+    def test_a_record_of_another_contact_is_not_taken_for_it(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        mine, theirs = (crm.add_contact(self.person()) for _ in range(2))
+        self._write(adapter, kind, theirs, new_mark())
+        assert self._id(adapter, kind, mine, new_mark(), self.title(kind)) == ""
+
+    @each_kind
+    def test_an_older_record_of_the_same_title_is_not_taken_for_it(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        id = crm.add_contact(self.person())
+        self._write(adapter, kind, id, new_mark())
+        assert self._id(adapter, kind, id, new_mark(), self.title(kind), later=HOURS) == ""
+
+    @each_kind
+    def test_of_two_alike_each_is_found_by_its_own_mark(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        id = crm.add_contact(self.person())
+        marks = [new_mark() for _ in range(2)]
+        made = [self._write(adapter, kind, id, mark).id for mark in marks]
+        if marks[0] not in str(crm.linked(kind, id)[made[0]]):
+            pytest.skip(f"{self.adapter_class.title} keeps no mark with {kind}")
+        sent = self.title(kind)
+        assert [self._id(adapter, kind, id, mark, sent) for mark in marks] == made
+        assert self._id(adapter, kind, id, new_mark(), sent) == ""
+
+    @each_kind
+    def test_a_write_is_found_or_not_told_while_the_search_lags(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        id = crm.add_contact(self.person())
+        self.lagging(crm)
+        mark = new_mark()
+        made = self._write(adapter, kind, id, mark)
+        sent = self.title(kind)
+        found = either(Unavailable, lambda: self._id(adapter, kind, id, mark, sent))
+        assert _later(found) or found == made.id
+
+    @pytest.mark.parametrize("by", ["email", "phone"])
+    def test_a_contact_that_was_written_is_found(self, adapter: Adapter, crm: Crm, by: str) -> None:
+        self.announced("find_marked")
+        crm.add_contact(self.person())
+        mine = self.person(phone=phone_number())
+        if by == "phone":
+            del mine["email"]
+        mark = new_mark()
+        made = adapter.create_contact(mine, mark=mark)
+        found = either(Unavailable, lambda: self._id(adapter, "contacts", "", mark, mine))
+        # Until the search must show a phone, nobody can tell.
+        assert found == made.id or (by == "phone" and _later(found))
+
+    def test_a_contact_that_was_never_written_is_not_found(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        self.announced("find_marked")
+        crm.add_contact(self.person())
+        mine = self.person()
+        assert self._id(adapter, "contacts", "", new_mark(), mine) == ""
+
+    def test_a_lead_that_is_tried_again_finds_what_it_has_made(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        self.announced("find_marked")
+        mine, mark = self.person(phone=phone_number()), new_mark()
+        del mine["email"]
+        made = adapter.upsert_contact(self.lead(mine, mark=mark))
+        again = self.lead(mine, mark=mark, tried_ms=self.since_ms)
+        saved = either(Unavailable, lambda: adapter.upsert_contact(again))
+        assert saved.id == made.id if isinstance(saved, Saved) else _later(saved)
+        assert len(crm.contacts()) == 1

@@ -1,0 +1,381 @@
+"""Every call of the contract as one thing to do, with what it may leave behind in the CRM."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from crmhub.adapter.contract import Adapter, AdapterError, Lead, Linked, Saved, features
+from crmhub.adapter.testing.base import Base, new_mark, phone_number
+from crmhub.adapter.testing.crm import Crm
+
+Effect = Literal["none", "whole", "part", "wrong"]
+"""What a call has left behind: nothing, all it should, a part of it, or something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a CRM holds, as far as a call could change it."""
+
+    contacts: Mapping[str, Mapping[str, str]]
+    counts: Mapping[Linked, int]
+    linked: Mapping[Linked, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
+
+
+def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
+    """Return what the CRM holds now; of the links, those of one contact."""
+    names = ("email", "phone", tests.text, tests.text2)
+    contacts = {
+        id: {name: properties.get(name) or "" for name in names}
+        for id, properties in crm.contacts().items()
+    }
+    counts = {kind: crm.count(kind) for kind in tests.titles}
+    linked = (
+        {kind: dict(crm.linked(kind, contact_id)) for kind in tests.titles}
+        if contact_id in contacts
+        else {}
+    )
+    return State(contacts, counts, linked)
+
+
+class Operation(ABC):
+    """One call with the contact and values it is about, made ready in a CRM.
+
+    `sound` is an adapter that meets no fault while this is made.
+    """
+
+    name: ClassVar[str]
+    feature: ClassVar[str] = ""
+    """What the adapter must announce for it."""
+    reads: ClassVar[bool] = False
+    changes: ClassVar[bool] = False
+    """Whether it changes a record that is there, whose id it need not be told."""
+    may_find_none: ClassVar[bool] = False
+    """Whether a 404 may mean that there is no such contact."""
+
+    def __init__(self, tests: Base, crm: Crm, sound: Adapter) -> None:
+        self.tests = tests
+        self.crm = crm
+        self.sound = sound
+        self.mark = new_mark()
+        self.since_ms = int(time.time() * 1000)
+        self.person = tests.person(phone=phone_number())
+        self.new = tests.person(phone=phone_number())
+        self.other = crm.add_contact(tests.person())
+        self.id = crm.add_contact(self.person)
+        self.prepare()
+
+    def prepare(self) -> None:  # noqa: B027 (most need nothing)
+        """Make ready what the call needs beside the contact."""
+
+    @abstractmethod
+    def call(self, adapter: Adapter) -> object:
+        """Do it."""
+
+    def state(self) -> State:
+        """Return what the CRM holds now."""
+        return state_of(self.tests, self.crm, self.id)
+
+    @abstractmethod
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        """Return whether a result is true."""
+
+    def effect(self, before: State, after: State) -> Effect:
+        """Return what the call has left behind."""
+        return "none" if after == before else "wrong"
+
+
+class Reads(Operation):
+    """Read, and return what was read when all was well."""
+
+    reads = True
+
+    def prepare(self) -> None:
+        self.expected = self.call(self.sound)
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        return result == self.expected
+
+
+class FindByEmail(Reads):
+    """Look a contact up by its email."""
+
+    name = "find_contact by email"
+    may_find_none = True
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.find_contact(email=self.person["email"], names=["email", self.tests.text])
+
+
+class FindByPhone(Reads):
+    """Look a contact up by its phone."""
+
+    name = "find_contact by phone"
+    may_find_none = True
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.find_contact(phone=self.person["phone"], names=["phone", self.tests.text])
+
+
+class Get(Reads):
+    """Get a contact."""
+
+    name = "get_contact"
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.get_contact(self.id, ["email", self.tests.text, self.tests.unknown])
+
+
+class Describe(Reads):
+    """List the properties of contacts."""
+
+    name = feature = "describe"
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.describe("contacts")
+
+
+class Pipelines(Reads):
+    """List the pipelines of deals."""
+
+    name = feature = "pipelines"
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.pipelines("deals")
+
+
+class Owners(Reads):
+    """List the owners."""
+
+    name = feature = "owners"
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.owners()
+
+
+class ActiveWorkflow(Reads):
+    """Ask for a contact's workflow."""
+
+    name = feature = "active_workflow"
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.active_workflow(self.id, since_ms=self.since_ms)
+
+
+class Check(Reads):
+    """Check the connection."""
+
+    name = feature = "check"
+
+    def call(self, adapter: Adapter) -> object:
+        adapter.check()
+        return None
+
+
+class FindMarked(Reads):
+    """Look for what a write has made."""
+
+    name = feature = "find_marked"
+
+    def prepare(self) -> None:
+        self.sent = self.tests.title("deals")
+        self.sound.create_for_contact("deals", self.id, self.sent, mark=self.mark)
+        super().prepare()
+
+    def call(self, adapter: Adapter) -> object:
+        found = adapter.find_marked(
+            "deals", self.id, self.mark, sent=self.sent, since_ms=self.since_ms
+        )
+        return found.id if found is not None else None
+
+
+class Creates(Operation):
+    """Create one contact."""
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        return (
+            isinstance(result, Saved)
+            and result.outcome == "created"
+            and {result.id} == after.contacts.keys() - before.contacts.keys()
+        )
+
+    def effect(self, before: State, after: State) -> Effect:
+        fresh = [after.contacts[id] for id in after.contacts.keys() - before.contacts.keys()]
+        kept = {id: after.contacts.get(id) for id in before.contacts} == before.contacts
+        if not kept or after.counts != before.counts or len(fresh) > 1:
+            return "wrong"
+        if not fresh:
+            return "none"
+        return "whole" if fresh[0].items() >= self.new.items() else "part"
+
+
+class Create(Creates):
+    """Create a contact."""
+
+    name = "create_contact"
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.create_contact(self.new, mark=self.mark)
+
+
+class UpsertNew(Creates):
+    """Upsert a lead of nobody known."""
+
+    name = "upsert_contact of somebody new"
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.upsert_contact(self.tests.lead(self.new, mark=self.mark))
+
+
+class Changes(Operation):
+    """Change one text of a contact."""
+
+    changes = True
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        return (
+            isinstance(result, Saved)
+            and (result.id, result.outcome) == (self.id, "updated")
+            and self.effect(before, after) == "whole"
+        )
+
+    def effect(self, before: State, after: State) -> Effect:
+        if after == before:
+            return "none"
+        changed = {**before.contacts[self.id], self.tests.text: "Changed"}
+        wanted = {**before.contacts, self.id: changed}
+        same = (after.counts, after.linked) == (before.counts, before.linked)
+        return "whole" if same and after.contacts == wanted else "wrong"
+
+
+class Update(Changes):
+    """Change a contact."""
+
+    name = "update_contact"
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.update_contact(self.id, {self.tests.text: "Changed"})
+
+
+class UpsertKnown(Changes):
+    """Upsert a lead of somebody known."""
+
+    name = "upsert_contact of somebody known"
+
+    def call(self, adapter: Adapter) -> object:
+        said = {"email": self.person["email"], self.tests.text: "Changed"}
+        return adapter.upsert_contact(self.tests.lead(said, mark=self.mark))
+
+
+class CreatesLinked(Operation):
+    """Create a record for a contact."""
+
+    kind: ClassVar[Linked]
+
+    def call(self, adapter: Adapter) -> object:
+        sent = self.tests.title(self.kind)
+        return adapter.create_for_contact(self.kind, self.id, sent, mark=self.mark)
+
+    def find(self, adapter: Adapter) -> Saved | None:
+        """Look for what an earlier try has made."""
+        sent = self.tests.title(self.kind)
+        return adapter.find_marked(self.kind, self.id, self.mark, sent=sent, since_ms=self.since_ms)
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        return (
+            isinstance(result, Saved)
+            and result.outcome == "created"
+            and {result.id} == after.linked[self.kind].keys() - before.linked[self.kind].keys()
+        )
+
+    def effect(self, before: State, after: State) -> Effect:
+        if after == before:
+            return "none"
+        made = after.counts[self.kind] - before.counts[self.kind]
+        linked = len(after.linked[self.kind]) - len(before.linked[self.kind])
+        if after.contacts != before.contacts or made != 1:
+            return "wrong"
+        return {0: "part", 1: "whole"}.get(linked, "wrong")  # type: ignore[return-value]
+
+
+class CreateDeal(CreatesLinked):
+    """Create a deal for a contact."""
+
+    name = "create_for_contact of a deal"
+    kind = "deals"
+
+
+class CreateTicket(CreatesLinked):
+    """Create a ticket for a contact."""
+
+    name = "create_for_contact of a ticket"
+    kind = "tickets"
+
+
+class UpsertSeveral(Operation):
+    """Upsert two new leads and one of somebody known; each is judged by itself."""
+
+    name = "upsert_contacts"
+
+    def prepare(self) -> None:
+        self.second = self.tests.person()
+
+    def leads(self) -> list[Lead]:
+        """Return the leads, in their order."""
+        known = {"email": self.person["email"], self.tests.text: "Changed"}
+        return [self.tests.lead(said) for said in (self.new, known, self.second)]
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.upsert_contacts(self.leads())
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        assert isinstance(result, Sequence)
+        people = (self.new, {"email": self.person["email"], self.tests.text: "Changed"})
+        return all(
+            self._is_right(outcome, said, after)
+            for outcome, said in zip(result, (*people, self.second), strict=True)
+        )
+
+    def _is_right(self, outcome: object, said: Mapping[str, str], after: State) -> bool:
+        holders = [id for id, one in after.contacts.items() if one["email"] == said["email"]]
+        written = [id for id in holders if after.contacts[id].items() >= said.items()]
+        if isinstance(outcome, Saved):
+            return written == [outcome.id]
+        surely_not = type(outcome).__name__ != "Uncertain"
+        return isinstance(outcome, AdapterError) and not (surely_not and written)
+
+    def effect(self, before: State, after: State) -> Effect:
+        if after == before:
+            return "none"
+        emails = [one["email"] for one in after.contacts.values()]
+        once = len(emails) == len(set(emails))
+        return "whole" if once and after.counts == before.counts else "wrong"
+
+
+OPERATIONS: tuple[type[Operation], ...] = (
+    FindByEmail,
+    FindByPhone,
+    Get,
+    Create,
+    Update,
+    CreateDeal,
+    CreateTicket,
+    UpsertNew,
+    UpsertKnown,
+    UpsertSeveral,
+    Describe,
+    Pipelines,
+    Owners,
+    ActiveWorkflow,
+    Check,
+    FindMarked,
+)
+
+
+def operations_of(adapter: type[Adapter]) -> list[type[Operation]]:
+    """Return the calls that an adapter can be asked for."""
+    announced = features(adapter)
+    return [one for one in OPERATIONS if not one.feature or one.feature in announced]

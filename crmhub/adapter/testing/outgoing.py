@@ -1,0 +1,125 @@
+"""What every adapter owes when all is well about the requests that it sends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from urllib.parse import quote
+
+import pytest
+
+from crmhub.adapter.contract import (
+    Adapter,
+    AdapterError,
+    Throttled,
+)
+from crmhub.adapter.testing.connection import Connection
+from crmhub.adapter.testing.crm import HttpCrm
+from crmhub.adapter.testing.finding import WRONG_IDS
+from crmhub.adapter.testing.operations import (
+    Get,
+    Operation,
+)
+from crmhub.adapter.testing.proxy import FaultProxy, Request, passed
+from crmhub.adapter.testing.wire import WireTests
+
+_HOUR = 3600
+
+
+class OutgoingTests(WireTests):
+    """Where requests go, how many, and whose leave they have."""
+
+    def test_making_an_adapter_calls_nobody(
+        self, connection: Connection, proxy: FaultProxy
+    ) -> None:
+        connection.adapter()
+        assert (proxy.requests, connection.outgoing.calls) == ([], 0)
+        assert (connection.saved, connection.leases.granted) == ([], {})
+
+    def test_everything_goes_out_through_the_guarded_session(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
+    ) -> None:
+        ready = self._ready(connection, crm, proxy, operation)
+        connection.outgoing.calls = 0
+        ready.call(connection.adapter())
+        assert connection.outgoing.calls == len(proxy.requests)
+
+    def test_every_request_takes_its_turn_in_a_budget(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
+    ) -> None:
+        ready, adapter = self._budgeted(connection, crm, proxy, operation)
+        before = sum(one.taken for one in connection.budgets.values())
+        ready.call(adapter)
+        taken = sum(one.taken for one in connection.budgets.values()) - before
+        assert taken >= len(proxy.requests)
+
+    @pytest.mark.usefixtures("impatient")
+    def test_nothing_goes_out_when_the_budgets_are_used_up(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
+    ) -> None:
+        ready, adapter = self._budgeted(connection, crm, proxy, operation)
+        sends = self._requests(connection, crm, proxy, operation)
+        proxy.clear()
+        for budget in connection.budgets.values():
+            budget.refusing = _HOUR
+        if sends:
+            for error in self._errors(ready, adapter):
+                assert isinstance(error, Throttled)
+                assert error.retry_after == _HOUR
+        assert proxy.requests == []
+
+    def _budgeted(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
+    ) -> tuple[Operation, Adapter]:
+        """Return a call that is ready, and an adapter that has a token; skips without budgets."""
+        adapter = connection.adapter()
+        Get(self, crm, adapter)
+        if not connection.budgets:
+            pytest.skip(f"{self.adapter_class.title} uses no budgets")
+        return self._ready(connection, crm, proxy, operation), connection.adapter()
+
+    def test_an_id_that_was_never_issued_leads_to_no_other_path(
+        self, adapter: Adapter, crm: HttpCrm, proxy: FaultProxy
+    ) -> None:
+        id = crm.add_contact(self.person())
+        calls: list[Callable[[str], object]] = [
+            lambda id: adapter.get_contact(id, ["email"]),
+            lambda id: adapter.update_contact(id, {self.text: "Changed"}),
+            lambda id: adapter.create_for_contact("deals", id, self.title("deals")),
+        ]
+        for call in calls:
+            proxy.clear()
+            call(id)
+            usual = {_shape(request, id) for request in proxy.requests}
+            for form in WRONG_IDS.values():
+                wrong = form.replace("{id}", id)
+                proxy.clear()
+                with suppress(AdapterError):
+                    call(wrong)
+                strange = {_shape(request, wrong) for request in proxy.requests} - usual
+                assert not strange, f"the id {wrong[:40]!r} leads elsewhere"
+
+    def test_a_lead_that_says_nothing_new_sends_no_write(
+        self, adapter: Adapter, crm: HttpCrm, proxy: FaultProxy
+    ) -> None:
+        mine = self.person()
+        crm.add_contact(mine)
+        said = {**mine, self.text: "New"}
+        proxy.inject(passed, times=None)
+        assert adapter.upsert_contact(self.lead(said)).outcome == "updated"
+        writes = {one.said[:2] for one in proxy.requests if one.wrote}
+        writes -= {one.said[:2] for one in proxy.requests if not one.wrote}
+        proxy.clear()
+        assert adapter.upsert_contact(self.lead(said)).outcome == "unchanged"
+        assert not [one.said for one in proxy.requests if one.said[:2] in writes]
+
+
+def _shape(request: Request, id: str) -> tuple[str, str]:
+    """Return where a request goes, with a sign in the place of the id."""
+    try:
+        quoted = quote(id, safe="")
+    except UnicodeEncodeError:
+        return request.method, request.target
+    alone = rf"(?<![\w%]){re.escape(quoted)}(?![\w%])" if quoted else "(?!)"
+    return request.method, re.sub(alone, "<id>", request.target)

@@ -1,0 +1,242 @@
+"""An HTTP proxy between an adapter and a CRM that records what passes and does harm on request."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+_HOP_BY_HOP = frozenset(
+    {"connection", "keep-alive", "transfer-encoding", "content-length", "te", "upgrade", "host"}
+)
+
+
+@dataclass(slots=True)
+class Request:
+    """One request as it came from the adapter.
+
+    `wrote` says whether the CRM was changed while it was forwarded, `fault` whether it was harmed.
+    """
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+    wrote: bool = False
+    fault: bool = False
+
+    @property
+    def said(self) -> tuple[str, str, bytes]:
+        """What two requests have in common when one is sent again."""
+        return self.method, self.target, self.body
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer as it goes back to the adapter."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Fault = Callable[["Exchange"], None]
+"""What is done with a request instead of forwarding it and its answer."""
+
+
+class FaultProxy:
+    """Stands between an adapter and the CRM at `upstream`; `url` is where the adapter is sent.
+
+    Requests pass unharmed until `inject` says otherwise, and all are kept in `requests`. `state`
+    returns what the CRM holds, where it is to be known which of them wrote.
+    """
+
+    def __init__(self, upstream: str, *, state: Callable[[], object] | None = None) -> None:
+        parts = urlsplit(upstream)
+        self.upstream = (parts.hostname or "", parts.port or 80)
+        self.requests: list[Request] = []
+        self.state = state
+        self.stopped = threading.Event()
+        self._fault: Fault | None = None
+        self._when: Callable[[Request], bool] = lambda request: True
+        self._skip = self._times = 0
+        self._lock = threading.Lock()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.proxy = self
+        self._port = self._server.server_address[1]
+        self.url = f"http://127.0.0.1:{self._port}{parts.path}"
+        self._thread = threading.Thread(target=self._accept)
+
+    def __enter__(self) -> FaultProxy:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stopped.set()
+        # Wakes the thread, which waits for somebody to come.
+        socket.create_connection(("127.0.0.1", self._port)).close()
+        self._thread.join()
+        self._server.server_close()
+
+    def _accept(self) -> None:
+        while not self.stopped.is_set():
+            self._server.process_request(*self._server.get_request())
+
+    def inject(
+        self,
+        fault: Fault,
+        *,
+        skip: int = 0,
+        times: int | None = 1,
+        when: Callable[[Request], bool] = lambda request: True,
+    ) -> None:
+        """Do harm to the next `times` requests (None: all) after `skip` that pass unharmed.
+
+        Only those that `when` is true of count. Forgets the requests so far.
+        """
+        with self._lock:
+            self.requests = []
+            self._fault, self._when, self._skip = fault, when, skip
+            self._times = 1_000_000_000 if times is None else times
+
+    def clear(self) -> None:
+        """Let everything pass again, and forget the requests so far."""
+        with self._lock:
+            self.requests = []
+            self._fault = None
+
+    def take(self, request: Request) -> Fault:
+        """Note a request and return what is to be done with it."""
+        with self._lock:
+            self.requests.append(request)
+            if self._fault is None or not self._when(request):
+                return passed
+            if self._skip > 0:
+                self._skip -= 1
+                return passed
+            if self._times <= 0:
+                return passed
+            self._times -= 1
+            request.fault = True
+            return self._fault
+
+
+class Exchange:
+    """One request under way: what a fault may do with it."""
+
+    def __init__(self, handler: _Handler, request: Request, proxy: FaultProxy) -> None:
+        self.request = request
+        self._handler = handler
+        self._proxy = proxy
+
+    def forward(self) -> Reply:
+        """Hand the request on and return the CRM's answer."""
+        state = self._proxy.state
+        if state is None or not self.request.fault:
+            return self._forwarded()
+        before = state()
+        reply = self._forwarded()
+        self.request.wrote = state() != before
+        return reply
+
+    def reply(self, reply: Reply) -> None:
+        """Answer."""
+        self.send(head(reply) + reply.body)
+
+    def send(self, data: bytes) -> None:
+        """Put bytes on the wire as they are."""
+        with suppress(OSError):
+            self._handler.connection.sendall(data)
+
+    def close(self) -> None:
+        """End the connection in good order."""
+        self._handler.close_connection = True
+
+    def reset(self) -> None:
+        """End the connection with a reset (RST), as a crash or a firewall does."""
+        self._handler.close_connection = True
+        linger = struct.pack("ii", 1, 0)
+        self._handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self._handler.connection.close()
+
+    def drip(self, data: bytes, *, every: float) -> None:
+        """Send one byte at a time until the other side gives up or the proxy ends; then reset."""
+        with suppress(OSError):
+            for byte in data:
+                self._handler.connection.sendall(bytes([byte]))
+                if self._proxy.stopped.wait(every):
+                    break
+        self.reset()
+
+    def _forwarded(self) -> Reply:
+        request, upstream = self.request, self._handler.upstream
+        try:
+            headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_BY_HOP}
+            upstream.request(request.method, request.target, request.body or None, headers)
+            answer = upstream.getresponse()
+            return Reply(
+                answer.status,
+                answer.read(),
+                {k: v for k, v in answer.getheaders() if k.lower() not in _HOP_BY_HOP},
+            )
+        except (OSError, HTTPException) as exc:
+            upstream.close()
+            return Reply(502, f"the CRM under test did not answer: {exc!r}".encode())
+
+
+def passed(exchange: Exchange) -> None:
+    """Hand the request on and its answer back."""
+    exchange.reply(exchange.forward())
+
+
+def head(reply: Reply, *, length: int | None = None) -> bytes:
+    """Return the head of an answer as it goes over the wire."""
+    lines = [f"HTTP/1.1 {reply.status} Said"]
+    lines += [f"{name}: {value}" for name, value in reply.headers.items()]
+    if reply.status not in (204, 304):
+        lines.append(f"Content-Length: {len(reply.body) if length is None else length}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+    proxy: FaultProxy
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a peer that goes away is what happens here all the time."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def setup(self) -> None:
+        """Open a way to the CRM that serves this connection."""
+        super().setup()
+        self.upstream = HTTPConnection(*self.server.proxy.upstream, timeout=30)
+
+    def finish(self) -> None:
+        """Close it."""
+        self.upstream.close()
+        super().finish()
+
+    def handle_one_request(self) -> None:
+        """Read one request and do with it what the proxy says."""
+        self.raw_requestline = self.rfile.readline(65_537)
+        if not self.raw_requestline or not self.parse_request():
+            self.close_connection = True
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        headers = dict(self.headers.items())
+        request = Request(self.command, self.path, headers, body)
+        fault = self.server.proxy.take(request)
+        fault(Exchange(self, request, self.server.proxy))

@@ -1,0 +1,181 @@
+"""What an adapter owes that tells about its CRM: properties, pipelines, owners, its own health."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from typing import get_args
+
+import pytest
+
+from crmhub.adapter.contract import (
+    OPTIONAL,
+    Adapter,
+    BadConfig,
+    Described,
+    Kind,
+    Linked,
+    PropertyType,
+    Unsupported,
+    configured,
+    features,
+)
+from crmhub.adapter.testing.base import Base, hidden_in
+from crmhub.adapter.testing.connection import Connection
+from crmhub.adapter.testing.crm import Crm
+from crmhub.adapter.testing.linking import each_kind
+
+_SECRET_WORDS = ("token", "secret", "password", "key", "credential")
+_DERIVED = {"upsert_contact", "upsert_contacts"}
+
+
+def _texts(*values: object) -> bool:
+    return all(type(value) is str for value in values)
+
+
+class TellingTests(Base):
+    """What the class declares, and what its optional methods tell."""
+
+    # The class.
+
+    def test_the_class_says_what_it_is(self) -> None:
+        cls = self.adapter_class
+        assert not inspect.isabstract(cls)
+        assert cls.title.strip()
+        assert isinstance(cls.record_pages, bool)
+        assert cls.batch_size >= 1
+        assert inspect.getdoc(cls), "the class has no docstring"
+
+    def test_its_settings_can_be_asked_for(self) -> None:
+        settings = self.adapter_class.settings
+        assert len({one.name for one in settings}) == len(settings)
+        for one in settings:
+            assert one.name.isidentifier(), one.name
+            assert one.name.islower(), one.name
+            assert one.label.strip(), one.name
+            assert not one.default or not one.fault(one.default), one.name
+            assert not (one.secret and one.default), f"{one.name}: a secret has no default"
+            assert not (one.required and one.default), f"{one.name}: it is never missing"
+            assert not (one.kept and (one.required or not one.secret)), one.name
+
+    def test_what_looks_like_a_secret_is_declared_as_one(self) -> None:
+        names = {one.name for one in self.adapter_class.settings if not one.secret}
+        assert not {name for name in names if name.rpartition("_")[2] in _SECRET_WORDS}
+
+    def test_a_connection_without_what_is_required_is_refused_by_name(self) -> None:
+        required = {one.name for one in self.adapter_class.settings if one.required}
+        if not required:
+            pytest.skip(f"{self.adapter_class.title} requires no setting")
+        with pytest.raises(BadConfig) as caught:
+            configured(self.adapter_class, {}, {})
+        assert all(name in caught.value.message for name in required)
+
+    def test_no_secret_shows(self, adapter: Adapter, connection: Connection) -> None:
+        adapter.find_contact(email="nobody@nowhere.org")
+        assert not hidden_in(f"{adapter!r} {adapter} {adapter.context!r}", connection)
+
+    def test_what_is_not_announced_is_unsupported(self, adapter: Adapter) -> None:
+        calls: dict[str, Callable[[], object]] = {
+            "active_workflow": lambda: adapter.active_workflow("1", since_ms=0),
+            "check": adapter.check,
+            "describe": lambda: adapter.describe("contacts"),
+            "find_marked": lambda: adapter.find_marked("deals", "1", "m", sent={}, since_ms=0),
+            "owners": adapter.owners,
+            "pipelines": lambda: adapter.pipelines("deals"),
+        }
+        assert calls.keys() == OPTIONAL - _DERIVED
+        for name in calls.keys() - features(type(adapter)):
+            with pytest.raises(Unsupported):
+                calls[name]()
+
+    # Pages.
+
+    def test_pages_are_addresses_where_there_are_any(self, adapter: Adapter, crm: Crm) -> None:
+        mine = self.person()
+        saved = adapter.create_contact(mine)
+        urls = [saved.url, adapter.get_contact(saved.id, []).url]
+        found = adapter.find_contact(email=mine["email"])
+        urls += [found.url if found is not None else ""]
+        urls += [adapter.update_contact(saved.id, {self.text: "Changed"}).url]
+        urls += [adapter.upsert_contact(self.lead(mine)).url]
+        if self.adapter_class.record_pages:
+            assert all(url.startswith(("https://", "http://")) for url in urls), urls
+        else:
+            assert set(urls) == {""}
+
+    # Optional methods.
+
+    def test_a_connection_that_works_passes_its_check(self, adapter: Adapter) -> None:
+        self.announced("check")
+        adapter.check()
+
+    def test_properties_are_described(self, adapter: Adapter, crm: Crm) -> None:
+        self.announced("describe")
+        described = {one.name: one for one in self._described(adapter, "contacts")}
+        assert {"email", "phone", self.text, self.text2} <= described.keys()
+        assert self.unknown not in described
+        if self.read_only is not None:
+            assert described[self.read_only].read_only
+        if self.choice is not None:
+            name, value = self.choice
+            assert value in [option.value for option in described[name].options]
+        id = crm.add_contact(self.person())
+        names = sorted(described)[:50]
+        assert set(adapter.get_contact(id, names).properties) == set(names)
+
+    @each_kind
+    def test_properties_of_what_is_linked_are_described(
+        self, adapter: Adapter, kind: Linked
+    ) -> None:
+        self.announced("describe")
+        names = {one.name for one in self._described(adapter, kind)}
+        assert self.titles[kind] in names
+        assert self.unknown not in names
+
+    def test_the_test_class_names_what_the_crm_describes(self, adapter: Adapter) -> None:
+        self.announced("describe")
+        described = self._described(adapter, "contacts")
+        if self.read_only is None:
+            assert not [one.name for one in described if one.read_only], "name one as read_only"
+        if self.choice is None:
+            options = [one.name for one in described if one.options and not one.read_only]
+            assert not options, "name one as choice"
+
+    def _described(self, adapter: Adapter, kind: Kind) -> list[Described]:
+        try:
+            described = adapter.describe(kind)
+        except Unsupported:
+            pytest.skip(f"{self.adapter_class.title} describes no {kind}")
+        assert len({one.name for one in described}) == len(described)
+        for one in described:
+            assert _texts(one.name, one.label)
+            assert one.name
+            assert one.type in get_args(PropertyType)
+            assert all(_texts(option.value, option.label) for option in one.options)
+            assert len({option.value for option in one.options}) == len(one.options)
+        return described
+
+    @each_kind
+    def test_pipelines_are_listed_with_their_stages(self, adapter: Adapter, kind: Linked) -> None:
+        self.announced("pipelines")
+        pipelines = adapter.pipelines(kind)
+        assert pipelines
+        assert len({one.id for one in pipelines}) == len(pipelines)
+        for one in pipelines:
+            assert _texts(one.id, one.label)
+            assert one.stages
+            assert all(_texts(stage.value, stage.label) for stage in one.stages)
+            assert len({stage.value for stage in one.stages}) == len(one.stages)
+
+    def test_owners_are_listed(self, adapter: Adapter) -> None:
+        self.announced("owners")
+        owners = adapter.owners()
+        assert all(_texts(one.id, one.email, one.name) and one.id for one in owners)
+        assert len({one.id for one in owners}) == len(owners)
+
+    def test_a_contact_in_no_workflow_has_none(self, adapter: Adapter, crm: Crm) -> None:
+        self.announced("active_workflow")
+        id = crm.add_contact(self.person())
+        since_ms = int(time.time() * 1000) - 60_000
+        assert adapter.active_workflow(id, since_ms=since_ms) == ""

@@ -1,0 +1,222 @@
+"""What every adapter owes when a contact is created or changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from crmhub.adapter.contract import Adapter, Conflict, NotFound, Rejected
+from crmhub.adapter.testing.base import DOMAIN, Base, either, phone_number
+from crmhub.adapter.testing.crm import Crm
+
+TEXTS = {
+    "letters of elsewhere": "Ångström Łukasz Ἀθηνᾶ 山田太郎 عبد",
+    "emoji": "👩🏽‍🚀 ok",
+    "quotes": '"O\'Hara" «x» `y`',
+    "a path": "../x?y=1&z=2#f %2e +",
+    "markup": "<b>&amp;</b>{{x}}${y}",
+    "a list": "one;two,three|four",
+    "leading zeros": "0049",
+    "a number": "1.50",
+    "a word of programs": "null",
+    "a truth": "True",
+    "a minus": "-",
+    "a backslash": "a\\nb",
+    "blanks inside": "a  b\tc",
+}
+
+
+class WritingTests(Base):
+    """`create_contact` and `update_contact`."""
+
+    def test_what_is_created_is_there_at_once(self, adapter: Adapter, crm: Crm) -> None:
+        crm.add_contact(self.person())
+        mine = self.person(phone=phone_number())
+        saved = adapter.create_contact(mine)
+        assert (type(saved.id), saved.outcome, saved.refused) == (str, "created", ())
+        assert len(crm.contacts()) == 2
+        assert saved.id in crm.contacts()
+        for contact in (
+            adapter.get_contact(saved.id, tuple(mine)),
+            adapter.find_contact(email=mine["email"], names=tuple(mine)),
+        ):
+            assert contact is not None
+            assert (contact.id, contact.properties) == (saved.id, mine)
+
+    @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+    def test_a_value_comes_back_as_it_was_written(
+        self, adapter: Adapter, crm: Crm, text: str
+    ) -> None:
+        saved = adapter.create_contact(self.person(**{self.text: text}))
+        assert adapter.get_contact(saved.id, [self.text]).properties == {self.text: text}
+        adapter.update_contact(saved.id, {self.text: "between"})
+        adapter.update_contact(saved.id, {self.text: text})
+        assert adapter.get_contact(saved.id, [self.text]).properties == {self.text: text}
+
+    def test_a_line_break_comes_back_as_it_was_written(self, adapter: Adapter, crm: Crm) -> None:
+        saved = adapter.create_contact(self.person(**{self.text: "one\ntwo"}))
+        assert adapter.get_contact(saved.id, [self.text]).properties == {self.text: "one\ntwo"}
+
+    def test_a_long_value_comes_back_whole_or_is_rejected(self, adapter: Adapter, crm: Crm) -> None:
+        long = "ä€" * 32_768
+        mine = self.person(**{self.text: long})
+        saved = either(Rejected, lambda: adapter.create_contact(mine))
+        if isinstance(saved, Rejected):
+            assert [one.name for one in saved.problems] in ([self.text], [])
+            assert not crm.contacts()
+        else:
+            assert adapter.get_contact(saved.id, [self.text]).properties == {self.text: long}
+
+    def test_an_email_that_is_taken_is_a_conflict_that_names_the_other(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        crm.add_contact(self.person())
+        mine = self.person()
+        holder = crm.add_contact(mine)
+        before = crm.contacts()
+        with pytest.raises(Conflict) as caught:
+            adapter.create_contact(mine | {self.text: "Another"})
+        assert caught.value.existing_id == holder
+        assert crm.contacts() == before
+
+    def test_an_email_of_another_cannot_be_given_to_a_contact(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        theirs = self.person()
+        holder = crm.add_contact(theirs)
+        id = crm.add_contact(self.person())
+        before = crm.contacts()
+        sent = {"email": theirs["email"], self.text: "Changed"}
+        saved = either(Conflict, lambda: adapter.update_contact(id, sent))
+        if isinstance(saved, Conflict):
+            assert saved.existing_id in (holder, "")
+            assert crm.contacts() == before
+        else:
+            assert crm.contacts()[id]["email"] == theirs["email"]
+
+    # What is not taken.
+
+    def test_an_unknown_property_is_rejected_by_name_or_stored(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        mine = self.person(**{self.unknown: "x"})
+        saved = either(Rejected, lambda: adapter.create_contact(mine))
+        if isinstance(saved, Rejected):
+            assert [one.name for one in saved.problems] == [self.unknown]
+            assert all(one.reason for one in saved.problems)
+            assert not crm.contacts()
+        else:
+            assert adapter.get_contact(saved.id, [self.unknown]).properties == {self.unknown: "x"}
+
+    def test_an_unknown_property_of_a_change_is_rejected_by_name_or_stored(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        id = crm.add_contact(self.person())
+        before = crm.contacts()
+        sent = {self.text: "Changed", self.unknown: "x"}
+        saved = either(Rejected, lambda: adapter.update_contact(id, sent))
+        if isinstance(saved, Rejected):
+            assert [one.name for one in saved.problems] == [self.unknown]
+            assert crm.contacts() == before
+        else:
+            got = adapter.get_contact(id, [self.text, self.unknown])
+            assert got.properties == {self.text: "Changed", self.unknown: "x"}
+
+    def test_a_property_that_only_the_crm_writes_is_rejected_by_name(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        if self.read_only is None:
+            pytest.skip("the test class names no read_only property")
+        self._rejected(adapter, crm, self.read_only, "1")
+
+    def test_a_value_that_is_no_option_is_rejected_by_name(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        if self.choice is None:
+            pytest.skip("the test class names no property with a choice")
+        name, value = self.choice
+        self._rejected(adapter, crm, name, "no such option")
+        saved = adapter.create_contact(self.person(**{name: value}))
+        assert adapter.get_contact(saved.id, [name]).properties == {name: value}
+
+    def _rejected(self, adapter: Adapter, crm: Crm, name: str, value: str) -> None:
+        id = crm.add_contact(self.person())
+        before = crm.contacts()
+        with pytest.raises(Rejected) as created:
+            adapter.create_contact(self.person(**{name: value}))
+        with pytest.raises(Rejected) as changed:
+            adapter.update_contact(id, {self.text: "Changed", name: value})
+        for error in (created.value, changed.value):
+            assert [one.name for one in error.problems] == [name]
+        assert crm.contacts() == before
+
+    def test_leaving_out_what_is_rejected_lets_the_rest_through(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        bad = {f"{self.unknown}_{i}": "x" for i in range(3)}
+        if self.choice is not None:
+            bad[self.choice[0]] = "no such option"
+        mine, left = self.person(), dict(bad)
+        for _ in range(len(bad) + 1):
+            try:
+                saved = adapter.create_contact(mine | left)
+            except Rejected as exc:
+                named = {one.name for one in exc.problems}
+                assert named
+                assert named <= left.keys(), "it names what is right, or what was not sent"
+                left = {name: value for name, value in left.items() if name not in named}
+            else:
+                break
+        assert adapter.get_contact(saved.id, tuple(mine | left)).properties == mine | left
+
+    # Changes.
+
+    def test_a_change_leaves_other_properties_and_other_contacts(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        other = crm.add_contact(self.person(**{self.text2: "Theirs"}))
+        id = crm.add_contact(self.person(**{self.text2: "Mine"}))
+        before = crm.contacts()
+        saved = adapter.update_contact(id, {self.text: "Changed"})
+        assert (saved.id, saved.outcome) == (id, "updated")
+        assert crm.contacts()[other] == before[other]
+        assert crm.contacts()[id][self.text] == "Changed"
+        assert crm.contacts()[id][self.text2] == "Mine"
+        assert crm.contacts()[id]["email"] == before[id]["email"]
+
+    def test_a_change_to_nothing_clears_the_property(self, adapter: Adapter, crm: Crm) -> None:
+        id = crm.add_contact(self.person(**{self.text: "Lee", self.text2: "Ann"}))
+        assert adapter.update_contact(id, {self.text2: ""}).outcome == "updated"
+        got = adapter.get_contact(id, [self.text, self.text2])
+        assert got.properties == {self.text: "Lee", self.text2: ""}
+        assert not crm.contacts()[id].get(self.text2)
+
+    def test_a_change_that_changes_nothing_leaves_everything(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        mine = self.person()
+        id = crm.add_contact(mine)
+        assert adapter.update_contact(id, mine).outcome in ("unchanged", "updated")
+        assert {crm.contacts()[id][name] for name in mine} == set(mine.values())
+
+    def test_a_change_is_called_unchanged_only_when_it_is(self, adapter: Adapter, crm: Crm) -> None:
+        id = crm.add_contact(self.person(**{self.text: "lee"}))
+        assert adapter.get_contact(id, [self.text]).properties == {self.text: "lee"}
+        crm_changed = adapter.update_contact(id, {self.text: "Lee"})
+        assert crm_changed.outcome == "updated"
+        assert adapter.update_contact(id, {self.text: "lee"}).outcome == "updated"
+        assert crm.contacts()[id][self.text] == "lee"
+
+    def test_a_deleted_contact_cannot_be_changed(self, adapter: Adapter, crm: Crm) -> None:
+        id = crm.add_contact(self.person())
+        crm.delete_contact(id)
+        with pytest.raises(NotFound):
+            adapter.update_contact(id, {self.text: "Changed"})
+        assert not crm.contacts()
+
+    def test_a_new_email_is_found_and_the_old_one_is_not(self, adapter: Adapter, crm: Crm) -> None:
+        id = crm.add_contact(self.person(email=f"old@{DOMAIN}"))
+        adapter.update_contact(id, {"email": f"new@{DOMAIN}"})
+        assert adapter.find_contact(email=f"old@{DOMAIN}") is None
+        found = adapter.find_contact(email=f"new@{DOMAIN}")
+        assert found is not None
+        assert found.id == id

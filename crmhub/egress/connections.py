@@ -1,0 +1,155 @@
+"""Connections to the very addresses that were judged, under a deadline for the whole call."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from time import monotonic
+from typing import Any, ClassVar
+
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.util.ssl_ import create_urllib3_context
+
+from crmhub.egress.addresses import Guard
+
+SECONDS = 10.0
+"""How long a call may take when its caller does not say."""
+# Servers close idle connections; a request sent at that very moment ends in doubt.
+_IDLE_SECONDS = 20.0
+
+
+class TimedSocket(socket.socket):
+    """A socket whose timeout is a deadline: a byte now and then does not put it off."""
+
+    used = 0.0
+    """When it was last read or written, on the monotonic clock."""
+    _ends: float | None = None
+
+    def settimeout(self, value: float | None) -> None:
+        self._ends = None if value is None else monotonic() + value
+        super().settimeout(value)
+
+    def recv_into(self, *args: Any) -> int:
+        self._wind()
+        try:
+            return super().recv_into(*args)
+        except ssl.SSLError as exc:
+            raise _broken(exc) from exc
+
+    def send(self, *args: Any) -> int:
+        self._wind()
+        try:
+            return super().send(*args)
+        except ssl.SSLError as exc:
+            raise _broken(exc) from exc
+
+    def sendall(self, *args: Any) -> None:
+        self._wind()
+        super().sendall(*args)
+
+    def _wind(self) -> None:
+        self.used = monotonic()
+        if self._ends is None:
+            return
+        if self._ends <= self.used:
+            raise TimeoutError("the time for this call is over")
+        super().settimeout(self._ends - self.used)
+
+
+def _broken(exc: ssl.SSLError) -> OSError:
+    # An SSLError is to mean that the handshake failed and nothing was sent.
+    return ConnectionAbortedError(f"TLS broke after its handshake: {exc.reason}")
+
+
+class TimedTLSSocket(TimedSocket, ssl.SSLSocket):
+    """The same over TLS, whose handshake keeps to its timeout as a whole by itself."""
+
+    def __del__(self) -> None:
+        # ssl leaves it open to whoever collects it when the peer resets before the handshake.
+        self.close()
+
+
+def tls_context() -> ssl.SSLContext:
+    """Trusts what requests trusts and what this machine does (SSL_CERT_FILE names more)."""
+    context = create_urllib3_context()
+    context.load_default_certs()
+    context.load_verify_locations(DEFAULT_CA_BUNDLE_PATH)
+    context.sslsocket_class = TimedTLSSocket
+    return context
+
+
+class Connection(HTTPConnection):
+    """Plain HTTP. `guard` is set by a subclass for each session."""
+
+    guard: ClassVar[Guard]
+    secure: ClassVar[bool] = False
+    _ends: float
+
+    def connect(self) -> None:
+        self._ends = monotonic() + (self.timeout or SECONDS)
+        try:
+            super().connect()
+        except socket.gaierror as exc:
+            raise NameResolutionError(self.host, self, exc) from exc
+        except TimeoutError as exc:
+            raise ConnectTimeoutError(self, f"no connection to {self.host} in time") from exc
+        except ssl.SSLError:
+            raise
+        except OSError as exc:
+            raise NewConnectionError(self, f"no connection: {exc}") from exc
+        # urllib3 would give a new TLS connection the whole time once more, for sending.
+        self.timeout = self._left()
+
+    def _new_conn(self) -> socket.socket:
+        found = self.guard.addresses(
+            self._dns_host, self.port, secure=self.secure, seconds=self._left()
+        )
+        failure = OSError("the name has no address")
+        for tried, (*kind, _, address) in enumerate(found):
+            try:
+                return self._connected(kind, address, self._left() / (len(found) - tried))
+            except OSError as exc:
+                failure = exc
+        raise failure
+
+    def _connected(self, kind: list[Any], address: Any, seconds: float) -> socket.socket:
+        sock = TimedSocket(*kind)
+        try:
+            for option in self.socket_options or ():
+                sock.setsockopt(*option)
+            sock.settimeout(seconds)
+            sock.connect(address)
+            sock.settimeout(self._left())
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _left(self) -> float:
+        left = self._ends - monotonic()
+        if left <= 0:
+            raise ConnectTimeoutError(self, f"no connection to {self.host} in time")
+        return left
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it may be used again."""
+        sock = self.sock
+        if not isinstance(sock, TimedSocket) or monotonic() - sock.used > _IDLE_SECONDS:
+            return False
+        return super().is_connected
+
+
+class TLSConnection(Connection, HTTPSConnection):
+    """The same over TLS. `context` is set along with `guard`.
+
+    Certificates are checked against the name, not the address.
+    """
+
+    secure = True
+    context: ClassVar[staticmethod[[], ssl.SSLContext]]
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more, ssl_context=self.context())

@@ -1,0 +1,238 @@
+"""The session itself."""
+
+from __future__ import annotations
+
+import functools
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from time import monotonic
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import BaseAdapter, HTTPAdapter
+from requests.exceptions import InvalidHeader, InvalidSchema, InvalidURL, MissingSchema
+from requests.hooks import dispatch_hook
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, Retry, Timeout
+
+from crmhub import __version__
+from crmhub.egress.addresses import Guard, NotAllowed, Resolve
+from crmhub.egress.connections import SECONDS, Connection, TLSConnection, tls_context
+from crmhub.settings import Network
+
+_HOSTS = 64
+_CHUNK = 1 << 16
+_URL = re.compile(
+    r"(https?)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?(?:[/?#][!-~]*)?", re.IGNORECASE
+)
+_BAD_URL = (
+    "the URL is not of the form https://host[:port]/path; "
+    "percent-encode blanks and control characters, leave user and password out"
+)
+# RFC 9110 5.5; requests lets characters pass that http.client then cannot encode.
+_HEADER = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
+_BAD_HEADER = (
+    "a header of the call holds a line break or another character that HTTP does not allow; "
+    "were credentials pasted with something around them?"
+)
+
+
+class Refused(InvalidURL):
+    """The call may not be made, and surely was not; the message says why and what to do."""
+
+
+class TooLarge(requests.RequestException):
+    """The answer is larger than an answer may be. The request was sent."""
+
+
+def _parts(url: str | None) -> tuple[str, str, int | None]:
+    """Scheme, host and port of a URL as it is sent. Raises Refused for any other form."""
+    match = _URL.fullmatch(url or "")
+    if match is None:
+        raise Refused(_BAD_URL)
+    scheme, host, port = match.groups()
+    if port is not None and not 0 < int(port) < 65536:
+        raise Refused(f"{host} has no port {port}; give one from 1 to 65535")
+    return scheme.lower(), host.strip("[]"), int(port) if port else None
+
+
+def _check_headers(headers: Mapping[str, str | bytes]) -> None:
+    for value in headers.values():
+        if isinstance(value, str) and not _HEADER.fullmatch(value):
+            raise Refused(_BAD_HEADER)
+
+
+def _total(timeout: Any) -> Timeout:
+    """requests takes a pair, for connecting and for each read; here it counts as its sum."""
+    given = timeout if isinstance(timeout, tuple) else (timeout,)
+    parts = [part for part in given if part is not None] or [SECONDS]
+    if sum(parts) <= 0:
+        raise requests.ConnectTimeout("no time is left for this call")
+    return Timeout(total=sum(parts))
+
+
+class _Once(Retry):
+    """Sends nothing twice, and keeps paths, which may hold personal data, out of messages."""
+
+    def increment(  # type: ignore[override]
+        self, method: Any = None, url: Any = None, *args: Any, **more: Any
+    ) -> Retry:
+        return super().increment(method, "(not shown)", *args, **more)
+
+
+class _Adapter(HTTPAdapter):
+    def __init__(self, guard: Guard, *, pool_size: int, most_bytes: int) -> None:
+        self._guard = guard
+        self._most_bytes = most_bytes
+        super().__init__(_HOSTS, pool_size, max_retries=_Once(0, read=False))
+
+    def init_poolmanager(self, *args: Any, **more: Any) -> None:
+        super().init_poolmanager(*args, **more)
+        # Reading the certificates takes 70 ms: at the first call, for those who make one.
+        guarded = {"guard": self._guard, "context": staticmethod(functools.cache(tls_context))}
+        plain = type("Connection", (Connection,), guarded)
+        tls = type("TLSConnection", (TLSConnection,), guarded)
+        self.poolmanager.pool_classes_by_scheme = {
+            "http": type("HTTPConnectionPool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
+            "https": type("HTTPSConnectionPool", (HTTPSConnectionPool,), {"ConnectionCls": tls}),
+        }
+
+    def get_connection_with_tls_context(self, request: Any, *_: Any, **__: Any) -> Any:
+        scheme, host, port = _parts(request.url)
+        return self.poolmanager.connection_from_host(host, port, scheme)
+
+    def cert_verify(self, *_: Any) -> None:
+        """Nothing to do: the certificates to trust were read once, into the TLS context."""
+
+    def request_url(self, request: Any, proxies: Any) -> Any:
+        return request.path_url
+
+    def send(
+        self,
+        request: requests.PreparedRequest,
+        stream: bool = False,
+        timeout: Any = None,
+        verify: Any = True,
+        cert: Any = None,
+        proxies: Any = None,
+    ) -> requests.Response:
+        """The whole answer, `stream` or not. `timeout` is in seconds, for all of the call."""
+        if verify not in (True, None) or cert or proxies:
+            raise Refused("verify, cert and proxies cannot be chosen for outgoing calls")
+        _parts(request.url)
+        _check_headers(request.headers)
+        try:
+            total: Any = _total(timeout)
+            response = super().send(request, stream=True, timeout=total)
+        except NotAllowed as exc:
+            raise Refused(str(exc), request=request) from None
+        try:
+            response._content = self._body(response)
+        except BaseException:
+            response.close()
+            raise
+        return response
+
+    def _body(self, response: requests.Response) -> bytes:
+        body = bytearray()
+        for piece in response.iter_content(_CHUNK):
+            body += piece
+            if len(body) > self._most_bytes:
+                host = urlsplit(response.url).hostname
+                raise TooLarge(f"{host} answered more than {self._most_bytes} bytes")
+        return bytes(body)
+
+
+class Egress(requests.Session):
+    """A `requests.Session`, one for a process, shared by all accounts and threads.
+
+    Takes the networks that may be called although they are not public, over http too; whether
+    this is a development installation, which may call loopback, and anything over http; how many
+    idle connections to keep for each host; and how large an answer may be. What belongs to a call
+    goes with the call: headers, auth, cookies and adapters of the session itself stay as they
+    are. Raises `Refused` and `TooLarge` besides what requests raises.
+    """
+
+    _sealed = False
+
+    def __init__(
+        self,
+        *,
+        allow: Sequence[Network] = (),
+        development: bool = False,
+        pool_size: int = 64,
+        most_bytes: int = 8 << 20,
+        resolve: Resolve = socket.getaddrinfo,
+    ) -> None:
+        super().__init__()
+        self._guard = Guard(allow=allow, development=development, resolve=resolve)
+        self._adapter = _Adapter(self._guard, pool_size=pool_size, most_bytes=most_bytes)
+        self.mount("https://", self._adapter)
+        self.mount("http://", self._adapter)
+        self.trust_env = False
+        own = {
+            "User-Agent": f"crmhub/{__version__}",
+            "Accept-Encoding": "gzip, deflate",
+            "Accept": "*/*",
+        }
+        self.headers = MappingProxyType(own)  # type: ignore[assignment]
+        self._sealed = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._sealed:
+            raise AttributeError(f"all accounts share this session; give {name} with the call")
+        super().__setattr__(name, value)
+
+    def mount(self, prefix: str | bytes, adapter: BaseAdapter) -> None:
+        if self._sealed:
+            raise AttributeError("the adapters of this session guard it and stay")
+        super().mount(prefix, adapter)
+
+    def fault(self, url: str, *, seconds: float = 5.0) -> str:
+        """Why `url` may not be called, in words; "" when it may. Looks its host up."""
+        host = "its host"
+        try:
+            scheme, host, port = _parts(self.prepare_request(requests.Request("GET", url)).url)
+            self._guard.addresses(host, port or 443, secure=scheme == "https", seconds=seconds)
+        except (Refused, NotAllowed) as exc:
+            return str(exc)
+        except OSError:
+            return f"{host} cannot be found; check the name, and the DNS of this machine"
+        return ""
+
+    def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
+        """As requests does it, without what the session might hold of another account."""
+        prepared = requests.PreparedRequest()
+        call = vars(request) | {
+            "headers": {**self.headers, **(request.headers or {})},
+            # An empty dict costs as much as a full one.
+            "params": request.params or None,
+        }
+        try:
+            prepared.prepare(**call)
+        # Their messages quote the whole URL, or the header.
+        except InvalidHeader:
+            raise Refused(_BAD_HEADER) from None
+        except (InvalidURL, InvalidSchema, MissingSchema):
+            raise Refused(_BAD_URL) from None
+        except UnicodeError:
+            raise Refused("the call holds half a character, which cannot be sent") from None
+        return prepared
+
+    def merge_environment_settings(
+        self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any
+    ) -> Any:
+        verify = True if verify is None else verify
+        return {"proxies": proxies, "stream": stream, "verify": verify, "cert": cert}
+
+    def send(
+        self, request: requests.PreparedRequest, *, allow_redirects: bool = False, **more: Any
+    ) -> requests.Response:
+        started = monotonic()
+        response = self._adapter.send(request, **more)
+        response.elapsed = timedelta(seconds=monotonic() - started)
+        answer: requests.Response = dispatch_hook("response", request.hooks, response, **more)  # type: ignore[no-untyped-call]
+        return answer

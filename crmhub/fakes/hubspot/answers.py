@@ -1,0 +1,133 @@
+"""What is sent back: answers, and HubSpot's error shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import orjson
+
+JSON = "application/json;charset=utf-8"
+
+
+@dataclass(slots=True)
+class Answer:
+    """A status, a body (made JSON unless it is bytes already) and further headers."""
+
+    status: int = 200
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+    content_type: str = JSON
+
+    def encoded(self) -> bytes:
+        """Return the body as it goes over the wire; empty when there is none."""
+        if self.body is None:
+            return b""
+        return self.body if isinstance(self.body, bytes) else orjson.dumps(self.body)
+
+
+class Refused(Exception):
+    """A request that HubSpot refuses: the status and what its error body says.
+
+    Every field of that body but the message is optional, as HubSpot's error guide says.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        category: str | None = "VALIDATION_ERROR",
+        errors: Sequence[Mapping[str, Any]] = (),
+        context: Mapping[str, Sequence[str]] | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = dict(headers or {})
+        self.body: dict[str, Any] = {
+            "status": "error",
+            "message": message,
+            **({"category": category} if category else {}),
+            **({"context": dict(context)} if context else {}),
+            **({"errors": [dict(one) for one in errors]} if errors else {}),
+            **(extra or {}),
+        }
+
+    def answer(self) -> Answer:
+        """Return it as it is sent, with a correlation id of its own."""
+        correlation_id = str(uuid4())
+        return Answer(
+            self.status,
+            {**self.body, "correlationId": correlation_id},
+            {**self.headers, "x-hubspot-correlation-id": correlation_id},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WrongValue:
+    """A property value that is refused: HubSpot's code, the property and the reason."""
+
+    name: str
+    code: str
+    message: str
+
+
+def wrong_values(found: Sequence[WrongValue], portal_id: int) -> Refused:
+    """Return the refusal of property values, which names each of them twice.
+
+    Once as JSON inside the message, as accounts have got it for years, and once in `errors`.
+    """
+    listed = [
+        {
+            "isValid": False,
+            "message": one.message,
+            "error": one.code,
+            "name": one.name,
+            "localizedErrorMessage": one.message,
+            "portalId": portal_id,
+        }
+        for one in found
+    ]
+    return Refused(
+        400,
+        f"Property values were not valid: {json.dumps(listed)}",
+        errors=[
+            {"message": one.message, "code": one.code, "context": {"propertyName": [one.name]}}
+            for one in found
+        ],
+    )
+
+
+def missing(names: Iterable[str], kind: str, *, code: str) -> Refused:
+    """Return the refusal of a record that lacks properties."""
+    lacking = sorted(names)
+    return Refused(
+        400,
+        f"Error creating {kind.upper()}. Some required properties were not set.",
+        context={"properties": lacking},
+        errors=[
+            {
+                "message": f'Required property "{name}" is missing',
+                "code": code,
+                "context": {"propertyName": [name]},
+            }
+            for name in lacking
+        ],
+    )
+
+
+def not_found(message: str = "resource not found", *, category: str | None = None) -> Refused:
+    """Return a 404; for an unknown numeric id HubSpot gives no category."""
+    return Refused(404, message, category=category)
+
+
+def iso(at_ms: int) -> str:
+    """Return a moment as HubSpot writes it: ISO 8601 with milliseconds and Z."""
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03d}Z"

@@ -1,0 +1,69 @@
+"""A call as its endpoint sees it: where it goes, its query and its body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from crmhub.fakes.hubspot.answers import Refused
+from crmhub.fakes.hubspot.portal import Portal
+from crmhub.fakes.hubspot.shapes import Check
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of the API, once its path is known to be one of HubSpot's."""
+
+    portal: Portal
+    path: str
+    version: str
+    query: Mapping[str, list[str]]
+    body: bytes
+    content_type: str
+    kind: str = ""
+    at: dict[str, str] = field(default_factory=dict)
+
+    def json(self, check: Check) -> Any:
+        """Return the body once `check` has passed it; raises a 415 or a 400."""
+        if self.content_type.partition(";")[0].strip().lower() != "application/json":
+            raise Refused(415, "Unsupported Media Type", category=None)
+        try:
+            value = orjson.loads(self.body)
+        except orjson.JSONDecodeError as exc:
+            raise Refused(400, f"Invalid input JSON on line {exc.lineno}: {exc.msg}") from None
+        return check(value, "")
+
+    def given(self, name: str) -> str | None:
+        """Return a query parameter, the last one when there are several."""
+        return self.query[name][-1] if name in self.query else None
+
+    def names(self, name: str) -> list[str] | None:
+        """Return a list given by commas, by repetition, or both; None when it is not given."""
+        if name not in self.query:
+            return None
+        return [one.strip() for part in self.query[name] for one in part.split(",") if one.strip()]
+
+    def flag(self, name: str) -> bool:
+        """Return a true-or-false parameter; false when it is not given."""
+        value = self.given(name) or "false"
+        if value not in ("true", "false"):
+            raise Refused(400, f"Unable to parse value for query parameter {name}: {value}")
+        return value == "true"
+
+    def cursor(self) -> int:
+        """Return where a page starts; 0 for the first one."""
+        value = self.given("after") or "0"
+        if not (value.isascii() and value.isdigit() and len(value) < 20):
+            raise Refused(400, f"after must be a cursor of this list, and not {value[:40]}")
+        return int(value)
+
+    def integer(self, name: str, default: int, *, most: int) -> int:
+        """Return a whole number from 1 to `most`."""
+        value = self.given(name) or str(default)
+        short = value.isascii() and value.isdigit() and len(value) < 10
+        if not (short and 1 <= int(value) <= most):
+            raise Refused(400, f"{name} must be an integer from 1 to {most}, and not {value[:40]}")
+        return int(value)

@@ -1,0 +1,265 @@
+"""A small CRM over HTTP, strict and a little strange, for the tests of the conformance tests.
+
+Ids are numbers, deals are linked by a second call and tickets by the first, the search finds parts
+of values and lags behind, and access tokens are renewed by refresh tokens that work once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from crmhub.adapter import Conflict, Kind, Linked
+
+TEXTS = ("email", "phone", "firstname", "lastname", "city")
+NAMES = {
+    "contacts": {*TEXTS, "status", "created"},
+    "deals": {"dealname", "pipeline", "dealstage"},
+    "tickets": {"subject", "hs_pipeline", "hs_pipeline_stage"},
+}
+PIPELINES = {"sales": ("open", "won"), "renewals": ("due", "renewed")}
+PLACES = {"deals": ("pipeline", "dealstage"), "tickets": ("hs_pipeline", "hs_pipeline_stage")}
+STATUSES = ("lead", "customer")
+_ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
+Record = dict[str, Any]
+
+
+class Refused(Exception):
+    """An answer that is no success."""
+
+    def __init__(self, status: int, **body: Any) -> None:
+        self.status, self.body = status, body
+
+
+class SmallCrm:
+    """The CRM; use it as a context manager, it listens meanwhile."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, dict[int, Record]] = {kind: {} for kind in NAMES}
+        self.search_lag = 0.0
+        self.refresh_token = "refresh-0-of-the-small-crm"
+        self.access_tokens: set[str] = set()
+        self.renewals = 0
+        self._ids = 0
+        self._lock = threading.Lock()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.crm = self
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+
+    def __enter__(self) -> SmallCrm:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    # Seen from behind.
+
+    def add_contact(self, properties: Mapping[str, str]) -> str:
+        with self._lock:
+            if self._holder(properties.get("email", "")):
+                raise Conflict("this email is taken")
+            return str(self._insert("contacts", dict(properties), ""))
+
+    def contacts(self) -> dict[str, dict[str, str]]:
+        with self._lock:
+            found = self.records["contacts"].items()
+            return {str(id): dict(one["properties"]) for id, one in found}
+
+    def delete_contact(self, contact_id: str) -> None:
+        with self._lock:
+            del self.records["contacts"][int(contact_id)]
+
+    def linked(self, kind: Linked, contact_id: str) -> dict[str, dict[str, str]]:
+        with self._lock:
+            return {
+                str(id): {**one["properties"], "mark": one["mark"]}
+                for id, one in self.records[kind].items()
+                if one["contact"] == int(contact_id)
+            }
+
+    def count(self, kind: Kind) -> int:
+        with self._lock:
+            return len(self.records[kind])
+
+    # What it does.
+
+    def answer(self, method: str, target: str, token: str, body: bytes) -> tuple[int, Any]:
+        """Return status and body of the answer to a request."""
+        parts = urlsplit(target)
+        path = [unquote(part) for part in parts.path.split("/")[2:]]
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        with self._lock:
+            if (method, path) == ("POST", ["token"]):
+                return 200, self._renew(parse_qs(body.decode()))
+            if token not in self.access_tokens:
+                raise Refused(401, message=f"the token {token} is not valid")
+            sent = json.loads(body) if body else {}
+            match method, path:
+                case "GET", ["me"]:
+                    return 200, {"name": "The small CRM"}
+                case "GET", ["pipelines"]:
+                    return 200, {"results": PIPELINES}
+                case "GET", ["statuses"]:
+                    return 200, {"results": STATUSES}
+                case "GET", ["contacts"]:
+                    return 200, {"results": self._search(**query)}
+                case "GET", ["by-email", email]:
+                    return 200, self._shown(self._of_email(email))
+                case "GET", ["marked", kind, mark]:
+                    return 200, {"results": self._marked(kind, mark)}
+                case "GET", ["contacts", id]:
+                    return 200, self._shown(self._get(id))
+                case "GET", ["contacts", id, ("deals" | "tickets") as kind]:
+                    self._get(id)
+                    found = self.records[kind].values()
+                    return 200, {"results": [one for one in found if str(one["contact"]) == id]}
+                case "POST", [("contacts" | "deals") as kind]:
+                    return 201, {"id": self._create(kind, sent)}
+                case "POST", ["contacts", id, "tickets"]:
+                    self._get(id)
+                    return 201, {"id": self._create("tickets", sent, contact=int(id))}
+                case "PATCH", ["contacts", id]:
+                    return 200, self._update(self._get(id), sent["properties"])
+                case "PUT", ["deals", id, "contact", contact_id]:
+                    self._get(id, "deals")["contact"] = self._get(contact_id)["id"]
+                    return 200, {"linked": True}
+                case "DELETE", ["deals", id]:
+                    del self.records["deals"][self._get(id, "deals")["id"]]
+                    return 200, {"deleted": True}
+        raise Refused(404, message="no such address")
+
+    def _renew(self, form: Mapping[str, list[str]]) -> Record:
+        if form["refresh_token"] != [self.refresh_token]:
+            raise Refused(400, error="invalid_grant")
+        self.renewals += 1
+        self.refresh_token = f"refresh-{self.renewals}-of-the-small-crm"
+        token = f"access-{self.renewals}-of-the-small-crm"
+        self.access_tokens.add(token)
+        return {"access_token": token, "expires_in": 1800, "refresh_token": self.refresh_token}
+
+    def _search(self, q: str = "", phones: str = "") -> list[Record]:
+        shown = time.time() - self.search_lag
+        return [
+            self._shown(one)
+            for one in self.records["contacts"].values()
+            if one["changed"] <= shown
+            and (
+                one["properties"].get("phone") in phones.split("|")
+                if phones
+                else any(q in value for value in one["properties"].values())
+            )
+        ]
+
+    def _marked(self, kind: str, mark: str) -> list[Record]:
+        found = self.records[kind].values()
+        return [
+            {"id": one["id"], "contact": one["contact"]} for one in found if one["mark"] == mark
+        ]
+
+    def _shown(self, record: Record) -> Record:
+        empty = dict.fromkeys(NAMES["contacts"])
+        return {"id": record["id"], "properties": {**empty, **record["properties"]}}
+
+    def _get(self, id: str, kind: str = "contacts") -> Record:
+        found = self.records[kind].get(int(id)) if _ID.fullmatch(id) else None
+        if found is None:
+            raise Refused(404, message=f"there is no {kind} with this id")
+        return found
+
+    def _holder(self, email: str) -> Record | None:
+        wanted = email.lower()
+        for one in self.records["contacts"].values():
+            if wanted and one["properties"].get("email", "").lower() == wanted:
+                return one
+        return None
+
+    def _of_email(self, email: str) -> Record:
+        found = self._holder(email)
+        if found is None:
+            raise Refused(404, message="nobody has this email")
+        return found
+
+    def _check(self, kind: str, properties: Mapping[str, Any], own: int = 0) -> None:
+        pipeline, stage = PLACES.get(kind, ("", ""))
+        errors = [
+            {"field": name, "reason": "unknown or not yours to write"}
+            for name, value in properties.items()
+            if name not in NAMES[kind] or name == "created" or not isinstance(value, str)
+        ]
+        if properties.get("status") and properties["status"] not in STATUSES:
+            errors.append({"field": "status", "reason": "no such option"})
+        if properties.get(pipeline, "sales") not in PIPELINES:
+            errors.append({"field": pipeline, "reason": "no such pipeline"})
+        elif properties.get(stage, "open") not in PIPELINES[properties.get(pipeline, "sales")]:
+            errors.append({"field": stage, "reason": "no such stage"})
+        if errors:
+            raise Refused(422, errors=errors)
+        holder = self._holder(properties.get("email", "")) if kind == "contacts" else None
+        if holder is not None and holder["id"] != own:
+            raise Refused(409, message="this email is taken", id=holder["id"])
+
+    def _create(self, kind: str, sent: Record, contact: int = 0) -> int:
+        self._check(kind, sent["properties"])
+        return self._insert(kind, sent["properties"], sent.get("mark", ""), contact)
+
+    def _insert(self, kind: str, properties: Record, mark: str, contact: int = 0) -> int:
+        self._ids += 1
+        now = time.time()
+        self.records[kind][self._ids] = {
+            "id": self._ids,
+            "properties": {name: value for name, value in properties.items() if value},
+            "mark": mark,
+            "contact": contact,
+            "created": now,
+            "changed": now,
+        }
+        return self._ids
+
+    def _update(self, record: Record, properties: Record) -> Record:
+        self._check("contacts", properties, record["id"])
+        merged = {**record["properties"], **properties}
+        record["properties"] = {name: value for name, value in merged.items() if value}
+        record["changed"] = time.time()
+        return self._shown(record)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+    crm: SmallCrm
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    server: _Server
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        try:
+            status, said = self.server.crm.answer(self.command, self.path, token, body)
+        except Refused as exc:
+            status, said = exc.status, exc.body
+        answer = json.dumps(said).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _serve
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass

@@ -1,0 +1,127 @@
+"""The conformance tests let an honest adapter pass, and catch those that lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from crmhub.adapter import Adapter, Problem, Rejected, Unavailable
+from crmhub.adapter.testing import Connection, FaultProxy, HttpAdapterTests
+from crmhub.adapter.testing.base import hidden_in, texts_of
+from crmhub.adapter.testing.faults import answers
+from tests.adapters.liars import CAUGHT_BY
+from tests.adapters.small_adapter import SmallAdapter
+from tests.adapters.small_crm import SmallCrm
+
+pytest_plugins = ["pytester"]
+
+
+class Small(HttpAdapterTests):
+    """How the tests of the small CRM's adapters, honest or not, look to their author."""
+
+    adapter_class = SmallAdapter
+    credentials = {"refresh_token": "refresh-0-of-the-small-crm"}  # noqa: RUF012
+    choice = ("status", "lead")
+    read_only = "created"
+
+    @pytest.fixture
+    def crm(self) -> Iterator[SmallCrm]:
+        with SmallCrm() as crm:
+            yield crm
+
+
+class TestSmallAdapter(Small):
+    """The honest one."""
+
+
+def _failed(pytester: pytest.Pytester, liar: type[Adapter], *tests: str) -> set[str]:
+    """Run some tests of the kit on an adapter and return those that fail."""
+    path = pytester.makepyfile(
+        f"""
+        from tests.adapters import liars, test_kit
+
+        class TestLiar(test_kit.Small):
+            adapter_class = liars.{liar.__name__}
+        """
+    )
+    # What other tests left to be collected is none of this run's.
+    quiet = ("-q", "-p", "no:unraisableexception")
+    run = pytester.inline_run(*quiet, *(f"{path}::TestLiar::{test}" for test in tests))
+    passed, _, failed = run.listoutcomes()
+    assert len(passed) + len(failed) >= len(tests), "a test is left out, or there is none"
+    return {report.nodeid.partition("::TestLiar::")[2] for report in failed}
+
+
+@pytest.mark.parametrize("liar", CAUGHT_BY, ids=lambda liar: liar.__name__)
+def test_a_liar_is_caught(pytester: pytest.Pytester, liar: type[Adapter]) -> None:
+    assert _failed(pytester, liar, *CAUGHT_BY[liar]) == set(CAUGHT_BY[liar])
+
+
+def test_a_standard_test_is_not_overridden_without_a_reason() -> None:
+    with pytest.raises(TypeError, match=r"test_no_secret_shows.*xfail"):
+
+        class Sly(Small):
+            def test_no_secret_shows(self) -> None:  # type: ignore[override]
+                pass
+
+
+def test_a_standard_test_is_not_overridden_by_way_of_a_mixin() -> None:
+    class Mixin:
+        test_ids_and_values_are_text = None
+
+    with pytest.raises(TypeError, match="test_ids_and_values_are_text"):
+
+        class Sly(Mixin, Small):  # type: ignore[misc]
+            pass
+
+
+def test_a_standard_test_that_cannot_hold_is_expected_to_fail_with_a_reason() -> None:
+    class Open(Small):
+        @pytest.mark.xfail(reason="the small CRM shows it to everybody")
+        def test_no_secret_shows(self) -> None:  # type: ignore[override]
+            raise AssertionError
+
+    assert Open.test_no_secret_shows is not Small.test_no_secret_shows
+
+
+@pytest.fixture
+def connection() -> Connection:
+    return Connection(SmallAdapter, {}, Small.credentials)
+
+
+def test_a_lease_is_one_holders_until_it_is_given_back(connection: Connection) -> None:
+    hold = connection.leases.hold
+    with connection.within(0.05), hold("a", 9), hold("b", 9), pytest.raises(Unavailable):
+        hold("a", 9).__enter__()
+    with connection.leases.hold("a", 9):
+        assert connection.leases.granted == {"a": 2, "b": 1}
+
+
+def test_a_lease_that_has_run_out_is_taken_over(connection: Connection) -> None:
+    with connection.leases.hold("a", 0.02), connection.leases.hold("a", 9):
+        assert connection.leases.granted == {"a": 2}
+
+
+def test_time_that_is_skipped_is_taken_off_what_remains(connection: Connection) -> None:
+    with connection.within(10):
+        connection.sleep(4)
+        assert 5 < connection.remaining() <= 6
+
+
+def test_a_secret_is_found_wherever_an_error_hides_it(connection: Connection) -> None:
+    secret = Small.credentials["refresh_token"]
+    deep = ValueError("fine")
+    deep.__context__ = KeyError(secret)
+    for error in (Unavailable(secret), Rejected([Problem("email", secret)]), deep):
+        assert hidden_in(texts_of(error), connection)
+    assert not hidden_in(texts_of(Unavailable("fine")), connection)
+
+
+def test_the_proxy_harms_what_it_is_told_to_and_nothing_else() -> None:
+    with SmallCrm() as crm, FaultProxy(crm.url) as proxy:
+        proxy.inject(answers(418), skip=1, when=lambda request: "me" in request.target)
+        got = [requests.get(f"{proxy.url}/{path}").status_code for path in ("me", "x", "me", "me")]
+        assert got == [401, 401, 418, 401]
+        assert [request.fault for request in proxy.requests] == [False, False, True, False]

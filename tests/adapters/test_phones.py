@@ -1,0 +1,193 @@
+"""Phones as CRMs keep them: every notation is known again, and nobody else's number is."""
+
+from __future__ import annotations
+
+import phonenumbers
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from phonenumbers import PhoneNumberFormat, PhoneNumberType
+
+from crmhub.adapter.phones import national, notations, same
+
+KINDS = (PhoneNumberType.FIXED_LINE, PhoneNumberType.MOBILE)
+
+
+def e164(parsed: phonenumbers.PhoneNumber) -> str:
+    return phonenumbers.format_number(parsed, PhoneNumberFormat.E164)
+
+
+EXAMPLES = {
+    region: e164(found)
+    for region in sorted(phonenumbers.SUPPORTED_REGIONS)
+    if (found := phonenumbers.example_number_for_type(region, PhoneNumberType.MOBILE))
+}
+
+
+@pytest.mark.parametrize(
+    ("number", "forms"),
+    [
+        (
+            "+12025550199",
+            "+12025550199|12025550199|0012025550199|+1 202-555-0199|(202) 555-0199|2025550199",
+        ),
+        (
+            "+493012345678",
+            "+493012345678|493012345678|00493012345678|+49 30 12345678|030 12345678"
+            "|03012345678|3012345678",
+        ),
+        (
+            "+34612345678",
+            "+34612345678|34612345678|0034612345678|+34 612 34 56 78|612 34 56 78|612345678",
+        ),
+        (
+            "+390612345678",
+            "+390612345678|390612345678|00390612345678|+39 06 1234 5678|06 1234 5678|0612345678",
+        ),
+        (
+            "+5511961234567",
+            "+5511961234567|5511961234567|005511961234567|+55 11 96123-4567|(11) 96123-4567"
+            "|11961234567",
+        ),
+    ],
+    ids=["US", "DE", "ES", "IT", "BR"],
+)
+def test_the_notations_of_a_number(number: str, forms: str) -> None:
+    assert notations(number) == forms.split("|")
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "",
+        "+",
+        "110",
+        "0301234567",
+        "call me",
+        "+999123456789",
+        "+4930123456;ext=7",
+        "+" + "1" * 300,
+    ],
+    ids=lambda text: text[:20],
+)
+def test_what_is_no_number_has_one_notation(number: str) -> None:
+    assert notations(number) == [number]
+
+
+@pytest.mark.parametrize(
+    ("number", "digits"),
+    [
+        ("+12025550199", "2025550199"),
+        ("+493012345678", "3012345678"),
+        ("+390612345678", "0612345678"),
+        ("0301234567", ""),
+        ("", ""),
+    ],
+)
+def test_the_digits_without_the_country(number: str, digits: str) -> None:
+    assert national(number) == digits
+
+
+@pytest.mark.parametrize(
+    ("number", "stored"),
+    [
+        ("+12025550199", "(202) 555-0199"),
+        ("+12025550199", "1-202-555-0199"),
+        ("+12025550199", "001 202 555 0199"),
+        ("+12025550199", "+1.202.555.0199"),
+        ("+493012345678", "030/123 456-78"),
+        ("+493012345678", "+49 (0)30 12345678"),
+        ("+493012345678", "0049 30 12345678"),
+        ("+493012345678", "493012345678"),
+        ("+390612345678", "06 1234 5678"),
+        ("+5511961234567", "(11) 96123-4567"),
+        ("+5511961234567", "5511961234567"),
+        ("+34612345678", "612 34 56 78"),
+        ("+442079460958", "(0)20 7946 0958"),
+        ("+442079460958", "tel:+44-20-7946-0958"),
+        # Of the right length, but in no use: what tests and films are full of.
+        ("+15555550100", "(555) 555-0100"),
+    ],
+)
+def test_a_number_is_known_in_any_notation(number: str, stored: str) -> None:
+    assert same(number, stored)
+
+
+@pytest.mark.parametrize(
+    ("number", "stored"),
+    [
+        ("+12025550199", "+442025550199"),
+        ("+12025550199", "555-0199"),
+        ("+12025550199", "5550199"),
+        ("+12025550199", "+12025550198"),
+        ("+12025550199", "+120255501990"),
+        ("+12025550199", "(202) 555-0199 ext. 5"),
+        ("+12025550199", "+34 2025550199"),
+        # The zero makes it a line in Rome; without it, it is a mobile.
+        ("+390612345678", "+39 612345678"),
+        ("+39612345678", "+39 0612345678"),
+        # Read as digits alone, the extension would belong to the number.
+        ("+4930123456785", "+49 30 12345678 ext. 5"),
+        ("+4930123456785", "+49 30 12345678;ext=5"),
+        ("+493012345678", "+43 3012345678"),
+        ("+493012345678", "12345678"),
+        ("+493012345678", "+49 40 12345678"),
+        ("+34612345678", "+34 912345678"),
+        ("+5511961234567", "(21) 96123-4567"),
+        ("+5511961234567", "(11) 6123-4567"),
+        ("+12025550199", ""),
+        ("+12025550199", "+"),
+        ("+12025550199", "n/a"),
+        ("+12025550199", "1" * 300),
+        ("110", "+49110"),
+        ("0301234567", "+49301234567"),
+        ("", "0"),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_a_decoy_is_not_taken_for_the_number(number: str, stored: str) -> None:
+    assert not same(number, stored)
+
+
+@pytest.mark.parametrize("garbage", ["", "call me", "110", "+"])
+def test_the_same_text_is_the_same(garbage: str) -> None:
+    assert same(garbage, garbage)
+
+
+@st.composite
+def numbers(draw: st.DrawFn) -> str:
+    """Return a valid number of any country: an example whose last digits are drawn anew."""
+    region = draw(st.sampled_from(sorted(phonenumbers.SUPPORTED_REGIONS)))
+    example = phonenumbers.example_number_for_type(region, draw(st.sampled_from(KINDS)))
+    if example is None:
+        return EXAMPLES["DE"]
+    number = e164(example)[:-3] + draw(st.text("0123456789", min_size=3, max_size=3))
+    return number if phonenumbers.is_valid_number(phonenumbers.parse(number)) else e164(example)
+
+
+@given(numbers())
+def test_every_notation_is_the_number(number: str) -> None:
+    assert [form for form in notations(number) if not same(number, form)] == []
+
+
+@given(numbers(), numbers())
+def test_a_number_with_its_country_is_no_other(one: str, other: str) -> None:
+    written = (other, other[1:], f"00{other[1:]}")
+
+    assert [same(one, form) for form in written] == [one == other] * 3
+
+
+@given(numbers(), st.integers(1, 9))
+def test_a_neighbour_is_never_the_number(number: str, step: int) -> None:
+    neighbour = number[:-1] + str((int(number[-1]) + step) % 10)
+
+    assert [form for form in notations(neighbour) if same(number, form)] == []
+
+
+@given(numbers(), st.text(max_size=40))
+def test_any_text_can_be_compared(number: str, text: str) -> None:
+    same(number, text)
+    same(text, number)
+    national(text)
+
+    assert notations(text)[0] == text

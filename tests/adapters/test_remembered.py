@@ -1,0 +1,132 @@
+"""What an adapter asks its CRM seldom is asked once, and an old answer is better than none."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+import pytest
+import time_machine
+
+from crmhub.adapter import Context, Denied, NotYet, Throttled, Unavailable
+from crmhub.adapter.remembered import HOUR, Remembered
+
+
+class _Context:
+    def __init__(self, seconds: float = 5.0) -> None:
+        self.seconds = seconds
+
+    def remaining(self) -> float:
+        return self.seconds
+
+
+class Source:
+    """What is asked: counts, and fails with `error` while there is one."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.error: Exception | None = None
+
+    def __call__(self) -> int:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        return self.asked
+
+
+def remembered(source: Any, seconds: float = 5.0) -> Remembered[int]:
+    return Remembered(source, cast(Context, _Context(seconds)))
+
+
+def test_it_is_asked_once() -> None:
+    source = Source()
+    kept = remembered(source)
+    assert [kept.get() for _ in range(3)] == [1, 1, 1]
+
+
+def test_many_threads_ask_once() -> None:
+    source = Source()
+    kept = remembered(source)
+    with ThreadPoolExecutor(20) as pool:
+        assert set(pool.map(lambda _: kept.get(), range(100))) == {1}
+
+
+def test_what_is_too_old_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, now = remembered(Source()), [1000.0]
+    monkeypatch.setattr("crmhub.adapter.remembered.time.monotonic", lambda: now[0])
+    assert kept.get() == 1
+    now[0] += 40
+    assert kept.get() == 1
+    assert kept.get(newer_than=30) == 2
+    now[0] += HOUR
+    assert kept.get() == 3
+
+
+@pytest.mark.parametrize("error", [Unavailable("down"), Throttled("slow", retry_after=9)])
+def test_an_old_answer_is_better_than_none(error: Exception) -> None:
+    source = Source()
+    kept = remembered(source)
+    kept.get()
+    source.error = error
+    assert kept.get(newer_than=0) == 1
+
+
+def test_a_source_that_is_down_is_left_alone_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, now = Source(), [1000.0]
+    monkeypatch.setattr("crmhub.adapter.remembered.time.monotonic", lambda: now[0])
+    kept = remembered(source)
+    kept.get()
+    source.error = Unavailable("down")
+    now[0] += HOUR
+    assert [kept.get() for _ in range(3)] == [1, 1, 1]
+    assert source.asked == 2
+    now[0] += 61
+    source.error = None
+    assert kept.get() == 3
+
+
+@pytest.mark.parametrize("error", [Unavailable("down"), Denied("no")])
+def test_without_an_answer_the_failure_is_told_and_not_kept(error: Exception) -> None:
+    source = Source()
+    source.error = error
+    kept = remembered(source)
+    with pytest.raises(type(error)):
+        kept.get()
+    source.error = None
+    assert kept.get() == 2
+
+
+def test_a_right_that_was_lost_is_told_although_there_is_an_old_answer() -> None:
+    source = Source()
+    kept = remembered(source)
+    kept.get()
+    source.error = Denied("no")
+    with pytest.raises(Denied):
+        kept.get(newer_than=0)
+
+
+def test_nobody_waits_longer_than_there_is_time() -> None:
+    asking, done = threading.Event(), threading.Event()
+
+    def slow() -> int:
+        asking.set()
+        done.wait(10)
+        return 1
+
+    kept = remembered(slow, seconds=0.05)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(kept.get)
+        asking.wait(10)
+        with pytest.raises(NotYet):
+            kept.get()
+        done.set()
+        assert first.result() == 1
+
+
+def test_a_clock_that_is_set_changes_nothing() -> None:
+    kept = remembered(Source())
+    with time_machine.travel("2026-01-01"):
+        kept.get()
+    with time_machine.travel("2036-01-01"):
+        assert kept.get() == 1
