@@ -153,19 +153,24 @@ class Catalogues:
         """Return the catalogue as it is in the database now."""
         with self._database.reading() as connection:
             catalogue = load(connection, account_id, kind)
+        # What a transaction changed itself may come to nothing.
+        self._database.after_commit(lambda: self._keep(catalogue))
+        return catalogue
+
+    def _keep(self, catalogue: Catalogue) -> None:
+        of = (catalogue.account_id, catalogue.kind.code)
         with self._lock:
-            known = self._known.get((account_id, kind.code))
+            known = self._known.get(of)
             if known is None or known.version <= catalogue.version:
-                self._known[account_id, kind.code] = catalogue
+                self._known[of] = catalogue
             while len(self._known) > self._size:
                 self._known.popitem(last=False)
-        return catalogue
 
     def edit(self, account_id: int, kind: Kind, work: Callable[[Connection, Catalogue], T]) -> T:
         """Run `work` in a transaction on the catalogue as it is, and return what it returns.
 
         Nobody else writes to the account's records meanwhile. What `work` changes in the catalogue
-        it begins with `change`; this process sees it as soon as this returns.
+        it begins with `change`; this process sees it as soon as it is committed.
         """
 
         def held(tx: Connection) -> T:
@@ -173,10 +178,13 @@ class Catalogues:
             return work(tx, load(tx, account_id, kind))
 
         result = self._database.transact(held)
+        self._database.after_commit(lambda: self._drop(account_id, kind))
+        return result
+
+    def _drop(self, account_id: int, kind: Kind) -> None:
         with self._lock:
             # Loaded again when next asked for: a failure to load is none of this change's.
             self._known.pop((account_id, kind.code), None)
-        return result
 
 
 def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:

@@ -28,7 +28,8 @@ class Ids:
     def take(self, account_id: int, kind: int, n: int) -> range:
         """Return `n` ids in rising order that no process has given out before.
 
-        Runs a short transaction of its own when the block is used up: call it outside of one.
+        Runs a short transaction when the block is used up. As a part of a longer one it holds up
+        all who need a block of these meanwhile.
         """
         owner = (account_id, kind)
         with self._lock:
@@ -38,13 +39,17 @@ class Ids:
                 return range(start, start + n)
         size = max(n, _BLOCK)
         first = self._database.transact(lambda tx: reserve(tx, account_id, kind, size))
+        # A rollback gives the block back to the database: until then it is not ours to keep.
+        self._database.after_commit(lambda: self._keep(owner, first + n, first + size))
+        return range(first, first + n)
+
+    def _keep(self, owner: tuple[int, int], start: int, end: int) -> None:
         with self._lock:
             # What another thread has just reserved, or the rest of the last block, is given up.
-            self._blocks[owner] = (first + n, first + size)
+            self._blocks[owner] = (start, end)
             self._blocks.move_to_end(owner)
             while len(self._blocks) > _MOST_BLOCKS:
                 self._blocks.popitem(last=False)
-        return range(first, first + n)
 
 
 def reserve(tx: Connection, account_id: int, kind: int, size: int) -> int:

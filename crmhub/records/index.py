@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from crmhub.db import Connection
+from crmhub.db import Connection, Row, Rows
 from crmhub.records.catalogue import Catalogue, Property
 from crmhub.records.values import day_key, fold, number_key
 
@@ -24,7 +24,9 @@ _KEY: dict[str, dict[str, str]] = {
 _COLUMNS = {**_KEY, "ix_text": {**_KEY["ix_text"], "full_value": "text", "folded": "text"}}
 UNIQUE = {"account_id": "int", "prop_id": "int", "value": "text", "record_id": "bigint"}
 
-Key = tuple[str, int, Any]
+# Each table's columns in the order of a row, and how many of the first are its key.
+TABLES = {**_COLUMNS, "unique_value": UNIQUE}
+KEY_COLUMNS = 4
 
 
 class IndexChange:
@@ -72,8 +74,20 @@ class IndexChange:
         """Write the rows; the unique values are the caller's, since they can be refused."""
         for table, key in _KEY.items():
             tx.delete(table, key, self._gone[table])
-        for table, columns in _COLUMNS.items():
-            tx.insert(table, columns, self._come[table])
+        tx.insert_all(*self.rows())
+
+    def rows(self) -> list[Rows]:
+        """Return the rows that come, for each index table."""
+        return [Rows(table, columns, self._come[table]) for table, columns in _COLUMNS.items()]
+
+
+def whole(catalogue: Catalogue, records: Mapping[int, Mapping[str, str]]) -> dict[str, set[Row]]:
+    """Return all rows of records, given as properties by id, in each of TABLES."""
+    change = IndexChange(catalogue)
+    for record_id, properties in records.items():
+        change.add(record_id, {}, properties)
+    rows = {each.table: set(each.rows) for each in change.rows()}
+    return {**rows, "unique_value": set(change.unique_come)}
 
 
 def _row(known: Property, value: str) -> tuple[Any, ...]:

@@ -65,8 +65,8 @@ class Listing:
                     " send what its first request had, or start without a cursor"
                 )
         now = now_ms()
-        total = self._search(query, conditions).total() if after is None else after.total
-        rows, last = self._next(query, conditions, total=total, after=after)
+        total, first = self._begun(query, conditions) if after is None else (after.total, None)
+        rows, last = self._next(query, conditions, total=total, after=after, first=first)
         links: dict[int, Links] = {}
         if "associations" in request.include:
             links = associations.of_records(
@@ -104,6 +104,13 @@ class Listing:
             conditions=conditions,
         )
 
+    def _begun(
+        self, query: Query, conditions: Sequence[Condition]
+    ) -> tuple[int, list[Listed] | None]:
+        """Return the total, and the first page with one more where it came along."""
+        search = self._search(query, conditions)
+        return search.few() or (search.total(), None)
+
     def _next(
         self,
         query: Query,
@@ -111,6 +118,7 @@ class Listing:
         *,
         total: int,
         after: Cursor | None,
+        first: list[Listed] | None,
     ) -> tuple[list[Listed], tuple[Place, int] | None]:
         """Return the records of the page and, when there are more, where the next one begins.
 
@@ -122,7 +130,7 @@ class Listing:
         rows: list[Listed] = []
         if caught_up < 0:
             # One more than asked for tells whether there is another page.
-            rows = search.page(total, place)
+            rows = search.page(total, place) if first is None else first
             if len(rows) > query.limit:
                 shown = rows[: query.limit]
                 return shown, (search.place(shown[-1]), -1)

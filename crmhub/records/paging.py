@@ -6,6 +6,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -46,8 +47,7 @@ class Cursor:
 
     def seal(self, signing_key: bytes) -> str:
         """Return the cursor as text that needs no escaping in a URL."""
-        payload = orjson.dumps([_FORM, *(getattr(self, name) for name in _FIELDS)])
-        return base64.urlsafe_b64encode(sign(signing_key, payload) + payload).decode().rstrip("=")
+        return sealed([_FORM, *(getattr(self, name) for name in _FIELDS)], signing_key)
 
 
 _FIELDS = tuple(Cursor.__dataclass_fields__)
@@ -56,16 +56,7 @@ _INVALID = "cursor: this is no cursor that the hub gave for this listing; start 
 
 def unseal(text: str, signing_key: bytes, *, account_id: int, kind: int) -> Cursor:
     """Return the cursor that `seal` made of it; BadRequest when it is none of this listing's."""
-    try:
-        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except ValueError:
-        raise BadRequest(_INVALID) from None
-    signature, payload = raw[:_SIGNATURE], raw[_SIGNATURE:]
-    # Encoded again it must be the same text: base64 has several forms for some bytes.
-    again = base64.urlsafe_b64encode(raw).decode().rstrip("=")
-    if again != text or not same(signature, sign(signing_key, payload)):
-        raise BadRequest(_INVALID)
-    form, *fields = orjson.loads(payload)
+    form, *fields = unsealed(text, signing_key)
     if form != _FORM:
         raise BadRequest(_INVALID)
     named = dict(zip(_FIELDS, fields, strict=True))
@@ -77,6 +68,27 @@ def unseal(text: str, signing_key: bytes, *, account_id: int, kind: int) -> Curs
     if (cursor.account_id, cursor.kind) != (account_id, kind):
         raise BadRequest(_INVALID)
     return cursor
+
+
+def sealed(value: Sequence[Any], signing_key: bytes) -> str:
+    """Return JSON values as signed text that needs no escaping in a URL."""
+    payload = orjson.dumps(value)
+    return base64.urlsafe_b64encode(sign(signing_key, payload) + payload).decode().rstrip("=")
+
+
+def unsealed(text: str, signing_key: bytes) -> list[Any]:
+    """Return the values that `sealed` made the text of; BadRequest when it did not."""
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        raise BadRequest(_INVALID) from None
+    signature, payload = raw[:_SIGNATURE], raw[_SIGNATURE:]
+    # Encoded again it must be the same text: base64 has several forms for some bytes.
+    again = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+    if again != text or not same(signature, sign(signing_key, payload)):
+        raise BadRequest(_INVALID)
+    value: list[Any] = orjson.loads(payload)
+    return value
 
 
 def fingerprint(filters: Sequence[Filter]) -> str:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from crmhub.accounts.accounts import Account
 from crmhub.db import Connection, Database, now_ms
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
-from crmhub.records import associations, upserts, writing
+from crmhub.records import associations, marks, upserts, writing
 from crmhub.records import catalogue as catalogues
 from crmhub.records.catalogue import MOST_PROPERTIES, Catalogue, Catalogues, Property
 from crmhub.records.filters import Condition, parse
@@ -126,13 +126,15 @@ class RecordStore:
         *,
         define_unknown: bool = False,
         guard: Callable[[Connection, Catalogue], None] | None = None,
+        mark: str = "",
     ) -> list[Record]:
         """Create records, all or none, and return them in order.
 
         `define_unknown` defines unknown properties as strings, as the account's switch
         auto_define_properties does. `guard` looks at the database inside the transaction,
-        before anything is written, and stops the write by raising. Raises InvalidProperties,
-        DuplicateValue, Conflict, Semantic (a link to nothing), LimitExceeded.
+        before anything is written, and stops the write by raising. `mark` names the write: what
+        was made under it before is AlreadyWritten. Raises InvalidProperties, DuplicateValue,
+        Conflict, Semantic (a link to nothing), LimitExceeded.
         """
         ids = self._ids.take(account.id, kind.code, len(inputs))
 
@@ -152,6 +154,8 @@ class RecordStore:
         def write(tx: Connection, catalogue: Catalogue, prepared: list[NewRecord]) -> list[Record]:
             if guard is not None:
                 guard(tx, catalogue)
+            if mark:
+                marks.keep(tx, account.id, mark, kind, ids[0])
             quota = account.plan.quotas.get(kind.name)
             return writing.create(tx, catalogue, prepared, ids=ids, now=now_ms(), quota=quota)
 

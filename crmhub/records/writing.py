@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from crmhub.db import Connection, Deadlocked, Row
+from crmhub.db import Connection, Deadlocked, Row, Rows
 from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, listed
 from crmhub.records import associations
 from crmhub.records.associations import Links
@@ -157,16 +157,18 @@ def create(
     for id, new in zip(ids, inputs, strict=True):
         change.add(id, {}, new.properties)
     paths = {id: new.path for id, new in zip(ids, inputs, strict=True)}
-    _claim_unique(tx, catalogue, change, paths)
-    tx.insert(
-        "records",
-        _RECORD,
-        [
-            (account, kind.code, id, now, now, 1, dump(new.properties))
-            for id, new in zip(ids, inputs, strict=True)
-        ],
+    claimed = sorted(change.unique_come)
+    rows = [
+        (account, kind.code, id, now, now, 1, dump(new.properties))
+        for id, new in zip(ids, inputs, strict=True)
+    ]
+    free, *_ = tx.insert_all(
+        Rows("unique_value", UNIQUE, claimed, or_skip=True),
+        Rows("records", _RECORD, rows),
+        *change.rows(),
     )
-    change.write(tx)
+    if free < len(claimed):
+        raise _taken(tx, catalogue, claimed, paths)
     if links:
         associations.link(tx, account, kind, [(id, to, to_id) for id, _, to, to_id in links])
     _count(tx, account, kind, len(inputs), quota=quota)
@@ -326,8 +328,14 @@ def _claim_unique(
     tx: Connection, catalogue: Catalogue, change: IndexChange, paths: Mapping[int, str]
 ) -> None:
     claimed = sorted(change.unique_come)
-    if tx.insert("unique_value", UNIQUE, claimed, or_skip=True) == len(claimed):
-        return
+    if tx.insert("unique_value", UNIQUE, claimed, or_skip=True) < len(claimed):
+        raise _taken(tx, catalogue, claimed, paths)
+
+
+def _taken(
+    tx: Connection, catalogue: Catalogue, claimed: Sequence[Row], paths: Mapping[int, str]
+) -> DuplicateValue | Deadlocked:
+    """Return the error that names whose unique values others have already."""
     names = {known.prop_id: known.name for known in catalogue if known.unique}
     problems = []
     for _, prop_id, value, record_id in claimed:
@@ -337,7 +345,7 @@ def _claim_unique(
             {"account": catalogue.account_id, "prop": prop_id, "value": value},
         )
         if holder is None:
-            raise Deadlocked("A record that held the same value was archived just now; try again.")
+            return Deadlocked("A record that held the same value was archived just now; try again.")
         if holder != record_id:
             problems.append((names[prop_id], paths[record_id], holder))
     words = "; ".join(
@@ -345,7 +353,7 @@ def _claim_unique(
         for name, path, holder in problems
     )
     name, _, holder = problems[0]
-    raise DuplicateValue(f"{words}.", name=name, existing_id=holder)
+    return DuplicateValue(f"{words}.", name=name, existing_id=holder)
 
 
 def _count(tx: Connection, account_id: int, kind: Kind, n: int, *, quota: int | None) -> None:

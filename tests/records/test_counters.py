@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Any
 
 import flask
 import pytest
 
+from crmhub.accounts import accounts
+from crmhub.accounts.accounts import IssuedIds
 from crmhub.actions.hub import Hub
+from crmhub.app import create_app
+from crmhub.settings import Settings
 from tests.clients import Client, needed, open_client
 from tests.pages import fetch
 from tests.properties import define
@@ -140,6 +146,37 @@ def test_writers_at_once_leave_index_rows_and_counters_right(
     for each in writers:
         each.ids = shared
     at_once(*(partial(each.write, 15) for each in writers))
+    check(hub, equipped)
+
+
+def _write_here(
+    settings: Settings, client_id: str, ids: IssuedIds, shared: dict[str, list[int]], n: int
+) -> set[int]:
+    """Write with two threads in this process, to the records that all processes know."""
+    app = create_app(settings)
+    hub: Hub = app.extensions["crmhub"]
+    with hub.database.reading() as connection:
+        account = accounts.load(connection, client_id, hub.plans)
+    writers = [Writer(Client(app, account, ids), 2 * n + i) for i in range(2)]
+    for each in writers:
+        each.ids = shared
+    try:
+        at_once(*(partial(each.write, 15) for each in writers))
+    finally:
+        hub.close()
+    return {status for each in writers for status in each.statuses}
+
+
+def test_processes_at_once_leave_index_rows_and_counters_right(
+    settings: Settings, equipped: Client, hub: Hub
+) -> None:
+    first = Writer(equipped, 0)
+    first.write(30)
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(WRITERS // 2, mp_context=fresh) as pool:
+        share = partial(_write_here, settings, equipped.account.client_id, equipped.ids, first.ids)
+        statuses = set().union(*pool.map(share, range(WRITERS // 2)))
+    assert {200, 201, 204, 404} <= statuses
     check(hub, equipped)
 
 

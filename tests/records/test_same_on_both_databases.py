@@ -117,8 +117,9 @@ def both(
 
 @pytest.fixture
 def indexes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have every search answered from the index tables: a walk tests documents in Python."""
-    monkeypatch.setattr(search, "_LONGEST_WALK", -1)
+    """Have every search answered from the index tables."""
+    monkeypatch.setattr(search, "_WORTH", 0)
+    monkeypatch.setattr(search, "_FEW", 0)
 
 
 def fill(hub: Hub, client: Client) -> list[Stored]:

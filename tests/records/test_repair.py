@@ -1,0 +1,161 @@
+"""Counters and index rows that went wrong are found and mended, also while others write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import flask
+import pytest
+
+from crmhub.actions.hub import Hub
+from crmhub.records import repair
+from crmhub.records.index import TABLES
+from crmhub.records.kinds import CONTACTS, DEALS, KINDS
+from crmhub.records.repair import Examined, Miscount
+from tests.clients import Client, needed
+from tests.records.index_rows import recomputed, stored
+from tests.records.meanwhile import repeatedly
+from tests.records.test_counters import Writer, check, equipped  # noqa: F401
+
+
+def examine(hub: Hub, client: Client, **how: Any) -> Iterator[Examined]:
+    for kind in KINDS.values():
+        yield repair.examine(hub.records.catalogues, hub.database, client.account.id, kind, **how)
+
+
+def wrong(hub: Hub, client: Client, *, mend: bool, everything: bool = True) -> set[int]:
+    found = examine(hub, client, everything=everything, mend=mend)
+    return {id for each in found for id in each.wrong}
+
+
+def run(hub: Hub, client: Client, sql: str, **params: Any) -> int:
+    with hub.database.reading() as connection:
+        return connection.run(sql, {"account": client.account.id, **params})
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_nothing_is_wrong_after_writes(equipped: Client, hub: Hub, everything: bool) -> None:  # noqa: F811
+    Writer(equipped, 7).write(80)
+    before = stored(hub, equipped)
+    assert repair.recount(hub.database, equipped.account.id, mend=True) == []
+    assert wrong(hub, equipped, mend=True, everything=everything) == set()
+    assert stored(hub, equipped) == before
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        *(
+            tuple(f"{verb} where account_id = :account".format(table) for table in TABLES)
+            for verb in ("delete from {}", "update {} set record_id = -record_id")
+        ),
+        ("delete from records where account_id = :account",),
+        ("update records set properties = '{}' where account_id = :account",),
+    ],
+    ids=["rows lost", "rows of nobody", "records lost", "properties lost"],
+)
+def test_spoilt_rows_are_made_anew(equipped: Client, hub: Hub, spoil: Sequence[str]) -> None:  # noqa: F811
+    Writer(equipped, 8).write(40)
+    for each in spoil:
+        assert run(hub, equipped, each) > 0
+    repair.recount(hub.database, equipped.account.id, mend=True)
+    spoilt = stored(hub, equipped)
+    found = wrong(hub, equipped, mend=False)
+    assert found
+    assert stored(hub, equipped) == spoilt
+    assert wrong(hub, equipped, mend=True) == found
+    assert stored(hub, equipped) == recomputed(hub, equipped)
+
+
+def test_what_stands_beside_a_key_is_compared(client: Client, hub: Hub) -> None:
+    id = client.make(firstname="ADA" + "x" * 300)
+    spoil = "update ix_text set folded = 'b', full_value = null where account_id = :account"
+    run(hub, client, spoil)
+    assert wrong(hub, client, mend=True) == {id}
+    check(hub, client)
+
+
+def test_a_sample_finds_and_mends_a_record_with_its_stray_rows(client: Client, hub: Hub) -> None:
+    id = client.make(firstname="Ada", email="ada@example.com")
+    run(
+        hub,
+        client,
+        'update records set properties = \'{"firstname": "Bob"}\' where account_id = :account',
+    )
+    assert wrong(hub, client, mend=True, everything=False) == {id}
+    check(hub, client)
+
+
+def test_a_sample_finds_rows_of_records_that_are_gone(client: Client, hub: Hub) -> None:
+    client.make(firstname="Bob")
+    id = client.make(firstname="Ada")
+    run(hub, client, "delete from records where account_id = :account and id = :id", id=id)
+    repair.recount(hub.database, client.account.id, mend=True)
+    # Which properties are looked at is chance.
+    for _ in range(1000):
+        if wrong(hub, client, mend=True, everything=False):
+            break
+    check(hub, client)
+
+
+def test_two_records_with_one_unique_value_are_told(client: Client, hub: Hub) -> None:
+    first, second = client.make(email="a@example.com"), client.make(email="b@example.com")
+    run(
+        hub,
+        client,
+        'update records set properties = \'{"email": "a@example.com"}\''
+        " where account_id = :account and id = :id",
+        id=second,
+    )
+    for _ in range(2):
+        found = next(examine(hub, client, everything=True, mend=True))
+        assert found.twins == {("email", second, first)}
+    assert (
+        client.patch(f"/contacts/{second}", {"properties": {"email": "c@a.de"}}).status_code == 200
+    )
+    assert wrong(hub, client, mend=True) == set()
+    check(hub, client)
+
+
+def test_counters_are_set_right(client: Client, hub: Hub) -> None:
+    client.make("contacts")
+    run(hub, client, "update record_count set n = 9 where account_id = :account and kind = 1")
+    run(hub, client, "delete from record_count where account_id = :account and kind = 2")
+    found = [Miscount(CONTACTS, 9, 1), Miscount(DEALS, 0, 0)]
+    assert repair.recount(hub.database, client.account.id, mend=False) == found
+    assert repair.recount(hub.database, client.account.id, mend=True) == found
+    assert repair.recount(hub.database, client.account.id, mend=False) == []
+    client.make("deals")
+    check(hub, client)
+
+
+def test_writers_meanwhile_are_neither_found_nor_lost(
+    app: flask.Flask,
+    equipped: Client,  # noqa: F811
+    hub: Hub,
+) -> None:
+    account = equipped.account.id
+    writers = [Writer(Client(app, equipped.account, equipped.ids), n) for n in (1, 2)]
+    with repeatedly(partial(writers[0].write, 1)), repeatedly(partial(writers[1].write, 1)) as more:
+        for _ in range(4):
+            more()
+            assert wrong(hub, equipped, mend=True) == set()
+            assert repair.recount(hub.database, account, mend=True) == []
+    check(hub, equipped)
+
+
+def test_a_count_is_mended_while_others_write(app: flask.Flask, client: Client, hub: Hub) -> None:
+    def write(caller: Client) -> None:
+        inputs = [{"properties": needed("contacts")} for _ in range(3)]
+        made = caller.post("/contacts/batch/create", {"inputs": inputs}).get_json()
+        assert caller.delete(f"/contacts/{made[0]['id']}").status_code == 204
+
+    callers = [Client(app, client.account, client.ids) for _ in range(2)]
+    with repeatedly(partial(write, callers[0])), repeatedly(partial(write, callers[1])) as more:
+        for _ in range(5):
+            more()
+            run(hub, client, "update record_count set n = n + 7 where account_id = :account")
+            assert len(repair.recount(hub.database, client.account.id, mend=True)) == len(KINDS)
+    check(hub, client)
