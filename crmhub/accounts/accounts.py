@@ -141,6 +141,18 @@ def account_of(row: Sequence[Any], plans: Mapping[str, Plan]) -> Account:
     )
 
 
+def load_connection(db: Connection, account_id: int, connection_id: int) -> ConnectionInfo:
+    """Return a connection of the account, also one that it has left; raise NotFound."""
+    row = db.row(
+        "select id, adapter, settings, credentials from connection"
+        " where account_id = :account and id = :connection",
+        {"account": account_id, "connection": connection_id},
+    )
+    if row is None:
+        raise NotFound(f"There is no connection {connection_id} of account number {account_id}.")
+    return ConnectionInfo(row[0], row[1], json.loads(row[2]), row[3])
+
+
 def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
     """Return the account, disabled or not; raise NotFound."""
     # What cannot be a client id is not asked for: PostgreSQL takes no NUL.

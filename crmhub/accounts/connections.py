@@ -45,20 +45,27 @@ def configure(
 ) -> Account:
     """Set the CRM of an account, checked against what the adapter declares; return the account.
 
-    On the adapter it has already, what is not named stays, and an empty value removes. Raises
-    Semantic with every fault, and nothing is stored.
+    On the adapter it has already, what is not named stays, and an empty value removes; what the
+    adapter keeps itself is dropped with any change of a credential. Raises Semantic with every
+    fault, and nothing is stored.
     """
     account = load_by_id(tx, account_id, plans)
+    kept = {one.name for one in adapter.settings if one.kept}
+    if given := sorted(kept & credentials.keys()):
+        raise Semantic(f"{', '.join(given)}: the adapter keeps this itself; leave it out")
     if account.connection.adapter == name:
         settings = {**account.connection.settings, **settings}
-        credentials = {**_kept(vault, account, adapter, credentials), **credentials}
+        stored = _stored(vault, account, adapter, credentials)
+        if credentials:
+            stored = {name: value for name, value in stored.items() if name not in kept}
+        credentials = {**stored, **credentials}
     settings = {key: value for key, value in settings.items() if value}
     credentials = {key: value for key, value in credentials.items() if value}
     try:
         configured(adapter, settings, credentials)
     except BadConfig as exc:
         raise Semantic(exc.message) from exc
-    return set_adapter(
+    account = set_adapter(
         tx,
         account_id,
         adapter=name,
@@ -66,15 +73,21 @@ def configure(
         credentials=seal_credentials(vault, account_id, credentials),
         plans=plans,
     )
+    # What kept the connection waiting may be mended by this: its next call finds out.
+    tx.run(
+        "delete from outage where account_id = :account and connection_id = :connection",
+        {"account": account_id, "connection": account.connection.id},
+    )
+    return account
 
 
-def _kept(
+def _stored(
     vault: Vault, account: Account, adapter: type[Adapter], given: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the stored credentials, which need not be readable when all are given anew."""
     try:
         return open_credentials(vault, account)
     except SealBroken as exc:
-        if {one.name for one in adapter.settings if one.secret} <= given.keys():
+        if {one.name for one in adapter.settings if one.secret and not one.kept} <= given.keys():
             return {}
         raise Semantic(f"{exc} Give every secret of the adapter anew.") from exc

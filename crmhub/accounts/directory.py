@@ -1,4 +1,4 @@
-"""Who is calling: accounts found by key, webhook id, secret or client id.
+"""Who is calling: accounts found by key, webhook id, secret or client id; operators by token.
 
 Answers are remembered in the process for at most half a second, so that a revoked key or a
 changed switch takes effect within a second everywhere, without asking the database each time.
@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from crmhub.accounts import admin_tokens, keys
 from crmhub.accounts.accounts import COLUMNS, TABLES, Account, account_of
-from crmhub.accounts.keys import scopes_of
 from crmhub.accounts.last_use import LastUse
 from crmhub.accounts.plans import Plan
 from crmhub.accounts.webhook_ids import Purpose
 from crmhub.db import Database, Row, now_ms
 from crmhub.errors import Unauthorized
-from crmhub.secrets import digest, looks_like_api_key
+from crmhub.secrets import digest, looks_like_admin_token, looks_like_api_key
 
 _TTL = 0.5
 _SIZE = 10_000
@@ -45,6 +45,18 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
+class Operator:
+    """Who proved with an admin token to be one of the operators, and what the token may do."""
+
+    token_id: str
+    scopes: frozenset[str]
+
+
+# No account has this number; what is the operator's belongs to it.
+_NOBODY = 0
+
+
+@dataclass(frozen=True, slots=True)
 class _Found:
     """What a query found, whose it is, and when it ends (ms; None: not by itself)."""
 
@@ -54,7 +66,7 @@ class _Found:
 
 
 class Directory:
-    """Finds accounts; `close` writes when keys were last used.
+    """Finds accounts and operators; `close` writes when keys and tokens were last used.
 
     Disabled accounts are not found, except by `by_client_id` and `by_id`. Every method raises
     Unavailable when the database is away and nothing is remembered.
@@ -67,7 +79,8 @@ class Directory:
         self._remembered: dict[tuple[str, str], tuple[float, _Found]] = {}
         self._lock = threading.Lock()
         self._changes = 0
-        self._last_use = LastUse(database)
+        self._last_use = LastUse(database, keys.note_use)
+        self._last_use_of_tokens = LastUse(database, admin_tokens.note_use)
 
     def by_api_key(self, client_id: str, key: str) -> Caller:
         """Return who calls with this key in this account's path.
@@ -87,8 +100,20 @@ class Directory:
         hashed = digest(key)
         caller: Caller | None = self._find("key", hashed, lambda: self._by_digest(hashed))
         if caller is not None:
-            self._last_use.note(caller.account.id, caller.key_id)
+            self._last_use.note((caller.account.id, caller.key_id))
         return caller
+
+    def by_admin_token(self, token: str) -> Operator | None:
+        """Return whose live admin token this is, if anybody's."""
+        if not looks_like_admin_token(token):
+            return None
+        hashed = digest(token)
+        operator: Operator | None = self._find(
+            "admin_token", hashed, lambda: self._by_token_digest(hashed)
+        )
+        if operator is not None:
+            self._last_use_of_tokens.note(operator.token_id)
+        return operator
 
     def by_webhook_id(self, value: str) -> tuple[Account, Purpose] | None:
         """Return whose id this is in a webhook path, and of which purpose.
@@ -125,6 +150,9 @@ class Directory:
 
     def forget(self, account_id: int) -> None:
         """Remember nothing about the account, after a change to it in this process."""
+        self._database.after_commit(lambda: self._forget(account_id))
+
+    def _forget(self, account_id: int) -> None:
         with self._lock:
             self._changes += 1
             for key, (_, found) in list(self._remembered.items()):
@@ -132,8 +160,9 @@ class Directory:
                     del self._remembered[key]
 
     def close(self) -> None:
-        """Write when keys were last used."""
+        """Write when keys and tokens were last used."""
         self._last_use.close()
+        self._last_use_of_tokens.close()
 
     def _account(self, by: str, value: str, query: Callable[[], _Found | None]) -> Account | None:
         return cast("Account | None", self._find(by, value, query))
@@ -181,7 +210,20 @@ class Directory:
         if row is None:
             return None
         account = account_of(row[3:], self._plans)
-        return _Found(Caller(account, row[0], frozenset(scopes_of(row[1]))), account.id, row[2])
+        return _Found(
+            Caller(account, row[0], frozenset(keys.scopes_of(row[1]))), account.id, row[2]
+        )
+
+    def _by_token_digest(self, hashed: str) -> _Found | None:
+        row = self._row(
+            "select id, scopes, expires_at from admin_token where digest = :digest"
+            " and revoked_at is null and (expires_at is null or expires_at > :now)",
+            {"digest": hashed, "now": now_ms()},
+        )
+        if row is None:
+            return None
+        operator = Operator(row[0], frozenset(admin_tokens.scopes_of(row[1])))
+        return _Found(operator, _NOBODY, row[2])
 
     def _by_webhook_id(self, value: str) -> _Found | None:
         row = self._row(

@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
+from crmhub.accounts import scopes as scope_names
 from crmhub.accounts.plans import RESOURCES
 from crmhub.db import Connection, now_ms
 from crmhub.errors import NotFound, Semantic
 from crmhub.secrets import digest, new_api_key, token
 
 SCOPES = tuple(f"{resource}:{right}" for resource, right in product(RESOURCES, ("read", "write")))
-# How a key for everything is stored, so that it also holds the scopes of later versions.
-_ALL = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def create(
 
     Raises Semantic for unknown scopes and an end that has passed.
     """
-    chosen = _checked(scopes)
+    stored = scope_names.to_store(scopes, SCOPES)
     if expires_at is not None and expires_at <= now_ms():
         raise Semantic("expires: the time has passed already; give one to come.")
     api_key = new_api_key()
@@ -66,12 +65,12 @@ def create(
             "account": account_id,
             "id": key_id,
             "hint": api_key[-4:],
-            "scopes": " ".join(chosen),
+            "scopes": stored,
             "now": now_ms(),
             "expires_at": expires_at,
         },
     )
-    return IssuedKey(key_id, api_key, chosen or SCOPES, expires_at)
+    return IssuedKey(key_id, api_key, scopes_of(stored), expires_at)
 
 
 def list_keys(db: Connection, account_id: int) -> list[Key]:
@@ -108,13 +107,4 @@ def note_use(tx: Connection, used: Mapping[tuple[int, str], int]) -> None:
 
 def scopes_of(stored: str) -> tuple[str, ...]:
     """Return the scopes that the column `scopes` stands for."""
-    return SCOPES if stored == _ALL else tuple(stored.split())
-
-
-def _checked(scopes: Iterable[str]) -> tuple[str, ...]:
-    """Return the scopes in the usual order, or none for all."""
-    named = set(scopes)
-    unknown = sorted(named - set(SCOPES))
-    if unknown:
-        raise Semantic(f"There is no scope {', '.join(unknown)}; known are {', '.join(SCOPES)}.")
-    return tuple(scope for scope in SCOPES if scope in named)
+    return scope_names.of_stored(stored, SCOPES)

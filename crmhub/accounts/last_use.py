@@ -1,4 +1,4 @@
-"""When API keys were last used: noted in memory, written now and then.
+"""When keys and tokens were last used: noted in memory, written now and then.
 
 A write in each request would cost more than the request; so the time is exact to ten seconds,
 and what a killed process had not written yet is lost.
@@ -8,30 +8,43 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
 
-from crmhub.accounts import keys
-from crmhub.db import Database, now_ms
+from crmhub.db import Connection, Database, now_ms
 from crmhub.errors import Unavailable
+
+K = TypeVar("K", bound=Hashable)
 
 _EVERY_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
-class LastUse:
-    """Notes uses of keys; a thread of its own, started with the first use, writes them."""
+class LastUse(Generic[K]):
+    """Notes uses; a thread of its own, started with the first one, hands them to `write`.
 
-    def __init__(self, database: Database, *, every: float = _EVERY_SECONDS) -> None:
+    `write` gets a transaction and when each was last used, in ms.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        write: Callable[[Connection, dict[K, int]], None],
+        *,
+        every: float = _EVERY_SECONDS,
+    ) -> None:
         self._database = database
+        self._write = write
         self._every = every
-        self._used: dict[tuple[int, str], int] = {}
+        self._used: dict[K, int] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._writer: threading.Thread | None = None
 
-    def note(self, account_id: int, key_id: str) -> None:
-        """Note that the key is being used now."""
+    def note(self, one: K) -> None:
+        """Note that this one is being used now."""
         with self._lock:
-            self._used[account_id, key_id] = now_ms()
+            self._used[one] = now_ms()
             if self._writer is None and not self._closed.is_set():
                 self._writer = threading.Thread(target=self._run, name="last-use", daemon=True)
                 self._writer.start()
@@ -43,9 +56,9 @@ class LastUse:
         if not used:
             return
         try:
-            self._database.transact(lambda tx: keys.note_use(tx, used))
+            self._database.transact(lambda tx: self._write(tx, used))
         except Unavailable:
-            _log.warning("The last use of API keys was not written: the database is away.")
+            _log.warning("The last use of keys was not written: the database is away.")
             with self._lock:
                 self._used = {**used, **self._used}
 

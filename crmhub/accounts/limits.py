@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from limits import RateLimitItemPerSecond
 from limits.storage import MemoryStorage, RedisStorage
@@ -22,6 +22,9 @@ from limits.strategies import MovingWindowRateLimiter
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.directory import Caller
 from crmhub.accounts.plans import Rate
+
+if TYPE_CHECKING:
+    from redis import ConnectionPool
 
 T = TypeVar("T")
 
@@ -89,7 +92,7 @@ class Limits:
         return self._hit([(f"account/{account.id}", account.plan.rate_limit)])
 
     def miss(self, address: str) -> RateStatus:
-        """Count a webhook call from `address` that found no account."""
+        """Count a call from `address` that found no account, or had a wrong secret or token."""
         return self._hit([(f"miss/{_network(address)}", _MISSES)])
 
     def _hit(self, limits: list[tuple[str, Rate | None]]) -> RateStatus:
@@ -97,7 +100,7 @@ class Limits:
         if not given:
             return _UNLIMITED
         if self._redis is not None:
-            status = self._redis.attempt(lambda windows: windows.hit(given))
+            status = self._redis.hit(given)
             if status is not None:
                 return status
         return self._local.hit(given)
@@ -125,41 +128,35 @@ class _Windows:
         return min(statuses, key=lambda status: status.remaining)
 
 
-class _Redis:
-    """Windows in Redis, left alone for a few seconds after each failure."""
+class Breaker:
+    """Leaves Redis alone for a few seconds after each failure, and tells of it once.
 
-    def __init__(self, url: str, prefix: str) -> None:
+    `without` and `again` say what that means for the hub, in the words of a log line.
+    """
+
+    def __init__(self, without: str, again: str) -> None:
         import redis
-        from redis.backoff import NoBackoff
-        from redis.retry import Retry
 
         self._failures: type[Exception] = redis.RedisError
-        pool = redis.ConnectionPool.from_url(
-            url,
-            socket_timeout=_REDIS_SECONDS,
-            socket_connect_timeout=_REDIS_SECONDS,
-            retry=Retry(NoBackoff(), 0),
-        )
-        # The pool knows the address; of the one given here only the scheme counts.
-        storage = RedisStorage("redis://", connection_pool=pool, key_prefix=prefix)
-        self._windows = _Windows(MovingWindowRateLimiter(storage), share=1)
+        self._without = without
+        self._again = again
         self._lock = threading.Lock()
         self._away_until = 0.0
 
-    def attempt(self, work: Callable[[_Windows], T]) -> T | None:
+    def attempt(self, work: Callable[[], T]) -> T | None:
         """Return what `work` returns, or None when Redis is away."""
         if self._away_until and not self._try_again():
             return None
         try:
-            result = work(self._windows)
+            result = work()
         except self._failures as exc:
             if not self._away_until:
                 # The type alone: the text may name the address, and with it a password.
-                _log.warning("Redis is away (%s); limits are held locally.", type(exc).__name__)
+                _log.warning("Redis is away (%s); %s.", type(exc).__name__, self._without)
             self._away_until = time.monotonic() + _RETRY_SECONDS
             return None
         if self._away_until:
-            _log.warning("Redis is back; limits are shared again.")
+            _log.warning("Redis is back; %s.", self._again)
             self._away_until = 0.0
         return result
 
@@ -171,6 +168,34 @@ class _Redis:
                 return False
             self._away_until = now + _RETRY_SECONDS
             return True
+
+
+def redis_pool(url: str) -> ConnectionPool:
+    """Return connections to Redis for which a request waits no longer than a moment."""
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    return redis.ConnectionPool.from_url(
+        url,
+        socket_timeout=_REDIS_SECONDS,
+        socket_connect_timeout=_REDIS_SECONDS,
+        retry=Retry(NoBackoff(), 0),
+    )
+
+
+class _Redis:
+    """Windows in Redis, as long as it is there."""
+
+    def __init__(self, url: str, prefix: str) -> None:
+        # The pool knows the address; of the one given here only the scheme counts.
+        storage = RedisStorage("redis://", connection_pool=redis_pool(url), key_prefix=prefix)
+        self._windows = _Windows(MovingWindowRateLimiter(storage), share=1)
+        self._breaker = Breaker("limits are held locally", "limits are shared again")
+
+    def hit(self, limits: list[tuple[str, Rate]]) -> RateStatus | None:
+        """Count a call, or return None when Redis is away."""
+        return self._breaker.attempt(lambda: self._windows.hit(limits))
 
 
 def _network(address: str) -> str:

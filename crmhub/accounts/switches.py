@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from crmhub.accounts.rotations import read_rotation
 from crmhub.errors import Semantic, listed
 
-ROTATIONS = ("random",)
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
 
@@ -33,7 +33,7 @@ class Switches:
     auto_define_properties: bool = False
     """The public API defines unknown properties as text instead of refusing them."""
     rotation: str = "random"
-    """How getRandomInt with an account chooses."""
+    """How getRandomInt with an account chooses; `accounts.rotations` reads it."""
 
     @classmethod
     def from_json(cls, text: str) -> Switches:
@@ -132,6 +132,10 @@ def _regions() -> set[str]:
     return set(phonenumbers.SUPPORTED_REGIONS)
 
 
+def _rotation(value: Any) -> str:
+    return str(read_rotation(str(value)))
+
+
 READERS: Mapping[str, Callable[[Any], Any]] = {
     "strict": _bool,
     "soft_errors": _bool,
@@ -141,6 +145,6 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "deadline_s": _deadline,
     "region": _region,
     "auto_define_properties": _bool,
-    "rotation": _one_of(*ROTATIONS),
+    "rotation": _rotation,
 }
 """What each switch takes; raises ValueError saying what would be right."""

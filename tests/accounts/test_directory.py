@@ -271,8 +271,8 @@ def test_the_last_use_is_written_meanwhile_and_waits_for_the_database(database, 
     with database.reading() as conn:
         (key,) = keys.list_keys(conn, account.id)
     flaky = Flaky()
-    last_use = LastUse(flaky, every=0.02)
-    last_use.note(account.id, key.key_id)
+    last_use = LastUse(flaky, keys.note_use, every=0.02)
+    last_use.note((account.id, key.key_id))
     time.sleep(0.1)
     flaky.away = False
 

@@ -1,0 +1,118 @@
+"""Tokens of the admin API: the operator's own, bound to no account.
+
+Only a digest is stored; the token itself is returned once, by `create`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+
+from crmhub.accounts import scopes as scope_names
+from crmhub.db import Connection, now_ms
+from crmhub.errors import NotFound, Semantic
+from crmhub.secrets import digest, new_admin_token
+from crmhub.secrets import token as random_token
+
+# What the admin API is about; each has paths and scopes of its own.
+RESOURCES = ("accounts", "actions")
+SCOPES = tuple(f"{resource}:{right}" for resource, right in product(RESOURCES, ("read", "write")))
+_LONGEST_NAME = 100
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """A new token; `token` is not stored and not shown again."""
+
+    token_id: str
+    name: str
+    token: str = field(repr=False)
+    scopes: tuple[str, ...]
+    expires_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A stored token; times in ms, None for never. `hint` is its end, to tell it by."""
+
+    token_id: str
+    name: str
+    hint: str
+    scopes: tuple[str, ...]
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+    last_used_at: int | None
+
+
+def create(
+    tx: Connection, name: str, *, scopes: Iterable[str] = (), expires_at: int | None = None
+) -> IssuedToken:
+    """Store a new token and return it; no scopes named means all of them.
+
+    `name` says whose it is or what it is for; several may have the same. Raises Semantic for an
+    empty or unprintable one, unknown scopes and an end that has passed.
+    """
+    name = " ".join(name.split())
+    if not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
+        raise Semantic(
+            f"{name[:_LONGEST_NAME]!r} cannot be the name of a token;"
+            f" give 1 to {_LONGEST_NAME} printable characters."
+        )
+    stored = scope_names.to_store(scopes, SCOPES)
+    if expires_at is not None and expires_at <= now_ms():
+        raise Semantic("expires: the time has passed already; give one to come.")
+    token = new_admin_token()
+    token_id = f"adm_{random_token(64)}"
+    tx.run(
+        "insert into admin_token (digest, id, name, hint, scopes, created_at, expires_at)"
+        " values (:digest, :id, :name, :hint, :scopes, :now, :expires_at)",
+        {
+            "digest": digest(token),
+            "id": token_id,
+            "name": name,
+            "hint": token[-4:],
+            "scopes": stored,
+            "now": now_ms(),
+            "expires_at": expires_at,
+        },
+    )
+    return IssuedToken(token_id, name, token, scopes_of(stored), expires_at)
+
+
+def list_tokens(db: Connection) -> list[Token]:
+    """Return all tokens, revoked and expired ones too, the oldest first."""
+    rows = db.rows(
+        "select id, name, hint, scopes, created_at, expires_at, revoked_at, last_used_at"
+        " from admin_token order by created_at, id"
+    )
+    return [Token(row[0], row[1], row[2], scopes_of(row[3]), *row[4:]) for row in rows]
+
+
+def revoke(tx: Connection, token_id: str) -> None:
+    """End the token now; again is no error. Raises NotFound."""
+    found = tx.run(
+        "update admin_token set revoked_at = coalesce(revoked_at, :now) where id = :id",
+        {"now": now_ms(), "id": token_id},
+    )
+    if not found:
+        raise NotFound(
+            f"There is no admin token {token_id!r}; `crmhub admin token list` shows them."
+        )
+
+
+def note_use(tx: Connection, used: Mapping[str, int]) -> None:
+    """Store when tokens, by id, were last used."""
+    # Sorted, so that two processes take the row locks in the same order.
+    for token_id, at in sorted(used.items()):
+        tx.run(
+            "update admin_token set last_used_at = :at where id = :id"
+            " and (last_used_at is null or last_used_at < :at)",
+            {"id": token_id, "at": at},
+        )
+
+
+def scopes_of(stored: str) -> tuple[str, ...]:
+    """Return the scopes that the column `scopes` stands for."""
+    return scope_names.of_stored(stored, SCOPES)

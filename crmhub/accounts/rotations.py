@@ -1,0 +1,71 @@
+"""The switch `rotation`, as the operator writes it: `round_robin`, `weighted:5,3,1+sticky`, …"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+RANDOM, ROUND_ROBIN, SHUFFLE_BAG, WEIGHTED = "random", "round_robin", "shuffle_bag", "weighted"
+NAMES = (RANDOM, ROUND_ROBIN, SHUFFLE_BAG, WEIGHTED)
+MOST_WEIGHTS = LARGEST_WEIGHT = 100
+
+_STICKY = "sticky"
+_WEIGHT = re.compile(r"[0-9]{1,3}", re.ASCII)
+_RIGHT = (
+    "random, round_robin, shuffle_bag or weighted:5,3,1 (a weight for each number),"
+    " with +sticky behind it where a contact keeps its number"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """How numbers are chosen: by `how`, and `sticky` when a contact keeps its number.
+
+    `weights` are those of the numbers from the smallest on; empty unless `how` is weighted.
+    """
+
+    how: str
+    weights: tuple[int, ...] = ()
+    sticky: bool = False
+
+    @property
+    def strategy(self) -> str:
+        """The text of it without `sticky`."""
+        return f"{self.how}:{','.join(map(str, self.weights))}" if self.weights else self.how
+
+    def __str__(self) -> str:
+        return f"{self.strategy}+{_STICKY}" if self.sticky else self.strategy
+
+
+@lru_cache(maxsize=1024)
+def read_rotation(text: str) -> Rotation:
+    """Return the rotation that a text describes; blanks and case do not matter.
+
+    `sticky` alone is `random+sticky`. Raises ValueError saying what would be right.
+    """
+    said = "".join(text.split()).lower()
+    strategy, plus, sticky = said.partition("+")
+    if said == _STICKY:
+        strategy, sticky = RANDOM, _STICKY
+    how, colon, weights = strategy.partition(":")
+    if how not in NAMES or (plus and sticky != _STICKY):
+        raise ValueError(f"{text!r} is not a rotation; give {_RIGHT}")
+    if how == WEIGHTED:
+        return Rotation(how, _weights(text, weights), bool(sticky))
+    if colon:
+        raise ValueError(f"{text!r}: only weighted takes weights; give {_RIGHT}")
+    return Rotation(how, (), bool(sticky))
+
+
+def _weights(text: str, listed: str) -> tuple[int, ...]:
+    parts = listed.split(",")
+    weights = tuple(int(part) for part in parts if _WEIGHT.fullmatch(part))
+    if len(weights) < len(parts) or len(weights) > MOST_WEIGHTS or max(weights) > LARGEST_WEIGHT:
+        raise ValueError(
+            f"{text!r}: give up to {MOST_WEIGHTS} weights, each a whole number from 0 to"
+            f" {LARGEST_WEIGHT}, such as weighted:5,3,1"
+        )
+    if not any(weights):
+        raise ValueError(f"{text!r}: at least one weight must be above 0, or nobody is chosen")
+    return weights
