@@ -1,16 +1,20 @@
 """What the hub remembers of the people its bots talk to, for each connection to a CRM.
 
-A row stands for one person under one `hub_id`, which stays theirs for ever. A conversation (its
-`contactToken`) points to one row at a time; when it turns out to be about somebody else, the
-token moves to another row and the old row keeps its person.
+A row is an acquaintance: a `hub_id` that is valid for ever, and the contact of the CRM it stands
+for as soon as that is known. A conversation (its `contactToken`) points to one row at a time; when
+it turns out to be about somebody else, the token moves to another row and the old row stays what
+it was. Rows of one person share `person`, by which what is done for that person keeps its order.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from crmhub.accounts.accounts import Account
-from crmhub.actions.locks import hold
+from crmhub.actions.locks import hold, hold_all
 from crmhub.db import Connection, Database, now_ms
 from crmhub.errors import NotFound
 from crmhub.secrets import BASE36
@@ -21,13 +25,71 @@ LONGEST = 255
 """Characters of a token or an id: what an index of both databases can hold."""
 # Reading often must not mean writing often: within this time a chat counts as one call.
 _SAME_CALL_MS = 5_000
+_MOST_VALUES = 200
 _HERE = "account_id = :account and connection_id = :connection"
+_ROW = "hub_id, person, crm_id, email, last_values, contact_token is null"
 
 
-def of_token(database: Database, account: Account, token: str) -> str:
-    """Return the CRM's id of whom the conversation is about, "" when the hub was never told."""
-    with database.reading() as connection:
-        return _of_token(connection, account, token)
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An acquaintance; `crm_id` is "" as long as the CRM has not been told of them."""
+
+    hub_id: str
+    person: str
+    crm_id: str
+    email: str
+    last_values: Mapping[str, str]
+    free: bool = True
+    """Whether no conversation is about them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Whom the hub was told of: by the conversation and by the phone, "" for nobody."""
+
+    contact_id: str
+    phone_id: str
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def of_token(connection: Connection, account: Account, token: str) -> Bound | None:
+    """Return whom the conversation is about, None when the hub was never told."""
+    return _bound(connection, account, "contact_token = :it", token)
+
+
+def of_hub_id(connection: Connection, account: Account, hub_id: str) -> Bound | None:
+    """Return the acquaintance of this hub id."""
+    return _bound(connection, account, "hub_id = :it", hub_id)
+
+
+def of_contact(connection: Connection, account: Account, contact_id: str) -> Bound | None:
+    """Return the acquaintance of an id as a bot has it: the hub's, or the CRM's own.
+
+    None for an id of the CRM that the hub has not seen. Raises NotFound for one of the hub's form
+    that it never issued for this connection.
+    """
+    if not contact_id.startswith(HUB_ID):
+        return _bound(connection, account, "crm_id = :it", contact_id[:LONGEST])
+    found = of_hub_id(connection, account, contact_id)
+    if found is None:
+        raise NotFound(
+            f"contactId: {contact_id} is not a contact of this account's CRM;"
+            " send the contactId that createLead answered"
+        )
+    return found
+
+
+def known(connection: Connection, account: Account, *, hub_id: str, phone: str) -> Known:
+    """Return the CRM's ids of this acquaintance and of those with this phone."""
+    mine = of_hub_id(connection, account, hub_id) if hub_id else None
+    phone_id: str | None = phone and connection.scalar(
+        f"select crm_id from binding where {_HERE} and phone = :phone and crm_id is not null"
+        " order by last_chat_at desc limit 1",
+        _of(account) | {"phone": phone[:LONGEST]},
+    )
+    return Known(mine.crm_id if mine else "", phone_id or "")
 
 
 def accounts_of_token(database: Database, token: str) -> list[int]:
@@ -42,105 +104,8 @@ def accounts_of_token(database: Database, token: str) -> list[int]:
     return [row[0] for row in rows]
 
 
-def crm_id(database: Database, account: Account, contact_id: str) -> str:
-    """Return the CRM's id for an id as a bot has it: the hub's or already the CRM's own.
-
-    Raises NotFound for an id of the hub's form that it never issued for this connection.
-    """
-    if not contact_id.startswith(HUB_ID):
-        return contact_id
-    with database.reading() as connection:
-        found: str | None = connection.scalar(
-            f"select crm_id from binding where {_HERE} and hub_id = :hub_id",
-            _of(account) | {"hub_id": contact_id},
-        )
-    if not found:
-        raise NotFound(
-            f"contactId: {contact_id} is not a contact of this account's CRM;"
-            " send the contactId that createLead answered"
-        )
-    return found
-
-
-def bind(
-    database: Database, account: Account, *, token: str, crm_id: str, email: str, phone: str
-) -> None:
-    """Let a conversation be about this contact from now on, and note the call."""
-    here = _of(account) | {
-        "token": token,
-        "crm_id": crm_id,
-        "email": email[:LONGEST],
-        "phone": phone[:LONGEST],
-        "now": now_ms(),
-    }
-
-    def work(tx: Connection) -> None:
-        # Calls of one conversation at once would each see the token where it is no more.
-        hold(tx, account.id, account.connection.id, "token", token)
-        if _of_token(tx, account, token) != crm_id:
-            _move(tx, here)
-        tx.run(
-            "update binding set last_chat_at = :now,"
-            " email = coalesce(nullif(:email, ''), email),"
-            " phone = coalesce(nullif(:phone, ''), phone)"
-            f" where {_HERE} and contact_token = :token",
-            here,
-        )
-
-    database.transact(work)
-
-
-def _move(tx: Connection, here: dict[str, Any]) -> None:
-    """Take the token from whoever had it and give it to a row of this contact."""
-    tx.run(
-        f"update binding set contact_token = null where {_HERE} and contact_token = :token", here
-    )
-    free = tx.scalar(
-        f"select hub_id from binding where {_HERE} and crm_id = :crm_id"
-        f" and contact_token is null order by created_at, hub_id limit 1{tx.for_update}",
-        here,
-    )
-    tx.run(
-        f"update binding set contact_token = :token where {_HERE} and hub_id = :hub_id",
-        here | {"hub_id": free or _add(tx, here)},
-    )
-
-
-def _add(tx: Connection, here: dict[str, Any]) -> str:
-    """Add a row for the contact, without a token, and return its hub id."""
-    hub_id = HUB_ID + random_token(96, BASE36)
-    tx.run(
-        "insert into binding (account_id, connection_id, hub_id, crm_id, last_chat_at, created_at)"
-        " values (:account, :connection, :hub_id, :crm_id, :now, :now)",
-        here | {"hub_id": hub_id},
-    )
-    return hub_id
-
-
-def last_chat(database: Database, account: Account, crm_id: str) -> int:
+def last_chat(connection: Connection, account: Account, crm_id: str) -> int:
     """Return when a helper was last called for this contact, in ms; 0 for never."""
-    with database.reading() as connection:
-        return _last_chat(connection, account, crm_id)
-
-
-def chatted(database: Database, account: Account, crm_id: str) -> None:
-    """Note that a helper was called for this contact just now."""
-    here = _of(account) | {"crm_id": crm_id, "now": now_ms()}
-    with database.reading() as connection:
-        if here["now"] - _last_chat(connection, account, crm_id) < _SAME_CALL_MS:
-            return
-
-    def work(tx: Connection) -> None:
-        noted = tx.run(
-            f"update binding set last_chat_at = :now where {_HERE} and crm_id = :crm_id", here
-        )
-        if not noted:
-            _add(tx, here)
-
-    database.transact(work)
-
-
-def _last_chat(connection: Connection, account: Account, crm_id: str) -> int:
     moment: int | None = connection.scalar(
         f"select max(last_chat_at) from binding where {_HERE} and crm_id = :crm_id",
         _of(account) | {"crm_id": crm_id},
@@ -148,12 +113,235 @@ def _last_chat(connection: Connection, account: Account, crm_id: str) -> int:
     return moment or 0
 
 
-def _of_token(connection: Connection, account: Account, token: str) -> str:
-    crm_id: str | None = connection.scalar(
-        f"select crm_id from binding where {_HERE} and contact_token = :token",
+# --- writing ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """Whom a lead is about: `bound` from now on, `before` the conversation's one until now.
+
+    `new` says that nobody can know of this person yet.
+    """
+
+    bound: Bound
+    before: str
+    new: bool = False
+
+
+def meet(
+    tx: Connection,
+    account: Account,
+    *,
+    token: str,
+    email: str,
+    phone: str,
+    values: Mapping[str, str] | None = None,
+) -> Met:
+    """Let a conversation be about whoever has this email, and note what was said.
+
+    With another email than before it may be about somebody else, which only the CRM can tell: so
+    it gets a hub id of its own, and whoever it was about keeps the old one. `values` are kept, to
+    be read until the CRM knows them.
+    """
+    said = {"token": token, "email": email[:LONGEST], "phone": phone[:LONGEST]}
+    said = {name: text for name, text in said.items() if text}
+    # Calls of one conversation, or of one person, at once would each see nobody.
+    hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items()])
+    found = _all_of(tx, account, said)
+    before, theirs = found.get("token"), found.get("email")
+    if before is not None and _may_be(before, said.get("email", ""), theirs):
+        bound = before
+    elif theirs is not None and theirs.free:
+        bound = theirs
+        _point(tx, account, token, theirs)
+    else:
+        alike = theirs or before or found.get("phone")
+        person = alike.person if alike else _new_id()
+        if before is not None:
+            _unpoint(tx, account, token)
+        crm_id = theirs.crm_id if theirs else ""
+        bound = _add(tx, account, person, crm_id, said, {} if crm_id else values or {})
+        return Met(bound, before.hub_id if before else "", new=alike is None)
+    tx.run(
+        "update binding set last_chat_at = :now, person = :person,"
+        " email = coalesce(:email, email), phone = coalesce(:phone, phone),"
+        " last_values = coalesce(:last_values, last_values)"
+        f" where {_HERE} and hub_id = :hub_id",
+        _of(account)
+        | {"hub_id": bound.hub_id, "person": bound.person, "now": now_ms()}
+        | {"email": said.get("email"), "phone": said.get("phone")}
+        | {"last_values": _kept(bound, values) if values else None},
+    )
+    return Met(bound, before.hub_id if before is not None else "")
+
+
+def _may_be(before: Bound, email: str, theirs: Bound | None) -> bool:
+    """Return whether this email leaves the conversation with whom it was about."""
+    if not email or before.email == email:
+        return True
+    return not before.email and (theirs is None or theirs.person == before.person)
+
+
+def settle(
+    tx: Connection, account: Account, hub_id: str, *, crm_id: str, values: Mapping[str, str]
+) -> None:
+    """Note which contact of the CRM an acquaintance is, and what is known of them now.
+
+    Who turn out to be one contact are one person from then on.
+    """
+    here = _of(account) | {"hub_id": hub_id, "crm_id": crm_id}
+    row = tx.row(
+        f"select {_ROW}, (select o.person from binding o where o.account_id = :account"
+        " and o.connection_id = :connection and o.crm_id = :crm_id and o.hub_id <> :hub_id"
+        f" order by o.created_at, o.hub_id limit 1) from binding where {_HERE}"
+        " and hub_id = :hub_id",
+        here,
+    )
+    if row is None:
+        return
+    bound, other = _as_bound(row[:-1]), row[-1]
+    changed = _merged(bound.last_values, values)
+    if bound.crm_id == crm_id and changed == bound.last_values:
+        return
+    tx.run(
+        "update binding set crm_id = :crm_id, last_values = :last_values"
+        f" where {_HERE} and hub_id = :hub_id",
+        here | {"last_values": json.dumps(changed)},
+    )
+    if other is not None and other != bound.person:
+        for table in ("binding", "action"):
+            tx.run(
+                f"update {table} set person = :other where {_HERE} and person = :person",
+                here | {"other": other, "person": bound.person},
+            )
+
+
+def remember(tx: Connection, account: Account, bound: Bound, values: Mapping[str, str]) -> None:
+    """Keep what was said of somebody whom the CRM does not know yet, to be read meanwhile."""
+    if (kept := _kept(bound, values)) is not None:
+        tx.run(
+            f"update binding set last_values = :last_values where {_HERE} and hub_id = :hub_id",
+            _of(account) | {"hub_id": bound.hub_id, "last_values": kept},
+        )
+
+
+def acquaint(tx: Connection, account: Account, crm_id: str) -> Bound:
+    """Return the acquaintance of a contact of the CRM that a bot named, made when there is none."""
+    hold(tx, account.id, account.connection.id, "contact", crm_id)
+    found = _bound(tx, account, "crm_id = :it", crm_id)
+    # What was accepted for the contact before it was known here has its id for the person, too.
+    return found or _add(tx, account, crm_id, crm_id, {}, {})
+
+
+def chatted(database: Database, account: Account, crm_id: str) -> None:
+    """Note that a helper was called for this contact just now."""
+    here = _of(account) | {"crm_id": crm_id, "now": now_ms()}
+    with database.reading() as connection:
+        if here["now"] - last_chat(connection, account, crm_id) < _SAME_CALL_MS:
+            return
+
+    def work(tx: Connection) -> None:
+        bound = acquaint(tx, account, crm_id)
+        note_chat(tx, account, bound)
+
+    database.transact(work)
+
+
+def note_chat(tx: Connection, account: Account, bound: Bound) -> bool:
+    """Note that a helper was called for them just now; False when they were erased meanwhile."""
+    who = "crm_id = :crm_id" if bound.crm_id else "hub_id = :hub_id"
+    noted = tx.run(
+        f"update binding set last_chat_at = :now where {_HERE} and {who}",
+        _of(account) | {"crm_id": bound.crm_id, "hub_id": bound.hub_id, "now": now_ms()},
+    )
+    return noted > 0
+
+
+def _add(
+    tx: Connection,
+    account: Account,
+    person: str,
+    crm_id: str,
+    said: Mapping[str, str],
+    values: Mapping[str, str],
+) -> Bound:
+    """Add an acquaintance with the token, email and phone that were said."""
+    here = _of(account) | {
+        "hub_id": _new_id(),
+        "person": person,
+        "token": said.get("token"),
+        "crm_id": crm_id or None,
+        "email": said.get("email"),
+        "phone": said.get("phone"),
+        "last_values": json.dumps(_merged({}, values)) if values else None,
+        "now": now_ms(),
+    }
+    tx.run(
+        "insert into binding (account_id, connection_id, hub_id, person, contact_token, crm_id,"
+        " email, phone, last_values, last_chat_at, created_at) values (:account, :connection,"
+        " :hub_id, :person, :token, :crm_id, :email, :phone, :last_values, :now, :now)",
+        here,
+    )
+    email = said.get("email", "")
+    return Bound(here["hub_id"], person, crm_id, email, dict(values), free="token" not in said)
+
+
+def _point(tx: Connection, account: Account, token: str, bound: Bound) -> None:
+    _unpoint(tx, account, token)
+    tx.run(
+        f"update binding set contact_token = :token where {_HERE} and hub_id = :hub_id",
+        _of(account) | {"token": token, "hub_id": bound.hub_id},
+    )
+
+
+def _unpoint(tx: Connection, account: Account, token: str) -> None:
+    tx.run(
+        f"update binding set contact_token = null where {_HERE} and contact_token = :token",
         _of(account) | {"token": token},
     )
-    return crm_id or ""
+
+
+_COLUMNS = {"token": "contact_token", "email": "email", "phone": "phone"}
+
+
+def _all_of(connection: Connection, account: Account, said: Mapping[str, str]) -> dict[str, Bound]:
+    """Return the acquaintances that have this token, email and phone, by these words."""
+    parts = [
+        f"select * from (select '{name}', {_ROW} from binding where {_HERE}"
+        f" and {_COLUMNS[name]} = :{name} order by last_chat_at desc, hub_id limit 1) as {name}"
+        for name in said
+    ]
+    rows = connection.rows(" union all ".join(parts), {**_of(account), **said})
+    return {row[0]: _as_bound(row[1:]) for row in rows}
+
+
+def _bound(connection: Connection, account: Account, where: str, it: str) -> Bound | None:
+    row = connection.row(
+        f"select {_ROW} from binding where {_HERE} and {where}"
+        " order by last_chat_at desc, hub_id limit 1",
+        _of(account) | {"it": it},
+    )
+    return None if row is None else _as_bound(row)
+
+
+def _as_bound(row: Sequence[Any]) -> Bound:
+    hub_id, person, crm_id, email, values, free = row
+    known_values = json.loads(values or "{}")
+    return Bound(hub_id, person, crm_id or "", email or "", known_values, free=bool(free))
+
+
+def _kept(bound: Bound, values: Mapping[str, str]) -> str | None:
+    """Return the last values with these, None for whom the CRM has: it tells what it took."""
+    return None if bound.crm_id else json.dumps(_merged(bound.last_values, values))
+
+
+def _merged(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    values = {**old, **new}
+    return dict(list(values.items())[-_MOST_VALUES:])
+
+
+def _new_id() -> str:
+    return HUB_ID + random_token(96, BASE36)
 
 
 def _of(account: Account) -> dict[str, Any]:

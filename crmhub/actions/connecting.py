@@ -3,33 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 
 from crmhub import adapter as contract
 from crmhub import errors
-from crmhub.accounts.accounts import Account
+from crmhub.accounts.accounts import Account, ConnectionInfo
 from crmhub.accounts.connections import open_credentials, seal_credentials
+from crmhub.actions.deadlines import is_queued, patience, remaining, within
 from crmhub.actions.hub import Hub
 from crmhub.actions.store import OwnRecords
-from crmhub.adapter import Adapter, BadConfig, Context, configured
+from crmhub.adapter import Adapter, BadConfig, Budget, Context, configured
 from crmhub.secrets import SealBroken
 
 _SOON = 5
 _LATER = 60
+_CHECK_S = 20.0
 
 
 def connect(hub: Hub, account: Account) -> Adapter:
     """Return the account's adapter, ready to be called; nobody is called yet.
 
-    Raises BadConfig when the adapter is not installed or cannot work with what is stored.
+    It is the same one for as long as nothing of the account changes, so that it may remember
+    what its CRM told. Raises BadConfig when the adapter is not installed or cannot work with
+    what is stored.
     """
+    return hub.connected.get(account, lambda: _made(hub, account))
+
+
+def _made(hub: Hub, account: Account) -> Adapter:
     connection = account.connection
     adapter = hub.registry.load(connection.adapter)
-    try:
-        opened = open_credentials(hub.vault, account)
-    except SealBroken as exc:
-        raise BadConfig(str(exc)) from exc
-    settings, credentials = configured(adapter, connection.settings, opened)
+    settings, credentials = configured(adapter, connection.settings, _opened(hub, account))
+
+    def budget(lane: str, *, calls: int, seconds: float) -> Budget:
+        return hub.budgets.of(
+            account.id,
+            connection.id,
+            lane,
+            calls=calls,
+            seconds=seconds,
+            patience=patience,
+            queued=is_queued,
+        )
+
+    def load_credentials() -> dict[str, str]:
+        stored = replace(account, connection=_stored(hub, account))
+        return configured(adapter, connection.settings, _opened(hub, stored))[1]
+
     return adapter(
         Context(
             client_id=account.client_id,
@@ -37,9 +58,40 @@ def connect(hub: Hub, account: Account) -> Adapter:
             settings=settings,
             credentials=credentials,
             store=OwnRecords(hub.records, account),
+            session=hub.egress,
+            budget=budget,
+            lease=lambda key, seconds: lease(hub, account, key, seconds),
+            remaining=remaining,
+            load_credentials=load_credentials,
             save_credentials=lambda rotated: _save_credentials(hub, account, rotated),
         )
     )
+
+
+def lease(hub: Hub, account: Account, key: str, seconds: float) -> AbstractContextManager[None]:
+    """Let nobody else of this connection hold `key`, in any process, for so many seconds at most.
+
+    Raises NotYet when it cannot be had while the present call may last.
+    """
+    connection_id = account.connection.id
+    return hub.leases.hold(account.id, connection_id, key, seconds=seconds, patience=remaining())
+
+
+def _opened(hub: Hub, account: Account) -> dict[str, str]:
+    try:
+        return open_credentials(hub.vault, account)
+    except SealBroken as exc:
+        raise BadConfig(str(exc)) from exc
+
+
+def _stored(hub: Hub, account: Account) -> ConnectionInfo:
+    """Return the connection with the credentials that the database holds now."""
+    with hub.database.reading() as reading:
+        sealed: str | None = reading.scalar(
+            "select credentials from connection where account_id = :account and id = :connection",
+            {"account": account.id, "connection": account.connection.id},
+        )
+    return replace(account.connection, credentials=sealed or "")
 
 
 def _save_credentials(hub: Hub, account: Account, credentials: Mapping[str, str]) -> None:
@@ -98,7 +150,8 @@ def told(account: Account) -> Iterator[None]:
 def check(hub: Hub, account: Account) -> str:
     """Talk to the account's CRM and return what is wrong in words, "" when all is well."""
     try:
-        connect(hub, account).check()
+        with within(_CHECK_S):
+            connect(hub, account).check()
     except contract.Unsupported as exc:
         return f"{exc.message} Its settings are complete."
     except contract.AdapterError as exc:

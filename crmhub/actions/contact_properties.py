@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from crmhub.accounts.accounts import Account
-from crmhub.actions import bindings, dispatch
+from crmhub.actions import dispatch
+from crmhub.actions.bindings import Bound, chatted, note_chat, of_token, remember, settle
 from crmhub.actions.connecting import connect, told
-from crmhub.actions.dispatch import Done
+from crmhub.actions.deadlines import within
+from crmhub.actions.dispatch import Action, Done, Mapped, crm_id_of, note_failure
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import Sent, filled, split_name, usable
+from crmhub.actions.journal import Entry, New
 from crmhub.actions.partial import store_what_is_good
-from crmhub.adapter import Adapter, Contact, contract
-from crmhub.errors import BadRequest, NotFound, Semantic
+from crmhub.adapter import Adapter, contract
+from crmhub.db import Connection
+from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
 
 MOST = 50
+# What leaves the last known values as the best answer.
+_AWAY = (
+    contract.BadConfig,
+    contract.Denied,
+    contract.Throttled,
+    contract.Unavailable,
+    contract.Uncertain,
+)
 _PARTS = ("firstname", "lastname")
 
 
@@ -26,6 +39,8 @@ class Properties:
     values: Mapping[str, str]
     missing: tuple[str, ...]
     url: str | None = None
+    stale: bool = False
+    """Whether these are the last known values, since the CRM could not be asked."""
 
 
 def get_properties(
@@ -33,25 +48,37 @@ def get_properties(
 ) -> Properties:
     """Return what the CRM has under these names for the contact of the conversation.
 
-    `name` is first and last name together. Raises NotFound when the conversation has no
-    contact, Semantic for blank names, BadRequest for too many, Unavailable.
+    `name` is first and last name together. While the CRM is away or has not got the contact yet,
+    what was last known of them comes back as `stale`. Raises NotFound when the conversation has
+    no contact, Semantic for blank names, BadRequest for too many, Unavailable when nothing is
+    known.
     """
     token = filled(contact_token, "contactToken")
     asked = list(dict.fromkeys(name.strip() for name in names))
     _count(asked)
     if "" in asked:
         raise Semantic("props: a name in it is blank; send property names only")
-    contact_id = _contact_of(hub, account, token)
-    with told(account):
-        adapter = connect(hub, account)
-        wanted = [name for name in asked if name != "name"]
-        wanted += [part for part in _PARTS if "name" in asked and part not in wanted]
+    with hub.database.reading() as connection:
+        bound = _of_conversation(connection, account, token)
+    if not bound.crm_id:
+        return _last_known(bound, asked)
+    if reason := hub.journal.away(account):
+        return _last_known(bound, asked, reason)
+    wanted = [name for name in asked if name != "name"]
+    wanted += [part for part in _PARTS if "name" in asked and part not in wanted]
+    with told(account), within(account.switches.deadline_s):
         try:
-            contact = adapter.get_contact(contact_id, wanted)
+            adapter = connect(hub, account)
+            contact = adapter.get_contact(bound.crm_id, wanted)
         except contract.NotFound as exc:
             raise _gone(exc) from exc
-    bindings.chatted(hub.database, account, contact_id)
-    known = {**contact.properties, "name": _whole_name(contact)}
+        except _AWAY as exc:
+            note_failure(hub, account, exc)
+            if not bound.last_values:
+                raise
+            return _last_known(bound, asked)
+    _remember(hub, account, bound, contact.properties)
+    known = {**contact.properties, "name": _whole_name(contact.properties)}
     return Properties(
         {name: known.get(name, "") for name in asked},
         tuple(name for name in asked if name not in known),
@@ -59,64 +86,107 @@ def get_properties(
     )
 
 
-def set_properties(hub: Hub, account: Account, *, contact_token: str, properties: Sent) -> Done:
+def _last_known(bound: Bound, asked: Sequence[str], reason: str = "") -> Properties:
+    known = bound.last_values
+    if not known:
+        raise Unavailable(
+            f"The account's CRM cannot be asked now, and nothing is known yet. {reason}".strip(),
+            retry_after=5,
+        )
+    known = {**known, "name": _whole_name(known)}
+    # What was never asked for may exist all the same: nothing is called missing.
+    return Properties({name: known.get(name, "") for name in asked}, (), stale=True)
+
+
+def _remember(hub: Hub, account: Account, bound: Bound, found: Mapping[str, str]) -> None:
+    """Keep what was read for times without the CRM, and note the call; reading seldom writes."""
+    chatted(hub.database, account, bound.crm_id)
+    if all(bound.last_values.get(name) == value for name, value in found.items()):
+        return
+    hub.database.transact(
+        lambda tx: settle(tx, account, bound.hub_id, crm_id=bound.crm_id, values=found)
+    )
+
+
+def set_properties(
+    hub: Hub, account: Account, *, contact_token: str, properties: Sent, key: str = ""
+) -> Done:
     """Change these properties of the contact of the conversation; `""` clears one.
 
     `name` sets first and last name. Raises NotFound when the conversation has no contact,
-    Semantic when nothing is left that could be stored, BadRequest for too many, Unavailable.
+    Semantic when nothing is left that could be stored, BadRequest for too many.
     """
     token = filled(contact_token, "contactToken")
     _count(list(properties))
-    return dispatch.run(hub, account, SetProperties(token, properties))
+    return dispatch.run(hub, account, SetProperties(token, properties), key=key)
 
 
 @dataclass(frozen=True, slots=True)
-class SetProperties:
+class SetProperties(Action):
     """A call of setProperties."""
+
+    kind: ClassVar[str] = "setProperties"
 
     contact_token: str
     properties: Sent
 
-    def perform(self, hub: Hub, account: Account, adapter: Adapter) -> Done:
-        """Update the contact of the conversation."""
-        contact_id = _contact_of(hub, account, self.contact_token)
+    def enter(self, tx: Connection, account: Account) -> New:
+        """Find out whom the conversation is about."""
+        bound = _of_conversation(tx, account, self.contact_token)
+        if not note_chat(tx, account, bound):
+            # Erased since it was read: whatever has the token now is another person.
+            bound = _of_conversation(tx, account, self.contact_token)
+        remember(tx, account, bound, self.mapped(account).properties)
+        request = {"contact_token": self.contact_token, "properties": dict(self.properties)}
+        return New(self.kind, bound.person, bound.hub_id, request)
+
+    def mapped(self, account: Account) -> Mapped:
+        """Return the usable properties, with `name` as first and last name."""
         properties, refused = usable(self.properties)
         if "name" in properties:
             properties = split_name(properties.pop("name")) | properties
+        return Mapped(properties, tuple(refused))
+
+    def perform(
+        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
+    ) -> Done:
+        """Update the contact that the conversation was about when this was accepted."""
+        contact_id = crm_id_of(hub, account, entry.hub_id)
         try:
             stored = store_what_is_good(
                 lambda rest: adapter.update_contact(contact_id, rest),
-                properties,
-                refused,
+                mapped.properties,
+                mapped.refused,
                 strict=account.switches.strict,
             )
         except contract.NotFound as exc:
             raise _gone(exc) from exc
-        bindings.chatted(hub.database, account, contact_id)
+        names = {problem.name for problem in stored.refused}
         return Done(
             stored.saved.outcome,
             contact_id=contact_id,
             url=stored.saved.url if adapter.record_pages else None,
             refused=stored.refused,
+            values={name: v for name, v in mapped.properties.items() if name not in names},
         )
 
 
-def _contact_of(hub: Hub, account: Account, token: str) -> str:
-    contact_id = bindings.of_token(hub.database, account, token)
-    if not contact_id:
+def _of_conversation(connection: Connection, account: Account, token: str) -> Bound:
+    bound = of_token(connection, account, token)
+    if bound is None:
         raise NotFound(
             "contactToken: no contact is bound to this conversation; call createLead with this"
             " contactToken first"
         )
-    return contact_id
+    return bound
 
 
 def _gone(exc: contract.NotFound) -> NotFound:
     return NotFound(f"contactToken: {exc.message} any more; call createLead again")
 
 
-def _whole_name(contact: Contact) -> str:
-    return " ".join(filter(None, (contact.properties.get(part, "") for part in _PARTS)))
+def _whole_name(properties: Mapping[str, str]) -> str:
+    return " ".join(filter(None, (properties.get(part, "") for part in _PARTS)))
 
 
 def _count(names: Sequence[str]) -> None:

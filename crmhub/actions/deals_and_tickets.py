@@ -2,63 +2,95 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings, dispatch
-from crmhub.actions.dispatch import Done
+from crmhub.actions.dispatch import Action, Done, Mapped, crm_id_of
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import Sent, filled, usable
+from crmhub.actions.journal import Entry, New
 from crmhub.actions.partial import PLACES, refusal, store_what_is_good
-from crmhub.adapter import Adapter, Linked, Problem, contract
+from crmhub.adapter import Adapter, Linked, Problem, Saved, Uncertain, contract, features
+from crmhub.db import Connection, now_ms
 from crmhub.errors import NotFound
 
 _TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
 
 
-def create_deal(hub: Hub, account: Account, *, contact_id: str, properties: Sent) -> Done:
+def create_deal(
+    hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
+) -> Done:
     """Create a deal for the contact; see `_create`."""
-    return _create(hub, account, "deals", contact_id, properties)
+    return _create(hub, account, CreateDeal(contact_id, properties), key)
 
 
-def create_ticket(hub: Hub, account: Account, *, contact_id: str, properties: Sent) -> Done:
+def create_ticket(
+    hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
+) -> Done:
     """Create a ticket for the contact; see `_create`."""
-    return _create(hub, account, "tickets", contact_id, properties)
+    return _create(hub, account, CreateTicket(contact_id, properties), key)
 
 
-def _create(hub: Hub, account: Account, kind: Linked, contact_id: str, properties: Sent) -> Done:
+def _create(hub: Hub, account: Account, action: CreateForContact, key: str) -> Done:
     """Create a record linked to the contact, whose id is the hub's or the CRM's own.
 
-    Blank properties are left out. Raises NotFound for the contact, Semantic when the CRM lacks
-    something or does not know the pipeline or stage, Unavailable.
+    Blank properties are left out. The same again within a minute is `unchanged`, unless `key`
+    says that it is another. Raises NotFound for the contact, Semantic when the CRM lacks something
+    or does not know the pipeline or stage.
     """
-    contact = filled(contact_id, "contactId")
-    return dispatch.run(hub, account, CreateForContact(kind, contact, properties))
+    filled(action.contact_id, "contactId")
+    return dispatch.run(hub, account, action, key=key)
 
 
 @dataclass(frozen=True, slots=True)
-class CreateForContact:
+class CreateForContact(Action):
     """A call of createDeal or createTicket."""
 
-    kind: Linked
+    kind: ClassVar[str]
+    linked: ClassVar[Linked]
+
     contact_id: str
     properties: Sent
 
-    def perform(self, hub: Hub, account: Account, adapter: Adapter) -> Done:
-        """Create the record with its link to the contact."""
-        contact_id = bindings.crm_id(hub.database, account, self.contact_id)
+    def enter(self, tx: Connection, account: Account) -> New:
+        """Find out whose it is."""
+        contact_id = filled(self.contact_id, "contactId")
+        bound = bindings.of_contact(tx, account, contact_id)
+        if bound is not None and not bindings.note_chat(tx, account, bound):
+            # Erased since it was read.
+            bound = bindings.of_contact(tx, account, contact_id)
+        # Whom the hub has not seen goes to the CRM as they are: it knows whether they exist.
+        person, hub_id = (bound.person, bound.hub_id) if bound else (contact_id, contact_id)
+        request = {"contact_id": contact_id, "properties": dict(self.properties)}
+        said = json.dumps([self.kind, request["properties"]], sort_keys=True)
+        identity = hashlib.sha256(said.encode()).hexdigest()
+        return New(self.kind, person, hub_id, request, identity)
+
+    def mapped(self, account: Account) -> Mapped:
+        """Return the usable properties that are not blank."""
         properties, refused = usable(self.properties)
         properties = {name: value for name, value in properties.items() if value.strip()}
         if not properties:
-            refused.append(Problem(_TITLES[self.kind], "it is blank or missing; send a value"))
-        if not properties or any(problem.name in PLACES for problem in refused):
-            raise refusal(refused)
+            refused.append(Problem(_TITLES[self.linked], "it is blank or missing; send a value"))
+        return Mapped(properties, tuple(refused))
+
+    def perform(
+        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
+    ) -> Done:
+        """Create the record with its link to the contact."""
+        contact_id = crm_id_of(hub, account, entry.hub_id)
+        if not mapped.properties or any(one.name in PLACES for one in mapped.refused):
+            raise refusal(mapped.refused)
         try:
             stored = store_what_is_good(
-                lambda rest: adapter.create_for_contact(self.kind, contact_id, rest),
-                properties,
-                refused,
+                lambda rest: self._write(adapter, contact_id, rest, entry),
+                mapped.properties,
+                mapped.refused,
                 strict=account.switches.strict,
             )
         except contract.NotFound as exc:
@@ -66,7 +98,6 @@ class CreateForContact:
                 f"contactId: {exc.message}; send the contactId that createLead answered,"
                 " or the id of a contact of the CRM"
             ) from exc
-        bindings.chatted(hub.database, account, contact_id)
         return Done(
             stored.saved.outcome,
             contact_id=contact_id,
@@ -74,3 +105,41 @@ class CreateForContact:
             url=stored.saved.url if adapter.record_pages else None,
             refused=stored.refused,
         )
+
+    def _write(
+        self, adapter: Adapter, contact_id: str, properties: Mapping[str, str], entry: Entry
+    ) -> Saved:
+        """Create the record, unless an earlier try has done so."""
+
+        def earlier(since_ms: int) -> Saved | None:
+            return adapter.find_marked(
+                self.linked, contact_id, entry.id, sent=properties, since_ms=since_ms
+            )
+
+        can_tell = "find_marked" in features(type(adapter))
+        if entry.doubt_since and can_tell and (found := earlier(entry.doubt_since)):
+            return found
+        began = now_ms()
+        try:
+            return adapter.create_for_contact(self.linked, contact_id, properties, mark=entry.id)
+        except Uncertain as doubt:
+            try:
+                found = earlier(began) if can_tell else None
+            except contract.AdapterError:
+                # It cannot be told now: what is known is still no more than the doubt.
+                found = None
+            if found is None:
+                raise doubt
+            return found
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDeal(CreateForContact):
+    kind = "createDeal"
+    linked = "deals"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTicket(CreateForContact):
+    kind = "createTicket"
+    linked = "tickets"

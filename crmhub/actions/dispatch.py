@@ -1,25 +1,48 @@
-"""The one way a writing helper takes to the CRM.
+"""The one way an action takes to the CRM: written down first, tried now or later.
 
-Every action is a value that knows how to perform itself on a connected adapter, so whatever has
-to surround the call (where it is recorded, when it is tried again) has one place: here.
+`run` accepts a helper's call into the journal, tries it while its caller waits, and leaves it to
+the worker when that is not possible or leads nowhere. `attempt` is one try, by whomever: it turns
+whatever comes of it into an outcome and writes that down.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol
+import logging
+import random
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Literal, Protocol
 
+from crmhub import errors, metrics
 from crmhub.accounts.accounts import Account
+from crmhub.actions import bindings
 from crmhub.actions.connecting import connect, told
+from crmhub.actions.deadlines import remaining, within
 from crmhub.actions.hub import Hub
-from crmhub.adapter import Adapter, Problem
+from crmhub.actions.journal import DELAYS_S, GRACE_MS, UNFINISHED, Accepted, Entry, New, Outcome
+from crmhub.adapter import Adapter, Problem, contract
+from crmhub.db import Connection, now_ms
 
 Status = Literal["created", "updated", "unchanged", "queued", "ok"]
+
+_QUOTA_WAIT_S = 600.0
+_FIRST_LOOK_S, _LAST_LOOK_S = 0.02, 0.2
+# A lead that has not got in yet is looked for again after this.
+_SOON_S = 5.0
+# What writing down the outcome needs of the time a caller has.
+_WRITING_S = 0.15
+_log = logging.getLogger("crmhub.actions")
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of an action; what is empty does not apply."""
+    """What became of an action; what is empty does not apply.
+
+    `values` is what is known of the contact now. A queued one has the hub's id of the contact.
+    """
 
     status: Status
     contact_id: str = ""
@@ -27,20 +50,313 @@ class Done:
     url: str | None = None
     """The record's page, None where the CRM has no pages."""
     refused: tuple[Problem, ...] = ()
+    message: str = ""
+    action_id: str = ""
+    replayed: bool = False
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """What of a call goes to the CRM, by the names that the adapter knows, and what cannot."""
+
+    properties: Mapping[str, str] = field(repr=False)
+    refused: tuple[Problem, ...] = ()
+
+
+class Behind(Exception):
+    """An action can only be done once this dead one was brought back."""
+
+    def __init__(self, action_id: str) -> None:
+        super().__init__(action_id)
+        self.action_id = action_id
 
 
 class Action(Protocol):
     """A writing helper's call, checked as far as it can be without the CRM."""
 
-    def perform(self, hub: Hub, account: Account, adapter: Adapter) -> Done:
-        """Do it in the CRM; raises the adapter's errors and HubError."""
+    kind: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def enter(self, tx: Connection, account: Account) -> New:
+        """Return the action as the journal keeps it, whose person is known then.
+
+        Raises what the caller can mend, such as an id that leads to nobody.
+        """
+
+    def mapped(self, account: Account) -> Mapped:
+        """Return the properties as the adapter gets them; needs nobody."""
+
+    def alone(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
+        """Keep out others that could make the same contact, until the outcome is written."""
+        return nullcontext()
+
+    def perform(
+        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
+    ) -> Done:
+        """Do it in the CRM; raises the adapter's errors, HubError and Behind."""
 
 
-def run(hub: Hub, account: Account, action: Action) -> Done:
-    """Perform an action now and return what became of it.
+def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
+    """Accept an action and return what became of it, `queued` when that is not known yet.
 
-    Raises NotFound, Semantic and Conflict for what the caller can mend, Unavailable for what
-    the CRM or the operator must.
+    `key` is the caller's Idempotency-Key. Raises NotFound, Semantic and Conflict for what the
+    caller can mend; the CRM's failures leave the action in the queue.
     """
-    with told(account):
-        return action.perform(hub, account, connect(hub, account))
+    deadline_s, began = account.switches.deadline_s, time.monotonic()
+    with told(account), within(deadline_s - _WRITING_S), _slot(hub, account) as free:
+        rate = hub.limits.hit_account(account)
+        with hub.slots.writing:
+            accepted = hub.journal.accept(
+                account,
+                lambda tx: action.enter(tx, account),
+                lease_s=deadline_s + GRACE_MS / 1000,
+                now=free and rate.allowed,
+                wait_s=0.0 if rate.allowed else rate.retry_after,
+                key=key,
+            )
+        took = time.monotonic() - began
+        hub.slots.took(took)
+        late = hub.slots.late(took, deadline_s) and _is_remote(hub, account)
+        try:
+            if accepted.behind:
+                accepted = _in_turn(hub, account, accepted)
+            if accepted.entry is None:
+                return _known(accepted)
+            if late:
+                hub.journal.give_back(accepted.entry)
+                return _queued(accepted)
+            # As it was written down: with what was known only then.
+            as_kept = replace(action, **accepted.entry.request)
+            tried = attempt(hub, account, accepted.entry, as_kept, waits=True)
+        except errors.Unavailable:
+            # The hub's database went away meanwhile; the journal has the action, whatever came
+            # of it.
+            return _queued(accepted)
+        if tried.done is not None:
+            return replace(tried.done, action_id="", values={})
+        if tried.error is not None:
+            raise tried.error
+        return _queued(accepted)
+
+
+def _in_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
+    """Wait for the actions before this one, as long as its caller does; a worker may be faster."""
+    pause = _FIRST_LOOK_S
+    lease_s = account.switches.deadline_s + GRACE_MS / 1000
+    while remaining() > pause:
+        time.sleep(pause)
+        pause = min(pause * 1.5, _LAST_LOOK_S)
+        taken = hub.journal.claim(
+            account.id, account.connection.id, most=1, lease_s=lease_s, only=accepted.action_id
+        )
+        if taken:
+            return replace(accepted, entry=taken[0])
+        if (result := hub.journal.result(account.id, accepted.action_id)) is not None:
+            return replace(accepted, earlier=result)
+    return accepted
+
+
+def _known(accepted: Accepted) -> Done:
+    """Return what an action came to that was accepted before, or that it stands in the queue."""
+    if accepted.earlier is None:
+        return replace(_queued(accepted), replayed=accepted.replayed)
+    # Sent again under its Idempotency-Key: what the adapter said is told as it was.
+    if accepted.refused:
+        raise _refusal(accepted.earlier)
+    told_before = dict(accepted.earlier)
+    refused = tuple(Problem(**problem) for problem in told_before.pop("refused", ()))
+    return Done(**told_before, refused=refused, replayed=accepted.replayed)
+
+
+_REFUSALS = (errors.NotFound, errors.Conflict)
+
+
+def _refusal(told_before: Mapping[str, Any]) -> errors.HubError:
+    """Return the error that a refused action was answered with."""
+    named = {each.__name__: each for each in _REFUSALS}
+    error = named.get(told_before["error"], errors.Semantic)(told_before["message"])
+    error.replayed = True
+    return error
+
+
+def _queued(accepted: Accepted) -> Done:
+    return Done(
+        "queued",
+        contact_id=accepted.hub_id,
+        action_id=accepted.action_id,
+        message="The CRM could not take this yet; it will be tried again until it does.",
+    )
+
+
+@contextmanager
+def _slot(hub: Hub, account: Account) -> Iterator[bool]:
+    """Say whether this call may wait for the CRM."""
+    if not _is_remote(hub, account):
+        yield True
+        return
+    with hub.slots.one(account.switches.deadline_s) as free:
+        yield free
+
+
+def _is_remote(hub: Hub, account: Account) -> bool:
+    try:
+        return hub.registry.load(account.connection.adapter).remote
+    except contract.BadConfig:
+        # What is wrong with it is told by the try itself.
+        return True
+
+
+# --- One try ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of a try: `done`, or the `error` that its caller is told, or neither: queued."""
+
+    done: Done | None = None
+    error: Exception | None = None
+
+
+def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: bool) -> Tried:
+    """Try an action once and write down what came of it.
+
+    `waits` says that its caller waits for the answer, and so may be told of a final refusal; else
+    that is a dead letter.
+    """
+    began_at, began = now_ms(), time.monotonic()
+    done: Done | None = None
+    error: Exception | None = None
+    mapped = Mapped({})
+    with ExitStack() as alone:
+        try:
+            mapped = action.mapped(account)
+            alone.enter_context(action.alone(hub, account, mapped))
+            done = action.perform(hub, account, connect(hub, account), entry, mapped)
+            outcome = Outcome("done", done.status, result=kept(done))
+        # Whatever an adapter raises must not lose the action: what is no error of the contract is
+        # a bug, and the action waits until it is mended.
+        except Exception as exc:
+            outcome = judged(exc, waits=waits)
+            error = exc if outcome.state == "refused" else None
+        outcome = replace(
+            outcome,
+            mapped=mapped.properties,
+            began_at=began_at,
+            ms=round((time.monotonic() - began) * 1000),
+        )
+        here = (entry.account_id, entry.connection_id)
+        outcome = weighed(hub, here, outcome, probing=entry.probing)
+        metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
+        held = hub.journal.finish(entry, outcome, beside(account, entry, done))
+    return Tried(done if held else None, error if held else None)
+
+
+def beside(account: Account, entry: Entry, done: Done | None) -> Callable[[Connection], None]:
+    """Return what is written together with an outcome: whom the hub knows now."""
+
+    def write(tx: Connection) -> None:
+        if done is None:
+            return
+        if entry.hub_id.startswith(bindings.HUB_ID):
+            bindings.settle(tx, account, entry.hub_id, crm_id=done.contact_id, values=done.values)
+        else:
+            bindings.note_chat(tx, account, bindings.acquaint(tx, account, done.contact_id))
+
+    return write
+
+
+def crm_id_of(hub: Hub, account: Account, hub_id: str) -> str:
+    """Return the CRM's id of an action's contact.
+
+    Before its lead has got in, raises Behind when that one is dead, NotYet while it is under way,
+    and NotFound when there is none to wait for.
+    """
+    if not hub_id.startswith(bindings.HUB_ID):
+        return hub_id
+    with hub.database.reading() as connection:
+        bound = bindings.of_hub_id(connection, account, hub_id)
+    if bound is not None and bound.crm_id:
+        return bound.crm_id
+    leads = hub.journal.leads_of(account, bound.person) if bound is not None else {}
+    if any(state in UNFINISHED for state in leads.values()):
+        raise contract.NotYet(
+            "The contact's lead has not reached the CRM yet.", retry_after=_SOON_S
+        )
+    for action_id, state in leads.items():
+        if state in ("dead", "parked"):
+            raise Behind(action_id)
+    raise errors.NotFound("The contact's lead was refused; call createLead again")
+
+
+def note_failure(hub: Hub, account: Account, exc: contract.AdapterError) -> None:
+    """Let the connection wait when a read has found its CRM away."""
+    here = (account.id, account.connection.id)
+    if outage := weighed(hub, here, judged(exc, waits=True)).away:
+        hub.journal.shut(account, outage)
+
+
+def weighed(hub: Hub, here: tuple[int, int], outcome: Outcome, *, probing: bool = False) -> Outcome:
+    """Return the outcome of a try of this connection with what it says about the CRM.
+
+    One failed call is tried again by itself; several in a row, or one that was to find out
+    whether the CRM is back, let the whole connection wait.
+    """
+    if not outcome.trouble:
+        if not (outcome.away or outcome.throttled):
+            hub.health.answered(*here)
+        return outcome
+    if hub.health.failed(*here, after=outcome.ms / 1000) or probing:
+        return replace(outcome, away=outcome.trouble)
+    if outcome.wait_s or outcome.counts:
+        # What the CRM asks for wins; what counts has its schedule.
+        return outcome
+    return replace(outcome, wait_s=DELAYS_S[0] * random.uniform(0.8, 1.2))
+
+
+def judged(exc: Exception, *, waits: bool) -> Outcome:
+    """Return what an error of a try means for its action."""
+    word, message = type(exc).__name__, getattr(exc, "message", "")
+    correlation = getattr(exc, "correlation_id", "")
+
+    def queued(**how: Any) -> Outcome:
+        return Outcome("queued", word, message, correlation_id=correlation, **how)
+
+    match exc:
+        case Behind():
+            waiting = "It waits for the contact's lead, which is dead."
+            return Outcome("parked", word, waiting, behind=exc.action_id)
+        case contract.BadConfig() | contract.Denied():
+            return queued(away=message)
+        case contract.Throttled():
+            return queued(wait_s=exc.retry_after, throttled=exc.scope != "search")
+        case contract.NotYet():
+            return queued(wait_s=exc.retry_after)
+        case contract.Unavailable():
+            return queued(trouble=message, wait_s=exc.retry_after or 0.0)
+        case contract.Uncertain():
+            return queued(trouble=message, counts=True, doubt=True)
+        case errors.LimitExceeded():
+            return queued(wait_s=_QUOTA_WAIT_S)
+        case errors.TooManyRequests() | errors.Unavailable():
+            return queued(wait_s=float(exc.retry_after))
+        case contract.AdapterError() | errors.NotFound() | errors.Semantic() | errors.Conflict():
+            state: Literal["refused", "dead"] = "refused" if waits else "dead"
+            result = {"error": word, "message": message} if waits else None
+            return Outcome(state, word, message, correlation_id=correlation, result=result)
+    # Where it happened and no word of what was in it: that may be personal.
+    frame = traceback.extract_tb(exc.__traceback__)[-1]
+    where = f"{frame.filename}:{frame.lineno}"
+    _log.error("An adapter failed with %s at %s; the action is tried again.", word, where)
+    return queued(counts=True, doubt=True)
+
+
+def kept(done: Done) -> dict[str, Any]:
+    """Return what the journal keeps of a result."""
+    return {
+        "status": done.status,
+        "contact_id": done.contact_id,
+        "record_id": done.record_id,
+        "url": done.url,
+        "refused": [asdict(problem) for problem in done.refused],
+    }

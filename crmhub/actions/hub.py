@@ -8,11 +8,21 @@ from dataclasses import dataclass
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.limits import Limits
 from crmhub.accounts.plans import Plan, load_plans
+from crmhub.actions.budgets import Budgets
+from crmhub.actions.connected import Connected
+from crmhub.actions.health import Health
+from crmhub.actions.journal import Journal
+from crmhub.actions.leases import Leases
+from crmhub.actions.slots import Slots
 from crmhub.adapter.registry import Registry
 from crmhub.db import Database
+from crmhub.egress import Egress
 from crmhub.records.store import RecordStore
 from crmhub.secrets import Vault, derive
 from crmhub.settings import Settings
+
+# More than these are never at the database at once: Python runs one of them at a time.
+_BUSY_THREADS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,13 @@ class Hub:
     limits: Limits
     records: RecordStore
     registry: Registry
+    egress: Egress
+    leases: Leases
+    budgets: Budgets
+    connected: Connected
+    journal: Journal
+    health: Health
+    slots: Slots
 
     @classmethod
     def open(cls, settings: Settings) -> Hub:
@@ -35,8 +52,10 @@ class Hub:
         Raises SettingsError for a faulty file of plans.
         """
         plans = load_plans(settings.plans)
-        # A thread holds one connection at a time; a few more for what runs beside requests.
-        database = Database(settings.database_url, pool_size=settings.threads + 4)
+        # A thread holds one connection at a time, and never while it waits for a CRM; a few more
+        # for what runs beside requests. PostgreSQL has 100 for all processes, unless told more.
+        threads = min(settings.threads, _BUSY_THREADS)
+        database = Database(settings.database_url, pool_size=threads + 4)
         return cls(
             settings=settings,
             database=database,
@@ -46,9 +65,22 @@ class Hub:
             limits=Limits(settings.redis_url, settings.workers),
             records=RecordStore(database, derive(settings.secret_key, "cursor")),
             registry=Registry(),
+            egress=Egress(
+                allow=settings.egress_allow,
+                development=settings.env == "development",
+                pool_size=settings.threads,
+            ),
+            leases=Leases(database),
+            budgets=Budgets(database, settings.redis_url),
+            connected=Connected(),
+            journal=Journal(database),
+            health=Health(),
+            slots=Slots(settings.threads),
         )
 
     def close(self) -> None:
         """Write what is still in memory and close the database's connections."""
         self.directory.close()
+        self.egress.close()
+        self.budgets.close()
         self.database.close()

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
 
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings, dispatch
-from crmhub.actions.dispatch import Done
+from crmhub.actions.connecting import lease
+from crmhub.actions.dispatch import Action, Done, Mapped
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import filled, is_placeholder, split_name, unreplaced
-from crmhub.actions.partial import store_what_is_good
+from crmhub.actions.journal import Entry, New
+from crmhub.actions.partial import refusal, store_what_is_good
 from crmhub.adapter import Adapter, Lead, Problem, Rejected, Saved
+from crmhub.db import Connection
 from crmhub.errors import Semantic, listed
 from crmhub.records import values
 
 
 def create_lead(
-    hub: Hub, account: Account, *, contact_token: str, name: str, email: str, phone: str
+    hub: Hub,
+    account: Account,
+    *,
+    contact_token: str,
+    name: str,
+    email: str,
+    phone: str,
+    key: str = "",
 ) -> Done:
     """Create or update the contact with this email, else of this conversation, else this phone.
 
     Blank values change nothing. Raises Semantic when what the account demands of a lead is
-    blank or a placeholder, or when nothing is left that could be stored; NotFound and
-    Unavailable as `dispatch.run`.
+    blank or a placeholder, or when nothing is left that could be stored.
     """
     token = filled(contact_token, "contactToken")
     lead = CreateLead(token, name.strip(), email.strip(), phone.strip())
     _demand(account, lead)
-    return dispatch.run(hub, account, lead)
+    return dispatch.run(hub, account, lead, key=key)
 
 
 def _demand(account: Account, lead: CreateLead) -> None:
@@ -43,51 +54,99 @@ def _demand(account: Account, lead: CreateLead) -> None:
         raise Semantic(listed(faults))
 
 
+_LEASE_S = 60.0
+
+
+def lease_key(phone: str) -> str:
+    """Return the name of the lease under which leads by this phone alone are written."""
+    return f"phone {phone}"
+
+
 @dataclass(frozen=True, slots=True)
-class CreateLead:
-    """A call of createLead: a token, and at least an email or a phone."""
+class CreateLead(Action):
+    """A call of createLead: a token, and at least an email or a phone.
+
+    `before` is the hub's id of whom the conversation was about until this call.
+    """
+
+    kind: ClassVar[str] = "createLead"
 
     contact_token: str
     name: str
     email: str
     phone: str
+    before: str = ""
 
-    def perform(self, hub: Hub, account: Account, adapter: Adapter) -> Done:
-        """Upsert the contact and bind the conversation to it."""
-        of_conversation = bindings.of_token(hub.database, account, self.contact_token)
-        strict = account.switches.strict
+    def enter(self, tx: Connection, account: Account) -> New:
+        """Let the conversation be about whoever has this email."""
+        mapped = self.mapped(account)
+        email, phone = mapped.properties.get("email", ""), mapped.properties.get("phone", "")
+        met = bindings.meet(
+            tx,
+            account,
+            token=self.contact_token,
+            email=email,
+            phone=phone,
+            values=mapped.properties,
+        )
+        if not (email or phone or met.before):
+            # Without either, nobody could tell whose name this is.
+            raise refusal(mapped.refused, "Neither email nor phone can be used.")
+        request = asdict(replace(self, before=met.before or met.bound.hub_id))
+        return New(self.kind, met.bound.person, met.bound.hub_id, request, first=met.new)
+
+    def perform(
+        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
+    ) -> Done:
+        """Upsert the contact."""
+        lead = self.lead(hub, account, entry, mapped)
 
         def write(properties: Mapping[str, str]) -> Saved:
             email, phone = properties.get("email", ""), properties.get("phone", "")
-            if not (email or phone or of_conversation):
-                # Without either, nobody could tell whose name this is.
+            if not (email or phone or lead.contact_id):
                 raise Rejected([], "Neither email nor phone can be used.")
             return adapter.upsert_contact(
-                Lead(
-                    properties, email=email, phone=phone, contact_id=of_conversation, strict=strict
-                )
+                replace(lead, properties=properties, email=email, phone=phone)
             )
 
-        properties, refused = self._properties(account)
-        stored = store_what_is_good(write, properties, refused, strict=strict)
-        saved = stored.saved
-        taken = properties.keys() - {problem.name for problem in stored.refused}
-        bindings.bind(
-            hub.database,
-            account,
-            token=self.contact_token,
-            crm_id=saved.id,
-            email=properties["email"] if "email" in taken else "",
-            phone=properties["phone"] if "phone" in taken else "",
+        stored = store_what_is_good(write, lead.properties, mapped.refused, strict=lead.strict)
+        return self.done(adapter, lead, stored.saved, stored.refused)
+
+    def lead(self, hub: Hub, account: Account, entry: Entry, mapped: Mapped) -> Lead:
+        """Return the lead as the adapter gets it, with what the hub knows of its contact."""
+        phone = mapped.properties.get("phone", "")
+        with hub.database.reading() as connection:
+            known = bindings.known(connection, account, hub_id=self.before, phone=phone)
+        return Lead(
+            mapped.properties,
+            email=mapped.properties.get("email", ""),
+            phone=phone,
+            contact_id=known.contact_id,
+            phone_id=known.phone_id,
+            strict=account.switches.strict,
+            mark=entry.id,
+            tried_ms=entry.doubt_since,
         )
+
+    def done(self, adapter: Adapter, lead: Lead, saved: Saved, refused: Sequence[Problem]) -> Done:
+        """Return what became of a lead that was saved."""
+        names = {problem.name for problem in refused}
         return Done(
             saved.outcome,
             contact_id=saved.id,
             url=saved.url if adapter.record_pages else None,
-            refused=stored.refused,
+            refused=tuple(refused),
+            values={name: v for name, v in lead.properties.items() if name not in names},
         )
 
-    def _properties(self, account: Account) -> tuple[dict[str, str], list[Problem]]:
+    def alone(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
+        """Let one lead of a phone without an email in at a time: no CRM keeps phones unique."""
+        phone = mapped.properties.get("phone", "")
+        if not phone or "email" in mapped.properties:
+            return nullcontext()
+        return lease(hub, account, lease_key(phone), _LEASE_S)
+
+    def mapped(self, account: Account) -> Mapped:
         """Return what is to be stored, in the form that lookups use, and what cannot be."""
         properties: dict[str, str] = {}
         refused: list[Problem] = []
@@ -103,4 +162,4 @@ class CreateLead:
                 refused.append(Problem(name, str(exc)))
         named = split_name(self.name)
         properties |= {name: text for name, text in named.items() if text}
-        return properties, refused
+        return Mapped(properties, tuple(refused))

@@ -25,13 +25,17 @@ def make(
 ) -> frozenset[str]:
     """Add the pipeline and stage that `properties` name and that do not exist.
 
-    Returns the names of the properties that named a new place; none when nothing was added.
+    Returns the names of the properties whose place exists now and may not have a moment ago, as
+    another call may have added it; none when there is no such place.
     """
     named = _Named(
         properties.get(kind.pipeline, "").strip(), properties.get(kind.stage, "").strip()
     )
-    if not kind.pipeline or named.new_in(records.catalogue(account, kind)) is None:
+    if not kind.pipeline:
         return frozenset()
+    known = records.catalogue(account, kind)
+    if named.new_in(known) is None:
+        return frozenset({kind.pipeline, kind.stage} if named.is_in(known) else ())
 
     def work(tx: Connection, known: Catalogue) -> frozenset[str]:
         edited = tx.scalar(
@@ -71,6 +75,11 @@ class _Named:
         pipeline = pipeline or known.pipelines[0]
         full = len(pipeline.stages) >= MOST_STAGES
         return None if full else replace(pipeline, stages=pipeline.stages + stages)
+
+    def is_in(self, known: Catalogue) -> bool:
+        """Return whether there is such a place."""
+        pipelines = [one for one in known.pipelines if self.pipeline in ("", one.id)]
+        return any(not self.stage or one.has(self.stage) for one in pipelines)
 
     def _meant(self, known: Catalogue) -> bool:
         """Return whether a known place was named, by its label or in another case.

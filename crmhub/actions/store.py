@@ -19,6 +19,7 @@ from crmhub.records.catalogue import Catalogue
 from crmhub.records.filters import iso
 from crmhub.records.index import PREFIX
 from crmhub.records.kinds import CONTACTS, KINDS
+from crmhub.records.marks import AlreadyWritten, Closed
 from crmhub.records.store import RecordStore
 from crmhub.records.validation import DuplicateValue, InvalidProperties
 from crmhub.records.writing import Change, NewRecord, Record
@@ -73,6 +74,7 @@ class OwnRecords:
         *,
         contact_id: str | None = None,
         unless_phone: str = "",
+        mark: str = "",
     ) -> Saved:
         """Create a record linked to the contact, if one is named; see `adapter.Store.create`."""
         links = {} if contact_id is None else {"contacts": [self._record(contact_id).id]}
@@ -85,6 +87,7 @@ class OwnRecords:
                 [NewRecord(properties, links)],
                 define_unknown=True,
                 guard=guard,
+                mark=mark,
             )
             return Saved(str(record.id), "created")
 
@@ -125,6 +128,10 @@ class OwnRecords:
         """Run `write` with the store's errors told in the words of the contract."""
         try:
             return write()
+        except AlreadyWritten as exc:
+            return Saved(str(exc.record_id), "created")
+        except Closed as exc:
+            raise NotFound("the contact was erased while this was under way") from exc
         except InvalidProperties as exc:
             raise Rejected([Problem(one.name, one.reason) for one in exc.problems]) from exc
         except DuplicateValue as exc:

@@ -12,17 +12,20 @@ from decimal import Decimal
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings
 from crmhub.actions.connecting import connect, told
+from crmhub.actions.deadlines import within
+from crmhub.actions.dispatch import note_failure
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import filled, shortened
 from crmhub.actions.phones import readings
-from crmhub.adapter import Adapter, Contact, features
+from crmhub.adapter import Adapter, Contact, contract, features
 from crmhub.db import now_ms
-from crmhub.errors import BadRequest, NotFound, Semantic
+from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
 
 _HOUR_MS = 3_600_000
 _MOST_HOURS = 1_000_000
 """More than a century: longer ago is as good as always."""
 _LONGEST_ID = 255
+_COME_BACK_S = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +48,47 @@ def get_type(
     number = filled(phone, "contactnumber")
     since = _hours_ago(look_back, "interval")
     quiet_since = _hours_ago(silence, "lastChatInterval")
-    with told(account):
-        adapter = connect(hub, account)
-        contact = _contact(adapter, number, account.switches.region)
-        if contact is None:
-            return ActiveWorkflow("", f"no contact has the phone {shortened(number)}")
-        last_chat = bindings.last_chat(hub.database, account, contact.id)
-        bindings.chatted(hub.database, account, contact.id)
-        if silence and last_chat > quiet_since:
-            hours = (now_ms() - last_chat) / _HOUR_MS
-            return ActiveWorkflow(
-                "",
-                f"the contact's last chat was {hours:.1f} hours ago,"
-                f" less than lastChatInterval ({silence})",
-            )
-        workflow_id = _active(hub, account, adapter, contact.id, since)
+    _not_away(hub, account)
+    try:
+        with told(account), within(account.switches.deadline_s):
+            return _active_now(hub, account, number, look_back, since, silence, quiet_since)
+    except Unavailable as exc:
+        if isinstance(exc.__cause__, contract.AdapterError):
+            note_failure(hub, account, exc.__cause__)
+        raise
+
+
+def _not_away(hub: Hub, account: Account) -> None:
+    if reason := hub.journal.away(account):
+        raise Unavailable(
+            f"The account's CRM cannot be asked now. {reason}", retry_after=_COME_BACK_S
+        )
+
+
+def _active_now(
+    hub: Hub,
+    account: Account,
+    number: str,
+    look_back: Decimal,
+    since: int,
+    silence: Decimal,
+    quiet_since: int,
+) -> ActiveWorkflow:
+    adapter = connect(hub, account)
+    contact = _contact(adapter, number, account.switches.region)
+    if contact is None:
+        return ActiveWorkflow("", f"no contact has the phone {shortened(number)}")
+    with hub.database.reading() as connection:
+        last_chat = bindings.last_chat(connection, account, contact.id)
+    bindings.chatted(hub.database, account, contact.id)
+    if silence and last_chat > quiet_since:
+        hours = (now_ms() - last_chat) / _HOUR_MS
+        return ActiveWorkflow(
+            "",
+            f"the contact's last chat was {hours:.1f} hours ago,"
+            f" less than lastChatInterval ({silence})",
+        )
+    workflow_id = _active(hub, account, adapter, contact.id, since)
     if not workflow_id:
         return ActiveWorkflow("", f"the contact entered no workflow in the last {look_back} hours")
     return ActiveWorkflow(workflow_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import flask
 import pytest
 
 from crmhub.actions import bindings
@@ -12,7 +13,9 @@ from crmhub.actions.connecting import connect
 from crmhub.actions.contact_properties import set_properties
 from crmhub.actions.hub import Hub
 from crmhub.actions.leads import create_lead
+from crmhub.db import Connection
 from crmhub.settings import Settings
+from tests.api.helper_calls import switch
 from tests.clients import Client
 
 At = Callable[[Callable[[Hub, int], object]], None]
@@ -39,8 +42,12 @@ def test_one_conversation_about_several_people_waits_for_itself(
     monkeypatch.setattr("crmhub.db._DEADLOCK_TRIES", 1)
 
     def bind(own: Hub, i: int) -> None:
-        crm_id = str(i % 3)
-        bindings.bind(own.database, client.account, token="t", crm_id=crm_id, email="", phone="")
+        def work(tx: Connection) -> None:
+            email, crm_id = f"e{i % 3}@x.org", str(i % 3)
+            met = bindings.meet(tx, client.account, token="t", email=email, phone="")
+            bindings.settle(tx, client.account, met.bound.hub_id, crm_id=crm_id, values={})
+
+        own.database.transact(work)
 
     at_once(bind)
     with hub.database.reading() as connection:
@@ -52,7 +59,29 @@ def test_one_conversation_about_several_people_waits_for_itself(
     assert sorted(str(token) for _, token in rows) == ["None", "None", "t"]
 
 
-def test_no_lead_is_lost_while_others_define_properties(at_once: At, client: Client) -> None:
+@pytest.mark.parametrize("known", ["email", "phone"])
+def test_several_conversations_about_one_person_know_that(
+    at_once: At, hub: Hub, client: Client, known: str
+) -> None:
+    they = {"email": "", "phone": "", known: "ann@x.org" if known == "email" else "+12025550100"}
+
+    def meet(own: Hub, i: int) -> None:
+        own.database.transact(lambda tx: bindings.meet(tx, client.account, token=f"t{i}", **they))
+
+    at_once(meet)
+    with hub.database.reading() as connection:
+        persons = connection.rows(
+            "select person, count(*) from binding where account_id = :id group by person",
+            {"id": client.account.id},
+        )
+    assert [count for _, count in persons] == [24]
+
+
+def test_no_lead_is_lost_while_others_define_properties(
+    app: flask.Flask, at_once: At, client: Client
+) -> None:
+    switch(app, client, deadline_s=25)
+
     def call(own: Hub, i: int) -> None:
         create_lead(
             own,

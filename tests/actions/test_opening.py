@@ -8,6 +8,7 @@ import flask
 import pytest
 
 from crmhub.accounts import accounts
+from crmhub.actions.connected import Connected
 from crmhub.actions.connecting import check, connect
 from crmhub.actions.hub import Hub
 from crmhub.actions.opening import open_account
@@ -63,6 +64,7 @@ def test_rotated_credentials_are_sealed_and_read_again(app: flask.Flask) -> None
             account = accounts.load_by_id(connection, client.account.id, hub.plans)
         assert "rotated" not in account.connection.credentials
         assert connect(hub, account).context.credentials == {"access_token": "rotated"}
-        stranger = replace(hub, vault=Vault([EncryptionKey("k2", b"x" * 32)]))
+        vault = Vault([EncryptionKey("k2", b"x" * 32)])
+        stranger = replace(hub, vault=vault, connected=Connected())
         with pytest.raises(BadConfig, match="k1"):
             connect(stranger, account)

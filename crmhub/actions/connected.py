@@ -1,0 +1,35 @@
+"""The adapters of this process, one for each account that was called lately."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+from crmhub.accounts.accounts import Account
+from crmhub.adapter import Adapter
+
+_MOST = 1_000
+
+
+class Connected:
+    """Keeps an account's adapter until anything of the account changes."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, tuple[Account, Adapter]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, account: Account, make: Callable[[], Adapter]) -> Adapter:
+        """Return the account's adapter, from `make` when there is none for it as it is now."""
+        with self._lock:
+            kept = self._kept.get(account.id)
+            if kept is not None and (kept[0] is account or kept[0] == account):
+                self._kept.move_to_end(account.id)
+                return kept[1]
+        made = make()
+        with self._lock:
+            self._kept[account.id] = (account, made)
+            self._kept.move_to_end(account.id)
+            if len(self._kept) > _MOST:
+                self._kept.popitem(last=False)
+        return made

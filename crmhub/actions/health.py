@@ -1,0 +1,43 @@
+"""Whether a CRM is away, or some calls have failed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+_FAILURES = 3
+# Of many calls at once some fail in a row while others succeed: it is away who does nothing else.
+_LASTING_S = 1.0
+
+
+@dataclass(slots=True)
+class _Failing:
+    since: float
+    count: int = 0
+
+
+class Health:
+    """Counts the failures of each connection in this process, from one success to the next."""
+
+    def __init__(self) -> None:
+        self._failing: dict[tuple[int, int], _Failing] = {}
+        self._lock = threading.Lock()
+
+    def answered(self, account_id: int, connection_id: int) -> None:
+        """Note that the CRM has answered, whatever it said."""
+        # Read without the lock: what matters is that a healthy CRM costs nothing.
+        if (account_id, connection_id) in self._failing:
+            with self._lock:
+                self._failing.pop((account_id, connection_id), None)
+
+    def failed(self, account_id: int, connection_id: int, *, after: float) -> bool:
+        """Note a call that failed `after` so many seconds; return whether the CRM is away."""
+        now = time.monotonic()
+        with self._lock:
+            failing = self._failing.setdefault(
+                (account_id, connection_id), _Failing(since=now - after)
+            )
+            failing.count += 1
+            failing.since = min(failing.since, now - after)
+            return failing.count >= _FAILURES and now - failing.since >= _LASTING_S

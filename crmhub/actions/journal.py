@@ -1,0 +1,729 @@
+"""The journal: every action that a helper accepted, committed before any CRM is called.
+
+A row is `running` while a process works on it, `queued` while it waits for its next try, and ends
+as `done`, `refused` (the caller was told why), `dead` (nobody waited any more, or no try helped),
+or `parked` behind a dead one of the same person. Whoever works on a row holds its lease, a token
+that `finish` must bring back; `run_at` is then when the lease ends, so that the row of a process
+that died falls due by itself.
+
+An action waits for every earlier unfinished one of the same person, so that older values never
+overwrite newer ones. A connection whose CRM is away waits as a whole (table `outage`).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from crmhub import metrics
+from crmhub.accounts.accounts import Account
+from crmhub.actions.locks import hold
+from crmhub.db import Connection, Database, now_ms
+from crmhub.errors import Semantic
+from crmhub.records import marks
+from crmhub.secrets import BASE36
+from crmhub.secrets import token as random_token
+
+State = Literal["running", "queued", "done", "refused", "dead", "parked"]
+UNFINISHED = ("running", "queued")
+
+# How long after which failed try the next one follows.
+DELAYS_S = (5, 30, 120, 600, 3_600, 10_800, 21_600, 43_200)
+_JITTER = 0.2
+LONGEST_MS = 7 * 86_400_000
+IDENTITY_MS = 60_000
+KEY_MS = 24 * 3_600_000
+# What a process needs beyond the call itself, to write down what came of it.
+GRACE_MS = 2_000
+_FIRST_OUTAGE_MS, _LONGEST_OUTAGE_MS = 2_000, 60_000
+_PROBE_MS = 5_000
+_SHOWN = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An action in the hands of whoever holds its lease.
+
+    `doubt_since` is when the first try began of which nobody knows what it wrote (ms), 0 when
+    there is none. `probing` says that its connection is thought to be away.
+    """
+
+    account_id: int
+    id: str
+    connection_id: int
+    kind: str
+    person: str
+    hub_id: str
+    request: Mapping[str, Any] = field(repr=False)
+    tries: int
+    lease: str
+    doubt_since: int
+    created_at: int
+    give_up_at: int
+    probing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of accepting an action: it may be tried now (`entry`), or stands in the queue.
+
+    `earlier` is the result of the same action accepted before, None for a new one or when that
+    is still under way; when `refused`, it tells the error.
+    """
+
+    action_id: str
+    hub_id: str
+    entry: Entry | None = None
+    earlier: Mapping[str, Any] | None = None
+    refused: bool = False
+    replayed: bool = False
+    behind: bool = False
+    """Whether it waits for nothing but an earlier action of the same person."""
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """An action to accept; with `identity`, the same one of the last minute answers for it.
+
+    `first` says that nobody else can know of its person yet.
+    """
+
+    kind: str
+    person: str
+    hub_id: str
+    request: Mapping[str, Any]
+    identity: str = ""
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one try came to.
+
+    `mapped` holds the properties that were given to the adapter. A `parked` one waits `behind`
+    that dead action.
+    A `queued` one is tried again: after `wait_s`, and when that is 0 and it `counts`, after the
+    schedule's delay.
+    `away` says in words why the whole connection has to wait; with `throttled` it waits `wait_s`
+    and is not thought to be away. `trouble` says in words what went wrong with the CRM this time.
+    `doubt` says that something may have been written.
+    """
+
+    state: State
+    word: str
+    message: str = ""
+    result: Mapping[str, Any] | None = None
+    mapped: Mapping[str, str] | None = field(default=None, repr=False)
+    behind: str = ""
+    counts: bool = False
+    wait_s: float = 0.0
+    away: str = ""
+    trouble: str = ""
+    throttled: bool = False
+    doubt: bool = False
+    correlation_id: str = ""
+    began_at: int = 0
+    ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The connections with something to do, by account and connection, and when more is due.
+
+    `later` is in ms, None for never.
+    """
+
+    now: list[tuple[int, int]]
+    later: int | None
+
+
+class Journal:
+    """The journal of every account."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def accept(
+        self,
+        account: Account,
+        prepare: Callable[[Connection], New],
+        *,
+        lease_s: float,
+        now: bool,
+        wait_s: float = 0.0,
+        key: str = "",
+    ) -> Accepted:
+        """Write an action down, in one transaction with what `prepare` writes.
+
+        With `now`, and when nothing stands in its way, it comes back as an entry whose lease lasts
+        `lease_s` seconds; otherwise it is queued, for `wait_s` seconds at least. `key` is the
+        caller's Idempotency-Key. Raises what `prepare` raises, and Semantic when the key was used
+        for another action.
+        """
+
+        def work(tx: Connection) -> Accepted:
+            new = prepare(tx)
+            request = _json(new.request)
+            if earlier := self._earlier(tx, account, new, request, key):
+                return earlier
+            last, waits_until = (None, None) if new.first else self._before(tx, account, new)
+            moment = now_ms()
+            free, behind = now and last is None, False
+            if free:
+                # A caller does not wait to find out whether a CRM is back: the worker does.
+                free, _ = _open(tx, account.id, account.connection.id, moment, probe=False)
+            elif now and (waits_until or 0) <= moment:
+                behind = not _waits(tx, account)
+            # In the order in which they came, whatever the clocks of two machines say.
+            created_at = max(moment, (last or 0) + 1)
+            row: dict[str, Any] = {
+                "account": account.id,
+                "id": new_id(created_at),
+                "connection": account.connection.id,
+                "kind": new.kind,
+                "person": new.person,
+                "hub_id": new.hub_id,
+                "state": "running" if free else "queued",
+                "request": request,
+                "run_at": moment + int((lease_s if free else wait_s) * 1000),
+                "give_up": moment + LONGEST_MS,
+                "lease": random_token(96, BASE36) if free else None,
+                # Before any claim, which takes a doubt of its own moment for none.
+                "doubt": moment - 1 if free else None,
+                "identity": new.identity or None,
+                "key": key or None,
+                "now": created_at,
+            }
+            tx.run(_INSERT, row)
+            self._database.after_commit(partial(metrics.accepted, new.kind))
+            if not free:
+                if not wait_s:
+                    self._wake(tx)
+                return Accepted(row["id"], new.hub_id, behind=behind)
+            return Accepted(row["id"], new.hub_id, _entry_of_new(row, new))
+
+        return self._database.transact(work)
+
+    def _before(self, tx: Connection, account: Account, new: New) -> tuple[int | None, int | None]:
+        """Return the last of a person's unfinished actions, and until when any of them waits."""
+        # Two of one person at once would each see nothing before them.
+        hold(tx, account.id, "person", new.person)
+        ((last, waits_until),) = tx.rows(
+            "select max(created_at), max(case when state = 'queued' then run_at end) from action"
+            " where account_id = :account and person = :person"
+            " and state in ('running', 'queued')",
+            {"account": account.id, "person": new.person},
+        )
+        return last, waits_until
+
+    def _earlier(
+        self, tx: Connection, account: Account, new: New, request: str, key: str
+    ) -> Accepted | None:
+        """Return the same action as it was accepted before, by the caller's key or its identity."""
+        if key:
+            hold(tx, account.id, "idempotency key", key)
+            row = tx.row(
+                "select id, hub_id, kind, request, state, result, created_at from action"
+                " where account_id = :account and idempotency_key = :key",
+                {"account": account.id, "key": key},
+            )
+            if row is not None and row[6] < now_ms() - KEY_MS:
+                tx.run(
+                    "update action set idempotency_key = null"
+                    " where account_id = :account and id = :id",
+                    {"account": account.id, "id": row[0]},
+                )
+                row = None
+            if row is not None:
+                if (row[2], _said(json.loads(row[3]))) != (new.kind, _said(new.request)):
+                    raise Semantic(
+                        "Idempotency-Key: it was used for another call; use a new key for each"
+                    )
+                earlier, refused = _result(row[5]), row[4] == "refused"
+                return Accepted(row[0], row[1], earlier=earlier, refused=refused, replayed=True)
+            # A different key always makes a second one.
+            return None
+        if not new.identity:
+            return None
+        hold(tx, account.id, "identity", new.person, new.identity)
+        row = tx.row(
+            "select id, hub_id, state, result, finished_at from action"
+            " where account_id = :account and identity = :identity and person = :person"
+            " and idempotency_key is null"
+            " and (state in ('running', 'queued') or (state = 'done' and finished_at >= :since))"
+            " order by created_at desc limit 1",
+            {
+                "account": account.id,
+                "identity": new.identity,
+                "person": new.person,
+                "since": now_ms() - IDENTITY_MS,
+            },
+        )
+        if row is None:
+            return None
+        earlier = _result(row[3])
+        unchanged = {**earlier, "status": "unchanged"} if earlier is not None else None
+        return Accepted(row[0], row[1], earlier=unchanged)
+
+    def give_back(self, entry: Entry) -> None:
+        """Queue an action that nobody has tried after all."""
+
+        def work(tx: Connection) -> None:
+            tx.run(
+                "update action set state = 'queued', run_at = :now, lease = null,"
+                " doubt_since = :doubt where account_id = :account and id = :id"
+                " and lease = :lease",
+                {
+                    "account": entry.account_id,
+                    "id": entry.id,
+                    "lease": entry.lease,
+                    "now": now_ms(),
+                    "doubt": entry.doubt_since or None,
+                },
+            )
+            self._wake(tx)
+
+        self._database.transact(work)
+
+    def finish(self, entry: Entry, outcome: Outcome, beside: Callable[[Connection], None]) -> bool:
+        """Write down what a try came to, in one transaction with `beside`.
+
+        Returns False, and writes nothing, when the lease is gone: another process has taken the
+        action over and decides.
+        """
+        return self.finish_all([(entry, outcome, beside)])[0]
+
+    def finish_all(
+        self, tries: Sequence[tuple[Entry, Outcome, Callable[[Connection], None]]]
+    ) -> list[bool]:
+        """Write down what several tries of one connection came to; see `finish`."""
+
+        def work(tx: Connection) -> list[bool]:
+            return [self._finish(tx, *one) for one in tries]
+
+        return self._database.transact(work)
+
+    def _finish(
+        self,
+        tx: Connection,
+        entry: Entry,
+        outcome: Outcome,
+        beside: Callable[[Connection], None],
+    ) -> bool:
+        moment = now_ms()
+        state, run_at, tries = _next(entry, outcome, moment)
+        # A doubt lasts until the action is done: a try that could not look has not settled it.
+        doubt = entry.doubt_since or (outcome.began_at if outcome.doubt else None)
+        of = {"account": entry.account_id, "id": entry.id, "connection": entry.connection_id}
+        held = tx.run(
+            "update action set state = :state, run_at = :run_at, tries = :tries, lease = null,"
+            " doubt_since = :doubt, reason = :reason, result = :result, finished_at = :finished,"
+            " behind = :behind, mapped = coalesce(:mapped, mapped)"
+            " where account_id = :account and id = :id and lease = :lease",
+            of
+            | {
+                "state": state,
+                "run_at": run_at,
+                "tries": tries,
+                "doubt": doubt,
+                "reason": _shown(outcome.message),
+                "result": None if outcome.result is None else json.dumps(outcome.result),
+                "finished": None if state in UNFINISHED else moment,
+                "behind": outcome.behind or None,
+                "mapped": None if outcome.mapped is None else _json(outcome.mapped),
+                "lease": entry.lease,
+            },
+        )
+        if not held:
+            return False
+        tx.run(
+            "insert into action_try (account_id, action_id, number, began_at, ms, outcome,"
+            " message, correlation_id) values (:account, :id,"
+            " (select count(*) + 1 from action_try where account_id = :account"
+            " and action_id = :id), :began, :ms, :word, :message, :correlation)",
+            of
+            | {
+                "began": outcome.began_at or moment,
+                "ms": outcome.ms,
+                "word": outcome.word,
+                "message": _shown(outcome.message),
+                "correlation": _shown(outcome.correlation_id),
+            },
+        )
+        if state not in UNFINISHED:
+            self._database.after_commit(partial(metrics.ended, entry.kind, state))
+        beside(tx)
+        if state == "dead":
+            _park(tx, entry, moment)
+        if outcome.away or outcome.throttled:
+            _shut(tx, entry, outcome, moment)
+        elif entry.probing:
+            tx.run(
+                "delete from outage where account_id = :account and connection_id = :connection",
+                of,
+            )
+            self._wake(tx)
+        return True
+
+    def shut(self, account: Account, reason: str) -> None:
+        """Note that a connection's CRM is away, as a read has found."""
+        entry = _nothing_of(account)
+        outcome = Outcome("queued", "", away=reason)
+        self._database.transact(lambda tx: _shut(tx, entry, outcome, now_ms()))
+
+    def away(self, account: Account) -> str:
+        """Return why the account's CRM is thought to be away, "" when it is not."""
+        with self._database.reading() as connection:
+            row = connection.row(
+                "select reason from outage where account_id = :account"
+                " and connection_id = :connection and failures > 0 and until > :now",
+                {
+                    "account": account.id,
+                    "connection": account.connection.id,
+                    "now": now_ms(),
+                },
+            )
+        return row[0] if row else ""
+
+    def claim(
+        self,
+        account_id: int,
+        connection_id: int,
+        *,
+        most: int,
+        lease_s: float,
+        kinds: tuple[str, bool] | None = None,
+        only: str = "",
+    ) -> list[Entry]:
+        """Take up to `most` actions of one connection that are due, the longest waiting first.
+
+        None of them has an earlier unfinished one of the same person. While the connection is
+        away one comes at most, to find out whether it still is. `kinds` names a kind, and whether
+        it or all others are wanted; `only` is the id of the one action that a caller waits for.
+        """
+        kind, wanted = kinds or ("", False)
+        narrowed = f" and a.kind {'=' if wanted else '<>'} :kind" if kinds else ""
+        narrowed += " and a.id = :only" if only else ""
+
+        def work(tx: Connection) -> list[Entry]:
+            moment = now_ms()
+            free, probing = _open(tx, account_id, connection_id, moment, probe=not only)
+            if not free:
+                return []
+            token = random_token(96, BASE36)
+            skip = " for update skip locked" if tx.dialect == "postgresql" else ""
+            rows = tx.rows(
+                # Not a subquery of the update: PostgreSQL might run it, and lock, again and again.
+                "with due as (select a.id from action a where a.account_id = :account"
+                " and a.connection_id = :connection and a.state in ('running', 'queued')"
+                # The first of its person. Asked for each row: as a join it would go through all
+                # that is due for each, where the planner has not yet heard how much that is.
+                f" and a.run_at <= :now{narrowed} and a.id = (select e.id from action e"
+                " where e.account_id = a.account_id and e.person = a.person"
+                " and e.state in ('running', 'queued') order by e.id limit 1)"
+                f" order by a.run_at limit :most{skip})"
+                " update action set state = 'running', lease = :token, run_at = :until,"
+                " doubt_since = coalesce(doubt_since, :now)"
+                " where account_id = :account and id in (select id from due)"
+                f" returning {_ENTRY}",
+                {
+                    "account": account_id,
+                    "connection": connection_id,
+                    "now": moment,
+                    "until": moment + int(lease_s * 1000),
+                    "token": token,
+                    "most": 1 if probing else most,
+                    "kind": kind,
+                    "only": only,
+                },
+            )
+            if probing and not rows:
+                # Nobody finds out now: the next one may, and must not wait for it.
+                _open_again(tx, account_id, connection_id, moment)
+            return [_entry(account_id, connection_id, row, token, moment, probing) for row in rows]
+
+        return sorted(self._database.transact(work), key=lambda one: one.created_at)
+
+    def due(self) -> Due:
+        """Return the connections with something to do now, and when there will be more."""
+        moment = now_ms()
+        with self._database.reading() as connection:
+            rows = connection.rows(_DUE, {"now": moment})
+        now, later = [], []
+        for account_id, connection_id, first, following, until in rows:
+            if first > moment or until > moment:
+                later.append(max(first, until))
+                continue
+            now.append((first, account_id, connection_id))
+            if following is not None:
+                later.append(following)
+        # What has waited longest comes first.
+        return Due([(one[1], one[2]) for one in sorted(now)], min(later, default=None))
+
+    def result(self, account_id: int, action_id: str) -> Mapping[str, Any] | None:
+        """Return what an action came to, None as long as it is not done."""
+        with self._database.reading() as connection:
+            row = connection.row(
+                "select result from action"
+                " where account_id = :account and id = :id and state = 'done'",
+                {"account": account_id, "id": action_id},
+            )
+        return _result(row[0]) if row else None
+
+    def leads_of(self, account: Account, person: str) -> dict[str, State]:
+        """Return a person's leads that have not got in, the newest first, with their states.
+
+        For a parked one stands the dead action that it waits for.
+        """
+        with self._database.reading() as connection:
+            rows = connection.rows(
+                "select coalesce(behind, id), state from action"
+                " where account_id = :account and person = :person"
+                " and connection_id = :connection and kind = 'createLead'"
+                " and state in ('running', 'queued', 'dead', 'parked')"
+                " order by created_at desc limit 50",
+                {
+                    "account": account.id,
+                    "connection": account.connection.id,
+                    "person": person,
+                },
+            )
+        return {row[0]: row[1] for row in rows}
+
+    def forget(self, *, before: int, most: int = 5_000) -> int:
+        """Delete actions that ended before this moment (ms), so many at once; return how many.
+
+        What is dead or parked stays until somebody decides on it.
+        """
+
+        def work(tx: Connection) -> int:
+            rows = tx.rows(
+                "select account_id, id from action where finished_at < :before"
+                " and state in ('done', 'refused') limit :most",
+                {"before": before, "most": most},
+            )
+            marks.forget(tx, before=before)
+            tx.delete("action_try", {"account_id": "integer", "action_id": "text"}, rows)
+            return tx.delete("action", {"account_id": "integer", "id": "text"}, rows)
+
+        return self._database.transact(work)
+
+    def _wake(self, tx: Connection) -> None:
+        # Heard by the workers when the transaction commits; PostgreSQL tells each of them once.
+        if tx.dialect == "postgresql":
+            tx.run("notify crmhub_journal")
+
+
+_INSERT = (
+    "insert into action (account_id, id, connection_id, kind, person, hub_id, state, request,"
+    " tries, run_at, give_up_at, lease, doubt_since, identity, idempotency_key, reason, created_at)"
+    " values (:account, :id, :connection, :kind, :person, :hub_id, :state, :request, 0, :run_at,"
+    " :give_up, :lease, :doubt, :identity, :key, '', :now)"
+)
+# From one account to the next through the index: what it costs grows with the accounts that
+# have something to do, not with how much that is.
+_FIRST = (
+    "(select min(a.run_at) from action a where a.account_id = c.account_id"
+    " and a.connection_id = c.id and a.state in ('running', 'queued')"
+)
+_DUE = (
+    "with recursive busy (account_id) as ("
+    " select min(account_id) from action where state in ('running', 'queued')"
+    " union all select (select min(a.account_id) from action a"
+    " where a.state in ('running', 'queued') and a.account_id > busy.account_id)"
+    " from busy where busy.account_id is not null),"
+    f" waiting as (select c.account_id, c.id, {_FIRST}) as first,"
+    f" {_FIRST} and a.run_at > :now) as following"
+    " from busy join connection c on c.account_id = busy.account_id)"
+    " select w.account_id, w.id, w.first, w.following, coalesce(o.until, 0) from waiting w"
+    " left join outage o on o.account_id = w.account_id and o.connection_id = w.id"
+    " where w.first is not null"
+)
+_ENTRY = "id, kind, person, hub_id, request, tries, doubt_since, created_at, give_up_at"
+
+
+def _entry(
+    account_id: int, connection_id: int, row: Any, token: str, moment: int, probing: bool
+) -> Entry:
+    id, kind, person, hub_id, request, tries, doubt, created_at, give_up_at = row
+    return Entry(
+        account_id,
+        id,
+        connection_id,
+        kind,
+        person,
+        hub_id,
+        json.loads(request),
+        tries,
+        token,
+        # Set by this claim itself when there was none.
+        0 if doubt == moment else doubt,
+        created_at,
+        give_up_at,
+        probing,
+    )
+
+
+def _entry_of_new(row: Mapping[str, Any], new: New) -> Entry:
+    return Entry(
+        row["account"],
+        row["id"],
+        row["connection"],
+        new.kind,
+        new.person,
+        new.hub_id,
+        new.request,
+        0,
+        row["lease"],
+        0,
+        row["now"],
+        row["give_up"],
+    )
+
+
+def _nothing_of(account: Account) -> Entry:
+    return Entry(account.id, "", account.connection.id, "", "", "", {}, 0, "", 0, 0, 0)
+
+
+def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]:
+    """Return the state after a try, when it is due again, and how many tries have counted."""
+    if outcome.state != "queued":
+        return outcome.state, moment, entry.tries + 1
+    # While its CRM is away, an action uses up none of its tries.
+    tries = entry.tries + (1 if outcome.counts and not entry.probing else 0)
+    if tries > len(DELAYS_S) or moment > entry.give_up_at:
+        return "dead", moment, tries
+    wait = outcome.wait_s
+    if outcome.counts and not wait:
+        jitter = random.uniform(1 - _JITTER, 1 + _JITTER)
+        wait = DELAYS_S[max(tries, 1) - 1] * jitter
+    return "queued", moment + int(wait * 1000), tries
+
+
+def _open(
+    tx: Connection, account_id: int, connection_id: int, moment: int, *, probe: bool
+) -> tuple[bool, bool]:
+    """Return whether the connection may be called, and whether that finds out if it is back.
+
+    One that was away may be called to find that out with `probe` only.
+    """
+    of = {"account": account_id, "connection": connection_id, "now": moment}
+    here = "account_id = :account and connection_id = :connection"
+    row = tx.row(f"select until, failures from outage where {here}", of)
+    if row is None:
+        return True, False
+    until, failures = row
+    if until > moment:
+        return False, False
+    if not failures:
+        tx.run(f"delete from outage where {here} and until <= :now", of)
+        return True, False
+    if not probe:
+        return False, False
+    # Who sets the next time may try; the others wait for what it finds.
+    mine = tx.run(
+        f"update outage set until = :later where {here} and until = :until",
+        of | {"later": moment + _PROBE_MS, "until": until},
+    )
+    return bool(mine), True
+
+
+def _open_again(tx: Connection, account_id: int, connection_id: int, moment: int) -> None:
+    tx.run(
+        "update outage set until = :now"
+        " where account_id = :account and connection_id = :connection",
+        {"account": account_id, "connection": connection_id, "now": moment},
+    )
+
+
+def _waits(tx: Connection, account: Account) -> bool:
+    """Return whether the account's connection waits as a whole."""
+    found = tx.scalar(
+        "select 1 from outage where account_id = :account and connection_id = :connection",
+        {"account": account.id, "connection": account.connection.id},
+    )
+    return found is not None
+
+
+def _shut(tx: Connection, entry: Entry, outcome: Outcome, moment: int) -> None:
+    """Let a connection wait: for what its CRM asked for, or ever longer while it is away."""
+    of = {
+        "account": entry.account_id,
+        "connection": entry.connection_id,
+        "now": moment,
+        "reason": _shown(outcome.away or outcome.message),
+    }
+    row = tx.row(
+        "select failures, until from outage"
+        f" where account_id = :account and connection_id = :connection{tx.for_update}",
+        of,
+    )
+    failures, until = row or (0, 0)
+    # Several that fail together are one failure.
+    if outcome.away and (entry.probing or not failures or until <= moment):
+        failures += 1
+        until = moment + min(_FIRST_OUTAGE_MS * 2 ** min(failures - 1, 10), _LONGEST_OUTAGE_MS)
+    until = max(until, moment + int(outcome.wait_s * 1000))
+    tx.run(
+        "insert into outage (account_id, connection_id, since, until, failures, reason)"
+        " values (:account, :connection, :now, :until, :failures, :reason)"
+        " on conflict (account_id, connection_id) do update set until = excluded.until,"
+        " failures = excluded.failures, reason = excluded.reason",
+        of | {"until": until, "failures": failures},
+    )
+
+
+def _park(tx: Connection, entry: Entry, moment: int) -> None:
+    """Let what waits behind a dead action wait for an operator with it."""
+    tx.run(
+        "update action set state = 'parked', behind = :id, finished_at = :now"
+        " where account_id = :account and person = :person and state = 'queued'"
+        " and (created_at > :created or (created_at = :created and id > :id))",
+        {
+            "account": entry.account_id,
+            "person": entry.person,
+            "id": entry.id,
+            "created": entry.created_at,
+            "now": moment,
+        },
+    )
+
+
+def _said(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the caller said, without what the hub added."""
+    return {name: value for name, value in request.items() if name != "before"}
+
+
+def _shown(text: str) -> str:
+    """Return the words of a CRM as a database takes them: cut, and nothing unprintable."""
+    return "".join(c if c.isprintable() else "�" for c in text[:_SHOWN])
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _result(text: str | None) -> Mapping[str, Any] | None:
+    if text is None:
+        return None
+    found: Mapping[str, Any] = json.loads(text)
+    return found
+
+
+def new_id(moment: int) -> str:
+    """Return an id for an action of this moment; ids sort as their moments do."""
+    return earliest_id(moment) + random_token(77, BASE36)
+
+
+def earliest_id(moment: int) -> str:
+    """Return what sorts before every id of this moment (ms) and behind all earlier ones."""
+    # Nine digits of base 36 last until the year 5188.
+    digits = ""
+    for _ in range(9):
+        moment, digit = divmod(moment, 36)
+        digits = BASE36[digit] + digits
+    return f"act-{digits}"

@@ -1,0 +1,282 @@
+"""Works off the journal: tries what is due until it is done, wherever it was accepted.
+
+Any number of workers may run, on any machine. Each takes no more than it has free threads for,
+gives every connection its share of them, and sends the leads of one connection together where
+its adapter can. A worker that dies leaves leases behind that end by themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from crmhub import idempotency, metrics
+from crmhub.accounts import accounts
+from crmhub.accounts.accounts import Account
+from crmhub.actions.connecting import connect
+from crmhub.actions.contact_properties import SetProperties
+from crmhub.actions.deadlines import within
+from crmhub.actions.deals_and_tickets import CreateDeal, CreateTicket
+from crmhub.actions.dispatch import Action, Done, Mapped, attempt, beside, judged, kept, weighed
+from crmhub.actions.hub import Hub
+from crmhub.actions.journal import Entry, Outcome
+from crmhub.actions.leads import CreateLead
+from crmhub.adapter import Adapter, AdapterError, Lead, Rejected, Saved
+from crmhub.db import now_ms
+from crmhub.errors import HubError, NotFound, Unavailable
+
+_KINDS: dict[str, type[Action]] = {
+    one.kind: one for one in (CreateLead, SetProperties, CreateDeal, CreateTicket)
+}
+# A call that nobody waits for may take its time; the lease covers it and what is written after it.
+_CALL_S = 30.0
+_LEASE_S = 60.0
+_POLL_S = 1.0
+_AWAY_S = 1.0
+# One connection never takes all threads: its CRM may be slow.
+_LARGEST_SHARE = 0.75
+_CLEAN_EVERY_S = 600.0
+_COUNT_EVERY_S = 5.0
+_KEPT_MS = 30 * 86_400_000
+_log = logging.getLogger("crmhub.worker")
+
+Connection = tuple[int, int]
+
+
+class Worker:
+    """Runs in one process; `run` returns when `stop` is set and what was begun has ended."""
+
+    def __init__(self, hub: Hub, *, threads: int) -> None:
+        self._hub = hub
+        self._threads = threads
+        self._running: Counter[Connection] = Counter()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._stopping.set()
+        self._wake.set()
+
+    def run(self) -> None:
+        """Work until `stop` is called."""
+        listener = threading.Thread(target=self._listen, daemon=True)
+        listener.start()
+        clean_at = count_at = time.monotonic()
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="worker") as pool:
+            while not self._stopping.is_set():
+                self._wake.clear()
+                try:
+                    if time.monotonic() >= count_at:
+                        count_at = time.monotonic() + _COUNT_EVERY_S
+                        self._hub.database.keep_statistics()
+                    due = self._hub.journal.due()
+                    began = self._begin(pool, due.now)
+                    if time.monotonic() >= clean_at:
+                        clean_at = time.monotonic() + _CLEAN_EVERY_S
+                        self._hub.journal.forget(before=now_ms() - _KEPT_MS)
+                        idempotency.forget_old(self._hub.database)
+                    pause = 0.0 if began else _pause(due.later)
+                except Unavailable as exc:
+                    _log.warning("The journal cannot be read: %s", exc.message)
+                    self._stopping.wait(_AWAY_S)
+                    continue
+                self._wake.wait(pause)
+
+    def _begin(self, pool: ThreadPoolExecutor, due: Sequence[Connection]) -> int:
+        """Begin what is due as far as there are free threads; return how many jobs that were."""
+        jobs = 0
+        for here in due:
+            share = self._share(here, connections=len(due))
+            if share <= 0:
+                continue
+            for job in self._claimed(here, share):
+                with self._lock:
+                    self._running[here] += 1
+                pool.submit(self._do, here, job)
+                jobs += 1
+        return jobs
+
+    def _share(self, here: Connection, *, connections: int) -> int:
+        """Return how many more jobs this connection may have now."""
+        with self._lock:
+            free = self._threads - self._running.total()
+            mine = self._running[here]
+        most = min(
+            math.ceil(self._threads / connections), max(1, int(self._threads * _LARGEST_SHARE))
+        )
+        return min(free, most - mine)
+
+    def _claimed(self, here: Connection, share: int) -> list[list[Entry]]:
+        """Take what is due of a connection; each list is a job, more than one entry a batch."""
+        size = self._batch_size(here)
+        if size == 1:
+            return [[one] for one in self._claim(here, share)]
+        jobs: list[list[Entry]] = []
+        while len(jobs) < share:
+            leads = self._claim(here, size, leads=True)
+            if leads:
+                jobs.append(leads)
+            if len(leads) < size:
+                break
+        if len(jobs) < share:
+            jobs += [[one] for one in self._claim(here, share - len(jobs), leads=False)]
+        return jobs
+
+    def _claim(self, here: Connection, most: int, *, leads: bool | None = None) -> list[Entry]:
+        kinds = None if leads is None else (CreateLead.kind, leads)
+        return self._hub.journal.claim(*here, most=most, lease_s=_LEASE_S, kinds=kinds)
+
+    def _batch_size(self, here: Connection) -> int:
+        try:
+            account = self._account(here)
+            return self._hub.registry.load(account.connection.adapter).batch_size
+        except (AdapterError, NotFound):
+            # What is wrong with it is told by the try itself.
+            return 1
+
+    def _account(self, here: Connection) -> Account:
+        """Return the account on the connection that its action was accepted for."""
+        account_id, connection_id = here
+        with self._hub.database.reading() as reading:
+            account = accounts.load_by_id(reading, account_id, self._hub.plans)
+            if account.connection.id != connection_id:
+                then = accounts.load_connection(reading, account_id, connection_id)
+                account = replace(account, connection=then)
+        return account
+
+    def _do(self, here: Connection, entries: Sequence[Entry]) -> None:
+        try:
+            with within(_CALL_S, queued=True):
+                account = self._account(here)
+                if len(entries) == 1:
+                    _try_one(self._hub, account, entries[0])
+                else:
+                    _try_leads(self._hub, account, entries)
+        except HubError as exc:
+            # Nothing is lost: the leases end, and whoever is there then takes the actions over.
+            _log.warning("What a try came to could not be written down: %s", exc.message)
+        # A bug of ours must not end the thread's work without a word; the leases end here too.
+        except Exception:
+            _log.exception("A try of the worker failed.")
+        finally:
+            with self._lock:
+                self._running[here] -= 1
+            self._wake.set()
+
+    def _listen(self) -> None:
+        """Hear of new work at once where the database tells of it; polling is the fallback."""
+        tells = self._hub.database.dialect == "postgresql"
+        while tells and not self._stopping.is_set():
+            try:
+                for told in self._hub.database.heard("crmhub_journal"):
+                    if self._stopping.is_set():
+                        return
+                    if told:
+                        self._wake.set()
+            except Unavailable:
+                self._stopping.wait(_AWAY_S)
+
+
+def _pause(later: int | None) -> float:
+    # What is due already waits for others, or for a free thread: both tell of themselves.
+    if later is None:
+        return _POLL_S
+    return min(_POLL_S, max(0.02, (later - now_ms()) / 1000))
+
+
+def action_of(entry: Entry) -> Action:
+    """Return the action that the journal keeps."""
+    return _KINDS[entry.kind](**entry.request)
+
+
+def _try_one(hub: Hub, account: Account, entry: Entry) -> None:
+    attempt(hub, account, entry, action_of(entry), waits=False)
+
+
+def _try_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
+    """Try several leads of one connection in few calls; each has its own outcome."""
+    began_at, began = now_ms(), time.monotonic()
+    try:
+        adapter = connect(hub, account)
+    except AdapterError as exc:
+        _finish_all(hub, account, [(one, judged(exc, waits=False), None) for one in entries])
+        return
+    together: list[tuple[Entry, CreateLead, Mapped, Lead]] = []
+    alone: list[Entry] = []
+    for entry in entries:
+        action = CreateLead(**entry.request)
+        mapped = action.mapped(account)
+        lead = action.lead(hub, account, entry, mapped)
+        # A lead without an email needs its lease, a strict one with faults its refusal.
+        if lead.email and not (mapped.refused and lead.strict):
+            together.append((entry, action, mapped, lead))
+        else:
+            alone.append(entry)
+    tries = []
+    outcomes: Sequence[Saved | Exception]
+    try:
+        outcomes = adapter.upsert_contacts([lead for *_, lead in together])
+        if len(outcomes) != len(together):
+            raise ValueError("The adapter did not answer for each lead.")
+    # As in `attempt`: whatever an adapter raises must not lose the leads.
+    except Exception as exc:
+        outcomes = [exc] * len(together)
+    ms = round((time.monotonic() - began) * 1000)
+    for (entry, action, mapped, lead), outcome in zip(together, outcomes, strict=True):
+        if isinstance(outcome, Rejected):
+            # What is good of it may still be stored.
+            alone.append(entry)
+            continue
+        judgement, done = _judged_lead(adapter, action, mapped, lead, outcome)
+        judgement = replace(judgement, mapped=mapped.properties, began_at=began_at, ms=ms)
+        tries.append((entry, judgement, done))
+    _finish_all(hub, account, _weighed_all(hub, tries))
+    for entry in alone:
+        _try_one(hub, account, entry)
+
+
+def _weighed_all(
+    hub: Hub, tries: Sequence[tuple[Entry, Outcome, Done | None]]
+) -> list[tuple[Entry, Outcome, Done | None]]:
+    """Weigh what a batch came to: a call that failed is one failure, for however many leads."""
+    weights: dict[str, Outcome] = {}
+    for entry, outcome, _ in sorted(tries, key=lambda one: bool(one[1].trouble)):
+        if outcome.trouble not in weights:
+            here = (entry.account_id, entry.connection_id)
+            weights[outcome.trouble] = weighed(hub, here, outcome, probing=entry.probing)
+    return [
+        (entry, _like(weights[outcome.trouble], outcome) if outcome.trouble else outcome, done)
+        for entry, outcome, done in tries
+    ]
+
+
+def _like(weight: Outcome, outcome: Outcome) -> Outcome:
+    return replace(outcome, away=weight.away, wait_s=weight.wait_s)
+
+
+def _judged_lead(
+    adapter: Adapter, action: CreateLead, mapped: Mapped, lead: Lead, outcome: Saved | Exception
+) -> tuple[Outcome, Done | None]:
+    if isinstance(outcome, Exception):
+        return judged(outcome, waits=False), None
+    refused = (*mapped.refused, *outcome.refused)
+    done = action.done(adapter, lead, outcome, refused)
+    return Outcome("done", done.status, result=kept(done)), done
+
+
+def _finish_all(
+    hub: Hub, account: Account, tries: Sequence[tuple[Entry, Outcome, Done | None]]
+) -> None:
+    for _, outcome, _ in tries:
+        metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
+    hub.journal.finish_all(
+        [(entry, outcome, beside(account, entry, done)) for entry, outcome, done in tries]
+    )

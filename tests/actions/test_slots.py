@@ -1,0 +1,97 @@
+"""Who may wait for a CRM: so many threads, and nobody while the process is behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import flask
+import pytest
+
+from crmhub.actions import slots
+from crmhub.actions.hub import Hub
+from crmhub.actions.slots import Gate, Slots
+from tests.actions.working import rows, soon, states, work_off
+from tests.adapters.fakes import FAKE, FakeCrm, adapters, fake_client
+from tests.api.helper_calls import lead
+from tests.clients import Client
+
+
+def test_some_threads_stay_free_for_what_needs_no_crm() -> None:
+    few = Slots(6)
+    with ExitStack() as held:
+        assert [held.enter_context(few.one(3)) for _ in range(3)] == [True, True, False]
+    with few.one(3) as free:
+        assert free
+
+
+def test_nobody_waits_while_the_process_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = Slots(16)
+    busy.took(2.0)
+    with busy.one(3) as free, busy.one(25) as patient:
+        assert (free, patient) == (False, True)
+    # It is not behind for ever because nobody tries.
+    monkeypatch.setattr(slots, "_FORGOTTEN_S", 0)
+    with busy.one(3) as free:
+        assert free
+
+
+def test_at_a_gate_who_came_first_goes_first() -> None:
+    gate, seen = Gate(1), list[str]()
+
+    def pass_through() -> None:
+        with gate:
+            seen.append("first")
+
+    other = threading.Thread(target=pass_through)
+    with gate:
+        other.start()
+        soon(lambda: len(gate.waiting) == 1)
+    # This thread runs, and that one has yet to wake up.
+    with gate:
+        seen.append("second")
+    other.join(30)
+    assert seen == ["first", "second"]
+
+
+def test_a_gate_lets_so_many_in_at_a_time() -> None:
+    gate, inside, most = Gate(3), list[int](), list[int]()
+
+    def pass_through() -> None:
+        with gate:
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.01)
+            inside.pop()
+
+    threads = [threading.Thread(target=pass_through) for _ in range(30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (len(most), max(most)) == (30, 3)
+
+
+@pytest.fixture(autouse=True)
+def fakes(app: flask.Flask) -> Iterator[None]:
+    with adapters(app, FAKE):
+        yield
+
+
+@pytest.fixture
+def bot(app: flask.Flask) -> tuple[Client, FakeCrm]:
+    return fake_client(app)
+
+
+def test_a_call_that_was_long_on_its_way_is_left_to_the_worker(
+    hub: Hub, bot: tuple[Client, FakeCrm], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, crm = bot
+    monkeypatch.setattr(slots, "_MOST_OF_DEADLINE", 0)
+    monkeypatch.setattr(slots, "_FORGOTTEN_S", 0)
+    assert (lead(client).status_code, crm.calls) == (202, [])
+    assert rows(hub, client, "state, doubt_since, lease") == [("queued", None, None)]
+    work_off(hub, client)
+    assert (states(hub, client), len(crm.contacts)) == (["done"], 1)

@@ -1,0 +1,338 @@
+"""The worker: what waits in the journal gets done, once, and nobody's CRM holds up another's."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import flask
+import pytest
+
+from crmhub.actions.hub import Hub
+from crmhub.actions.leads import CreateLead
+from crmhub.adapter import NotFound, Unavailable
+from crmhub.app import create_app
+from crmhub.db import now_ms
+from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
+from crmhub.secrets import EncryptionKey
+from crmhub.settings import Settings
+from tests.actions.working import change, empty, hurry, rows, soon, states, work_off, working
+from tests.adapters.fakes import (
+    BATCHING,
+    FAKE,
+    FakeCrm,
+    adapters,
+    connect,
+    fake_client,
+    hubspot_client,
+)
+from tests.api.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead, switch
+from tests.clients import Client
+from tests.own_databases import KINDS, own_database
+from tests.own_databases import empty as emptied
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def database_url(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Each database in turn: a worker works for every account there is."""
+    with own_database(request.param, tmp_path_factory.mktemp("worker")) as url:
+        yield url
+
+
+@pytest.fixture
+def app(database_url: str, tmp_path: Path) -> Iterator[flask.Flask]:
+    emptied(database_url)
+    settings = Settings(
+        root=tmp_path,
+        database_url=database_url,
+        secret_key="the secret key of the tests alone",
+        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
+    )
+    app = create_app(settings)
+    with adapters(app, FAKE, BATCHING):
+        yield app
+    app.extensions["crmhub"].close()
+
+
+@pytest.fixture
+def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
+    return fake_client(app)
+
+
+@pytest.fixture
+def hubspot() -> Iterator[FakeHubSpot]:
+    with FakeHubSpot(Options(limit="none", search_limit="none")) as fake:
+        yield fake
+
+
+def shut(hub: Hub, client: Client) -> None:
+    """Let the account's connection be away until it is opened."""
+    hub.journal.shut(client.account, "away")
+    change(hub, client, "until = :then", "outage", then=now_ms() + 3_600_000)
+
+
+def reopen(hub: Hub, client: Client) -> None:
+    hub.database.transact(
+        lambda tx: tx.run("delete from outage where account_id = :id", {"id": client.account.id})
+    )
+
+
+def queue_leads(hub: Hub, client: Client, count: int, **fields: Any) -> None:
+    """Put leads of as many people into the queue, all due."""
+    shut(hub, client)
+    for i in range(count):
+        assert lead(client, f"t{i}", email=f"ann{i}@x.org", **fields).status_code == 202
+    reopen(hub, client)
+
+
+def deal(client: Client, contact_id: str) -> Any:
+    return client.helper(
+        CREATE_DEAL, {"contactId": contact_id, "properties": {"dealname": "A", "amount": "10"}}
+    )
+
+
+def test_what_waits_is_done_and_the_same_try_is_not_made_again(
+    hub: Hub, fake: tuple[Client, FakeCrm]
+) -> None:
+    client, crm = fake
+    queue_leads(hub, client, 20)
+    work_off(hub, client)
+    assert len(crm.contacts) == 20
+    assert crm.calls.count("create_contact") == 20
+    assert len(rows(hub, client, "number", "action_try")) == 20
+
+
+def test_two_workers_share_the_work(hub: Hub, fake: tuple[Client, FakeCrm]) -> None:
+    client, crm = fake
+    crm.during = lambda _: time.sleep(0.005)
+    queue_leads(hub, client, 40)
+    with working(hub), working(hub):
+        soon(lambda: empty(hub, client))
+    assert crm.calls.count("create_contact") == 40
+
+
+def test_an_account_whose_crm_hangs_delays_no_other(
+    app: flask.Flask, hub: Hub, fake: tuple[Client, FakeCrm]
+) -> None:
+    slow, slow_crm = fake
+    quick, quick_crm = fake_client(app)
+    queue_leads(hub, slow, 20)
+    let_go = threading.Event()
+    slow_crm.during = lambda _: let_go.wait(60)
+    with working(hub, threads=8):
+        soon(lambda: slow_crm.calls)
+        queue_leads(hub, quick, 5)
+        soon(lambda: empty(hub, quick))
+        assert len(slow_crm.calls) <= 6
+        let_go.set()
+    assert len(quick_crm.contacts) == 5
+
+
+def test_no_connection_ever_takes_all_threads(hub: Hub, fake: tuple[Client, FakeCrm]) -> None:
+    client, crm = fake
+    queue_leads(hub, client, 30)
+    under_way, most = threading.Semaphore(100), []
+
+    def during(_: str) -> None:
+        with under_way:
+            most.append(100 - under_way._value)
+            time.sleep(0.02)
+
+    crm.during = during
+    with working(hub, threads=8):
+        soon(lambda: empty(hub, client))
+    assert max(most) <= 6
+
+
+def test_250_leads_go_out_in_few_calls_each_with_its_own_outcome(
+    app: flask.Flask, hub: Hub, hubspot: FakeHubSpot
+) -> None:
+    client = hubspot_client(app, hubspot)
+    hubspot.define("contacts", "phone", "date")
+    queue_leads(hub, client, 247)
+    shut(hub, client)
+    for i in range(3):
+        lead(client, f"u{i}", email=f"ben{i}@x.org", phone=f"+1202555010{i}")
+    reopen(hub, client)
+    before = len(hubspot.requests)
+    work_off(hub, client, seconds=60)
+    assert len(hubspot.contacts) == 250
+    assert len(hubspot.requests) - before <= 40
+    results = [result for (result,) in rows(hub, client, "result")]
+    assert len(results) == 250
+    assert sum('"name": "phone"' in result for result in results) == 3
+    ids = {one["contact_id"] for one in map(json.loads, results)}
+    assert ids == hubspot.contacts.keys()
+
+
+def test_an_adapters_bug_in_a_batch_loses_no_lead(app: flask.Flask, hub: Hub) -> None:
+    client, crm = fake_client(app, "batching")
+    queue_leads(hub, client, 7)
+
+    def fail(call: str) -> None:
+        if call == "upsert_contacts":
+            raise KeyError("ann@x.org")
+
+    crm.during = fail
+    with working(hub):
+        soon(lambda: rows(hub, client, "tries") == [(1,)] * 7)
+    crm.during = None
+    hurry(hub, client)
+    work_off(hub, client)
+    assert len(crm.contacts) == 7
+
+
+def test_a_batch_whose_crm_is_away_waits_as_a_whole(app: flask.Flask, hub: Hub) -> None:
+    client, crm = fake_client(app, "batching")
+    queue_leads(hub, client, 25)
+    crm.failure = Unavailable("no route")
+    with working(hub):
+        soon(lambda: rows(hub, client, "reason", "outage"))
+    assert states(hub, client) == ["queued"] * 25
+    crm.failure = None
+    hurry(hub, client)
+    work_off(hub, client)
+    assert len(crm.contacts) == 25
+
+
+def test_what_is_no_lead_finds_out_too_whether_a_crm_that_takes_batches_is_back(
+    app: flask.Flask, hub: Hub
+) -> None:
+    client, crm = fake_client(app, "batching")
+    known(client)
+    crm.failure = Unavailable("no route")
+    client.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"city": "Rome"}})
+    crm.failure = None
+    hurry(hub, client)
+    work_off(hub, client, seconds=4)
+    assert crm.contacts["c-1"]["city"] == "Rome"
+
+
+@pytest.mark.parametrize("marks", [False, True])
+def test_a_deal_whose_answer_never_came_is_found_and_not_made_again(
+    app: flask.Flask, hub: Hub, marks: bool
+) -> None:
+    with FakeHubSpot(Options(limit="none", search_limit="none", marks=marks)) as hubspot:
+        client = hubspot_client(app, hubspot)
+        switch(app, client, deadline_s=1)
+        contact_id = known(client)
+        hubspot.fail(kind="latency", method="POST", path="*/deals", seconds=3, written=True)
+        assert deal(client, contact_id).status_code == 202
+        hurry(hub, client)
+        work_off(hub, client)
+        ((made,),) = rows(hub, client, "result")[1:]
+        assert [json.loads(made)["record_id"]] == list(hubspot.deals)
+
+
+def test_an_action_goes_to_the_crm_that_it_was_accepted_for(
+    app: flask.Flask, hub: Hub, fake: tuple[Client, FakeCrm]
+) -> None:
+    client, crm = fake
+    queue_leads(hub, client, 1)
+    connect(app, client, "local")
+    work_off(hub, client)
+    assert [one["email"] for one in crm.contacts.values()] == ["ann0@x.org"]
+
+
+def test_a_dead_letter_lets_the_next_call_of_its_person_through(
+    hub: Hub, fake: tuple[Client, FakeCrm]
+) -> None:
+    client, crm = fake
+    known(client)
+    crm.failure = Unavailable("no route")
+    client.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"city": "Rome"}})
+    crm.failure = NotFound("there is no contact c-1")
+    hurry(hub, client)
+    work_off(hub, client)
+    assert states(hub, client) == ["done", "dead"]
+    crm.failure = None
+    assert known(client) == "c-1"
+
+
+def test_a_worker_that_is_stopped_ends_what_it_has_begun(
+    hub: Hub, fake: tuple[Client, FakeCrm]
+) -> None:
+    client, crm = fake
+    queue_leads(hub, client, 30)
+    crm.during = lambda _: time.sleep(0.2)
+    with working(hub, threads=4) as worker:
+        soon(lambda: crm.calls)
+        worker.stop()
+    assert "running" not in states(hub, client)
+    assert states(hub, client).count("done") == len(crm.contacts) < 30
+
+
+def test_new_work_is_heard_of_at_once_on_postgresql(
+    hub: Hub, fake: tuple[Client, FakeCrm], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hub.database.dialect != "postgresql":
+        pytest.skip("only PostgreSQL tells")
+    client, _ = fake
+    monkeypatch.setattr("crmhub.actions.worker._POLL_S", 60)
+    with working(hub):
+        # The first one may come before the worker listens.
+        time.sleep(1)
+        for i in range(3):
+            accepted = _queue(hub, client, f"p{i}")
+            soon(lambda id=accepted: hub.journal.result(client.account.id, id) is not None, 10)
+
+
+def test_a_worker_that_has_ended_holds_no_connection(hub: Hub) -> None:
+    if hub.database.dialect != "postgresql":
+        pytest.skip("SQLite has none to hold")
+
+    def listening() -> int:
+        with hub.database.reading() as connection:
+            count: int = connection.scalar(
+                "select count(*) from pg_stat_activity where datname = current_database()"
+                " and query = 'listen crmhub_journal'"
+            )
+        return count
+
+    soon(lambda: listening() == 0)
+    with working(hub):
+        soon(lambda: listening() == 1)
+    soon(lambda: listening() == 0)
+
+
+def _queue(hub: Hub, client: Client, token: str) -> str:
+    """Queue a lead as a call does for which there is no thread; return the action's id."""
+    lead = CreateLead(token, "Ann Lee", f"{token}@x.org", "")
+    accepted = hub.journal.accept(
+        client.account, lambda tx: lead.enter(tx, client.account), lease_s=5, now=False
+    )
+    return accepted.action_id
+
+
+def test_a_worker_does_not_ask_again_and_again_while_nothing_can_be_done(
+    hub: Hub, fake: tuple[Client, FakeCrm], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, _ = fake
+    first, _ = _queue(hub, client, "t"), _queue(hub, client, "t")
+    change(hub, client, "run_at = :then where id = :it", then=now_ms() + 3_600_000, it=first)
+    looks: list[int] = []
+    due = hub.journal.due
+    monkeypatch.setattr(hub.journal, "due", lambda: looks.append(1) or due())
+    with working(hub):
+        time.sleep(2.2)
+    assert 2 <= len(looks) <= 8
+    assert states(hub, client) == ["queued", "queued"]
+
+
+def test_a_bug_of_ours_ends_no_worker(
+    hub: Hub, fake: tuple[Client, FakeCrm], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, crm = fake
+    broken = _queue(hub, client, "t")
+    change(hub, client, "kind = 'createNothing' where id = :it", it=broken)
+    with working(hub):
+        soon(lambda: states(hub, client) == ["running"])
+        whole = _queue(hub, client, "u")
+        soon(lambda: hub.journal.result(client.account.id, whole) is not None)
+    assert len(crm.contacts) == 1

@@ -1,0 +1,80 @@
+"""The journal in tests: what stands in it, time that passes at once, and workers beside."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from crmhub.actions.hub import Hub
+from crmhub.actions.worker import Worker
+from crmhub.db import now_ms
+from tests.clients import Client
+
+
+def rows(hub: Hub, client: Client, columns: str = "state", table: str = "action") -> list[Any]:
+    """Return columns of the account's rows, in the order in which they came."""
+    order = {"action": "created_at, id", "outage": "since"}.get(table, "number")
+    with hub.database.reading() as connection:
+        return connection.rows(
+            f"select {columns} from {table} where account_id = :id order by {order}",
+            {"id": client.account.id},
+        )
+
+
+def states(hub: Hub, client: Client) -> list[str]:
+    """Return the states of the account's actions, in the order in which they came."""
+    return [state for (state,) in rows(hub, client)]
+
+
+def change(hub: Hub, client: Client, what: str, table: str = "action", **params: Any) -> int:
+    """Set columns of the account's rows; `what` may end in a further condition."""
+    done: int = hub.database.transact(
+        lambda tx: tx.run(
+            f"update {table} set {what.replace(' where ', ' where account_id = :id and ')}"
+            + ("" if " where " in what else " where account_id = :id"),
+            {"id": client.account.id, **params},
+        )
+    )
+    return done
+
+
+def hurry(hub: Hub, client: Client) -> None:
+    """Let everything that waits of an account be due now, its connection too."""
+    change(hub, client, "run_at = :now where state = 'queued'", now=now_ms() - 1)
+    change(hub, client, "until = :now", "outage", now=now_ms() - 1)
+
+
+@contextmanager
+def working(hub: Hub, *, threads: int = 8) -> Iterator[Worker]:
+    """Run a worker beside the block, and stop it afterwards."""
+    worker = Worker(hub, threads=threads)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def soon(condition: Callable[[], object], seconds: float = 30) -> None:
+    """Wait until the condition holds, and fail when it does not in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def empty(hub: Hub, client: Client) -> bool:
+    """Return whether nothing of the account is unfinished."""
+    return not {"running", "queued"} & set(states(hub, client))
+
+
+def work_off(hub: Hub, client: Client, *, seconds: float = 30) -> None:
+    """Run a worker until nothing of the account is unfinished."""
+    with working(hub):
+        soon(lambda: empty(hub, client), seconds)
