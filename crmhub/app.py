@@ -17,11 +17,15 @@ from crmhub.api import (
     chatbot,
     failures,
     functions,
+    measuring,
     operations,
     pipelines,
     usage,
     workflows,
 )
+from crmhub.api.admin import callers as admin_callers
+from crmhub.api.admin import routes as admin
+from crmhub.api.admin.actions import ActionId
 from crmhub.api.authentication import add_rate_headers, authenticate
 from crmhub.api.documentation import Document
 from crmhub.api.reading import LARGEST_BODY, check_path
@@ -54,10 +58,12 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     app.url_map.converters["record"] = RecordId
+    app.url_map.converters["action"] = ActionId
     app.extensions["crmhub"] = Hub.open(settings)
 
     app.before_request(_begin)
     app.before_request(authenticate)
+    app.before_request(admin_callers.authenticate)
     app.before_request(check_path)
     app.url_value_preprocessor(_forget_client_id)
     app.after_request(add_rate_headers)
@@ -66,7 +72,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     api = Document(app)
     for kind in KINDS.values():
         api.register_blueprint(records_blueprint(kind))
-    for module in (catalogue, pipelines, usage, workflows, chatbot, functions):
+    for module in (catalogue, pipelines, usage, workflows, chatbot, functions, admin):
         api.register_blueprint(module.blueprint)
     operations.register(app)
     failures.register(app)
@@ -89,13 +95,15 @@ def _forget_client_id(_endpoint: str | None, values: dict[str, Any] | None) -> N
 def _end(response: flask.Response) -> flask.Response:
     response.headers["X-Request-Id"] = flask.g.request_id
     rule = flask.request.url_rule
+    seconds = time.perf_counter() - flask.g.began
+    measuring.count(response.status_code, seconds)
     _log.info(
         "request",
         method=flask.request.method,
         # The rule, not the path: paths hold ids and addresses.
         route=rule.rule if rule else None,
         status=response.status_code,
-        ms=round((time.perf_counter() - flask.g.began) * 1000, 1),
+        ms=round(seconds * 1000, 1),
     )
     structlog.contextvars.clear_contextvars()
     return response

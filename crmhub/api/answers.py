@@ -106,10 +106,14 @@ def page_shown(
 
 
 def paged(total: int, results: bytes, cursor: str) -> bytes:
-    """Return the frame of a page around its results."""
+    """Return the frame of a page around its results, with the total of all pages."""
+    return b'{"total":%d,%b' % (total, page_frame(results, cursor)[1:])
+
+
+def page_frame(results: bytes, cursor: str) -> bytes:
+    """Return the frame of a page around its results; without a total, where counting is slow."""
     link = f"?cursor={cursor}" if cursor else ""
-    return b'{"total":%d,"results":%b,"cursor":{"next":"%b","nextLink":"%b"},"hasMore":%b}' % (
-        total,
+    return b'{"results":%b,"cursor":{"next":"%b","nextLink":"%b"},"hasMore":%b}' % (
         results,
         cursor.encode(),
         link.encode(),

@@ -13,6 +13,7 @@ from crmhub.api.answers import as_json, nothing
 from crmhub.api.authentication import account, hub, require
 from crmhub.api.documentation import documents
 from crmhub.api.reading import Blueprint
+from crmhub.api.replays import once
 from crmhub.api.schemas import Choice, CursorShown, Exactly, Flag, Inner, Items, Strict, Text
 from crmhub.errors import NotFound
 from crmhub.records import definitions
@@ -40,10 +41,12 @@ def of_kind(right: str, kinds: Mapping[str, Kind]) -> Callable[[_F], _F]:
     """Turn a view's path parameter `resource` into its argument `kind`.
 
     The view raises NotFound when that is none of `kinds`, Forbidden when the caller's key lacks
-    the `right` (read or write) to this kind.
+    the `right` (read or write) to this kind. What writes takes an Idempotency-Key.
     """
 
     def decorator(view: _F) -> _F:
+        view = once(view) if right == "write" else view
+
         @wraps(view)
         def wrapper(*args: object, resource: str, **kwargs: object) -> object:
             if resource not in kinds:

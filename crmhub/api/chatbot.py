@@ -11,7 +11,15 @@ from crmhub.accounts.accounts import Account
 from crmhub.actions import contact_properties, leads, workflows
 from crmhub.actions.inputs import filled
 from crmhub.api.authentication import hub
-from crmhub.api.helper_answers import Answer, answered, helper, joined, of_done, told
+from crmhub.api.helper_answers import (
+    Answer,
+    answered,
+    helper,
+    idempotency_key,
+    joined,
+    of_done,
+    told,
+)
 from crmhub.api.helper_bodies import HelperBody, Hours, Names, PropertyValues, Said, body, load
 from crmhub.api.helper_callers import of_conversation, of_generated_id
 from crmhub.api.reading import Blueprint
@@ -58,7 +66,8 @@ def create_lead(generated_id: str) -> flask.Response:
         # An account that takes a lead by phone alone does not miss the others.
         by_phone = account.switches.lead_requires == "email_or_phone"
         lead = load(LeadBody(partial=("name", "email") if by_phone else ()), body())
-        done = leads.create_lead(hub(), account, **{"name": "", "email": "", **lead})
+        said = {"name": "", "email": "", **lead}
+        done = leads.create_lead(hub(), account, **said, key=idempotency_key())
         return of_done(done, contactId=done.contact_id)
 
     return answered(account, lambda: ["contactId"], work)
@@ -114,7 +123,7 @@ def _get_properties(account: Account) -> flask.Response:
         wanted = load(GetBody(), body())
         asked.extend(wanted["names"])
         found = contact_properties.get_properties(hub(), account, **wanted)
-        own = told("ok")
+        own = told("ok") | {"stale": "true" if found.stale else ""}
         # The hub's keys win; a property of such a name is found under `properties`.
         answer = {**own, **{name: v for name, v in found.values.items() if name not in own}}
         answer["properties"] = dict(found.values)
@@ -161,7 +170,8 @@ def set_properties_of(generated_id: str) -> flask.Response:
 
 def _set_properties(account: Account) -> flask.Response:
     def work() -> dict[str, Any]:
-        done = contact_properties.set_properties(hub(), account, **load(SetBody(), body()))
+        sent = load(SetBody(), body())
+        done = contact_properties.set_properties(hub(), account, **sent, key=idempotency_key())
         return of_done(done, contactId=done.contact_id)
 
     return answered(account, lambda: ["contactId"], work)

@@ -15,6 +15,8 @@ from flask_smorest.spec import FlaskPlugin
 from crmhub.api.answers import answer
 from crmhub.api.authentication import HEADER
 from crmhub.api.helper_callers import SECRET
+from crmhub.api.replays import HEADER as IDEMPOTENCY
+from crmhub.api.replays import KEY, REPLAYED
 from crmhub.api.schemas import HIGHEST_ID, ErrorSchema, Joined
 from crmhub.records.kinds import KINDS
 
@@ -22,6 +24,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 Shape = Mapping[str, Any]
 
 API_KEY: list[dict[str, list[str]]] = [{"ApiKey": []}]
+ADMIN_TOKEN: list[dict[str, list[str]]] = [{"AdminToken": []}]
 
 # Status -> the name of its response among the components, and when it comes.
 _ERRORS = {
@@ -41,6 +44,8 @@ _ERRORS = {
 _ANYWHERE = (400, 401, 403, 404, 429, 500, 503)
 _OF_METHOD = {"get": (), "put": (409, 422), "delete": (409,)}
 _OF_BODIES = (402, 409, 413, 415, 422)
+# Refusals that are kept for an Idempotency-Key.
+_KEPT = (400, 402, 404, 409, 415, 422)
 
 _SECONDS = {"type": "integer", "minimum": 0}
 _HEADERS: dict[str, Shape] = {
@@ -68,6 +73,10 @@ _HEADERS: dict[str, Shape] = {
         "description": "The version of the record's properties, for If-Match.",
         "schema": {"type": "string", "pattern": '^"[0-9]+"$'},
     },
+    REPLAYED: {
+        "description": f"This is the first answer to the request with this {IDEMPOTENCY}, again.",
+        "schema": {"type": "string", "enum": ["true"]},
+    },
 }
 _ALWAYS = ("X-Request-Id",)
 _UNDER_API = ("X-Request-Id", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
@@ -78,6 +87,16 @@ IF_MATCH = {
     "description": "Only when the record's ETag is one of these; else 409.",
     "required": False,
     "schema": {"type": "string", "pattern": r'^(\*|"[0-9]{1,9}"( *, *"[0-9]{1,9}")*)$'},
+}
+
+_KEY = {
+    "in": "header",
+    "name": IDEMPOTENCY,
+    "description": "Names the request for 24 hours: sent again, it is not carried out again but"
+    " answered as the first time, unless that was 429 or 5xx. Another request: 422. While the"
+    " first one still runs: 409.",
+    "required": False,
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": f"^{KEY}$"},
 }
 
 ID_OR_VALUE = {
@@ -106,6 +125,7 @@ _PATH_PARAMETERS: dict[str, Shape] = {
     "pipeline_id": {"description": "The pipeline's id."},
     "workflow_id": {"description": "The workflow's id, any text."},
     "contact_id": {"description": "The contact's id in the account's CRM."},
+    "action_id": {"description": "The action's id, as a helper answered it."},
     "generated_id": {"description": "The id issued for the account.", "schema": _ISSUED},
     "portal_id": {"description": "The id issued for the account.", "schema": _ISSUED},
 }
@@ -139,15 +159,18 @@ class Document(Api):
         components.security_scheme(
             "WebhookSecret", {"type": "apiKey", "in": "header", "name": SECRET}
         )
+        components.security_scheme("AdminToken", {"type": "http", "scheme": "bearer"})
         for name, shape in _HEADERS.items():
             components.header(name, dict(shape))
         for status, (name, words) in _ERRORS.items():
-            again = ("Retry-After",) if status in (409, 429, 503) else ()
+            carried = [*_UNDER_API]
+            carried += ["Retry-After"] if status in (409, 429, 503) else []
+            carried += [REPLAYED] if status in _KEPT else []
             components.response(
                 name,
                 {
                     "description": words,
-                    "headers": _headers((*_UNDER_API, *again)),
+                    "headers": _headers(carried),
                     "content": {"application/json": {"schema": ErrorSchema}},
                 },
             )
@@ -203,6 +226,7 @@ def documents(
         documented._apidoc = described._apidoc
         documented._apidoc["parameters_read"] = [dict(each) for each in parameters]
         documented._apidoc["errors"] = list(errors)
+        documented._apidoc["takes_key"] = getattr(view, "takes_key", False)
         return view
 
     return decorator
@@ -217,7 +241,12 @@ def with_errors(doc: dict[str, Any], info: Shape, *, method: str, **_: Any) -> d
     # What smorest adds by itself (a 400 of its own shape) gives way to ours.
     succeeding = {status: known[status] for status in known if str(status) not in errors}
     doc["responses"] = {**succeeding, **errors}
-    if read := info.get("parameters_read"):
+    read = [*info.get("parameters_read", ())]
+    if info.get("takes_key") and method == "post":
+        read.append(dict(_KEY))
+        for each in succeeding.values():
+            each["headers"] = {**each["headers"], **_headers([REPLAYED])}
+    if read:
         doc.setdefault("parameters", []).extend(read)
     return doc
 

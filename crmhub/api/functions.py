@@ -10,7 +10,14 @@ from marshmallow import fields
 from crmhub.actions import deals_and_tickets, rotation
 from crmhub.api.answers import as_json
 from crmhub.api.authentication import hub
-from crmhub.api.helper_answers import Answer, answered, helper, of_done, told
+from crmhub.api.helper_answers import (
+    Answer,
+    answered,
+    helper,
+    idempotency_key,
+    of_done,
+    told,
+)
 from crmhub.api.helper_bodies import HelperBody, PropertyValues, Said, Whole, body, load
 from crmhub.api.helper_callers import of_portal_id
 from crmhub.api.reading import Blueprint
@@ -33,6 +40,13 @@ class RangeBody(HelperBody):
     largest = Whole(data_key="max", required=True)
 
 
+class AccountRangeBody(RangeBody):
+    """The range, and for whom: with a sticky rotation a contact gets the same number again."""
+
+    contact_id = Said(data_key="contactId", load_default="", numbers=True, short=True)
+    contact_token = Said(data_key="contactToken", load_default="", numbers=True, short=True)
+
+
 class NumberAnswer(Answer):
     """A number, also as text."""
 
@@ -50,24 +64,29 @@ class NumberAnswer(Answer):
     security=_OPEN,
 )
 def get_random_int() -> flask.Response:
-    return as_json(_random_int())
+    return as_json(_number(rotation.random_int(**load(RangeBody(), body()))))
 
 
 @blueprint.post("/getRandomInt/<portal_id>")
 @helper(
     blueprint,
     "getRandomIntOfAccount",
-    RangeBody,
+    AccountRangeBody,
     NumberAnswer,
     "Pick an integer by the account's rotation",
     security=_BY_PATH,
 )
 def get_random_int_of(portal_id: str) -> flask.Response:
-    return answered(of_portal_id(portal_id), lambda: ["value", "text"], _random_int)
+    account = of_portal_id(portal_id)
+
+    def work() -> dict[str, Any]:
+        sent = load(AccountRangeBody(), body())
+        return _number(rotation.int_of_account(hub().database, account, **sent))
+
+    return answered(account, lambda: ["value", "text"], work)
 
 
-def _random_int() -> dict[str, Any]:
-    value = rotation.random_int(**load(RangeBody(), body()))
+def _number(value: int) -> dict[str, Any]:
     return told("ok", value=value, text=str(value))
 
 
@@ -99,7 +118,8 @@ def create_deal(portal_id: str) -> flask.Response:
     account = of_portal_id(portal_id)
 
     def work() -> dict[str, Any]:
-        done = deals_and_tickets.create_deal(hub(), account, **load(RecordBody(), body()))
+        sent = load(RecordBody(), body())
+        done = deals_and_tickets.create_deal(hub(), account, **sent, key=idempotency_key())
         return of_done(done, dealId=done.record_id, contactId=done.contact_id)
 
     return answered(account, lambda: ["dealId", "contactId"], work)
@@ -126,7 +146,8 @@ def create_ticket(portal_id: str) -> flask.Response:
     account = of_portal_id(portal_id)
 
     def work() -> dict[str, Any]:
-        done = deals_and_tickets.create_ticket(hub(), account, **load(RecordBody(), body()))
+        sent = load(RecordBody(), body())
+        done = deals_and_tickets.create_ticket(hub(), account, **sent, key=idempotency_key())
         return of_done(done, ticketId=done.record_id, contactId=done.contact_id)
 
     return answered(account, lambda: ["ticketId", "contactId"], work)

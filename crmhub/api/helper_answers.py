@@ -25,6 +25,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 # The hub's own keys stay under 2,000 bytes together; of what bots store no byte is cut.
 _MESSAGE_ROOM = 700
 _NAMES_ROOM = 500
+_LONGEST_KEY = 255
+
+# Not a key of the answer, but a header of it.
+_REPLAYED = "Idempotent-Replayed"
 
 _ERRORS = (400, 401, 402, 403, 404, 409, 413, 422, 429, 500, 503)
 STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
@@ -45,9 +49,10 @@ def told(status: str, *, message: str = "", refused: str = "", **own: Any) -> di
 def of_done(done: Done, **own: str) -> dict[str, Any]:
     """Return the answer of a writing helper, whose own keys are `own`."""
     refused = {problem.name: problem.reason for problem in done.refused}
-    answer = told(
-        done.status, message=listed(list(refused.items())), refused=joined(refused), **own
-    )
+    message = done.message or listed(list(refused.items()))
+    answer = told(done.status, message=message, refused=joined(refused), **own)
+    answer["actionId"] = done.action_id
+    answer[_REPLAYED] = done.replayed
     return answer if done.url is None else {**answer, "url": done.url}
 
 
@@ -59,14 +64,30 @@ def answered(
     `keys` names the helper's own keys, which are blank then.
     """
     try:
-        return as_json(work())
+        answer = work()
+        replayed = bool(answer.pop(_REPLAYED, False))
+        response = as_json(answer, 202 if answer["status"] == "queued" else 200)
+        if replayed:
+            response.headers["Idempotent-Replayed"] = "true"
+        return response
     except (HubError, HTTPException) as exc:
         if not account.switches.soft_errors:
             raise
         # What Flask itself refuses while it reads a body is the caller's.
         failed = exc if isinstance(exc, HubError) else BadRequest(exc.description or exc.name)
+        flask.g.failed_with = failed.status
         own = told("error", message=failed.message)
-        return as_json({**dict.fromkeys(keys(), ""), **own, "category": failed.category})
+        response = as_json({**dict.fromkeys(keys(), ""), **own, "category": failed.category})
+        response.headers.extend(failed.headers)
+        return response
+
+
+def idempotency_key() -> str:
+    """Return the caller's Idempotency-Key, "" without one; raises BadRequest for what is none."""
+    key = flask.request.headers.get("Idempotency-Key", "")
+    if key and not (len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
+        raise BadRequest(f"Idempotency-Key: send 1 to {_LONGEST_KEY} printable ASCII characters")
+    return key
 
 
 def joined(names: Iterable[str], room: int = _NAMES_ROOM) -> str:

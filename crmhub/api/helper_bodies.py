@@ -201,9 +201,11 @@ class PropertyValues(fields.Field[Sent]):
 class Hours(_Field[Decimal]):
     """A number, as JSON or as text; Semantic when it is blank."""
 
-    def __init__(self, right: str = "a number", type: str = "number", **kwargs: Any) -> None:
-        shown = {"type": [type, "string"], "pattern": _TEXTS[type]}
-        super().__init__(right, shown, **kwargs)
+    def __init__(
+        self, right: str = "a number", type: str = "number", *, shown: Any = None, **kwargs: Any
+    ) -> None:
+        described = {"type": [type, "string"], "pattern": _TEXTS[type], **(shown or {})}
+        super().__init__(right, described, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         if isinstance(value, str):
@@ -218,7 +220,8 @@ class Whole(Hours):
     """An integer that every program reads as the same number."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__("an integer", "integer", **kwargs)
+        bounds = {"minimum": -LARGEST, "maximum": LARGEST}
+        super().__init__("an integer", "integer", shown=bounds, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         number = super()._deserialize(value, attr, data, **kwargs)

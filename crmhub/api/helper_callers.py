@@ -14,9 +14,9 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.webhook_ids import Purpose
 from crmhub.actions import bindings
-from crmhub.api.addresses import client_address
 from crmhub.api.authentication import HEADER, hub
-from crmhub.errors import Forbidden, HubError, NotFound, TooManyRequests, Unauthorized
+from crmhub.api.misses import missed
+from crmhub.errors import Forbidden, HubError, NotFound, Unauthorized
 
 SECRET = "X-Webhook-Secret"
 
@@ -110,13 +110,4 @@ def _proved(account: Account, *, always: bool = False) -> Account:
 
 
 def _missed(error: HubError) -> HubError:
-    """Count a miss of the caller's address; return `error`, or 429 after too many."""
-    address = client_address(flask.request, hub().settings.trusted_proxies)
-    status = hub().limits.miss(address)
-    if status.allowed:
-        return error
-    return TooManyRequests(
-        "Too many calls from this address found no account;"
-        f" check the id in the path and try again in {status.retry_after} s.",
-        retry_after=status.retry_after,
-    )
+    return missed(error, "the id in the path")

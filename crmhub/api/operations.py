@@ -1,11 +1,12 @@
-"""Whether the hub is up, and what it speaks: /healthz, /readyz, /openapi.json, /docs."""
+"""Whether the hub is up, how it does, what it speaks: /healthz, /readyz, /metrics, /docs."""
 
 from __future__ import annotations
 
 import flask
 from flask_swagger_ui import get_swaggerui_blueprint
 
-from crmhub import db
+from crmhub import db, metrics
+from crmhub.actions.backlog import Backlog
 from crmhub.api.answers import as_json
 from crmhub.api.authentication import hub
 from crmhub.errors import Unavailable
@@ -22,6 +23,8 @@ def register(app: flask.Flask) -> None:
     """Add the routes to `app`."""
     app.add_url_rule("/healthz", view_func=_healthy, endpoint="healthz")
     app.add_url_rule("/readyz", view_func=_ready, endpoint="readyz")
+    backlog = Backlog(app.extensions["crmhub"].database)
+    app.add_url_rule("/metrics", view_func=lambda: _told(backlog), endpoint="metrics")
     # Swagger UI comes with its package and is served from here: no page loads from elsewhere.
     docs = get_swaggerui_blueprint("/docs", "/openapi.json", config=_DOCS)
     docs.after_request(_from_here_only)
@@ -48,3 +51,8 @@ def _ready() -> flask.Response:
     if wrong:
         raise Unavailable(f"The database is not ready: {wrong}.", retry_after=5)
     return as_json({"status": "ready"})
+
+
+def _told(backlog: Backlog) -> flask.Response:
+    """Answer what Prometheus asks for, the database away or not."""
+    return flask.Response(metrics.text(backlog.gauges()), content_type=metrics.CONTENT_TYPE)

@@ -180,7 +180,8 @@ def check_path() -> None:
 class Blueprint(_Blueprint):
     """A blueprint whose arguments are read strictly, and whose errors are documented.
 
-    Under /api/v1 a view without query arguments takes no query at all; a helper passes over it.
+    Under /api/v1 and /admin/v1 a view without query arguments takes no query at all; a helper
+    passes over it.
     """
 
     ARGUMENTS_PARSER = Parser()
@@ -188,7 +189,7 @@ class Blueprint(_Blueprint):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._prepare_doc_cbks.append(with_errors)
-        if "/api/v1" in (self.url_prefix or ""):
+        if "/v1" in (self.url_prefix or ""):
             self.before_request(_refuse_unread_parameters)
 
     def arguments(self, schema: Any, *, location: str = "json", **kwargs: Any) -> Any:

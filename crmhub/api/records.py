@@ -23,6 +23,7 @@ from crmhub.api.answers import (
 from crmhub.api.authentication import account, hub, needs
 from crmhub.api.documentation import ID_OR_VALUE, IF_MATCH, documents
 from crmhub.api.reading import Blueprint
+from crmhub.api.replays import writes
 from crmhub.api.schemas import HIGHEST_ID, ORDERS, SORTS, scalar
 from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.records.filters import Filter
@@ -52,7 +53,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         url_prefix=f"/<client_id>/api/v1/{name}",
         description=f"{name.capitalize()} of the hub.",
     )
-    read, write = needs(f"{name}:read"), needs(f"{name}:write")
+    read, write = needs(f"{name}:read"), writes(f"{name}:write")
     several, single = name.capitalize(), one.capitalize()
 
     @blueprint.get("")

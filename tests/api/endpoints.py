@@ -18,6 +18,7 @@ Json = Any
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW")
 _PLACEHOLDER = re.compile(r"<(?:[^<>:]+:)?([^<>]+)>")
 _API = "/<client_id>/api/v1"
+_ADMIN = "/admin/v1"
 _HELPERS = ("/chatbot/", "/crm-api-interface/")
 # What stands in a path beside the account's ids and what the document lists; a new name gets `1`.
 _USUAL = {"name": "firstname", "path": "index.css"}
@@ -39,6 +40,10 @@ class Endpoint:
     @property
     def of_api(self) -> bool:
         return self.rule.startswith(_API)
+
+    @property
+    def of_admin(self) -> bool:
+        return self.rule.startswith(_ADMIN)
 
     @property
     def of_helper(self) -> bool:

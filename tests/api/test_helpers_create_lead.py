@@ -8,6 +8,7 @@ from typing import Any
 import flask
 import pytest
 
+from tests.actions.working import hurry, work_off
 from tests.api.helper_calls import CREATE_LEAD, OWN, known, lead, stored, switch, total
 from tests.clients import Client, open_client
 
@@ -188,7 +189,7 @@ def test_a_number_serves_for_its_text_where_ids_and_phones_are(client: Client) -
     assert answer.json["name"] == "Ann Lee"  # type: ignore[index]
 
 
-def test_a_lead_beyond_the_plan_is_402_for_now(app: flask.Flask) -> None:
+def test_a_lead_beyond_the_plan_waits_for_room(app: flask.Flask) -> None:
     client = open_client(app, plan="free")
     hub = app.extensions["crmhub"]
     hub.database.transact(
@@ -197,7 +198,18 @@ def test_a_lead_beyond_the_plan_is_402_for_now(app: flask.Flask) -> None:
             {"id": client.account.id},
         )
     )
-    assert lead(client).status_code == 402
+    answer = lead(client)
+    assert (answer.status_code, answer.json["status"]) == (202, "queued")  # type: ignore[index]
+    assert answer.json["contactId"].startswith("hub-")  # type: ignore[index]
+    hub.database.transact(
+        lambda tx: tx.run(
+            "update record_count set n = 0 where account_id = :id and kind = 1",
+            {"id": client.account.id},
+        )
+    )
+    hurry(hub, client)
+    work_off(hub, client)
+    assert total(client) == 1
 
 
 @pytest.mark.parametrize("by", ["email", "phone"])

@@ -282,5 +282,6 @@ def test_an_id_of_a_connection_that_was_left_is_not_used_again(
             {"id": client.account.id},
         )
     )
-    assert bindings.of_token(hub.database, client.account, "t") == ""
+    with hub.database.reading() as connection:
+        assert bindings.of_token(connection, client.account, "t") is None
     assert _create(client, DEAL, hub_id).status_code == 404

@@ -7,7 +7,9 @@ from typing import Any
 
 import flask
 import pytest
+from werkzeug.test import TestResponse
 
+from crmhub.actions.hub import Hub
 from crmhub.adapter import (
     AdapterError,
     BadConfig,
@@ -21,6 +23,7 @@ from crmhub.adapter import (
     Unsupported,
 )
 from crmhub.secrets import new_secret
+from tests.actions.working import change, hurry, work_off
 from tests.adapters.fakes import BROKEN, FAKE, FakeCrm, adapters, connect, fake_client
 from tests.api.helper_calls import (
     BODIES,
@@ -48,6 +51,21 @@ KEYS: dict[str, list[str]] = {
     CREATE_DEAL: ["dealId", "contactId"],
     CREATE_TICKET: ["ticketId", "contactId"],
 }
+WRITING = [CREATE_LEAD, SET_PROPERTIES, CREATE_DEAL, CREATE_TICKET]
+writing = pytest.mark.parametrize("path", WRITING)
+FAILURES = [
+    (BadConfig("the address is wrong"), "60", "connection to its CRM (fake) does not work"),
+    (Denied("the token is revoked"), "60", "the token is revoked"),
+    (Throttled("burst", retry_after=7.2, scope="burst"), "8", "wants fewer calls"),
+    (Unavailable("no route"), "5", "is away; nothing was written"),
+    (Unavailable("moving", retry_after=3600), "3600", "is away"),
+    (Uncertain("read timeout"), "5", "is not known"),
+]
+failing = pytest.mark.parametrize(
+    ("failure", "retry_after", "word"),
+    FAILURES,
+    ids=lambda value: type(value).__name__ if isinstance(value, AdapterError) else None,
+)
 of_the_crm = pytest.mark.parametrize("path", [path for path in KEYS if path != GET_RANDOM_INT])
 
 
@@ -62,30 +80,69 @@ def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
     return fake_client(app)
 
 
-@of_the_crm
-@pytest.mark.parametrize(
-    ("failure", "retry_after", "word"),
-    [
-        (BadConfig("the address is wrong"), "60", "connection to its CRM (fake) does not work"),
-        (Denied("the token is revoked"), "60", "the token is revoked"),
-        (Throttled("burst", retry_after=7.2, scope="burst"), "8", "wants fewer calls"),
-        (Unavailable("no route"), "5", "is away; nothing was written"),
-        (Unavailable("moving", retry_after=3600), "3600", "is away"),
-        (Uncertain("read timeout"), "5", "is not known"),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, AdapterError) else None,
-)
-def test_a_crm_that_fails_is_503_in_words(
-    fake: tuple[Client, FakeCrm], path: str, failure: AdapterError, retry_after: str, word: str
+def queued(answer: TestResponse) -> str:
+    """Return the contact's id of an answer that must be `queued`."""
+    said: dict[str, str] = answer.json  # type: ignore[assignment]
+    assert (answer.status_code, said["status"]) == (202, "queued")
+    assert said["actionId"].startswith("act-")
+    assert said["message"]
+    return said["contactId"]
+
+
+@writing
+@failing
+def test_what_a_crm_cannot_take_now_is_queued_under_the_hubs_own_id(
+    hub: Hub,
+    fake: tuple[Client, FakeCrm],
+    path: str,
+    failure: AdapterError,
+    retry_after: str,
+    word: str,
 ) -> None:
     client, crm = fake
     body = body_for(client, path)
+    before = dict(crm.contacts["c-1"]) if crm.contacts else {}
     crm.failure = failure
-    answer = client.helper(path, body)
+    contact_id = queued(client.helper(path, body))
+    assert contact_id.startswith("hub-")
+    assert (crm.contacts.get("c-1", {}), crm.linked) == (before, [])
+    crm.failure = None
+    hurry(hub, client)
+    work_off(hub, client)
+    assert crm.contacts["c-1"]["email"] == "ann@x.org"
+    assert len(crm.linked) == (path in (CREATE_DEAL, CREATE_TICKET))
+
+
+@failing
+def test_a_read_of_a_crm_that_fails_is_503_in_words(
+    fake: tuple[Client, FakeCrm], failure: AdapterError, retry_after: str, word: str
+) -> None:
+    client, crm = fake
+    crm.failure = failure
+    answer = client.helper(GET_TYPE, BODIES[GET_TYPE])
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == retry_after
     assert answer.json["category"] == "InternalError"  # type: ignore[index]
     assert word in answer.json["message"]  # type: ignore[index]
+
+
+@failing
+def test_properties_of_a_crm_that_fails_are_the_last_known_ones(
+    hub: Hub, fake: tuple[Client, FakeCrm], failure: AdapterError, retry_after: str, word: str
+) -> None:
+    client, crm = fake
+    known(client)
+    crm.failure = failure
+    body = {"contactToken": "t", "props": ["email", "name", "city"]}
+    answer = client.helper(GET_PROPERTIES, body)
+    assert (answer.status_code, answer.json["stale"]) == (200, "true")  # type: ignore[index]
+    values = {"email": "ann@x.org", "name": "Ann Lee", "city": ""}
+    assert answer.json["properties"] == values  # type: ignore[index]
+    assert answer.json["missing"] == ""  # type: ignore[index]
+    change(hub, client, "last_values = null", "binding")
+    change(hub, client, "until = 0", "outage")
+    answer = client.helper(GET_PROPERTIES, body)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, retry_after)
 
 
 @of_the_crm
@@ -122,7 +179,12 @@ def test_a_broken_plugin_breaks_its_own_accounts_only(app: flask.Flask, path: st
     )
     hub.directory.forget(broken.account.id)
     answer = broken.helper(path, bodies[broken.account.id])
-    assert (answer.status_code, "(broken)" in answer.json["message"]) == (503, True)  # type: ignore[index]
+    if path == GET_TYPE:
+        assert (answer.status_code, "(broken)" in answer.json["message"]) == (503, True)  # type: ignore[index]
+    elif path == GET_PROPERTIES:
+        assert (answer.status_code, answer.json["stale"]) == (200, "true")  # type: ignore[index]
+    else:
+        assert queued(answer)
     assert whole.helper(path, bodies[whole.account.id]).status_code == 200
 
 
@@ -132,8 +194,6 @@ def test_the_crms_pages_are_answered_where_it_has_some(fake: tuple[Client, FakeC
     assert contact_id == "c-1"
     for path in (CREATE_LEAD, GET_PROPERTIES, SET_PROPERTIES, CREATE_DEAL, CREATE_TICKET):
         body = {**BODIES[path], "contactId": contact_id}
-        if path == CREATE_TICKET:
-            body["properties"] = {"dealname": "the fake knows no subjects"}
         answer = client.helper(path, body).json
         assert answer["url"].startswith("https://crm.example.test/")  # type: ignore[index]
 
@@ -196,18 +256,30 @@ def test_soft_errors_are_answers_with_every_key(
     assert {answer.json[key] for key in own} == {""}  # type: ignore[index]
 
 
-@of_the_crm
+@pytest.mark.parametrize("path", [GET_TYPE, GET_PROPERTIES])
 def test_a_failing_crm_is_a_soft_error_too(
-    app: flask.Flask, fake: tuple[Client, FakeCrm], path: str
+    app: flask.Flask, hub: Hub, fake: tuple[Client, FakeCrm], path: str
 ) -> None:
     client, crm = fake
     body = body_for(client, path)
+    change(hub, client, "last_values = null", "binding")
     switch(app, client, soft_errors="true")
     crm.failure = Denied("the token is revoked")
     answer = client.helper(path, body)
     assert answer.status_code == 200
     assert set(answer.json) == {*OWN, *KEYS[path], "category"}  # type: ignore[arg-type]
     assert (answer.json["status"], answer.json["category"]) == ("error", "InternalError")  # type: ignore[index]
+
+
+@writing
+def test_what_is_queued_is_no_error_where_errors_are_soft(
+    app: flask.Flask, fake: tuple[Client, FakeCrm], path: str
+) -> None:
+    client, crm = fake
+    body = body_for(client, path)
+    switch(app, client, soft_errors="true")
+    crm.failure = Denied("the token is revoked")
+    assert queued(client.helper(path, body))
 
 
 def test_a_property_named_like_a_key_of_errors_does_not_hide_it(
@@ -229,12 +301,18 @@ def test_who_is_turned_away_is_so_in_any_case(app: flask.Flask, client: Client, 
     assert client.helper(path, body, headers=wrong).status_code == 401
 
 
-def test_an_adapters_bug_is_500_without_its_words(fake: tuple[Client, FakeCrm]) -> None:
+def test_an_adapters_bug_queues_what_writes_and_is_500_for_what_reads(
+    fake: tuple[Client, FakeCrm], caplog: pytest.LogCaptureFixture
+) -> None:
     client, crm = fake
     crm.failure = RuntimeError("ann@x.org has a secret")  # type: ignore[assignment]
-    answer = lead(client)
-    assert answer.status_code == 500
-    assert "ann@x.org" not in answer.text
+    answers = lead(client), client.helper(GET_TYPE, BODIES[GET_TYPE])
+    assert queued(answers[0])
+    assert answers[1].status_code == 500
+    told = answers[0].text + answers[1].text
+    told += "".join(f"{record.getMessage()}{record.exc_text}" for record in caplog.records)
+    assert "RuntimeError" in told
+    assert "ann@x.org" not in told
 
 
 def test_reasons_of_an_answer_are_cut_and_the_names_kept(fake: tuple[Client, FakeCrm]) -> None:

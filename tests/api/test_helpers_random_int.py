@@ -1,14 +1,20 @@
-"""getRandomInt: uniform, both ends included, exact."""
+"""getRandomInt: uniform, both ends included, exact; with an account, by its rotation."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import flask
 import pytest
 
-from tests.api.helper_calls import OWN
+from crmhub.settings import Settings
+from tests.api.helper_calls import GET_RANDOM_INT, OWN, switch
+from tests.cli.servers import serving
 from tests.clients import Client
 
 LARGEST = 2**53 - 1
@@ -101,3 +107,84 @@ def test_an_empty_range_is_422_and_a_missing_end_400(client: Client, path: str) 
     for body in ({"min": 1}, {"max": 1}, {}):
         answer = client.helper(f"/crm-api-interface/getRandomInt{path}", body)
         assert answer.status_code == 400
+
+
+# The rotation of an account.
+
+
+def _of_account(client: Client, times: int, **more: Any) -> list[int]:
+    answers = [client.helper(GET_RANDOM_INT, {"min": 1, "max": 3, **more}) for _ in range(times)]
+    return [answer.json["value"] for answer in answers]  # type: ignore[index]
+
+
+def test_the_rotation_of_the_account_applies_as_soon_as_it_is_set(
+    app: flask.Flask, client: Client
+) -> None:
+    switch(app, client, rotation="round_robin")
+    assert _of_account(client, 4) == [1, 2, 3, 1]
+    switch(app, client, rotation="weighted:0,2,1")
+    assert _of_account(client, 6) == [2, 3, 2, 2, 3, 2]
+    assert {_pick(client, "", 1, 1).json["text"] for _ in range(3)} == {"1"}
+
+
+def test_two_server_processes_called_at_once_share_the_turns_exactly(
+    app: flask.Flask, client: Client, settings: Settings, tmp_path: Path
+) -> None:
+    switch(app, client, rotation="round_robin")
+    path = GET_RANDOM_INT.format(portal=client.ids.portal_id)
+    where = {"database_url": settings.database_url}
+    with (
+        serving(tmp_path, "--workers", "2", "--no-worker", **where) as server,
+        ThreadPoolExecutor(200) as pool,
+    ):
+        call = partial(server.answer, "POST", path, b'{"min": 1, "max": 4}')
+        answers = [each.result() for each in [pool.submit(call) for _ in range(200)]]
+    drawn = Counter(json.loads(body)["value"] for _, _, body in answers)
+    assert drawn == dict.fromkeys((1, 2, 3, 4), 50)
+
+
+@pytest.mark.parametrize("key", ["contactId", "contactToken"])
+@pytest.mark.parametrize("value", ["481516234214", 18, "chat 18"])
+def test_a_sticky_contact_is_told_by_id_or_token(
+    app: flask.Flask, client: Client, key: str, value: Any
+) -> None:
+    switch(app, client, rotation="round_robin+sticky")
+    assert _of_account(client, 3, **{key: value}) == [1, 1, 1]
+    assert _of_account(client, 3, contactId=None, contactToken=" ") == [2, 3, 1]
+    assert _of_account(client, 1, **{key: str(value)}) == [1]
+
+
+def test_a_form_may_name_the_contact(app: flask.Flask, client: Client) -> None:
+    switch(app, client, rotation="round_robin+sticky")
+    path = GET_RANDOM_INT.format(portal=client.ids.portal_id)
+    sent = {"min": "1", "max": "3", "contactToken": "t"}
+    drawn = [app.test_client().post(path, data=sent).get_json()["text"] for _ in range(2)]
+    assert drawn == ["1", "1"]
+    assert _of_account(client, 2, contactToken="t") == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "told"),
+    [
+        ({"contactId": ["1"]}, 400, "contactId: must be a string"),
+        ({"contactToken": "x" * 256}, 400, "contactToken: is longer than 255 characters"),
+        ({"contactToken": "{{token}}"}, 422, "contactToken: the builder sent {{token}}"),
+        ({"max": 4}, 422, "min, max: 1 to 4 are 4 numbers, but the account's rotation has 3"),
+    ],
+)
+def test_what_the_rotation_cannot_serve_is_refused(
+    app: flask.Flask, client: Client, more: dict[str, Any], status: int, told: str
+) -> None:
+    switch(app, client, rotation="weighted:5,3,1+sticky")
+    answer = client.helper(GET_RANDOM_INT, {"min": 1, "max": 3, **more})
+    assert answer.status_code == status
+    assert told in answer.json["message"]  # type: ignore[index]
+
+
+def test_the_document_names_the_optional_keys(app: flask.Flask) -> None:
+    document = app.test_client().get("/openapi.json").get_json()
+    schemas = document["components"]["schemas"]
+    body = schemas["AccountRangeBody"]
+    assert set(body["properties"]) == {"min", "max", "contactId", "contactToken"}
+    assert sorted(body["required"]) == ["max", "min"]
+    assert set(schemas["RangeBody"]["properties"]) == {"min", "max"}

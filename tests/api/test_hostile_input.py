@@ -16,6 +16,7 @@ import flask
 import pytest
 from werkzeug.test import TestResponse
 
+from tests.admin import Admin, open_admin
 from tests.api.endpoints import (
     METHODS,
     Endpoint,
@@ -34,18 +35,20 @@ KINDS_ALIKE = ("deals", "companies", "tickets")
 
 
 class Wire:
-    """Sends anything at all with the key of an account."""
+    """Sends anything at all with the key of an account and an admin token."""
 
-    def __init__(self, app: flask.Flask, client: Client) -> None:
+    def __init__(self, app: flask.Flask, client: Client, admin: Admin) -> None:
         self._http = app.test_client()
         self._sent = 0
         self.client = client
+        self.admin = admin
         self.endpoints = endpoints(app)
 
     def send(
         self, endpoint: Endpoint, *, path: str | None = None, method: str = "", **options: Any
     ) -> TestResponse:
-        headers = {"service-apikey": self.client.key, **options.pop("headers", {})}
+        mine = {"service-apikey": self.client.key, **self.admin.headers}
+        headers = {**mine, **options.pop("headers", {})}
         self._sent += 1
         # Each from an address of its own: helpers shut out who misses too often.
         address = f"10.{self._sent >> 16 & 255}.{self._sent >> 8 & 255}.{self._sent & 255}"
@@ -72,8 +75,9 @@ class Wire:
         return [each for each in self.endpoints if each.body_schema is not None]
 
     @property
-    def api_with_body(self) -> list[Endpoint]:
-        return [each for each in self.with_body if each.of_api]
+    def strict_with_body(self) -> list[Endpoint]:
+        """Those that take what they know and nothing else."""
+        return [each for each in self.with_body if not each.of_helper]
 
     @property
     def helpers(self) -> list[Endpoint]:
@@ -86,7 +90,7 @@ class Wire:
 
 @pytest.fixture(scope="module")
 def wire(app: flask.Flask) -> Wire:
-    return Wire(app, open_client(app))
+    return Wire(app, open_client(app), open_admin(app))
 
 
 def all_refused(
@@ -142,13 +146,13 @@ UNREADABLE = {
 @pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
 def test_a_body_that_cannot_be_read_is_400(wire: Wire, body: bytes) -> None:
     # Builders are known to send a byte order mark: the helpers pass over it.
-    among = wire.api_with_body if body.startswith(b"\xef\xbb\xbf") else wire.with_body
+    among = wire.strict_with_body if body.startswith(b"\xef\xbb\xbf") else wire.with_body
     all_refused(among, lambda each: wire.post_raw(each, body), 400)
 
 
 def test_twenty_levels_are_read(wire: Wire) -> None:
     body = b'{"a": ' + b"[" * 19 + b"]" * 19 + b"}"
-    for each in wire.api_with_body:
+    for each in wire.strict_with_body:
         assert "a: is not known here" in refused(wire.post_raw(each, body), 400)
 
 
@@ -166,7 +170,7 @@ def test_twenty_levels_are_read(wire: Wire) -> None:
     ids=lambda text: text[:20] or "none",
 )
 def test_a_body_that_does_not_say_it_is_json_is_415(wire: Wire, content_type: str) -> None:
-    all_refused(wire.api_with_body, lambda each: wire.post_raw(each, b"{}", content_type), 415)
+    all_refused(wire.strict_with_body, lambda each: wire.post_raw(each, b"{}", content_type), 415)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +179,7 @@ def test_a_body_that_does_not_say_it_is_json_is_415(wire: Wire, content_type: st
 )
 def test_a_body_is_read_under_any_content_type_that_is_json(wire: Wire, content_type: str) -> None:
     body = b'{"nope": 1}'
-    all_refused(wire.api_with_body, lambda each: wire.post_raw(each, body, content_type), 400)
+    all_refused(wire.strict_with_body, lambda each: wire.post_raw(each, body, content_type), 400)
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["Content-Length", "chunked"])
@@ -257,7 +261,7 @@ def test_a_missing_field_is_400_and_named(wire: Wire) -> None:
 
 @pytest.mark.parametrize("name", ["nope", "", "__proto__", "x" * 100_000, "💥", "a.b[0]"])
 def test_an_unknown_field_is_400_and_named(wire: Wire, name: str) -> None:
-    for endpoint in wire.api_with_body:
+    for endpoint in wire.strict_with_body:
         body = example(endpoint.body_schema or {}, endpoint.document)
         message = refused(wire.send(endpoint, json={**body, name: 1}), 400)
         assert "not known here" in message
@@ -266,7 +270,7 @@ def test_an_unknown_field_is_400_and_named(wire: Wire, name: str) -> None:
 
 def test_an_unknown_field_inside_another_is_400(wire: Wire) -> None:
     problems = []
-    for endpoint in wire.api_with_body:
+    for endpoint in wire.strict_with_body:
         schema, document = endpoint.body_schema or {}, endpoint.document
         least = example(schema, document)
         for path, field in fields_of(schema, document):
@@ -427,7 +431,8 @@ def test_an_unknown_query_parameter_is_400_and_the_known_ones_are_named(wire: Wi
 
 
 def test_an_endpoint_without_query_parameters_refuses_them_too(wire: Wire) -> None:
-    bare = [each for each in wire.endpoints if each.of_api and not each.query_parameters]
+    strict = [each for each in wire.endpoints if each.of_api or each.of_admin]
+    bare = [each for each in strict if not each.query_parameters]
     assert {each.method for each in bare} >= {"GET", "POST", "PUT", "PATCH", "DELETE"}
     for endpoint in bare:
         assert "nope" in refused(wire.raw_query(endpoint, "nope=1"), 400)
@@ -604,6 +609,8 @@ def test_hostile_headers_never_break_anything(wire: Wire, headers: dict[str, str
         found = header_faults(answer)
         if answer.status_code >= 300:
             found = faults(answer, 400, 404, 409, 412, 413, 415, 416, 422)
+        if endpoint.of_admin and "Authorization" in headers:
+            found = faults(answer, 401)
         problems.append((endpoint, found))
     assert_no_faults(problems)
 

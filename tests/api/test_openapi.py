@@ -125,11 +125,15 @@ def test_every_operation_says_who_may_call_it(document: Schema) -> None:
     for path, _, operation in operations(document):
         if path.startswith("/{client_id}/api/v1/"):
             assert operation["security"] == [{"ApiKey": []}], path
+        elif path.startswith("/admin/v1/"):
+            assert operation["security"] == [{"AdminToken": []}], path
+            assert operation["tags"] == ["Admin"], path
         else:
             # Without anything, since builders cannot log in; with the secret where it is demanded.
             assert {} in operation["security"], path
     schemes = document["components"]["securitySchemes"]
     assert schemes["ApiKey"] == {"type": "apiKey", "in": "header", "name": "service-apikey"}
+    assert schemes["AdminToken"] == {"type": "http", "scheme": "bearer"}
     assert schemes["WebhookSecret"]["name"] == "X-Webhook-Secret"
 
 
@@ -191,7 +195,7 @@ def test_every_operation_names_the_errors_it_can_answer(document: Schema) -> Non
     for path, method, operation in operations(document):
         named = set(operation["responses"])
         assert {"400", "401", "429", "500", "503"} <= named, (path, method)
-        if path.startswith("/{client_id}/"):
+        if path.startswith(("/{client_id}/", "/admin/")):
             assert "403" in named, (path, method)
         if "requestBody" in operation:
             assert {"413", "422"} <= named, (path, method)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -205,6 +206,8 @@ def test_what_was_created_during_the_walk_does_not_come_as_a_change(
     ids = crowd(client, 30)
 
     def create_and_change() -> None:
+        # What comes within the millisecond in which the walk begins was there from its beginning.
+        time.sleep(0.005)
         touch_all(client, crowd(client, 3))
 
     walked = pages_with(client, body, create_and_change, limit=10)

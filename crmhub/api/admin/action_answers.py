@@ -1,0 +1,43 @@
+"""An action of the journal as JSON: the admin API answers so, and `crmhub actions` prints so."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from crmhub.actions.mending import Full, Summary
+from crmhub.records.filters import iso
+
+
+def summary_shown(one: Summary) -> dict[str, Any]:
+    """Return an action as a list shows it."""
+    return {
+        "actionId": one.id,
+        "clientId": one.client_id,
+        "helper": one.kind,
+        "state": one.state,
+        "contactId": one.hub_id,
+        "tries": one.tries,
+        "reason": one.reason,
+        "acceptedAt": iso(one.created_at),
+        "nextTryAt": iso(one.run_at) if one.state in ("running", "queued") else None,
+        "endedAt": iso(one.finished_at) if one.finished_at else None,
+        "parkedBehind": one.behind,
+    }
+
+
+def action_shown(found: Full) -> dict[str, Any]:
+    """Return an action with what was sent, each try, and what came of it."""
+    attempts = [
+        {**asdict(one), "at": iso(one.began_at), "correlationId": one.correlation_id}
+        for one in found.tries
+    ]
+    for one in attempts:
+        del one["began_at"], one["correlation_id"]
+    return {
+        **summary_shown(found.summary),
+        "request": found.request,
+        "mapped": found.mapped or {},
+        "result": found.result or {},
+        "attempts": attempts,
+    }

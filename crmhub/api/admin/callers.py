@@ -1,0 +1,67 @@
+"""Who calls the admin API: the bearer token, and what it may do.
+
+Runs before routing fails, so that under /admin/v1 a 401 comes before 404, 405 and 400.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar, cast
+
+import flask
+
+from crmhub.accounts.directory import Operator
+from crmhub.api.authentication import hub
+from crmhub.api.misses import missed
+from crmhub.errors import Forbidden, Unauthorized
+
+PREFIX = "/admin/v1"
+_UNDER = re.compile(rf"{PREFIX}(?:/|$)")
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+class NoToken(Unauthorized):
+    """No token, or one that is not live."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        # RFC 9110, 11.6.1: a 401 says how to log in.
+        return {"WWW-Authenticate": "Bearer"}
+
+
+def authenticate() -> None:
+    """Find the caller of a request to the admin API; raises Unauthorized, TooManyRequests."""
+    if not _UNDER.match(flask.request.path):
+        return
+    scheme, _, token = flask.request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise NoToken("Send an admin token in the header Authorization: Bearer …")
+    operator = hub().directory.by_admin_token(token.strip())
+    if operator is None:
+        wrong = NoToken(
+            "Authorization: this is no live admin token; `crmhub admin token create` makes one."
+        )
+        raise missed(wrong, "the token")
+    flask.g.operator = operator
+
+
+def operator() -> Operator:
+    """Return who calls; only under /admin/v1."""
+    return cast(Operator, flask.g.operator)
+
+
+def needs(scope: str) -> Callable[[_F], _F]:
+    """Refuse a view to tokens without `scope`, with Forbidden."""
+
+    def decorator(view: _F) -> _F:
+        @wraps(view)
+        def wrapper(*args: object, **kwargs: object) -> object:
+            if scope not in operator().scopes:
+                raise Forbidden(f"This token lacks the scope {scope}; create one that has it.")
+            return view(*args, **kwargs)
+
+        return cast(_F, wrapper)
+
+    return decorator

@@ -1,0 +1,25 @@
+"""Guesses at ids, secrets and tokens: counted by address, and answered 429 when there are many."""
+
+from __future__ import annotations
+
+import flask
+
+from crmhub.api.addresses import client_address
+from crmhub.api.authentication import hub
+from crmhub.errors import HubError, TooManyRequests
+
+
+def missed(error: HubError, what: str) -> HubError:
+    """Count a miss of the caller's address; return `error`, or 429 after too many.
+
+    `what` begins the sentence that says what to check: "the id in the path".
+    """
+    address = client_address(flask.request, hub().settings.trusted_proxies)
+    status = hub().limits.miss(address)
+    if status.allowed:
+        return error
+    return TooManyRequests(
+        "Too many calls from this address found no account or had a wrong token;"
+        f" check {what} and try again in {status.retry_after} s.",
+        retry_after=status.retry_after,
+    )

@@ -1,0 +1,242 @@
+"""The helpers of an account whose CRM is a HubSpot-like one, over real HTTP."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import flask
+import pytest
+
+from crmhub.accounts.connections import configure
+from crmhub.actions.hub import Hub
+from crmhub.actions.slots import Slots
+from crmhub.app import create_app
+from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
+from crmhub.settings import Settings
+from tests.actions.working import work_off
+from tests.api.helper_calls import (
+    CREATE_DEAL,
+    CREATE_TICKET,
+    GET_PROPERTIES,
+    GET_TYPE,
+    SET_PROPERTIES,
+    known,
+    lead,
+    switch,
+)
+from tests.clients import Client, open_client
+
+LAG = 10.0
+# HubSpot's 100 in 10 s, five times as fast.
+STORM_LIMIT = "100/2s"
+STORM_LEADS = 40
+ROOT = Path(__file__).parents[2]
+Json = Any
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeHubSpot]:
+    """A CRM whose search lags behind its writes, without limits."""
+    with FakeHubSpot(Options(limit="100000/10s", search_limit="none", search_lag=LAG)) as fake:
+        yield fake
+
+
+@pytest.fixture
+def app(app: flask.Flask) -> Iterator[flask.Flask]:
+    """An application of which more threads than usual may wait for a CRM."""
+    hub: Hub = app.extensions["crmhub"]
+    app.extensions["crmhub"] = replace(hub, slots=Slots(64))
+    yield app
+    app.extensions["crmhub"] = hub
+
+
+@pytest.fixture
+def bot(app: flask.Flask, fake: FakeHubSpot) -> Client:
+    """A caller of an account that uses it, with time for 50 calls at once."""
+    client = open_client(app)
+    use(app, client, fake, access_token=fake.token)
+    switch(app, client, deadline_s=25, lead_requires="email_or_phone")
+    return client
+
+
+def use(app: flask.Flask, client: Client, fake: FakeHubSpot, **credentials: str) -> None:
+    """Let the client's account use this CRM."""
+    hub: Hub = app.extensions["crmhub"]
+    client.account = hub.database.transact(
+        lambda tx: configure(
+            tx,
+            client.account.id,
+            name="hubspot",
+            adapter=hub.registry.load("hubspot"),
+            settings={"base_url": fake.url},
+            credentials=credentials,
+            vault=hub.vault,
+            plans=hub.plans,
+        )
+    )
+    hub.directory.forget(client.account.id)
+
+
+def oauth(fake: FakeHubSpot) -> dict[str, str]:
+    names = ("client_id", "client_secret", "refresh_token")
+    return {"access_token": "", **{name: getattr(fake.options, name) for name in names}}
+
+
+def at_once(calls: int, call: Callable[[int], Json]) -> list[Json]:
+    with ThreadPoolExecutor(calls) as pool:
+        return list(pool.map(call, range(calls)))
+
+
+def all_done(answers: list[Json]) -> None:
+    assert {answer.text for answer in answers if answer.status_code != 200} == set()
+
+
+def test_every_helper_works_on_hubspot(bot: Client, fake: FakeHubSpot) -> None:
+    contact_id = known(bot, phone="+1 202 555 0100")
+    assert fake.contacts[contact_id]["lastname"] == "Lee"
+    asked = bot.helper(GET_PROPERTIES, {"contactToken": "t", "props": ["name", "city", "nope"]})
+    assert asked.json["properties"] == {"name": "Ann Lee", "city": "", "nope": ""}  # type: ignore[index]
+    assert asked.json["missing"] == "nope"  # type: ignore[index]
+    bot.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"city": "Rome"}})
+    assert fake.contacts[contact_id]["city"] == "Rome"
+    deal = bot.helper(CREATE_DEAL, {"contactId": contact_id, "properties": {"dealname": "A"}}).json
+    assert fake.linked("contacts", contact_id, "deals") == [deal["dealId"]]  # type: ignore[index]
+    assert "/record/0-3/" in deal["url"]  # type: ignore[index]
+    ticket = bot.helper(
+        CREATE_TICKET,
+        {"contactId": contact_id, "properties": {"subject": "B", "hs_ticket_priority": "high"}},
+    ).json
+    assert fake.tickets[ticket["ticketId"]]["hs_ticket_priority"] == "HIGH"  # type: ignore[index]
+
+
+def test_the_hub_keeps_the_enrolments_that_hubspot_does_not_tell(
+    bot: Client, fake: FakeHubSpot
+) -> None:
+    contact_id = fake.add_contact(firstname="Ann", phone="+1 202-555-0100")
+    assert bot.put(f"/workflows/w-7/enrolments/{contact_id}").status_code == 204
+    body = {"contactnumber": "12025550100", "interval": 48, "lastChatInterval": 0}
+    assert bot.helper(GET_TYPE, body).json["workflowId"] == "w-7"  # type: ignore[index]
+
+
+def test_fifty_leads_of_one_new_email_make_one_contact(bot: Client, fake: FakeHubSpot) -> None:
+    answers = at_once(50, lambda i: lead(bot, f"t{i}"))
+    all_done(answers)
+    assert {answer.json["contactId"] for answer in answers} == fake.contacts.keys()
+    assert len(fake.contacts) == 1
+
+
+def test_fifty_leads_of_fifty_new_emails_make_fifty(bot: Client, fake: FakeHubSpot) -> None:
+    answers = at_once(50, lambda i: lead(bot, f"t{i}", email=f"ann{i}@x.org"))
+    all_done(answers)
+    assert {answer.json["contactId"] for answer in answers} == fake.contacts.keys()
+    assert len(fake.contacts) == 50
+
+
+def test_leads_of_one_new_phone_make_one_contact_although_no_search_shows_it(
+    bot: Client, fake: FakeHubSpot
+) -> None:
+    answers = at_once(20, lambda i: lead(bot, f"t{i}", email="", phone="+12025550100"))
+    all_done(answers)
+    assert len(fake.contacts) == 1
+
+
+def test_a_deal_whose_answer_is_lost_is_found_and_made_once(bot: Client, fake: FakeHubSpot) -> None:
+    contact_id = known(bot)
+    fake.fail(kind="reset", method="POST", path="*/deals", written=True)
+    body = {"contactId": contact_id, "properties": {"dealname": "A", "amount": "10"}}
+    answer = bot.helper(CREATE_DEAL, body)
+    assert answer.status_code == 200, answer.text
+    assert list(fake.deals) == [answer.json["dealId"]]  # type: ignore[index]
+
+
+def test_a_refused_token_is_told_in_words_and_nothing_of_it_shown(
+    app: flask.Flask, bot: Client, fake: FakeHubSpot
+) -> None:
+    use(app, bot, fake, access_token="pat-wrong-planted")
+    body = {"contactnumber": "+12025550177", "interval": 1, "lastChatInterval": 0}
+    for _ in ("asked", "away since"):
+        answer = bot.helper(GET_TYPE, body)
+        assert answer.status_code == 503
+        assert "HubSpot refuses the access token" in answer.json["message"]  # type: ignore[index]
+        assert "planted" not in answer.text
+    answer = lead(bot)
+    assert (answer.status_code, "planted" in answer.text) == (202, False)
+
+
+def test_an_expired_token_in_a_burst_is_renewed_once_for_all_processes(
+    app: flask.Flask, settings: Settings, bot: Client, fake: FakeHubSpot
+) -> None:
+    fake.tokens.rotates = True
+    use(app, bot, fake, **oauth(fake))
+    known(bot)
+    fake.expire_tokens()
+    other = create_app(settings)
+    try:
+        there = Client(other, bot.account, bot.ids)
+        answers = at_once(20, lambda i: lead(there if i % 2 else bot, f"t{i}"))
+    finally:
+        other.extensions["crmhub"].close()
+    all_done(answers)
+    assert fake.count("POST", "/oauth/*") == 2
+
+
+@pytest.mark.parametrize("kind", ["reset", "html", "broken_json", "cut", "empty"])
+def test_no_secret_shows_in_logs_or_answers_whatever_goes_wrong(
+    app: flask.Flask, bot: Client, fake: FakeHubSpot, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    planted = {name: value and f"planted-{name}" for name, value in oauth(fake).items()}
+    use(app, bot, fake, **planted)
+    fake.fail(kind=kind, times=None)
+    told = (
+        lead(bot, email="private@x.org").text
+        + bot.helper(
+            GET_TYPE,
+            {
+                "contactnumber": "+12025550177",
+                "interval": 1,
+                "lastChatInterval": 0,
+            },
+        ).text
+    )
+    use(app, bot, fake, **{**dict.fromkeys(planted, ""), "access_token": "planted-token"})
+    told += lead(bot, email="private@x.org").text
+    told += "".join(f"{record.getMessage()}{record.exc_text}" for record in caplog.records)
+    for secret in [*filter(None, planted.values()), "planted-token", "private@x.org", "2025550177"]:
+        for form in (secret, quote(secret), base64.b64encode(secret.encode()).decode()[:-4]):
+            assert form not in told
+
+
+def test_a_storm_from_four_processes_keeps_the_limit_and_loses_no_lead(
+    app: flask.Flask, settings: Settings
+) -> None:
+    client = open_client(app)
+    with FakeHubSpot(Options(limit=STORM_LIMIT)) as fake:
+        use(app, client, fake, access_token=fake.token)
+        senders = [_sender() for _ in range(4)]
+        for number, sender in enumerate(senders):
+            assert sender.stdin is not None
+            given = {"first": number * STORM_LEADS, "leads": STORM_LEADS}
+            where = {"database_url": settings.database_url, "client_id": client.account.client_id}
+            sender.stdin.write(json.dumps(given | where))
+            sender.stdin.close()
+        assert [sender.wait(120) for sender in senders] == [0] * 4
+        work_off(app.extensions["crmhub"], client, seconds=120)
+        assert len(fake.contacts) == 4 * STORM_LEADS
+        assert fake.general.most is not None
+        assert fake.general.peak <= fake.general.most * 1.05
+
+
+def _sender() -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.api.lead_sender"]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, text=True)
