@@ -15,12 +15,17 @@ from click.exceptions import NoArgsIsHelpError
 
 from crmhub import __version__
 from crmhub.cli.accounts import account
-from crmhub.cli.adapters import adapters
+from crmhub.cli.actions import actions
+from crmhub.cli.adapters import adapter, adapters
+from crmhub.cli.admin import admin
 from crmhub.cli.database import db
 from crmhub.cli.demo import demo
 from crmhub.cli.doctor import doctor
+from crmhub.cli.erasing import erase
+from crmhub.cli.fakes import fake_hubspot
 from crmhub.cli.keys import key
 from crmhub.cli.serve import serve
+from crmhub.cli.worker import worker
 from crmhub.cli.workflows import workflow
 from crmhub.errors import HubError
 
@@ -87,5 +92,20 @@ def main() -> None:
     """
 
 
-for _command in (serve, demo, account, key, adapters, workflow, db, doctor):
+for _command in (
+    serve,
+    worker,
+    demo,
+    account,
+    key,
+    adapters,
+    adapter,
+    actions,
+    admin,
+    workflow,
+    erase,
+    db,
+    doctor,
+    fake_hubspot,
+):
     main.add_command(_command)

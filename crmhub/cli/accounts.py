@@ -61,7 +61,10 @@ def create(name: str, client_id: str | None, adapter: str, plan: str, as_json: b
     )
     click.echo("\nThe API key and the webhook secret are not shown again: keep them now.")
     if to_set:
-        click.echo("Its CRM waits for its settings: `crmhub account adapter --help` says how.")
+        click.echo(
+            f"Its CRM waits for its settings: `crmhub adapters {adapter}` lists them,"
+            " `crmhub account adapter --help` says how to give them."
+        )
 
 
 @account.command(name="list")
@@ -126,7 +129,8 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     deadline_s=3                 seconds a helper call may take, 1 to 25
     region=DE                    where phone numbers without country code belong
     auto_define_properties=true  the API defines unknown properties
-    rotation=random              how getRandomInt chooses
+    rotation=round_robin         how getRandomInt chooses: random, round_robin, shuffle_bag or
+                                 weighted:5,3,1; +sticky behind it: a contact keeps its number
     plan=free                    the plan
     portal_alias=12345678        the CRM's portal id, taken with the secret; empty for none
     """

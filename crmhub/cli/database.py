@@ -1,8 +1,16 @@
-"""`crmhub db`: the database's schema."""
+"""`crmhub db`: the database's schema, and an index that an installation may want."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING
+
 import rich_click as click
+
+if TYPE_CHECKING:
+    from crmhub.db import Database
+
+_TOLD_EVERY_S = 5
 
 
 @click.group()
@@ -22,3 +30,39 @@ def upgrade() -> None:
     settings = Settings.load()
     run_migrations(settings)
     click.echo("The database is at the newest schema.")
+
+
+@db.command()
+@click.option("--trigram", is_flag=True, help="Build the index for parts of texts.")
+@click.option("--drop-trigram", is_flag=True, help="Remove it.")
+def index(trigram: bool, drop_trigram: bool) -> None:
+    """Build or remove an optional index (PostgreSQL).
+
+    --trigram answers CONTAINS_TOKEN without reading all values of a property, and makes writes
+    dearer. Safe to run again, and beside a running service, which goes on reading and writing.
+    """
+    from crmhub.cli.opening import opened_hub
+
+    if trigram == drop_trigram:
+        raise click.UsageError("Say one of --trigram and --drop-trigram.")
+    with opened_hub() as hub:
+        from crmhub.records import trigrams
+
+        if drop_trigram:
+            gone = trigrams.drop(hub.database)
+            click.echo("The index is removed." if gone else "There is no such index.")
+            return
+        made = _told_meanwhile(hub.database)
+        click.echo("The index is built." if made else "The index is there already.")
+
+
+def _told_meanwhile(database: Database) -> bool:
+    """Build the index and tell on standard error how far that is."""
+    from crmhub.records import trigrams
+
+    with ThreadPoolExecutor(1) as pool:
+        building = pool.submit(trigrams.make, database)
+        while not wait([building], timeout=_TOLD_EVERY_S).done:
+            if how_far := trigrams.progress(database):
+                click.echo(how_far, err=True)
+    return building.result()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 _CLOCK_WARN_MS = 1_000
 _CLOCK_FAIL_MS = 30_000
 _REDIS_SECONDS = 2
+# Counting a million records takes 0.2 s, a sample of one account 0.1 s: this is for many of them.
+_RECORDS_SECONDS = 30
+_MOST_IDS_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +39,19 @@ class Finding:
 
 
 @click.command()
+@click.option("--all", "everything", is_flag=True, help="Compare all records with the index.")
+@click.option("--repair", is_flag=True, help="Mend counters and index where they are wrong.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def doctor(as_json: bool) -> None:
-    """Check settings, database, Redis, clocks, adapters and accounts.
+def doctor(everything: bool, repair: bool, as_json: bool) -> None:
+    """Check settings, database, Redis, clocks, adapters, accounts and their records.
 
-    Exits with 1 when something fails; a warning alone does not.
+    The records of each account are counted and some of them, chosen by chance, compared with the
+    index that search reads; for at most half a minute, unless --all is given. Both that and
+    --repair may run beside the service. Exits with 1 when something fails; a warning alone does
+    not, nor does what was mended.
     """
     findings = []
-    for finding in _examine():
+    for finding in _examine(everything=everything, repair=repair):
         findings.append(finding)
         if not as_json:
             click.echo(f"{finding.state:<5} {finding.name}: {finding.message}")
@@ -53,7 +62,7 @@ def doctor(as_json: bool) -> None:
         raise Exit(1)
 
 
-def _examine() -> Iterator[Finding]:
+def _examine(*, everything: bool, repair: bool) -> Iterator[Finding]:
     from crmhub.actions.hub import Hub
     from crmhub.settings import Settings, SettingsError
 
@@ -77,6 +86,7 @@ def _examine() -> Iterator[Finding]:
         yield from _adapters(hub)
         if migrations is not None and migrations.state == "ok":
             yield from _accounts(hub)
+            yield from _records(hub, everything=everything, repair=repair)
     finally:
         hub.close()
 
@@ -236,3 +246,64 @@ def _accounts(hub: Hub) -> Iterator[Finding]:
             yield Finding(f"account {account.client_id}", "fail", exc.message)
     if not faulty:
         yield Finding("accounts", "ok", f"{len(found)}, each with a CRM that is set up")
+
+
+def _records(hub: Hub, *, everything: bool, repair: bool) -> Iterator[Finding]:
+    """Yield where counters and index are not what the records say, or that they are."""
+    from crmhub.accounts import accounts
+    from crmhub.records.kinds import KINDS
+    from crmhub.records.repair import examine, recount
+
+    with hub.database.reading() as db:
+        found = accounts.list_accounts(db, hub.plans)
+    # Where time is too short for all of them, each run gets to others.
+    random.shuffle(found)
+    until = time.monotonic() + _RECORDS_SECONDS
+    done = looked_at = 0
+    for account in found:
+        if time.monotonic() > until and not everything:
+            break
+        name = f"records {account.client_id}"
+        for wrong in recount(hub.database, account.id, mend=repair):
+            yield _mended(
+                name,
+                f"{wrong.kind.name}: the counter said {wrong.told}, there are {wrong.live}",
+                repair,
+                "--repair",
+            )
+        for kind in KINDS.values():
+            examined = examine(
+                hub.records.catalogues,
+                hub.database,
+                account.id,
+                kind,
+                everything=everything,
+                mend=repair,
+            )
+            looked_at += examined.looked_at
+            twins = {id for _, id, _ in examined.twins}
+            if wrong_ids := examined.wrong - twins:
+                words = f"{kind.name}: wrong in the index: {_some(wrong_ids)}"
+                yield _mended(name, words, repair, "--repair --all")
+            for property_name, id, other in sorted(examined.twins):
+                words = f"{kind.name}: {id} has the same {property_name} as {other}"
+                yield Finding(name, "fail", f"{words}, but it must be unique; change one of them.")
+        done += 1
+    which = "all" if done == len(found) else f"{done} of {len(found)}"
+    yield Finding(
+        "records",
+        "ok",
+        f"those of {which} accounts counted, {looked_at} of them compared with the index",
+    )
+
+
+def _mended(name: str, words: str, repair: bool, how: str) -> Finding:
+    if repair:
+        return Finding(name, "warn", f"{words}; this is mended.")
+    return Finding(name, "fail", f"{words}; run `crmhub doctor {how}`.")
+
+
+def _some(ids: Collection[int]) -> str:
+    named = ", ".join(map(str, sorted(ids)[:_MOST_IDS_NAMED]))
+    more = len(ids) - _MOST_IDS_NAMED
+    return f"{named} and {more} more" if more > 0 else named

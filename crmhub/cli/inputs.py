@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Iterable
@@ -11,10 +10,7 @@ from pathlib import Path
 
 import rich_click as click
 
-_DURATION = re.compile(r"([0-9]{1,6})([smhdw])", re.ASCII)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_DURATION_FORM = "a number and s, m, h, d or w, such as 90s, 12h or 7d"
-
+from crmhub import durations
 
 # These three are types of click's options; with what they raise, click names the option.
 
@@ -30,30 +26,33 @@ def assignment(text: str) -> tuple[str, str]:
 
 def duration(text: str) -> int:
     """Return the milliseconds that `7d` and the like stand for."""
-    milliseconds = _duration_ms(text)
+    milliseconds = durations.milliseconds(text)
     if milliseconds is None:
-        raise click.BadParameter(f"{text!r} is not a time; give {_DURATION_FORM}.")
+        raise click.BadParameter(f"{text!r} is not a time; give {durations.FORM}.")
     return milliseconds
 
 
 def moment(text: str) -> int:
     """Return a time in ms since 1970, from a date (UTC), a date with time, or `90d` from now."""
-    milliseconds = _duration_ms(text)
+    milliseconds = durations.milliseconds(text)
     if milliseconds is not None:
         return time.time_ns() // 1_000_000 + milliseconds
     try:
         read = datetime.fromisoformat(text)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is not a time; give {_DURATION_FORM}, or a date such as 2031-12-31."
+            f"{text!r} is not a time; give {durations.FORM}, or a date such as 2031-12-31."
         ) from None
     # Like every time that crmhub prints: without a zone, it is UTC.
     return int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _duration_ms(text: str) -> int | None:
-    match = _DURATION.fullmatch(text)
-    return int(match[1]) * _SECONDS[match[2]] * 1000 if match else None
+expiring = click.option(
+    "--expires",
+    type=moment,
+    metavar="TIME",
+    help="When it ends: 90d from now, or a date (UTC). Not given: never.",
+)
 
 
 def as_mapping(pairs: Iterable[tuple[str, str]], option: str) -> dict[str, str]:

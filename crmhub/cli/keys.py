@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import rich_click as click
 
-from crmhub.cli.inputs import moment
+from crmhub.cli.inputs import expiring
 from crmhub.cli.opening import load_account, opened_hub
-from crmhub.cli.output import in_words, iso, print_columns, print_json
+from crmhub.cli.output import in_words, iso, print_columns, print_json, standing
 
 
 @click.group()
@@ -24,12 +24,7 @@ def key() -> None:
     help="What the key may do, such as contacts:read or deals:write; again for more. "
     "None named: everything.",
 )
-@click.option(
-    "--expires",
-    type=moment,
-    metavar="TIME",
-    help="When it ends: 90d from now, or a date (UTC). Not given: never.",
-)
+@expiring
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def create(client_id: str, scopes: tuple[str, ...], expires: int | None, as_json: bool) -> None:
     """Make an API key and print it, this once."""
@@ -64,7 +59,6 @@ def list_keys(client_id: str, as_json: bool) -> None:
     """List an account's keys, without showing them."""
     with opened_hub() as hub:
         from crmhub.accounts import keys
-        from crmhub.db import now_ms
 
         account = load_account(hub, client_id)
         with hub.database.reading() as db:
@@ -86,21 +80,13 @@ def list_keys(client_id: str, as_json: bool) -> None:
         )
         return
 
-    def state(one: keys.Key) -> str:
-        if one.revoked_at is not None:
-            return f"revoked {in_words(one.revoked_at)}"
-        if one.expires_at is None:
-            return "live"
-        ended = one.expires_at <= now_ms()
-        return f"{'expired' if ended else 'live until'} {in_words(one.expires_at)}"
-
     print_columns(
         ("KEY ID", "ENDS IN", "STATE", "LAST USED", "SCOPES"),
         [
             (
                 one.key_id,
                 f"…{one.hint}",
-                state(one),
+                standing(expires_at=one.expires_at, revoked_at=one.revoked_at),
                 in_words(one.last_used_at),
                 "all" if one.scopes == keys.SCOPES else " ".join(one.scopes),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ def opened_hub() -> Iterator[Hub]:
     from crmhub.actions.hub import Hub
     from crmhub.settings import Settings
 
+    # A command says itself what went wrong; lines of the log between would say it twice.
+    logging.getLogger("crmhub").addHandler(logging.NullHandler())
     settings = Settings.load()
     make_ready(settings)
     hub = Hub.open(settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -44,3 +45,13 @@ def in_words(milliseconds: int | None, never: str = "never") -> str:
     if milliseconds is None:
         return never
     return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def standing(*, expires_at: int | None, revoked_at: int | None) -> str:
+    """Return whether a key is live, until when, or since when no more."""
+    if revoked_at is not None:
+        return f"revoked {in_words(revoked_at)}"
+    if expires_at is None:
+        return "live"
+    ended = expires_at <= time.time_ns() // 1_000_000
+    return f"{'expired' if ended else 'live until'} {in_words(expires_at)}"

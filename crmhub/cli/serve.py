@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import socket
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -28,12 +29,20 @@ _BACKLOG = 1024
     type=click.IntRange(1, 4096),
     help="Requests that a process works on at a time. [setting: threads]",
 )
-def serve(**options: str | int | None) -> None:
+@click.option(
+    "--worker/--no-worker",
+    "with_worker",
+    default=True,
+    show_default=True,
+    help="Work off the journal, too; without it run `crmhub worker`.",
+)
+def serve(with_worker: bool, **options: str | int | None) -> None:
     """Serve the API and the helpers; SIGTERM or Ctrl-C stops after the requests under way.
 
     A SQLite database is migrated first.
     """
-    from crmhub import logs
+    from crmhub import logs, metrics
+    from crmhub.cli import working
     from crmhub.cli.opening import make_ready
     from crmhub.settings import Settings
 
@@ -46,7 +55,8 @@ def serve(**options: str | int | None) -> None:
     make_ready(settings)
     address = _free_address(settings.host, settings.port)
     logs.configure(settings.log_level)
-    _run(settings, address)
+    with metrics.shared(), working.beside() if with_worker else nullcontext():
+        _run(settings, address)
 
 
 def _check_plans(settings: Settings) -> None:
@@ -116,6 +126,7 @@ def _run(settings: Settings, address: str) -> None:
         log_level=LogLevels.error,
         log_dictconfig=_to_our_log(),
     )
+    server.respawned_wrks = serving.Replaced()
     # Only from here on: its advice on numbers of threads and workers fits other services.
     server.on_startup(lambda: logging.getLogger("_granian").setLevel(logging.WARNING))
     server.on_startup(lambda: serving.announce(settings, address))

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from crmhub.settings import Settings
 
 _START_SECONDS = 60
+_LOOP_STARTS, _LOOP_SECONDS = 10, 30.0
 
 
 def load() -> Flask:
     """Return the application of a server process; its hub is closed when the process ends."""
-    from crmhub import logs
+    from crmhub import logs, metrics
     from crmhub.api.reading import LARGEST_BODY
     from crmhub.app import create_app
     from crmhub.settings import Settings
@@ -32,11 +33,34 @@ def load() -> Flask:
     settings = Settings.load()
     logs.configure(settings.log_level)
     app = create_app(settings)
+    metrics.start()
     app.wsgi_app = _WholeBodies(app.wsgi_app, LARGEST_BODY)  # type: ignore[method-assign]
     # Not atexit: processes made by multiprocessing end without it.
     multiprocessing.util.Finalize(None, app.extensions["crmhub"].close, exitpriority=1)
     threading.Thread(target=_end_with_supervisor, daemon=True).start()
     return app
+
+
+class Replaced(dict[int, float]):
+    """When each server process was replaced, as granian asks before it replaces another.
+
+    It gives up, and the service with it, when a process ends within 5.5 s of its start. One that
+    was killed from outside is worth another; one that ends again and again by itself is not.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._starts: dict[int, list[float]] = {}
+
+    def __setitem__(self, index: int, moment: float) -> None:
+        recent = [one for one in self._starts.get(index, []) if moment - one < _LOOP_SECONDS]
+        self._starts[index] = [*recent, moment]
+        super().__setitem__(index, moment)
+
+    def get(self, index: int, default: Any = None) -> Any:
+        """Return the moment only where granian ought to give up."""
+        starts = self._starts.get(index, [])
+        return super().get(index, default) if len(starts) >= _LOOP_STARTS else default
 
 
 def forget_supervisors_signals() -> None:

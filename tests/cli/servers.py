@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.cli.conftest import CRMHUB, environment
 
@@ -35,11 +36,15 @@ def soon(condition, seconds=10):
 
 @dataclass
 class Server:
-    """A running service; `log` is the file of what it writes on standard error."""
+    """A running service.
+
+    `log` is the file of what it writes on standard error, `temporary` its TMPDIR.
+    """
 
     process: subprocess.Popen[str]
     port: int
     log: Path
+    temporary: Path
 
     def answer(self, method="GET", path="/healthz", body=None, headers=()):
         """Return status, headers and body of a request of its own connection."""
@@ -89,11 +94,13 @@ def serving(root: Path, *args: str, port: int | None = None, **settings: str) ->
     """Start the service in `root`, wait until it says that it is ready, and end it afterwards."""
     port = port or free_port()
     log = root / "serve.log"
+    # Removed here: a service that is killed leaves its files behind.
+    temporary = TemporaryDirectory(prefix="crmhub-tests-")
     with log.open("w") as stderr:
         process = subprocess.Popen(
             [*CRMHUB, "serve", "--port", str(port), *args],
             cwd=root,
-            env=environment(**settings),
+            env=environment(**settings) | {"TMPDIR": temporary.name},
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
@@ -103,10 +110,11 @@ def serving(root: Path, *args: str, port: int | None = None, **settings: str) ->
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line == f"crmhub is ready at http://127.0.0.1:{port}\n", line + log.read_text()
-        yield Server(process, port, log)
+        yield Server(process, port, log, Path(temporary.name))
     finally:
         # The whole group: a supervisor that was killed has left its server processes.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
+        temporary.cleanup()

@@ -85,7 +85,7 @@ def test_settings_and_secrets_reach_the_crm_and_secrets_are_not_shown(acme):
 
 def test_create_says_that_settings_are_still_to_come(crmhub):
     told = crmhub("account", "create", "Later", "--adapter", "fake").stdout
-    assert "`crmhub account adapter --help`" in told
+    assert "`crmhub adapters fake` lists them, `crmhub account adapter --help`" in told
     assert "account adapter" not in crmhub("account", "create", "Now").stdout
     assert (
         "access_token: this secret is required"

@@ -37,3 +37,23 @@ def test_a_bare_sqlite_is_made_ready_by_itself(crmhub, tmp_path):
     crmhub.env["CRMHUB_DATABASE_URL"] = f"sqlite:///{tmp_path}/new.db"
     assert crmhub.json("account", "list") == []
     assert pending(Database(f"sqlite:///{tmp_path}/new.db")) is None
+
+
+def test_the_index_of_trigrams_comes_and_goes(crmhub, database_url):
+    if database_url.startswith("sqlite"):
+        for option in ("--trigram", "--drop-trigram"):
+            told = crmhub("db", "index", option, code=1).stderr
+            assert told.startswith("crmhub: The index of trigrams is one of PostgreSQL")
+        return
+    for option, told in (
+        ("--trigram", "The index is built."),
+        ("--trigram", "The index is there already."),
+        ("--drop-trigram", "The index is removed."),
+        ("--drop-trigram", "There is no such index."),
+    ):
+        assert crmhub("db", "index", option).stdout == f"{told}\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--trigram", "--drop-trigram")])
+def test_an_index_is_built_or_removed(crmhub, options):
+    assert "one of --trigram and --drop-trigram" in crmhub("db", "index", *options, code=2).stderr

@@ -6,7 +6,8 @@ import socket
 
 import pytest
 
-from crmhub.cli.doctor import _compared
+from crmhub.cli.doctor import _compared, _some
+from crmhub.db import Database
 
 
 def states(crmhub, code=0):
@@ -26,12 +27,14 @@ def test_a_sound_installation_is_ok(crmhub):
         "connections",
         "clock",
         "redis",
+        "adapter hubspot",
         "adapter local",
         "accounts",
+        "records",
     ]
     assert {one["state"] for one in found.values()} == {"ok"}
     lines = crmhub("doctor").stdout.splitlines()
-    assert len(lines) == 9
+    assert len(lines) == len(found)
     assert all(line.startswith("ok    ") for line in lines)
 
 
@@ -81,7 +84,7 @@ def test_more_connections_than_the_database_takes_are_a_warning(crmhub, database
         assert found["state"] == "ok"
     else:
         assert found["state"] == "warn"
-        assert "64 server processes may open 4352" in found["message"]
+        assert "64 server processes may open 1280" in found["message"]
 
 
 def test_a_plan_that_is_gone_is_a_warning(crmhub, tmp_path):
@@ -112,3 +115,47 @@ def test_clocks_are_compared(ahead, state, words):
     finding = _compared("clock", "the database", ahead)
     assert finding.state == state
     assert words in finding.message
+
+
+def test_wrong_counters_and_rows_are_told_and_mended(crmhub, database_url):
+    crmhub("account", "create", "Acme")
+    crmhub("account", "create", "Other")
+    database = Database(database_url, pool_size=1)
+    with database.reading() as conn:
+        acme = conn.scalar("select id from account where client_id = 'acme'")
+        conn.run(f"update record_count set n = 7 where kind = 2 and account_id = {acme}")
+        ada = '{"firstname": "Ada"}'
+        conn.run(f"insert into records values ({acme}, 1, 5, 0, 0, 1, :ada)", {"ada": ada})
+    database.close()
+    told = [one for one in crmhub.json("doctor", code=1)["checks"] if one["state"] == "fail"]
+    assert {one["name"] for one in told} == {"records acme"}
+    assert [one["message"] for one in told] == [
+        "contacts: the counter said 0, there are 1; run `crmhub doctor --repair`.",
+        "deals: the counter said 7, there are 0; run `crmhub doctor --repair`.",
+        "contacts: wrong in the index: 5; run `crmhub doctor --repair --all`.",
+    ]
+    mended = crmhub.json("doctor", "--repair")["checks"]
+    assert sum("this is mended" in one["message"] for one in mended) == 3
+    found = states(crmhub)
+    assert {one["state"] for one in found.values()} == {"ok"}
+    assert "those of all accounts counted, 1 of them compared" in found["records"]["message"]
+
+
+def test_two_records_with_one_unique_value_stay_for_a_person_to_settle(crmhub, database_url):
+    crmhub("account", "create", "Acme")
+    database = Database(database_url, pool_size=1)
+    with database.reading() as conn:
+        acme = conn.scalar("select id from account where client_id = 'acme'")
+        ada = '{"email": "ada@example.com"}'
+        for id in (5, 6):
+            conn.run(f"insert into records values ({acme}, 1, {id}, 0, 0, 1, :ada)", {"ada": ada})
+    database.close()
+    crmhub("doctor", "--repair", "--all", code=1)
+    told = crmhub("doctor", "--repair", "--all", code=1).stdout
+    assert "contacts: 6 has the same email as 5, but it must be unique; change one" in told
+    assert "ada@" not in told
+
+
+def test_only_some_of_many_ids_are_named():
+    assert _some({3, 1, 2}) == "1, 2, 3"
+    assert _some(range(8)) == "0, 1, 2, 3, 4 and 3 more"

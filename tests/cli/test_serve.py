@@ -64,7 +64,7 @@ CONTACT = b'{"properties": {"firstname": "Ada"}}'
 
 
 def test_it_serves_and_every_process_holds_its_share(crmhub, acme, tmp_path):
-    with serving(tmp_path, "--workers", "2") as server:
+    with serving(tmp_path, "--workers", "2", "--no-worker") as server:
         status, headers, body = get(server, acme)
         assert (status, json.loads(body)["total"]) == (200, 0)
         assert headers["RateLimit-Limit"] == "500"
@@ -159,12 +159,13 @@ def test_it_starts_again_at_once_on_the_same_port(acme, tmp_path):
             server.stop()
 
 
-def test_a_killed_server_process_is_replaced(acme, tmp_path):
-    with serving(tmp_path, "--workers", "2") as server:
-        before = server.children()
-        os.kill(before[0], signal.SIGKILL)
-        soon(lambda: len(set(server.children()) - set(before)) == 1)
-        soon(lambda: len(server.children()) == 2 and server.answers())
+def test_a_killed_server_process_is_replaced_however_soon(acme, tmp_path):
+    with serving(tmp_path, "--workers", "2", "--no-worker") as server:
+        for _ in range(3):
+            before = server.children()
+            os.kill(before[-1], signal.SIGKILL)
+            soon(lambda before=before: len(set(server.children()) - set(before)) == 1)
+            soon(lambda: len(server.children()) == 2 and server.answers())
         assert all(get(server, acme)[0] == 200 for _ in range(20))
 
 

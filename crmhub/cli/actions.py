@@ -1,0 +1,156 @@
+"""`crmhub actions`: the journal, seen and mended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+from click.exceptions import Exit
+
+from crmhub.cli.inputs import duration
+from crmhub.cli.opening import opened_hub
+from crmhub.cli.output import iso, print_columns, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from crmhub.actions.hub import Hub
+    from crmhub.actions.mending import Wanted
+
+# Said again, so that `--help` needs to load nothing.
+_STATES = ("running", "queued", "done", "refused", "dead", "parked")
+_KINDS = ("createLead", "setProperties", "createDeal", "createTicket")
+
+
+@click.group()
+def actions() -> None:
+    """What helpers accepted and what became of it: list, show, retry."""
+
+
+def _narrowing(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(
+        (
+            click.option("--account", "client_id", metavar="CLIENT_ID", help="Of this account."),
+            click.option("--state", "states", multiple=True, type=click.Choice(_STATES)),
+            click.option("--helper", "kinds", multiple=True, type=click.Choice(_KINDS)),
+            click.option("--token", metavar="CONTACTTOKEN", help="Of this conversation's person."),
+            click.option("--phone", metavar="PHONE", help="Of who has this phone."),
+            click.option("--reason", metavar="TEXT", help="Whose reason contains this."),
+            click.option(
+                "--older-than",
+                type=duration,
+                metavar="TIME",
+                help="Accepted so long ago: 10m, 2h, 3d.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@actions.command("list")
+@_narrowing
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option("--after", metavar="ID", default="", help="Begin behind this action.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_actions(limit: int, after: str, as_json: bool, **narrowing: Any) -> None:
+    """List actions, the newest first."""
+    from crmhub.actions import mending
+    from crmhub.api.admin.action_answers import summary_shown
+
+    with opened_hub() as hub:
+        found = mending.listed(hub.database, _wanted(hub, after=after, **narrowing), limit=limit)
+    if as_json:
+        print_json([summary_shown(one) for one in found])
+        return
+    print_columns(
+        ("ACTION", "ACCEPTED", "ACCOUNT", "HELPER", "STATE", "TRIES", "REASON"),
+        [
+            (
+                one.id,
+                iso(one.created_at) or "",
+                one.client_id,
+                one.kind,
+                one.state,
+                str(one.tries),
+                one.reason[:60],
+            )
+            for one in found
+        ],
+    )
+
+
+@actions.command()
+@click.argument("action_id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(action_id: str, as_json: bool) -> None:
+    """Show an action: what was sent, each try, what came of it. It holds personal data."""
+    from crmhub.actions import mending
+    from crmhub.api.admin.action_answers import action_shown
+
+    with opened_hub() as hub:
+        whole = action_shown(mending.shown(hub.database, action_id))
+    if as_json:
+        print_json(whole)
+        return
+    for name, value in whole.items():
+        if name != "attempts":
+            click.echo(f"{name:>12}  {value}")
+    for one in whole["attempts"]:
+        said = ": ".join(filter(None, (one["outcome"], one["message"])))
+        number = f"{one['number']}."
+        click.echo(f"{number:>12}  {one['at']}  {one['ms']} ms  {said}  {one['correlationId']}")
+
+
+@actions.command()
+@_narrowing
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All that is dead, without another choice.")
+def retry(ids: tuple[str, ...], everything: bool, **narrowing: Any) -> None:
+    """Let the worker try again what died, and what is parked behind it.
+
+    Without --state and IDs that is what is dead. Everything keeps its identity: nothing is done
+    twice.
+    """
+    from crmhub.actions import mending
+
+    if not ids and not everything and not any(narrowing.values()):
+        raise click.UsageError("Name actions, narrow the choice, or say --all.")
+    with opened_hub() as hub:
+        count = mending.retry(hub.database, _wanted(hub, ids=ids, **narrowing))
+    click.echo(f"{count} {'action' if count == 1 else 'actions'} will be tried again.")
+    if not count:
+        raise Exit(1)
+
+
+def _wanted(
+    hub: Hub,
+    *,
+    client_id: str | None,
+    states: tuple[str, ...],
+    kinds: tuple[str, ...],
+    token: str | None,
+    phone: str | None,
+    reason: str | None,
+    older_than: int | None,
+    ids: tuple[str, ...] = (),
+    after: str = "",
+) -> Wanted:
+    from crmhub.accounts.accounts import load
+    from crmhub.actions.mending import Wanted
+
+    account = None
+    if client_id:
+        with hub.database.reading() as connection:
+            account = load(connection, client_id, hub.plans)
+    return Wanted(
+        account=account,
+        states=states,
+        kinds=kinds,
+        contact_token=token or "",
+        phone=phone or "",
+        reason=reason or "",
+        older_than_ms=older_than or 0,
+        ids=ids,
+        after=after,
+    )

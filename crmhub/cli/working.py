@@ -1,0 +1,63 @@
+"""The worker that `crmhub serve` runs beside its server processes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_STOP_SECONDS = 35
+_AFTER_FORKS = 0.5
+_SHORTEST_LIFE = 5.0
+_log = logging.getLogger("crmhub.worker")
+
+
+@contextmanager
+def beside() -> Iterator[None]:
+    """Keep one worker process running as long as the block does; begin another when it dies."""
+    keeper = _Keeper()
+    thread = threading.Thread(target=keeper.keep, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        keeper.stop()
+        thread.join(_STOP_SECONDS)
+
+
+class _Keeper:
+    def __init__(self) -> None:
+        self._stopping = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def keep(self) -> None:
+        """Run a worker again and again until `stop`."""
+        # Nothing of this thread may be under way while the server processes are forked.
+        self._stopping.wait(_AFTER_FORKS)
+        command = [sys.executable, "-m", "crmhub", "worker", "--of", str(os.getpid())]
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            with self._lock:
+                if self._stopping.is_set():
+                    return
+                # Not a fork of this process: that one holds the server's sockets.
+                self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+            code = self._process.wait()
+            if self._stopping.is_set():
+                return
+            _log.warning("The worker ended with code %d; another one begins.", code)
+            # One that cannot start at all must not be started without a pause.
+            self._stopping.wait(max(0.1, _SHORTEST_LIFE - (time.monotonic() - began)))
+
+    def stop(self) -> None:
+        """End the worker after what it has under way."""
+        with self._lock:
+            self._stopping.set()
+            if self._process is not None and self._process.poll() is None:
+                self._process.terminate()

@@ -1,0 +1,262 @@
+"""/metrics of real services: the sum of their processes, whichever of them die."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import flask
+import pytest
+
+from crmhub.app import create_app
+from crmhub.db import now_ms
+from crmhub.secrets import EncryptionKey
+from crmhub.settings import Settings
+from tests.actions.working import change, hurry
+from tests.cli.conftest import CRMHUB, environment
+from tests.cli.servers import Server, free_port, serving, soon
+from tests.clients import Client, open_client
+from tests.own_databases import empty as emptied
+from tests.scrapes import Scrape
+
+SECRET = "the secret key of the tests alone"
+KEY = b"k" * 32
+LEAD = {"contactToken": "t", "name": "Ann Lee", "email": "ann@x.org"}
+_JSON = [("Content-Type", "application/json")]
+_PATIENCE = 60
+
+
+@dataclass
+class Installation:
+    """A hub of ours and what its processes are started with."""
+
+    app: flask.Flask
+    root: Path
+    settings: dict[str, str]
+
+
+def shared(server: Server) -> list[Path]:
+    """Return the directories in which services count."""
+    return list(server.temporary.glob("crmhub-metrics-*"))
+
+
+@pytest.fixture
+def here(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    emptied(database_url)
+    app = create_app(
+        Settings(
+            root=tmp_path,
+            database_url=database_url,
+            secret_key=SECRET,
+            encryption_keys=(EncryptionKey("k1", KEY),),
+        )
+    )
+    keys = f"k1:{base64.b64encode(KEY).decode()}"
+    settings = {"database_url": database_url, "secret_key": SECRET, "encryption_keys": keys}
+    yield Installation(app, tmp_path, settings)
+    app.extensions["crmhub"].close()
+
+
+@pytest.fixture
+def bot(here: Installation) -> Client:
+    return open_client(here.app)
+
+
+def scraped(server: Server) -> Scrape:
+    status, _, body = server.answer(path="/metrics")
+    assert status == 200
+    return Scrape(body.decode())
+
+
+def helped(server: Server, path: str, body: Any) -> int:
+    return server.answer("POST", path, json.dumps(body), _JSON)[0]
+
+
+def throw_dice(server: Server, times: int) -> None:
+    for _ in range(times):
+        assert helped(server, "/crm-api-interface/getRandomInt", {"min": 1, "max": 6}) == 200
+
+
+def dice(server: Server) -> float:
+    return scraped(server).of("helper_answers_total", helper="getRandomInt", status="200")
+
+
+def test_every_process_tells_what_all_have_done(here: Installation, bot: Client) -> None:
+    create_lead = f"/chatbot/createLead/{bot.ids.generated_id}"
+    with serving(here.root, "--workers", "2", **here.settings) as server:
+        throw_dice(server, 40)
+        assert helped(server, create_lead, LEAD) == 200
+        # Each a connection of its own, for whichever process takes it.
+        assert {dice(server) for _ in range(20)} == {40}
+        (directory,) = shared(server)
+        assert directory.stat().st_mode & 0o077 == 0
+        assert server.stop() == 0
+        assert shared(server) == []
+
+
+def test_what_the_worker_beside_has_done_counts_too(here: Installation, bot: Client) -> None:
+    hub = here.app.extensions["crmhub"]
+    hub.journal.shut(bot.account, "away")
+    change(hub, bot, "until = :then", "outage", then=now_ms() + 3_600_000)
+    create_lead = f"/chatbot/createLead/{bot.ids.generated_id}"
+    with serving(here.root, "--workers", "2", **here.settings) as server:
+        assert helped(server, create_lead, LEAD) == 202
+        hurry(hub, bot)
+
+        def done() -> bool:
+            found = scraped(server)
+            return found.of("actions_ended_total", helper="createLead", outcome="done") == 1
+
+        soon(done, _PATIENCE)
+        found = scraped(server)
+        assert found.of("actions_accepted_total", helper="createLead") == 1
+        assert found.of("attempt_duration_seconds_count", adapter="local", outcome="created") == 1
+        assert found.of("helper_answers_total", helper="createLead", status="202") == 1
+        assert found.of("actions") == 0
+        assert found.of("database_up") == 1
+
+
+def test_killed_processes_lower_no_counter_and_leave_no_files(here: Installation) -> None:
+    with serving(here.root, "--workers", "2", "--no-worker", **here.settings) as server:
+        for round in range(1, 4):
+            throw_dice(server, 10)
+            assert dice(server) == 10 * round
+            before = server.children()
+            for child in before:
+                os.kill(child, signal.SIGKILL)
+            replaced = lambda before=before: (  # noqa: E731
+                len(server.children()) == 2
+                and not set(server.children()) & set(before)
+                and server.answers()
+            )
+            soon(replaced, _PATIENCE)
+            assert dice(server) == 10 * round
+        throw_dice(server, 10)
+        assert {dice(server) for _ in range(10)} == {40}
+        (directory,) = shared(server)
+        # The second one may have only just begun.
+        assert {file.name for file in directory.glob("counter*")} <= {
+            "counter_0.db",
+            "counter_1.db",
+        }
+
+
+def test_nobody_tidies_up_the_files_of_a_service_that_runs(here: Installation) -> None:
+    """systemd-tmpfiles leaves a directory alone whose lock it cannot have."""
+    with serving(here.root, "--workers", "1", "--no-worker", **here.settings) as server:
+        (directory,) = shared(server)
+        tidying = os.open(directory, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(tidying, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(tidying)
+
+
+def test_a_service_serves_without_a_place_for_its_files(here: Installation) -> None:
+    """A disk that is full or must not be written costs the numbers, not the leads."""
+    # As Python itself fails where /tmp and all that it tries instead are full.
+    nowhere = here.root / "nowhere.py"
+    nowhere.write_text(
+        "import tempfile\n"
+        "def refuse(*args, **more):\n"
+        "    raise OSError(28, 'No space left on device')\n"
+        "tempfile.mkdtemp = refuse\n"
+        "from crmhub.cli import main\n"
+        "main()\n"
+    )
+    port = free_port()
+    process = subprocess.Popen(
+        [CRMHUB[0], str(nowhere), "serve", "--port", str(port), "--workers", "1", "--no-worker"],
+        cwd=here.root,
+        env=environment(**here.settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"crmhub is ready at http://127.0.0.1:{port}\n"
+    server = Server(process, port, here.root, here.root)
+    throw_dice(server, 3)
+    assert dice(server) == 3
+    process.terminate()
+    _, log = process.communicate(timeout=_PATIENCE)
+    assert process.returncode == 0
+    assert "No space left on device" in log
+    assert "TMPDIR" in log
+
+
+def worker(here: Installation, *args: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*CRMHUB, "worker", "--threads", "2", *args],
+        cwd=here.root,
+        env=environment(**here.settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_worker_alone_tells_its_own(here: Installation, bot: Client) -> None:
+    hub = here.app.extensions["crmhub"]
+    hub.journal.shut(bot.account, "away")
+    answer = bot.helper("/chatbot/createLead/{generated}", LEAD)
+    assert answer.status_code == 202
+    port = free_port()
+    process = worker(here, "--metrics-port", str(port))
+    try:
+        assert process.stdout is not None
+        assert "works off the journal" in process.stdout.readline()
+
+        def found() -> Scrape:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+                return Scrape(answer.read().decode())
+
+        soon(lambda: found().of("actions_ended_total", helper="createLead") == 1, _PATIENCE)
+        assert found().of("attempt_duration_seconds_count", adapter="local") == 1
+        assert found().of("build_info") == 1
+        # The service tells of the journal: two would be added up.
+        assert {"actions", "database_up"} & found().names() == set()
+    finally:
+        process.terminate()
+        process.communicate(timeout=_PATIENCE)
+    assert process.returncode == 0
+
+
+def test_a_port_that_is_taken_is_told_before_any_work(here: Installation) -> None:
+    with serving(here.root, "--workers", "1", "--no-worker", **here.settings) as server:
+        process = worker(here, "--metrics-port", str(server.port))
+        out, told = process.communicate(timeout=_PATIENCE)
+    assert process.returncode == 1
+    assert "works off" not in out
+    assert f"port {server.port}" in told
+    assert "--metrics-port" in told
+
+
+def test_other_commands_do_without_prometheus(here: Installation, bot: Client) -> None:
+    """Loading it would make each of them slower."""
+    for command in (["actions", "list"], ["account", "show", bot.account.client_id], ["--help"]):
+        lines = (
+            "import sys\n"
+            "from crmhub.cli import main\n"
+            "try:\n"
+            f"    main({command!r})\n"
+            "except SystemExit as end:\n"
+            "    assert not end.code, end.code\n"
+            "assert 'prometheus_client' not in sys.modules\n"
+        )
+        run = subprocess.run(
+            [CRMHUB[0], "-c", lines],
+            cwd=here.root,
+            env=environment(**here.settings),
+            capture_output=True,
+            text=True,
+        )
+        assert run.returncode == 0, run.stderr

@@ -1,0 +1,272 @@
+"""`crmhub worker` and the worker of `crmhub serve`, as processes that are stopped and killed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import flask
+import pytest
+
+from crmhub.actions.hub import Hub
+from crmhub.app import create_app
+from crmhub.db import now_ms
+from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
+from crmhub.secrets import EncryptionKey
+from crmhub.settings import Settings
+from tests.actions.working import change, hurry, rows, soon, states
+from tests.adapters.fakes import hubspot_client
+from tests.api.helper_calls import CREATE_DEAL, known, lead
+from tests.cli.conftest import CRMHUB, environment
+from tests.cli.servers import Server, serving
+from tests.clients import Client
+from tests.own_databases import empty as emptied
+
+SECRET = "the secret key of the tests alone"
+KEY = b"k" * 32
+DEAL = {"dealname": "A", "amount": "10"}
+
+
+@dataclass
+class Installation:
+    """A hub of ours and what its processes are started with."""
+
+    app: flask.Flask
+    root: Path
+    settings: dict[str, str]
+
+    @property
+    def hub(self) -> Hub:
+        hub: Hub = self.app.extensions["crmhub"]
+        return hub
+
+    @contextmanager
+    def worker(self) -> Iterator[subprocess.Popen[str]]:
+        """Run `crmhub worker` until it says that it works; kill it afterwards."""
+        process = subprocess.Popen(
+            [*CRMHUB, "worker", "--threads", "4"],
+            cwd=self.root,
+            env=environment(**self.settings),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            assert "works off the journal" in process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def here(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    emptied(database_url)
+    app = create_app(
+        Settings(
+            root=tmp_path,
+            database_url=database_url,
+            secret_key=SECRET,
+            encryption_keys=(EncryptionKey("k1", KEY),),
+        )
+    )
+    keys = f"k1:{base64.b64encode(KEY).decode()}"
+    settings = {"database_url": database_url, "secret_key": SECRET, "encryption_keys": keys}
+    yield Installation(app, tmp_path, settings)
+    app.extensions["crmhub"].close()
+
+
+@pytest.fixture
+def hubspot() -> Iterator[FakeHubSpot]:
+    with FakeHubSpot(Options(limit="none", search_limit="none")) as fake:
+        yield fake
+
+
+@pytest.fixture
+def bot(here: Installation, hubspot: FakeHubSpot) -> Client:
+    return hubspot_client(here.app, hubspot)
+
+
+def queue_deal(hub: Hub, client: Client) -> None:
+    """Put a deal of a known contact into the queue, due now."""
+    contact_id = known(client)
+    hub.journal.shut(client.account, "away")
+    body = {"contactId": contact_id, "properties": DEAL}
+    assert client.helper(CREATE_DEAL, body).status_code == 202
+    hurry(hub, client)
+
+
+def end_leases(hub: Hub, client: Client) -> None:
+    """Let the time pass in which a dead process's actions wait for it."""
+    change(hub, client, "run_at = :now where state = 'running'", now=now_ms() - 1)
+    hurry(hub, client)
+
+
+def done_once(hub: Hub, client: Client, hubspot: FakeHubSpot) -> None:
+    """Wait until everything is done, and see that there is one deal and who has it."""
+    soon(lambda: set(states(hub, client)) == {"done"})
+    result = json.loads(rows(hub, client, "result")[-1][0])
+    assert list(hubspot.deals) == [result["record_id"]]
+    assert hubspot.linked("contacts", result["contact_id"], "deals") == [result["record_id"]]
+
+
+def test_a_worker_does_what_waits_and_ends_when_told(
+    here: Installation, bot: Client, hubspot: FakeHubSpot
+) -> None:
+    queue_deal(here.hub, bot)
+    with here.worker() as process:
+        done_once(here.hub, bot, hubspot)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_a_worker_that_is_told_to_end_finishes_its_call(
+    here: Installation, bot: Client, hubspot: FakeHubSpot
+) -> None:
+    queue_deal(here.hub, bot)
+    slow = hubspot.fail(kind="latency", method="POST", path="*/deals", seconds=1.5)
+    with here.worker() as process:
+        soon(lambda: slow.struck)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert states(here.hub, bot) == ["done", "done"]
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["before", "after the write"])
+def test_what_a_killed_worker_was_at_is_done_once(
+    here: Installation, bot: Client, hubspot: FakeHubSpot, written: bool
+) -> None:
+    queue_deal(here.hub, bot)
+    slow = hubspot.fail(kind="latency", method="POST", path="*/deals", seconds=20, written=written)
+    with here.worker() as process:
+        soon(lambda: slow.struck and len(hubspot.deals) == written)
+        process.kill()
+        process.wait()
+    assert states(here.hub, bot) == ["done", "running"]
+    # The call that nobody waits for any more is not carried out after all.
+    hubspot.stop()
+    hubspot.start()
+    change(here.hub, bot, "doubt_since = doubt_since - 120000 where state = 'running'")
+    end_leases(here.hub, bot)
+    with here.worker():
+        done_once(here.hub, bot, hubspot)
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["before", "after the write"])
+def test_what_a_killed_server_was_at_is_done_once(
+    here: Installation, bot: Client, hubspot: FakeHubSpot, written: bool
+) -> None:
+    contact_id = known(bot)
+    slow = hubspot.fail(kind="latency", method="POST", path="*/deals", seconds=20, written=written)
+    path = CREATE_DEAL.format(portal=bot.ids.portal_id)
+    body = json.dumps({"contactId": contact_id, "properties": DEAL})
+    alone = serving(here.root, "--no-worker", "--workers", "1", **here.settings)
+    with alone as server, ThreadPoolExecutor(1) as pool:
+        call = pool.submit(_lost, server, path, body)
+        soon(lambda: slow.struck and len(hubspot.deals) == written)
+        for child in server.children():
+            os.kill(child, signal.SIGKILL)
+        assert call.result() == "no answer"
+    assert states(here.hub, bot) == ["done", "running"]
+    hubspot.stop()
+    hubspot.start()
+    change(here.hub, bot, "doubt_since = doubt_since - 120000 where state = 'running'")
+    end_leases(here.hub, bot)
+    with here.worker():
+        done_once(here.hub, bot, hubspot)
+
+
+def _lost(server: Server, path: str, body: str) -> str:
+    headers = [("Content-Type", "application/json")]
+    try:
+        return str(server.answer("POST", path, body, headers)[0])
+    except Exception:
+        return "no answer"
+
+
+def test_two_workers_do_everything_once(
+    here: Installation, bot: Client, hubspot: FakeHubSpot
+) -> None:
+    here.hub.journal.shut(bot.account, "away")
+    for i in range(60):
+        assert lead(bot, f"t{i}", email=f"ann{i}@x.org").status_code == 202
+    hurry(here.hub, bot)
+    with here.worker(), here.worker():
+        soon(lambda: set(states(here.hub, bot)) == {"done"})
+    assert len(hubspot.contacts) == 60
+    assert len(rows(here.hub, bot, "number", "action_try")) == 60
+
+
+def workers_of(server: Server) -> list[int]:
+    """Return the ids of the worker processes that a service runs."""
+
+    def is_worker(pid: int) -> bool:
+        try:
+            return b"worker\0--of" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+
+    return [pid for pid in server.children() if is_worker(pid)]
+
+
+def test_a_service_runs_a_worker_and_another_when_it_is_killed(
+    here: Installation, bot: Client, hubspot: FakeHubSpot
+) -> None:
+    with serving(here.root, "--workers", "1", **here.settings) as server:
+        soon(lambda: workers_of(server))
+        (first,) = workers_of(server)
+        os.kill(first, signal.SIGKILL)
+        soon(lambda: workers_of(server) not in ([], [first]))
+        queue_deal(here.hub, bot)
+        done_once(here.hub, bot, hubspot)
+        (second,) = workers_of(server)
+        assert server.stop() == 0
+        soon(lambda: not _runs(second))
+
+
+def test_no_worker_outlives_its_service(here: Installation) -> None:
+    with serving(here.root, "--workers", "1", **here.settings) as server:
+        soon(lambda: workers_of(server))
+        (worker,) = workers_of(server)
+        # Once it listens to signals it ends by itself, and not by one of ours.
+        time.sleep(1)
+        server.process.kill()
+        server.process.wait()
+        soon(lambda: not _runs(worker))
+
+
+def test_a_service_without_a_worker_has_none(here: Installation) -> None:
+    with serving(here.root, "--workers", "1", "--no-worker", **here.settings) as server:
+        time.sleep(1.5)
+        assert workers_of(server) == []
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_lead_that_is_queued_while_serving_is_done_soon(
+    here: Installation, bot: Client, hubspot: FakeHubSpot
+) -> None:
+    body: Any = {"contactToken": "t", "name": "Ann Lee", "email": "ann@x.org"}
+    path = f"/chatbot/createLead/{bot.ids.generated_id}"
+    hubspot.stop()
+    with serving(here.root, "--workers", "1", **here.settings) as server:
+        headers = [("Content-Type", "application/json")]
+        code, _, answer = server.answer("POST", path, json.dumps(body), headers)
+        assert (code, json.loads(answer)["status"]) == (202, "queued")
+        hubspot.start()
+        soon(lambda: len(hubspot.contacts) == 1)
