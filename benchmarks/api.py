@@ -9,62 +9,46 @@ machine compare with each other only within one run.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import socket
-import subprocess
-import sys
-import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
-import psycopg
-from sqlalchemy.engine import make_url
+from collections.abc import Callable
 
 from benchmarks.load import request, run
+from benchmarks.places import parser, place
 from crmhub.accounts.accounts import Account
 from crmhub.actions.hub import Hub
 from crmhub.actions.opening import open_account
-from crmhub.db import upgrade
 from crmhub.records.kinds import CONTACTS
 from crmhub.records.store import RecordStore
 from crmhub.records.writing import NewRecord
-from crmhub.settings import Settings
-
-_POSTGRES = "postgresql+psycopg://root@127.0.0.1:5432/postgres"
 
 
 def main() -> None:
     """Run the benchmark from the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=16)
-    parser.add_argument("--connections", type=int, default=16)
-    parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--sqlite", action="store_true")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, _database(options.sqlite, folder) as url:
-        upgrade(url)
-        environment = {**os.environ, "CRMHUB_DATABASE_URL": url, "CRMHUB_LOG_LEVEL": "warning"}
-        hub = Hub.open(Settings.load(environ=environment, root=Path(folder)))
+    command = parser(__doc__)
+    command.add_argument("--records", type=int, default=100_000)
+    command.add_argument("--workers", type=int, default=2)
+    command.add_argument("--threads", type=int, default=16)
+    command.add_argument("--connections", type=int, default=16)
+    command.add_argument("--seconds", type=float, default=5)
+    command.add_argument("--sqlite", action="store_true")
+    options = command.parse_args()
+    with place(options.sqlite) as here:
+        hub = here.hub()
         account, ids = open_account(hub, name="benchmark", plan="unlimited")
         began = time.perf_counter()
         sample = fill(hub.records, account, options.records)
         rate = options.records / (time.perf_counter() - began)
-        print(f"{options.records:,} contacts in {url.partition(':')[0]}, written at {rate:,.0f}/s")
+        print(f"{options.records:,} contacts in {here.dialect}, written at {rate:,.0f}/s")
         _settle(hub)
         hub.close()
-        with _server(environment, folder, options) as address:
+        with here.server(workers=options.workers, threads=options.threads) as service:
             base = f"/{account.client_id}/api/v1/contacts"
             key = {"service-apikey": ids.api_key}
             for name, make in _requests(base, key, sample).items():
                 figures = run(
-                    address, make, connections=options.connections, seconds=options.seconds
+                    service.address, make, connections=options.connections, seconds=options.seconds
                 )
                 print(
                     f"{name:<34}{figures.per_second:>8,.0f}/s   p50 {figures.p50:>6.1f} ms"
@@ -130,52 +114,6 @@ def _settle(hub: Hub) -> None:
     # What autovacuum does within a minute of such a load.
     with hub.database.reading() as connection:
         connection.run("vacuum analyze" if connection.dialect == "postgresql" else "analyze")
-
-
-@contextmanager
-def _database(sqlite: bool, folder: str) -> Iterator[str]:
-    if sqlite:
-        yield f"sqlite:///{folder}/benchmark.db"
-        return
-    url = make_url(os.environ.get("CRMHUB_TEST_POSTGRES", _POSTGRES))
-    name = f"crmhub_benchmark_{uuid.uuid4().hex[:8]}"
-    server = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'create database "{name}"')
-        try:
-            yield url.set(database=name).render_as_string(hide_password=False)
-        finally:
-            connection.execute(f'drop database "{name}" with (force)')
-
-
-@contextmanager
-def _server(
-    environment: dict[str, str], folder: str, options: argparse.Namespace
-) -> Iterator[tuple[str, int]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "crmhub", "serve", "--port", str(port)]
-    command += ["--workers", str(options.workers), "--threads", str(options.threads)]
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
-    try:
-        _wait(port, process)
-        yield "127.0.0.1", port
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(200):
-        if process.poll() is not None:
-            raise SystemExit("crmhub serve did not start")
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise SystemExit("crmhub serve did not listen within 20 s")
 
 
 if __name__ == "__main__":

@@ -10,18 +10,34 @@ import selectors
 import socket
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+
+_PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a run came to: requests per second, latencies in ms, answers outside 2xx."""
+    """What a run came to: requests per second, latencies in ms, how often each status came.
+
+    The status is 0 where the connection broke, or no answer came within a minute. `refused` are
+    the numbers of the requests that were not answered with 2xx. `busy` is the share of one core
+    that the generator itself took.
+    """
 
     per_second: float
     p50: float
     p99: float
-    failures: int
+    slowest: float
+    statuses: Counter[int]
+    refused: frozenset[int]
+    busy: float
+
+    @property
+    def failures(self) -> int:
+        """How many answers were outside 2xx."""
+        return len(self.refused)
 
 
 def request(method: str, path: str, headers: dict[str, str], body: bytes = b"") -> bytes:
@@ -39,8 +55,10 @@ class _Connection:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.received = b""
         self.sent_at = 0.0
+        self.number = 0
 
-    def send(self, data: bytes) -> None:
+    def send(self, number: int, data: bytes) -> None:
+        self.number = number
         self.received = b""
         self.sent_at = time.perf_counter()
         self.socket.sendall(data)
@@ -67,34 +85,55 @@ def run(
     connections: int = 16,
     seconds: float = 5,
 ) -> Figures:
-    """Send what `make` returns for 0, 1, 2, … as fast as it is answered."""
+    """Send what `make` returns for 0, 1, 2, … as fast as it is answered.
+
+    Each connection has one request under way; with no `seconds` each sends one in all.
+    """
     selector = selectors.DefaultSelector()
     sent = 0
+    statuses: Counter[int] = Counter()
+    refused = set[int]()
+    latencies: list[float] = []
+    began, worked = time.perf_counter(), time.process_time()
     for _ in range(connections):
         connection = _Connection(address)
         selector.register(connection.socket, selectors.EVENT_READ, connection)
-        connection.send(make(sent))
+        connection.send(sent, make(sent))
         sent += 1
-    latencies: list[float] = []
-    failures = 0
-    began = time.perf_counter()
-    open_connections = connections
-    while open_connections:
-        for key, _ in selector.select():
+    while selector.get_map():
+        ready = selector.select(_PATIENCE_S)
+        if not ready:
+            statuses[0] += len(selector.get_map())
+            refused |= {key.data.number for key in selector.get_map().values()}
+            break
+        for key, _ in ready:
             connection = key.data
-            status = connection.status()
+            try:
+                status = connection.status()
+            except OSError:
+                status = 0
             if status is None:
                 continue
             now = time.perf_counter()
             latencies.append((now - connection.sent_at) * 1000)
-            failures += not 200 <= status < 300
-            if now - began < seconds:
-                connection.send(make(sent))
+            statuses[status] += 1
+            if not 200 <= status < 300:
+                refused.add(connection.number)
+            if status and now - began < seconds:
+                connection.send(sent, make(sent))
                 sent += 1
             else:
                 selector.unregister(connection.socket)
                 connection.socket.close()
-                open_connections -= 1
     elapsed = time.perf_counter() - began
+    busy = (time.process_time() - worked) / elapsed
     cuts = statistics.quantiles(latencies, n=100)
-    return Figures(len(latencies) / elapsed, cuts[49], cuts[98], failures)
+    return Figures(
+        len(latencies) / elapsed,
+        cuts[49],
+        cuts[98],
+        max(latencies),
+        statuses,
+        frozenset(refused),
+        busy,
+    )

@@ -1,0 +1,211 @@
+"""Bots that call the helpers of one account, and what is asked of the journal and the CRM then."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.places import Crm, Place
+from crmhub.accounts.accounts import IssuedIds, load
+from crmhub.actions.leads import CreateLead
+from crmhub.db import Database
+from crmhub.errors import Unavailable
+
+_PATIENCE_S = 600.0
+_LOOK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a call was answered: the status is 0 when the connection broke.
+
+    Names of headers are in lower case. `began` is time.time(), `seconds` how long it took.
+    """
+
+    helper: str
+    status: int
+    body: Mapping[str, Any]
+    headers: Mapping[str, str]
+    began: float
+    seconds: float
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the hub has promised to do it."""
+        return 200 <= self.status < 300
+
+    @property
+    def contact_id(self) -> str:
+        """The contactId of a createLead that was accepted."""
+        return str(self.body["contactId"])
+
+
+@dataclass
+class Bots:
+    """Calls an account's helpers as builders do: once, each on a connection of its own."""
+
+    address: tuple[str, int]
+    ids: IssuedIds
+    timeout: float = 30.0
+    told: list[Told] = field(default_factory=list)
+    """Every call, in the order of the answers."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def create_lead(self, token: str, *, name: str, email: str, phone: str = "") -> Told:
+        """Call createLead."""
+        body = {"contactToken": token, "name": name, "email": email, "phone": phone}
+        return self._call("createLead", f"/chatbot/createLead/{self.ids.generated_id}", body)
+
+    def set_properties(self, token: str, **properties: str) -> Told:
+        """Call setProperties."""
+        body = {"contactToken": token, "props": properties}
+        return self._call("setProperties", f"/chatbot/setProperties/{self.ids.generated_id}", body)
+
+    def get_properties(self, token: str, *names: str) -> Told:
+        """Call getProperties."""
+        body = {"contactToken": token, "props": names}
+        return self._call("getProperties", f"/chatbot/getProperties/{self.ids.generated_id}", body)
+
+    def create_deal(self, contact_id: str, **properties: str) -> Told:
+        """Call createDeal."""
+        body = {"contactId": contact_id, "properties": properties}
+        return self._call("createDeal", f"/crm-api-interface/createDeal/{self.ids.portal_id}", body)
+
+    def create_ticket(self, contact_id: str, **properties: str) -> Told:
+        """Call createTicket."""
+        body = {"contactId": contact_id, "properties": properties}
+        path = f"/crm-api-interface/createTicket/{self.ids.portal_id}"
+        return self._call("createTicket", path, body)
+
+    def statuses(self) -> dict[int, int]:
+        """Return how often each status was answered."""
+        return dict(sorted(Counter(one.status for one in self.told).items()))
+
+    def _call(self, helper: str, path: str, body: Mapping[str, Any]) -> Told:
+        began, start = time.time(), time.perf_counter()
+        status, answered, headers = 0, b"{}", {}
+        connection = http.client.HTTPConnection(*self.address, timeout=self.timeout)
+        try:
+            sent = json.dumps(body)
+            connection.request("POST", path, sent, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            answered = response.read()
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            status = response.status
+        except (OSError, http.client.HTTPException):
+            pass
+        finally:
+            connection.close()
+        seconds = time.perf_counter() - start
+        told = Told(helper, status, json.loads(answered), headers, began, seconds)
+        with self._lock:
+            self.told.append(told)
+        return told
+
+
+class Queue:
+    """Writes leads of an account down as createLead does, none of them to be tried at once."""
+
+    def __init__(self, here: Place, client_id: str = "benchmark") -> None:
+        self._hub = here.hub()
+        with self._hub.database.reading() as connection:
+            self._account = load(connection, client_id, self._hub.plans)
+
+    def lead(self, token: str, *, email: str, phone: str = "") -> str:
+        """Accept a lead and return its action's id."""
+        lead = CreateLead(token, "Ann Lee", email, phone)
+        return self._hub.journal.accept(
+            self._account, lambda tx: lead.enter(tx, self._account), lease_s=0, now=False
+        ).action_id
+
+    def close(self) -> None:
+        """Close the connections to the database."""
+        self._hub.close()
+
+
+def until_empty(url: str, *, patience: float = _PATIENCE_S, hurry: bool = False) -> float:
+    """Wait until nothing in the journal is unfinished; return how many seconds that took.
+
+    In a `hurry` what waits for its next try is due at once, hours of a schedule included. Raises
+    SystemExit when something is left after `patience` seconds.
+    """
+    began, database = time.perf_counter(), Database(url, pool_size=1)
+    left = None
+    try:
+        while (waited := time.perf_counter() - began) < patience:
+            try:
+                left = _unfinished(database, hurry)
+            except Unavailable:
+                # The database may be one of the things that break in a run.
+                left = None
+            if left == 0:
+                return waited
+            time.sleep(_LOOK_S)
+    finally:
+        database.close()
+    if left is None:
+        raise SystemExit(f"the journal cannot be read after {patience:.0f} s")
+    raise SystemExit(f"{left} actions are unfinished after {patience:.0f} s")
+
+
+def _unfinished(database: Database, hurry: bool) -> int:
+    with database.reading() as connection:
+        if hurry:
+            connection.run("update action set run_at = 0 where state = 'queued'")
+        left: int = connection.scalar(
+            "select count(*) from action where state in ('running', 'queued')"
+        )
+    return left
+
+
+def states(url: str) -> dict[str, int]:
+    """Return how many actions of the journal are in each state."""
+    database = Database(url, pool_size=1)
+    try:
+        with database.reading() as connection:
+            return dict(connection.rows("select state, count(*) from action group by state"))
+    finally:
+        database.close()
+
+
+def lost_and_twice(
+    crm: Crm, kind: str, key: str, wanted: Iterable[str], *, maybe: Iterable[str] = ()
+) -> dict[str, int]:
+    """Return how many of the `wanted` are not in the CRM, are there twice, or nobody asked for.
+
+    They are told apart by the property `key`. What may be there, and may not, is in `maybe`.
+    """
+    held = Counter(one["properties"].get(key, "") for one in crm.records(kind))
+    wanted = set(wanted)
+    return {
+        f"{kind} lost": sum(not held[one] for one in wanted),
+        f"{kind} twice": sum(count > 1 for count in held.values()),
+        f"{kind} of nobody": len(held.keys() - wanted - set(maybe)),
+    }
+
+
+def judged(faults: Mapping[str, int]) -> bool:
+    """Print each count of what must not be; return whether all are 0."""
+    for name, count in faults.items():
+        print(f"  {name:<40}{count:>8}{'' if not count else '   BROKEN'}")
+    return not any(faults.values())
+
+
+def kept(promise: str, figure: float, most: float, unit: str) -> bool:
+    """Print a figure beside the most it may be; return whether it is not more."""
+    fine = figure <= most
+    told = "" if fine else "   BROKEN"
+    print(f"  {promise:<40}{figure:>8.2f} {unit} (at most {most:g} {unit}){told}")
+    return fine
+
+
+def p(hundredth: int, values: Sequence[float]) -> float:
+    """Return a percentile, from 1 to 99, of at least one value."""
+    return statistics.quantiles(values, n=100)[hundredth - 1] if len(values) > 1 else values[0]

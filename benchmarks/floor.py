@@ -1,0 +1,177 @@
+"""What a schema made by hand can do with the same contacts, and the queries it is compared in.
+
+The table `floor` has a typed column for each property, and indexes made for just these queries;
+of the document of a contact, which the hub keeps too, it knows nothing. Each query stands here
+twice: as filters of the hub, and as the condition that one would write by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from crmhub.db import Connection
+from crmhub.records.filters import Filter
+from crmhub.records.kinds import CONTACTS
+
+_TEXTS = (
+    "email",
+    "lastname",
+    "city",
+    "state",
+    "lifecyclestage",
+    "hs_lead_status",
+    "jobtitle",
+    "twitterhandle",
+)
+_NUMBERS = ("hubspotscore", "total_revenue")
+_DATES = ("closedate", "notes_last_contacted")
+COLUMNS = ("id", "created_at", "updated_at", *_TEXTS, *_NUMBERS, *_DATES)
+
+# Behind each stand the columns of either sort, so that a page is read in order from the index.
+_SORTED = (
+    "account_id",
+    "account_id, city",
+    "account_id, lastname",
+    "account_id, lifecyclestage",
+    "account_id, hs_lead_status",
+    "account_id, city, state",
+    "account_id, city, lifecyclestage",
+)
+_INDEXES = (
+    "account_id, jobtitle",
+    "account_id, twitterhandle",
+    "account_id, hubspotscore",
+    "account_id, closedate",
+    "account_id, city, lifecyclestage, hubspotscore",
+    "account_id, lastname, city, lifecyclestage",
+)
+SORTS = ("created_at", "updated_at")
+
+
+def make(connection: Connection) -> None:
+    """Make the table from the hub's own records, with its indexes."""
+    columns = [f"(properties ->> '{name}') collate \"C\" as {name}" for name in _TEXTS]
+    columns += [f"cast(properties ->> '{name}' as float8) as {name}" for name in _NUMBERS]
+    columns += [f"cast(left(properties ->> '{name}', 10) as date) as {name}" for name in _DATES]
+    connection.run(
+        f"create table floor as select account_id, id, created_at, updated_at, {', '.join(columns)}"
+        f" from records where kind = {CONTACTS.code}"
+    )
+    connection.run("alter table floor add primary key (account_id, id)")
+    connection.run("create unique index on floor (account_id, email)")
+    for sort in SORTS:
+        for columns_before in _SORTED:
+            connection.run(f"create index on floor ({columns_before}, {sort}, id)")
+        connection.run(
+            f"create index on floor (account_id, {sort}, id) where twitterhandle is not null"
+        )
+    for each in _INDEXES:
+        connection.run(f"create index on floor ({each})")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A query: filters of the hub, and the same by hand.
+
+    `total` and `page` are how many times the floor's time the hub may take, 0 where nothing is
+    aimed at. In a `ranged` one the index that finds the contacts does not sort them, and where
+    they lie in the sort order decides how a page is best read.
+    """
+
+    name: str
+    filters: tuple[Filter, ...]
+    where: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    total: float = 0
+    page: float = 0
+    ranged: bool = False
+
+
+def _of(name: str, operator: str, value: str | None = None) -> Filter:
+    return Filter(name, operator, value)
+
+
+def cases() -> list[Case]:
+    """Return the queries.
+
+    City, last name, score and job stand in no relation to the order of creation, stage, status
+    and close date go along with it: an evangelist is among the oldest, a subscriber among the
+    newest 2 %.
+    """
+    berlin = _of("city", "EQ", "Berlin")
+    score = _of("hubspotscore", "GTE", "5000")
+    lead = _of("lifecyclestage", "EQ", "lead")
+    three = "city = 'Berlin' and lifecyclestage = 'lead' and hubspotscore >= 5000"
+    return [
+        Case("everything", (), "true", total=1, page=2),
+        _equal("city, 1 in 2", "city", "Berlin", page=2),
+        _equal("city, 1 in 50", "city", "Bremen", page=2),
+        _equal("last name, 1 in 5,000", "lastname", "Last7"),
+        _equal("email, unique", "email", "person77@company77.example.com", page=2),
+        Case("score, half", (score,), "hubspotscore >= 5000", total=3.5),
+        Case(
+            "score, 1 in 1,000",
+            (_of("hubspotscore", "GTE", "9990"),),
+            "hubspotscore >= 9990",
+            total=2,
+            ranged=True,
+        ),
+        Case(
+            "job contains 'manag'",
+            (_of("jobtitle", "CONTAINS_TOKEN", "manag"),),
+            "jobtitle ilike '%manag%'",
+            total=2,
+        ),
+        Case("has Twitter", (_has("HAS_PROPERTY"),), "twitterhandle is not null", total=2),
+        Case("has no Twitter", (_has("NOT_HAS_PROPERTY"),), "twitterhandle is null", total=1),
+        Case("city, not 1 in 2", (_of("city", "NEQ", "Berlin"),), "city <> 'Berlin'", total=1),
+        Case("city, not 1 in 50", (_of("city", "NEQ", "Bremen"),), "city <> 'Bremen'", total=1),
+        Case("three, common", (berlin, lead, score), three, total=2),
+        Case(
+            "three, one of them rare",
+            (_of("lastname", "EQ", "Last7"), berlin, lead),
+            "lastname = 'Last7' and city = 'Berlin' and lifecyclestage = 'lead'",
+            total=2,
+        ),
+        Case(
+            "two that go together",
+            (berlin, _of("state", "EQ", "Brandenburg")),
+            "city = 'Berlin' and state = 'Brandenburg'",
+            total=2,
+        ),
+        Case(
+            "two that exclude each other",
+            (berlin, _of("state", "EQ", "Bavaria")),
+            "city = 'Berlin' and state = 'Bavaria'",
+            total=2,
+        ),
+        Case(
+            "one, and not another",
+            (berlin, _of("lifecyclestage", "NEQ", "lead")),
+            "city = 'Berlin' and lifecyclestage <> 'lead'",
+            total=2,
+        ),
+        _equal("the oldest 2 %", "lifecyclestage", "evangelist"),
+        _equal("the newest 2 %", "lifecyclestage", "subscriber"),
+        _equal("the older half", "hs_lead_status", "UNQUALIFIED"),
+        _equal("the newer half", "hs_lead_status", "NEW"),
+        _closed("closed early, 1 in 20", "LT", "2023-03-13", total=2),
+        _closed("closed late, 1 in 20", "GT", "2025-07-15", total=2),
+        _closed("closed in the later half", "GTE", "2024-05-15", total=3.5),
+    ]
+
+
+def _equal(name: str, column: str, value: str, *, page: float = 0) -> Case:
+    return Case(name, (_of(column, "EQ", value),), f"{column} = :value", {"value": value}, 2, page)
+
+
+def _has(operator: str) -> Filter:
+    return _of("twitterhandle", operator)
+
+
+def _closed(name: str, operator: str, day: str, *, total: float) -> Case:
+    symbol = {"LT": "<", "GT": ">", "GTE": ">="}[operator]
+    where = f"closedate {symbol} cast(:day as date)"
+    return Case(name, (_of("closedate", operator, day),), where, {"day": day}, total, ranged=True)

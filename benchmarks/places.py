@@ -1,0 +1,356 @@
+"""Where a benchmark runs: a database of its own, and the processes of a service, each as it is.
+
+The service is started as the README starts it; the CRM is the HubSpot-like one of
+`crmhub fake-hubspot`, told what to do over its `/_control`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import requests
+from sqlalchemy.engine import make_url
+
+from crmhub.accounts.accounts import IssuedIds, set_switches
+from crmhub.accounts.connections import configure
+from crmhub.actions.hub import Hub
+from crmhub.actions.opening import open_account
+from crmhub.db import upgrade
+from crmhub.settings import Settings
+
+_POSTGRES = "postgresql+psycopg://root@127.0.0.1:5432/postgres"
+_TOKEN = "pat-of-the-benchmark"
+# So many calls that none is over. Without any limit the CRM would name none, and the hub would
+# keep to the one that every HubSpot account has.
+_NO_LIMIT = "100000/10s"
+
+
+def parser(doc: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose help begins with the first line of a command's `doc`.
+
+    SIGTERM ends the run like Ctrl-C from here on, so that what it has started ends with it.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    return argparse.ArgumentParser(
+        description=(doc or "").partition("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service that runs: where it listens, and its supervisor's process."""
+
+    address: tuple[str, int]
+    process: subprocess.Popen[bytes]
+
+    def children(self) -> dict[int, str]:
+        """Return the processes under the supervisor with their command lines."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if int(parent) == self.process.pid:
+                found[int(entry.name)] = command
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Crm:
+    """A HubSpot-like CRM that runs, and what a benchmark orders there."""
+
+    url: str
+    token: str = _TOKEN
+
+    def faults(self, *faults: Mapping[str, Any]) -> None:
+        """Let these faults strike any call of the API from now on, and no others."""
+        requests.delete(f"{self.url}/_control/faults", timeout=30).raise_for_status()
+        for fault in faults:
+            order = {"times": None, "path": "/crm/*", **fault}
+            requests.post(f"{self.url}/_control/faults", json=order, timeout=30).raise_for_status()
+
+    def change(self, **settings: Any) -> None:
+        """Change settings, such as `latency` in seconds or `limit` as `100/10s`."""
+        answer = requests.post(f"{self.url}/_control/settings", json=settings, timeout=30)
+        answer.raise_for_status()
+
+    def records(self, kind: str) -> list[dict[str, Any]]:
+        """Return all records of a kind, each with `properties` and `associations`."""
+        answer = requests.get(f"{self.url}/_control/records/{kind}", timeout=120)
+        answer.raise_for_status()
+        return list(answer.json().values())
+
+    def count(self, kind: str) -> int:
+        """Return how many records of a kind there are."""
+        number: int = self._state()["records"][kind]
+        return number
+
+    def calls(self) -> dict[str, Any]:
+        """Return what came of calls in all: `calls`, `refused` by the limit, `peak`.
+
+        Searches, which HubSpot limits apart, are under `searches`.
+        """
+        windows = self._state()["windows"]
+        return {**windows["general"], "searches": windows["search"]}
+
+    def _state(self) -> dict[str, Any]:
+        answer = requests.get(f"{self.url}/_control/state", timeout=120)
+        answer.raise_for_status()
+        state: dict[str, Any] = answer.json()
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder and a migrated database, for the processes of one run."""
+
+    folder: str
+    url: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the processes are started with."""
+        return {**os.environ, "CRMHUB_DATABASE_URL": self.url, "CRMHUB_LOG_LEVEL": "error"}
+
+    @property
+    def dialect(self) -> str:
+        """The kind of the database: sqlite or postgresql."""
+        return make_url(self.url).get_backend_name()
+
+    def hub(self) -> Hub:
+        """Return a hub on this database; the caller closes it."""
+        return Hub.open(Settings.load(environ=self.environment, root=Path(self.folder)))
+
+    def account(self, crm: str, name: str = "benchmark", **switches: Any) -> IssuedIds:
+        """Open an account whose CRM is the HubSpot-like one at this address."""
+        hub = self.hub()
+        account, ids = open_account(hub, name=name, client_id=name, plan="unlimited")
+        hub.database.transact(
+            lambda tx: configure(
+                tx,
+                account.id,
+                name="hubspot",
+                adapter=hub.registry.load("hubspot"),
+                settings={"base_url": crm},
+                credentials={"access_token": _TOKEN},
+                vault=hub.vault,
+                plans=hub.plans,
+            )
+        )
+        if switches:
+            hub.database.transact(lambda tx: set_switches(tx, account.id, switches, hub.plans))
+        hub.close()
+        return ids
+
+    @contextmanager
+    def server(self, *, workers: int, threads: int, more: Sequence[str] = ()) -> Iterator[Service]:
+        """Run `crmhub serve` until the block ends; its worker runs beside it."""
+        port = free_port()
+        command = ["serve", "--port", str(port), "--workers", str(workers)]
+        with self._running(*command, "--threads", str(threads), *more) as process:
+            wait_for(port, process)
+            yield Service(("127.0.0.1", port), process)
+
+    @contextmanager
+    def workers(self, number: int, *, threads: int) -> Iterator[None]:
+        """Run so many `crmhub worker` until the block ends."""
+        with ExitStack() as running:
+            for _ in range(number):
+                running.enter_context(self._running("worker", "--threads", str(threads)))
+            yield
+
+    @contextmanager
+    def _running(self, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "crmhub", *command],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+@contextmanager
+def place(sqlite: bool, postgres: str = "", *, keep: str = "") -> Iterator[Place]:
+    """Lend an empty database, dropped at the end: SQLite, or on the PostgreSQL at `postgres`.
+
+    Without an address that is the one at CRMHUB_TEST_POSTGRES, or of this machine. With `keep`
+    it has that name, and is dropped only when the block fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        if sqlite:
+            url = f"sqlite:///{folder}/benchmark.db"
+            upgrade(url)
+            yield Place(folder, url)
+            return
+        with _database(postgres or _postgres(), keep) as url:
+            upgrade(url)
+            yield Place(folder, url)
+
+
+@contextmanager
+def kept_place(name: str) -> Iterator[Place]:
+    """Lend a database that `place` has kept, as it is."""
+    url = make_url(_postgres()).set(database=name)
+    with tempfile.TemporaryDirectory() as folder:
+        yield Place(folder, url.render_as_string(hide_password=False))
+
+
+def _postgres() -> str:
+    return os.environ.get("CRMHUB_TEST_POSTGRES", _POSTGRES)
+
+
+@contextmanager
+def _database(postgres: str, keep: str) -> Iterator[str]:
+    url = make_url(postgres)
+    name = keep or f"crmhub_benchmark_{uuid.uuid4().hex[:8]}"
+    server = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'create database "{name}"')
+    try:
+        yield url.set(database=name).render_as_string(hide_password=False)
+    except BaseException:
+        keep = ""
+        raise
+    finally:
+        if not keep:
+            # Another connection: the first one need not have lived through the run.
+            with psycopg.connect(server, autocommit=True) as connection:
+                connection.execute(f'drop database "{name}" with (force)')
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A PostgreSQL server of one's own: its address, and how it is controlled."""
+
+    url: str
+    folder: str
+    user: str | None
+
+    def restart(self, mode: str) -> None:
+        """Restart it, by `pg_ctl -m fast` or `-m immediate`, and return when it runs again."""
+        self._control("restart", "-m", mode)
+
+    def start(self) -> None:
+        """Start it."""
+        self._control("start")
+
+    def stop(self) -> None:
+        """Stop it."""
+        self._control("stop", "-m", "immediate")
+
+    def _control(self, *command: str) -> None:
+        data = ["-D", f"{self.folder}/data", "-l", f"{self.folder}/log", "-w", "-s"]
+        _as(self.user, postgres_program("pg_ctl"), *command, *data)
+
+
+@contextmanager
+def cluster(*, connections: int = 100) -> Iterator[Cluster]:
+    """Run a PostgreSQL server of one's own that takes so many connections, in a folder of its own.
+
+    It refuses to run as root, and is run as the user `postgres` then.
+    """
+    user = "postgres" if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory() as folder:
+        if user:
+            shutil.chown(folder, user)
+        port = free_port()
+        made = Cluster(f"postgresql+psycopg://crmhub@127.0.0.1:{port}/postgres", folder, user)
+        _as(user, postgres_program("initdb"), "-D", f"{folder}/data", "-U", "crmhub", "-A", "trust")
+        settings = {
+            "port": str(port),
+            "listen_addresses": "'127.0.0.1'",
+            "unix_socket_directories": f"'{folder}'",
+            "max_connections": str(connections),
+        }
+        with Path(folder, "data", "postgresql.conf").open("a") as file:
+            file.writelines(f"{name} = {value}\n" for name, value in settings.items())
+        made.start()
+        try:
+            yield made
+        finally:
+            made.stop()
+
+
+def postgres_program(name: str) -> str:
+    """Return the path of one of PostgreSQL's server programs; raises SystemExit without it."""
+    found = shutil.which(name)
+    if found is None and (config := shutil.which("pg_config")):
+        folder = subprocess.run([config, "--bindir"], check=True, capture_output=True, text=True)
+        found = shutil.which(name, path=folder.stdout.strip())
+    if found is None:
+        raise SystemExit(f"{name} was not found; install PostgreSQL's server programs")
+    return found
+
+
+def _as(user: str | None, *command: str) -> None:
+    # Not a pipe: the server that pg_ctl starts would keep it open.
+    subprocess.run(command, check=True, cwd="/", user=user, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def fake_crm(
+    *, port: int = 0, limit: str = _NO_LIMIT, latency: float = 0.0, more: Sequence[str] = ()
+) -> Iterator[Crm]:
+    """Run a HubSpot-like CRM, without limits unless told otherwise; `more` are its options."""
+    port = port or free_port()
+    command = [sys.executable, "-m", "crmhub", "fake-hubspot", "--port", str(port)]
+    command += ["--token", _TOKEN, "--limit", limit, "--latency", str(latency)]
+    process = subprocess.Popen(
+        [*command, "--search-limit", "none", *more], stdout=subprocess.DEVNULL
+    )
+    try:
+        wait_for(port, process)
+        yield Crm(f"http://127.0.0.1:{port}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Return when something listens there; raises SystemExit when the process ends instead."""
+    for _ in range(2000):
+        if process.poll() is not None:
+            raise SystemExit(f"{process.args!r} did not start")
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except OSError:
+            time.sleep(0.01)
+    raise SystemExit(f"{process.args!r} did not listen within 20 s")
