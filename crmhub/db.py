@@ -15,17 +15,18 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, TypeVar
 
 import sqlalchemy
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.pool import QueuePool
 
 from crmhub.errors import Unavailable
+from crmhub.write_queue import WriteQueue
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -300,9 +301,9 @@ class Database:
         self.dialect = parsed.get_backend_name()
         self.pool_size = pool_size
         self._here = _Here()
-        # Again by its holder, after whose commit more may follow.
-        self._writer = threading.RLock()
+        self._queue: WriteQueue | None = None
         if self.dialect == "sqlite":
+            self._queue = WriteQueue(_file(parsed))
             self._engine = sqlalchemy.create_engine(
                 parsed,
                 poolclass=QueuePool,
@@ -383,22 +384,6 @@ class Database:
                 time.sleep(0.01 * 2**attempt)
         raise AssertionError("unreachable")
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Wait for the other threads of this process that write to SQLite.
-
-        Its own waiters look again after a sleep, and where many do some never find it free.
-        """
-        if self.dialect != "sqlite":
-            yield
-            return
-        if not self._writer.acquire(timeout=_BUSY_SECONDS):
-            raise Unavailable("The database is busy with other writes; try again.")
-        try:
-            yield
-        finally:
-            self._writer.release()
-
     def after_commit(self, work: Callable[[], None]) -> None:
         """Run `work` once the transaction of this thread is committed; without one, now.
 
@@ -409,8 +394,12 @@ class Database:
         else:
             self._here.transaction.afterwards.append(work)
 
+    def _turn(self) -> AbstractContextManager[None]:
+        return self._queue.turn(seconds=_BUSY_SECONDS) if self._queue else nullcontext()
+
     def _transact_on(self, connection: Connection, work: Callable[[Connection], T]) -> T:
-        connection.run(self._begin)
+        with self._queue.next_in_line() if self._queue else nullcontext():
+            connection.run(self._begin)
         opened = self._here.transaction = _Transaction(connection)
         try:
             result = work(connection)
@@ -519,6 +508,12 @@ def _plain(kind: str) -> str:
 
 def _cast(column: str, kind: str) -> str:
     return f"cast({column} as jsonb)" if kind == "jsonb" else column
+
+
+def _file(url: URL) -> str | None:
+    # A URI ("file:…") may mean memory or anything else.
+    name = url.database or ":memory:"
+    return None if name == ":memory:" or name.startswith("file:") else name
 
 
 def _prepare_sqlite(driver: Any, _record: Any) -> None:
