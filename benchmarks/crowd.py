@@ -145,8 +145,10 @@ def _fill_small(here: Place, first: int, size: Size) -> None:
 
 
 def _fill(here: Place, account_id: int, numbers: range, *, of: int) -> None:
-    # A crash of the server would spoil the run anyway.
-    url = make_url(here.url).update_query_dict({"options": "-csynchronous_commit=off"})
+    url = make_url(here.url)
+    if here.dialect == "postgresql":
+        # A crash of the server would spoil the run anyway.
+        url = url.update_query_dict({"options": "-csynchronous_commit=off"})
     database = Database(url.render_as_string(hide_password=False), pool_size=1)
     ids = Ids(database)
     with database.reading() as connection:

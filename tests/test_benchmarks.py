@@ -41,3 +41,11 @@ def test_growth_is_told_for_each_size(postgresql_url: str) -> None:
     heads, *rows = _printed("growth", "--sizes", "200,400", "--rounds", "5")
     assert heads.split()[-2:] == ["200", "400"]
     assert len(rows) == 3
+
+
+def test_each_total_and_page_on_sqlite_is_told() -> None:
+    lines = _printed("sqlite", "--records", "1000", "--rounds", "1")
+    for case in cases():
+        # Its total and pages under four sorts.
+        assert len([line for line in lines if line.startswith(f"{case.name}, ")]) == 4, case.name
+    assert lines[-1].startswith("over (totals: 60 ms, pages: 5 ms): ")
