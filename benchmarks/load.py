@@ -12,6 +12,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 _PATIENCE_S = 60.0
@@ -19,11 +20,11 @@ _PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a run came to: requests per second, latencies in ms, how often each status came.
+    """What a run came to: successes per second, latencies in ms, how often each status came.
 
-    The status is 0 where the connection broke, or no answer came within a minute. `refused` are
-    the numbers of the requests that were not answered with 2xx. `busy` is the share of one core
-    that the generator itself took.
+    The status is 0 where the connection broke, or no answer came within a minute; latencies are
+    those of the answers. `refused` are the numbers of the requests that were not answered with
+    2xx. `busy` is the share of one core that the generator itself took.
     """
 
     per_second: float
@@ -61,7 +62,9 @@ class _Connection:
         self.number = number
         self.received = b""
         self.sent_at = time.perf_counter()
-        self.socket.sendall(data)
+        # Where the server has hung up, reading tells.
+        with suppress(ConnectionError):
+            self.socket.sendall(data)
 
     def status(self) -> int | None:
         """Read what has come; return the status once the answer is whole."""
@@ -115,8 +118,9 @@ def run(
             if status is None:
                 continue
             now = time.perf_counter()
-            latencies.append((now - connection.sent_at) * 1000)
             statuses[status] += 1
+            if status:
+                latencies.append((now - connection.sent_at) * 1000)
             if not 200 <= status < 300:
                 refused.add(connection.number)
             if status and now - began < seconds:
@@ -127,9 +131,11 @@ def run(
                 connection.socket.close()
     elapsed = time.perf_counter() - began
     busy = (time.process_time() - worked) / elapsed
+    # Quantiles need two of them.
+    latencies = latencies if len(latencies) > 1 else (latencies or [0.0]) * 2
     cuts = statistics.quantiles(latencies, n=100)
     return Figures(
-        len(latencies) / elapsed,
+        (statuses.total() - len(refused)) / elapsed,
         cuts[49],
         cuts[98],
         max(latencies),

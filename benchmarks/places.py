@@ -24,6 +24,7 @@ from typing import Any
 
 import psycopg
 import requests
+from psycopg.errors import ObjectInUse
 from sqlalchemy.engine import make_url
 
 from crmhub.accounts.accounts import IssuedIds, set_switches
@@ -35,6 +36,8 @@ from crmhub.settings import Settings
 
 _POSTGRES = "postgresql+psycopg://root@127.0.0.1:5432/postgres"
 _TOKEN = "pat-of-the-benchmark"
+# Enough for a start or an end on a machine that does much else.
+_PATIENCE_S = 120.0
 # So many calls that none is over. Without any limit the CRM would name none, and the hub would
 # keep to the one that every HubSpot account has.
 _NO_LIMIT = "100000/10s"
@@ -66,12 +69,13 @@ class Service:
             if not entry.name.isdigit():
                 continue
             try:
-                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                # The name before the bracket may be cut within a letter.
+                parent = (entry / "stat").read_bytes().rpartition(b")")[2].split()[1]
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
             except OSError:
                 continue
             if int(parent) == self.process.pid:
-                found[int(entry.name)] = command
+                found[int(entry.name)] = command.decode()
         return found
 
 
@@ -190,20 +194,20 @@ class Place:
         try:
             yield process
         finally:
-            process.terminate()
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process)
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
+    """Return a port that nobody listens on, for a server that sets SO_REUSEADDR, as most do.
+
+    Until this process ends, the system gives it to nobody who does not ask for this very port.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    port: int = holder.getsockname()[1]
+    holder.detach()
+    return port
 
 
 @contextmanager
@@ -240,9 +244,7 @@ def _postgres() -> str:
 def _database(postgres: str, keep: str) -> Iterator[str]:
     url = make_url(postgres)
     name = keep or f"crmhub_benchmark_{uuid.uuid4().hex[:8]}"
-    server = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'create database "{name}"')
+    administer(postgres, f"create database \"{name}\" encoding 'UTF8' template template0")
     try:
         yield url.set(database=name).render_as_string(hide_password=False)
     except BaseException:
@@ -250,9 +252,28 @@ def _database(postgres: str, keep: str) -> Iterator[str]:
         raise
     finally:
         if not keep:
-            # Another connection: the first one need not have lived through the run.
+            # Pools that were left open must not keep it.
+            administer(postgres, f'drop database "{name}" with (force)')
+
+
+def administer(postgres: str, statement: str) -> None:
+    """Run a statement on a PostgreSQL server, on a connection of its own.
+
+    While the server has none left, or others are slow to let go of a database, it tries again.
+    """
+    server = make_url(postgres).set(drivername="postgresql").render_as_string(hide_password=False)
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
             with psycopg.connect(server, autocommit=True) as connection:
-                connection.execute(f'drop database "{name}" with (force)')
+                connection.execute(statement)
+            return
+        except psycopg.OperationalError as exc:
+            # A connection that is refused has no SQLSTATE, only the server's words.
+            full = exc.sqlstate is None and ("too many" in str(exc) or "reserved" in str(exc))
+            if not (full or exc.sqlstate == ObjectInUse.sqlstate) or time.monotonic() > until:
+                raise
+            time.sleep(0.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,12 +366,23 @@ def fake_crm(
 
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     """Return when something listens there; raises SystemExit when the process ends instead."""
-    for _ in range(2000):
-        if process.poll() is not None:
-            raise SystemExit(f"{process.args!r} did not start")
+    until = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < until:
+        if (code := process.poll()) is not None:
+            raise SystemExit(f"{process.args!r} did not start: it ended with {code}")
         try:
             socket.create_connection(("127.0.0.1", port)).close()
             return
         except OSError:
             time.sleep(0.01)
-    raise SystemExit(f"{process.args!r} did not listen within 20 s")
+    raise SystemExit(f"{process.args!r} did not listen within {_PATIENCE_S:.0f} s")
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a process as its operator would, and with force when it does not."""
+    process.terminate()
+    try:
+        process.wait(_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -37,6 +37,7 @@ from benchmarks.places import (
     Place,
     Service,
     cluster,
+    end,
     fake_crm,
     free_port,
     parser,
@@ -289,8 +290,7 @@ def _bare(options: argparse.Namespace) -> None:
             for tag, name, seconds in _runs(options):
                 _measured(name, service, make(tag), options.callers, seconds)
         finally:
-            process.terminate()
-            process.wait(30)
+            end(process)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy.engine import make_url
 
+from benchmarks.places import free_port
 from crmhub.accounts import limits as module
 from crmhub.accounts.accounts import Account, ConnectionInfo, Switches
 from crmhub.accounts.directory import Caller
@@ -168,9 +169,7 @@ def test_with_redis_processes_share_one_limit(redis_url):
 
 @pytest.fixture
 def closed_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
+    return free_port()
 
 
 @pytest.fixture

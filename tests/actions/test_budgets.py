@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 
+from benchmarks.places import free_port
 from crmhub.actions.budgets import Budgets, LaneBudget
 from crmhub.adapter import Throttled
 from crmhub.db import Database
@@ -300,9 +300,7 @@ def test_memory_holds_only_budgets_in_use(budgets: Budgets, account: int) -> Non
 def test_while_redis_is_away_the_database_keeps_the_budget(
     sqlite_url: str, account: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        away = f"redis://:hidden@127.0.0.1:{free.getsockname()[1]}/0"
+    away = f"redis://:hidden@127.0.0.1:{free_port()}/0"
     database = Database(sqlite_url)
     here, there = (of(Budgets(database, away), account) for _ in range(2))
     assert taken(here) + taken(there) == 10

@@ -14,19 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.places import free_port
 from tests.cli.conftest import CRMHUB, environment
 
-_PATIENCE = 30
+_PATIENCE = 120
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def soon(condition, seconds=10):
+def soon(condition, seconds=_PATIENCE):
     """Wait until the condition holds, and fail when it does not in time."""
     start = time.monotonic()
     while not condition():

@@ -9,9 +9,9 @@ from zipfile import ZipFile
 
 import pytest
 
+from benchmarks.places import free_port
 from crmhub.cli import skeleton
 from tests.cli.conftest import CRMHUB, CommandLine, environment
-from tests.cli.servers import free_port
 
 ROOT = Path(__file__).parents[2]
 SOME = "lead or mark or created"

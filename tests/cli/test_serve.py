@@ -13,8 +13,9 @@ import time
 
 import pytest
 
+from benchmarks.places import free_port
 from tests.cli.conftest import CRMHUB, CommandLine, environment
-from tests.cli.servers import free_port, serving, soon
+from tests.cli.servers import serving, soon
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,6 @@ def run_suite(tmp_path):
             env=clean | environ,
             capture_output=True,
             text=True,
-            timeout=120,
         )
         return finished.returncode, finished.stdout + finished.stderr
 
