@@ -17,6 +17,7 @@ from crmhub.records import catalogue as catalogues
 from crmhub.records.catalogue import MOST_PROPERTIES, Catalogue, Catalogues, Property
 from crmhub.records.filters import Condition, parse
 from crmhub.records.ids import Ids
+from crmhub.records.index import unique_key
 from crmhub.records.kinds import Kind
 from crmhub.records.listing import Listing, Page, PageRequest
 from crmhub.records.paging import Cursor, unseal
@@ -100,9 +101,11 @@ class RecordStore:
         Raises BadRequest when the property is not unique, Semantic when there is none.
         """
         known = self.unique_property(account, kind, property_name)
-        keys = [upserts.search_form(account, known, value) for value in wanted]
+        forms = [upserts.search_form(account, known, value) for value in wanted]
+        keys = [(known.prop_id, unique_key(form)) for form in forms]
         with self.database.reading() as connection:
-            ids = [writing.holder(connection, account.id, known.prop_id, key) for key in keys]
+            held = writing.holders(connection, account.id, keys)
+            ids = [held.get(key) for key in keys]
             return _read(connection, account.id, kind, [id for id in ids if id is not None])
 
     def unique_property(self, account: Account, kind: Kind, name: str) -> Property:

@@ -9,6 +9,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.db import Connection, now_ms
 from crmhub.records import values, writing
 from crmhub.records.catalogue import Catalogue, Property
+from crmhub.records.index import unique_key
 from crmhub.records.validation import InvalidProperties, Problem, check, property_path
 from crmhub.records.writing import Change, NewRecord, Record, Upsert
 
@@ -63,9 +64,9 @@ def write(
     Raises what `writing.create` and `writing.update` raise; DuplicateValue also when somebody else
     has just created the record that was to be new.
     """
-    existing = [
-        writing.holder(tx, catalogue.account_id, each.prop_id, each.value) for each in prepared
-    ]
+    keys = [(each.prop_id, unique_key(each.value)) for each in prepared]
+    held = writing.holders(tx, catalogue.account_id, keys)
+    existing = [held.get(key) for key in keys]
     changes = [
         Change(id, each.new.properties, each.new.path)
         for id, each in zip(existing, prepared, strict=True)

@@ -7,7 +7,7 @@ shared by all writers of the account and is held for the shortest time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -17,7 +17,7 @@ from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, listed
 from crmhub.records import associations
 from crmhub.records.associations import Links
 from crmhub.records.catalogue import Catalogue
-from crmhub.records.index import UNIQUE, IndexChange, unique_key
+from crmhub.records.index import UNIQUE, IndexChange
 from crmhub.records.kinds import Kind
 from crmhub.records.validation import (
     DuplicateValue,
@@ -337,13 +337,10 @@ def _taken(
 ) -> DuplicateValue | Deadlocked:
     """Return the error that names whose unique values others have already."""
     names = {known.prop_id: known.name for known in catalogue if known.unique}
+    held = holders(tx, catalogue.account_id, [(prop_id, key) for _, prop_id, key, _ in claimed])
     problems = []
-    for _, prop_id, value, record_id in claimed:
-        holder = tx.scalar(
-            "select record_id from unique_value"
-            " where account_id = :account and prop_id = :prop and value = :value",
-            {"account": catalogue.account_id, "prop": prop_id, "value": value},
-        )
+    for _, prop_id, key, record_id in claimed:
+        holder = held.get((prop_id, key))
         if holder is None:
             return Deadlocked("A record that held the same value was archived just now; try again.")
         if holder != record_id:
@@ -405,11 +402,21 @@ def same_record_twice(inputs: Sequence[tuple[int, str]]) -> None:
         seen[id] = path
 
 
-def holder(connection: Connection, account_id: int, prop_id: int, value: str) -> int | None:
-    """Return the id of the record that holds the unique `value` (canonical), or None."""
-    found: int | None = connection.scalar(
-        "select record_id from unique_value"
-        " where account_id = :account and prop_id = :prop and value = :value",
-        {"account": account_id, "prop": prop_id, "value": unique_key(value)},
-    )
-    return found
+def holders(
+    connection: Connection, account_id: int, values: Collection[tuple[int, str]]
+) -> dict[tuple[int, str], int]:
+    """Return the ids of the records that hold these unique values.
+
+    A value is the property's `prop_id` and the `unique_key` of its canonical form.
+    """
+    held: dict[tuple[int, str], int] = {}
+    for prop_id in {prop_id for prop_id, _ in values}:
+        keys = sorted({key for other, key in values if other == prop_id})
+        among, wanted = connection.among("value", "keys", keys)
+        rows = connection.rows(
+            "select value, record_id from unique_value"
+            f" where account_id = :account and prop_id = :prop and {among}",
+            {"account": account_id, "prop": prop_id, **wanted},
+        )
+        held |= {(prop_id, key): record_id for key, record_id in rows}
+    return held
