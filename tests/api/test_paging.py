@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
-from itertools import count
+from itertools import count, islice
 from typing import Any
 from urllib.parse import quote
 
@@ -198,6 +198,37 @@ def test_however_many_change_during_a_walk_none_is_missed(
     ids = crowd(client, 40)
     walked = pages_with(client, body, lambda: touch_all(client, ids), limit=10)
     assert {id for page in walked for id in ids_of(page["results"])} == set(ids)
+
+
+def test_a_walk_ends_with_what_changed_since_the_oldest_change_first(
+    client: Client, body: Any
+) -> None:
+    ids = crowd(client, 30)
+
+    def change() -> None:
+        for id in (ids[7], ids[2], ids[25]):
+            touch_all(client, [id])
+
+    walked = pages_with(client, body, change, limit=10)
+    found = [id for page in walked for id in ids_of(page["results"])]
+    assert found[:-3] == [id for id in reversed(ids) if id not in (ids[7], ids[2])]
+    assert found[-3:] == [ids[7], ids[2], ids[25]]
+
+
+def test_a_walk_ends_although_everything_goes_on_changing(
+    client: Client, body: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "_LEAST_CAUGHT_UP", 5)
+    ids, limit = crowd(client, 20), 5
+    walked = pages(client, path_of(body), body, limit=limit)
+    found: list[int] = []
+    for page in islice(walked, 100):
+        found += ids_of(page["results"])
+        touch_all(client, ids)
+    assert set(found) == set(ids)
+    # Of what changed, twice as many as there are.
+    assert len(found) <= limit + 2 * len(ids)
+    assert next(walked, None) is None
 
 
 def test_what_was_created_during_the_walk_does_not_come_as_a_change(
