@@ -16,7 +16,7 @@ from datetime import date, timedelta
 
 from sqlalchemy.engine import make_url
 
-from benchmarks.places import Place
+from benchmarks.places import BENCHMARKS, Place
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.actions.hub import Hub
@@ -112,7 +112,7 @@ def _day(share: float) -> str:
 def build(here: Place, size: Size) -> Account:
     """Open all accounts, write their contacts, and return the big one."""
     hub = here.hub()
-    big, _ = open_account(hub, name=BIG, client_id=BIG, plan="unlimited")
+    big, _ = open_account(hub, name=BIG, client_id=BIG, plan="unlimited", by=BENCHMARKS)
     hub.close()
     batches = range(0, size.records, _BATCH * _BATCHES)
     small = range(0, size.accounts, _ACCOUNTS)
@@ -139,7 +139,7 @@ def _fill_small(here: Place, first: int, size: Size) -> None:
     hub = here.hub()
     for number in range(first, min(size.accounts, first + _ACCOUNTS)):
         name = f"small-{number}"
-        account, _ = open_account(hub, name=name, client_id=name, plan="unlimited")
+        account, _ = open_account(hub, name=name, client_id=name, plan="unlimited", by=BENCHMARKS)
         _fill(here, account.id, range(size.each), of=size.each)
     hub.close()
 

@@ -29,7 +29,7 @@ import sqlalchemy
 
 from benchmarks import crowd
 from benchmarks.load import Figures, request, run
-from benchmarks.places import Place, Service, administer, end, free_port, wait_for
+from benchmarks.places import BENCHMARKS, Place, Service, administer, end, free_port, wait_for
 from crmhub.accounts import keys
 from crmhub.accounts.accounts import Account
 from crmhub.actions.hub import Hub
@@ -189,7 +189,7 @@ def compare(here: Place, hub: Hub, account: Account, options: argparse.Namespace
     """Print what both answer per second, their memory, and when the service answers first."""
     key = hub.database.transact(lambda tx: keys.create(tx, account.id)).api_key
     name = f"http-{uuid.uuid4().hex[:8]}"
-    other, issued = open_account(hub, name=name, client_id=name, plan="unlimited")
+    other, issued = open_account(hub, name=name, client_id=name, plan="unlimited", by=BENCHMARKS)
     base = f"/{account.client_id}/api/v1/contacts"
     headers = {"service-apikey": key}
     with here.server(workers=options.workers, threads=options.threads) as service:

@@ -86,9 +86,9 @@ def _begin() -> None:
     structlog.contextvars.bind_contextvars(request_id=flask.g.request_id)
 
 
-def _forget_client_id(_endpoint: str | None, values: dict[str, Any] | None) -> None:
-    # The key has already proved which account this is.
-    if values:
+def _forget_client_id(endpoint: str | None, values: dict[str, Any] | None) -> None:
+    # The key has already proved which account this is; to operators it is an argument.
+    if values and not (endpoint or "").startswith(f"{admin.blueprint.name}."):
         values.pop("client_id", None)
 
 

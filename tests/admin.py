@@ -16,7 +16,7 @@ Json = Any
 
 
 class Admin:
-    """Calls the admin API (`get`, `post`)."""
+    """Calls the admin API (`get`, `post`, …)."""
 
     def __init__(self, app: flask.Flask, token: str) -> None:
         self.token = token
@@ -46,6 +46,15 @@ class Admin:
 
     def post(self, path: str, json: Json = None, **options: Any) -> TestResponse:
         return self.call("POST", path, json, **options)
+
+    def patch(self, path: str, json: Json, **options: Any) -> TestResponse:
+        return self.call("PATCH", path, json, **options)
+
+    def put(self, path: str, json: Json = None, **options: Any) -> TestResponse:
+        return self.call("PUT", path, json, **options)
+
+    def delete(self, path: str, **options: Any) -> TestResponse:
+        return self.call("DELETE", path, **options)
 
 
 def open_admin(app: flask.Flask, *scopes: str, expires_at: int | None = None) -> Admin:

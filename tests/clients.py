@@ -11,9 +11,13 @@ from werkzeug.test import TestResponse
 from crmhub.accounts.accounts import Account, IssuedIds
 from crmhub.actions.hub import Hub
 from crmhub.actions.opening import open_account
+from crmhub.audit import Author
 from crmhub.secrets import BASE36, token
 
 Json = Any
+
+TESTS = Author("cli", "tests")
+"""Who changes things in tests, as the audit log names them."""
 
 
 class Client:
@@ -84,5 +88,5 @@ def open_client(app: flask.Flask, *, plan: str = "unlimited", **options: Any) ->
     """Open an account and return a caller of it."""
     hub: Hub = app.extensions["crmhub"]
     name = f"test-{token(40, BASE36)}"
-    account, ids = open_account(hub, name=name, client_id=name, plan=plan, **options)
+    account, ids = open_account(hub, name=name, client_id=name, plan=plan, by=TESTS, **options)
     return Client(app, account, ids)

@@ -60,6 +60,8 @@ RESERVED = frozenset(
 
 _CLIENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _LONGEST_NAME = 200
+# More accounts than ids go to.
+_EVERY = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +175,14 @@ def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Ac
     return account_of(row, plans)
 
 
-def list_accounts(db: Connection, plans: Mapping[str, Plan]) -> list[Account]:
-    """Return all accounts, the oldest first."""
-    rows = db.rows(f"select {COLUMNS} from {TABLES} order by a.id")
+def list_accounts(
+    db: Connection, plans: Mapping[str, Plan], *, after: int = 0, limit: int | None = None
+) -> list[Account]:
+    """Return all accounts, the oldest first; or up to `limit` of those behind the id `after`."""
+    rows = db.rows(
+        f"select {COLUMNS} from {TABLES} where a.id > :after order by a.id limit :limit",
+        {"after": after, "limit": _EVERY if limit is None else limit},
+    )
     return [account_of(row, plans) for row in rows]
 
 
@@ -267,13 +274,19 @@ def _ids_from(name: str) -> Iterator[str]:
 
 
 def _name(text: str) -> str:
-    name = " ".join(text.split())
-    if not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
-        raise Semantic(
-            f"{text!r} cannot be the name of an account; "
-            f"give 1 to {_LONGEST_NAME} printable characters."
-        )
+    name = _as_name(text)
+    if name is None:
+        raise Semantic(f"{text[:_LONGEST_NAME]!r} {_NAME_FORM}.")
     return name
+
+
+_NAME_FORM = f"cannot be the name of an account; give 1 to {_LONGEST_NAME} printable characters"
+
+
+def _as_name(text: str) -> str | None:
+    """Return a text as the name of an account, None when it cannot be one."""
+    name = " ".join(text.split())
+    return name if 1 <= len(name) <= _LONGEST_NAME and name.isprintable() else None
 
 
 def _unknown_plan(plan: Any, plans: Mapping[str, Plan]) -> str:
@@ -310,26 +323,33 @@ def set_switches(
     account_id: int,
     values: Mapping[str, Any],
     plans: Mapping[str, Plan],
+    *,
+    under: str = "",
 ) -> Account:
-    """Set switches, `plan` and `portal_alias` from texts or JSON values; return the account.
+    """Set switches, `name`, `plan` and `portal_alias` from texts or JSON values.
 
-    An empty `portal_alias` removes it. Raises Semantic naming every fault, and Conflict when the
-    alias belongs to another account.
+    Returns the account. An empty `portal_alias` removes it. Raises Semantic naming every fault,
+    switches with `under` before their name, and Conflict when the alias belongs to another account.
     """
-    account = _locked(tx, account_id, plans)
+    account = locked(tx, account_id, plans)
     switches = {name: value for name, value in values.items() if name not in _BESIDE}
-    read, problems = read_switches(switches, beside=_BESIDE)
-    plan, alias = values.get("plan"), values.get("portal_alias")
+    read, faults = read_switches(switches, beside=_BESIDE)
+    problems = [(f"{under}{name}", reason) for name, reason in faults]
+    name, plan, alias = (values.get(each) for each in _BESIDE)
+    if name is not None and _as_name(name) is None:
+        problems.append(("name", f"{name[:_LONGEST_NAME]!r} {_NAME_FORM}"))
     if plan is not None and plan not in plans:
         problems.append(("plan", _unknown_plan(plan, plans)))
     if alias and not is_alias(alias):
-        problems.append(("portal_alias", ALIAS_FORM))
+        problems.append((f"{under}portal_alias", ALIAS_FORM))
     if problems:
         raise Semantic(listed(problems))
     tx.run(
-        "update account set switches = :switches, plan = coalesce(:plan, plan) where id = :account",
+        "update account set switches = :switches, name = coalesce(:name, name),"
+        " plan = coalesce(:plan, plan) where id = :account",
         {
             "switches": replace(account.switches, **read).to_json(),
+            "name": None if name is None else _as_name(name),
             "plan": plan,
             "account": account_id,
         },
@@ -339,7 +359,7 @@ def set_switches(
     return load_by_id(tx, account_id, plans)
 
 
-_BESIDE = ("plan", "portal_alias")
+_BESIDE = ("name", "plan", "portal_alias")
 
 
 def set_adapter(
@@ -356,7 +376,7 @@ def set_adapter(
     Another adapter than now makes a new connection, so that no id of the former CRM is reused.
     What may be set is checked by `accounts.connections.configure`, which calls this.
     """
-    account = _locked(tx, account_id, plans)
+    account = locked(tx, account_id, plans)
     if adapter == account.connection.adapter:
         tx.run(
             "update connection set settings = :settings, credentials = :credentials"
@@ -393,7 +413,7 @@ def enable(tx: Connection, account_id: int) -> None:
     tx.run("update account set disabled_at = null where id = :account", {"account": account_id})
 
 
-def _locked(tx: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
+def locked(tx: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
     """Return the account as it stays until this transaction ends."""
     tx.row(f"select id from account where id = :it{tx.for_update}", {"it": account_id})
     return load_by_id(tx, account_id, plans)

@@ -17,7 +17,11 @@ from crmhub.secrets import token as random_token
 
 # What the admin API is about; each has paths and scopes of its own.
 RESOURCES = ("accounts", "actions")
-SCOPES = tuple(f"{resource}:{right}" for resource, right in product(RESOURCES, ("read", "write")))
+SCOPES = (
+    *(f"{resource}:{right}" for resource, right in product(RESOURCES, ("read", "write"))),
+    # Nobody writes the audit log but the hub.
+    "audit:read",
+)
 _LONGEST_NAME = 100
 
 
@@ -61,8 +65,7 @@ def create(
             f" give 1 to {_LONGEST_NAME} printable characters."
         )
     stored = scope_names.to_store(scopes, SCOPES)
-    if expires_at is not None and expires_at <= now_ms():
-        raise Semantic("expires: the time has passed already; give one to come.")
+    scope_names.check_end(expires_at)
     token = new_admin_token()
     token_id = f"adm_{random_token(64)}"
     tx.run(
@@ -90,16 +93,17 @@ def list_tokens(db: Connection) -> list[Token]:
     return [Token(row[0], row[1], row[2], scopes_of(row[3]), *row[4:]) for row in rows]
 
 
-def revoke(tx: Connection, token_id: str) -> None:
-    """End the token now; again is no error. Raises NotFound."""
-    found = tx.run(
-        "update admin_token set revoked_at = coalesce(revoked_at, :now) where id = :id",
-        {"now": now_ms(), "id": token_id},
+def revoke(tx: Connection, token_id: str) -> bool:
+    """End the token now and return whether it had not been; raises NotFound."""
+    of = {"now": now_ms(), "id": token_id}
+    ended = tx.run(
+        "update admin_token set revoked_at = :now where id = :id and revoked_at is null", of
     )
-    if not found:
+    if not ended and not tx.scalar("select count(*) from admin_token where id = :id", of):
         raise NotFound(
             f"There is no admin token {token_id!r}; `crmhub admin token list` shows them."
         )
+    return ended > 0
 
 
 def note_use(tx: Connection, used: Mapping[str, int]) -> None:

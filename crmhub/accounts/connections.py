@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from crmhub.accounts.accounts import Account, load_by_id, set_adapter
+from crmhub.accounts.accounts import Account, locked, set_adapter
 from crmhub.accounts.plans import Plan
 from crmhub.adapter.contract import Adapter, BadConfig, configured
 from crmhub.db import Connection
@@ -32,24 +32,21 @@ def open_credentials(vault: Vault, account: Account) -> dict[str, str]:
     return opened
 
 
-def configure(
-    tx: Connection,
-    account_id: int,
+def proposed(
+    account: Account,
     *,
     name: str,
     adapter: type[Adapter],
     settings: Mapping[str, str],
     credentials: Mapping[str, str],
     vault: Vault,
-    plans: Mapping[str, Plan],
-) -> Account:
-    """Set the CRM of an account, checked against what the adapter declares; return the account.
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the settings and credentials that an account would have with these.
 
     On the adapter it has already, what is not named stays, and an empty value removes; what the
     adapter keeps itself is dropped with any change of a credential. Raises Semantic with every
-    fault, and nothing is stored.
+    fault.
     """
-    account = load_by_id(tx, account_id, plans)
     kept = {one.name for one in adapter.settings if one.kept}
     if given := sorted(kept & credentials.keys()):
         raise Semantic(f"{', '.join(given)}: the adapter keeps this itself; leave it out")
@@ -65,12 +62,41 @@ def configure(
         configured(adapter, settings, credentials)
     except BadConfig as exc:
         raise Semantic(exc.message) from exc
+    return settings, credentials
+
+
+def configure(
+    tx: Connection,
+    account_id: int,
+    *,
+    name: str,
+    adapter: type[Adapter],
+    settings: Mapping[str, str],
+    credentials: Mapping[str, str],
+    vault: Vault,
+    plans: Mapping[str, Plan],
+    grown: Mapping[str, str] | None = None,
+) -> Account:
+    """Set the CRM of an account to what `proposed` makes of these; return the account.
+
+    `grown` are the credentials as the adapter has left them after it was tried out with these.
+    Raises Semantic, and nothing is stored.
+    """
+    account = locked(tx, account_id, plans)
+    settings, credentials = proposed(
+        account,
+        name=name,
+        adapter=adapter,
+        settings=settings,
+        credentials=credentials,
+        vault=vault,
+    )
     account = set_adapter(
         tx,
         account_id,
         adapter=name,
         settings=settings,
-        credentials=seal_credentials(vault, account_id, credentials),
+        credentials=seal_credentials(vault, account_id, grown or credentials),
         plans=plans,
     )
     # What kept the connection waiting may be mended by this: its next call finds out.

@@ -49,6 +49,7 @@ class Operator:
     """Who proved with an admin token to be one of the operators, and what the token may do."""
 
     token_id: str
+    name: str
     scopes: frozenset[str]
 
 
@@ -216,14 +217,14 @@ class Directory:
 
     def _by_token_digest(self, hashed: str) -> _Found | None:
         row = self._row(
-            "select id, scopes, expires_at from admin_token where digest = :digest"
+            "select id, name, scopes, expires_at from admin_token where digest = :digest"
             " and revoked_at is null and (expires_at is null or expires_at > :now)",
             {"digest": hashed, "now": now_ms()},
         )
         if row is None:
             return None
-        operator = Operator(row[0], frozenset(admin_tokens.scopes_of(row[1])))
-        return _Found(operator, _NOBODY, row[2])
+        operator = Operator(row[0], row[1], frozenset(admin_tokens.scopes_of(row[2])))
+        return _Found(operator, _NOBODY, row[3])
 
     def _by_webhook_id(self, value: str) -> _Found | None:
         row = self._row(

@@ -12,7 +12,7 @@ from itertools import product
 from crmhub.accounts import scopes as scope_names
 from crmhub.accounts.plans import RESOURCES
 from crmhub.db import Connection, now_ms
-from crmhub.errors import NotFound, Semantic
+from crmhub.errors import NotFound
 from crmhub.secrets import digest, new_api_key, token
 
 SCOPES = tuple(f"{resource}:{right}" for resource, right in product(RESOURCES, ("read", "write")))
@@ -53,8 +53,7 @@ def create(
     Raises Semantic for unknown scopes and an end that has passed.
     """
     stored = scope_names.to_store(scopes, SCOPES)
-    if expires_at is not None and expires_at <= now_ms():
-        raise Semantic("expires: the time has passed already; give one to come.")
+    scope_names.check_end(expires_at)
     api_key = new_api_key()
     key_id = f"key_{token(64)}"
     tx.run(
@@ -83,15 +82,14 @@ def list_keys(db: Connection, account_id: int) -> list[Key]:
     return [Key(row[0], row[1], scopes_of(row[2]), *row[3:]) for row in rows]
 
 
-def revoke(tx: Connection, account_id: int, key_id: str) -> None:
-    """End the key now; again is no error. Raises NotFound."""
-    found = tx.run(
-        "update api_key set revoked_at = coalesce(revoked_at, :now)"
-        " where account_id = :account and id = :id",
-        {"now": now_ms(), "account": account_id, "id": key_id},
-    )
-    if not found:
-        raise NotFound(f"The account has no key {key_id!r}; `crmhub key list` shows its keys.")
+def revoke(tx: Connection, account_id: int, key_id: str) -> bool:
+    """End the key now and return whether it had not been; raises NotFound."""
+    of = {"now": now_ms(), "account": account_id, "id": key_id}
+    where = "where account_id = :account and id = :id"
+    ended = tx.run(f"update api_key set revoked_at = :now {where} and revoked_at is null", of)
+    if not ended and not tx.scalar(f"select count(*) from api_key {where}", of):
+        raise NotFound(f"The account has no key {key_id[:60]!r}; `crmhub key list` shows its keys.")
+    return ended > 0
 
 
 def note_use(tx: Connection, used: Mapping[tuple[int, str], int]) -> None:

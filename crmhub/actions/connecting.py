@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from typing import Protocol
 
 from crmhub import adapter as contract
 from crmhub import errors
-from crmhub.accounts.accounts import Account, ConnectionInfo
+from crmhub.accounts.accounts import Account
 from crmhub.accounts.connections import open_credentials, seal_credentials
 from crmhub.actions.deadlines import is_queued, patience, remaining, within
 from crmhub.actions.hub import Hub
 from crmhub.actions.store import OwnRecords
-from crmhub.adapter import Adapter, BadConfig, Budget, Context, configured
+from crmhub.adapter import Adapter, AdapterError, BadConfig, Budget, Context, configured
 from crmhub.secrets import SealBroken
 
 _SOON = 5
@@ -28,13 +29,27 @@ def connect(hub: Hub, account: Account) -> Adapter:
     what its CRM told. Raises BadConfig when the adapter is not installed or cannot work with
     what is stored.
     """
-    return hub.connected.get(account, lambda: _made(hub, account))
+    return hub.connected.get(account, lambda: _made(hub, account, _Stored(hub, account)))
 
 
-def _made(hub: Hub, account: Account) -> Adapter:
+class _Credentials(Protocol):
+    """Where an adapter's credentials are kept."""
+
+    def load(self) -> Mapping[str, str]:
+        """Return those that are kept now; raises BadConfig."""
+
+    def save(self, rotated: Mapping[str, str]) -> None:
+        """Keep these in their place."""
+
+
+def _made(hub: Hub, account: Account, kept: _Credentials) -> Adapter:
     connection = account.connection
     adapter = hub.registry.load(connection.adapter)
-    settings, credentials = configured(adapter, connection.settings, _opened(hub, account))
+
+    def load_credentials() -> dict[str, str]:
+        return configured(adapter, connection.settings, kept.load())[1]
+
+    settings, credentials = configured(adapter, connection.settings, kept.load())
 
     def budget(lane: str, *, calls: int, seconds: float) -> Budget:
         return hub.budgets.of(
@@ -46,10 +61,6 @@ def _made(hub: Hub, account: Account) -> Adapter:
             patience=patience,
             queued=is_queued,
         )
-
-    def load_credentials() -> dict[str, str]:
-        stored = replace(account, connection=_stored(hub, account))
-        return configured(adapter, connection.settings, _opened(hub, stored))[1]
 
     return adapter(
         Context(
@@ -63,7 +74,7 @@ def _made(hub: Hub, account: Account) -> Adapter:
             lease=lambda key, seconds: lease(hub, account, key, seconds),
             remaining=remaining,
             load_credentials=load_credentials,
-            save_credentials=lambda rotated: _save_credentials(hub, account, rotated),
+            save_credentials=kept.save,
         )
     )
 
@@ -77,34 +88,50 @@ def lease(hub: Hub, account: Account, key: str, seconds: float) -> AbstractConte
     return hub.leases.hold(account.id, connection_id, key, seconds=seconds, patience=remaining())
 
 
-def _opened(hub: Hub, account: Account) -> dict[str, str]:
-    try:
-        return open_credentials(hub.vault, account)
-    except SealBroken as exc:
-        raise BadConfig(str(exc)) from exc
+class _Stored:
+    """The credentials that the database has for the account's connection."""
 
+    def __init__(self, hub: Hub, account: Account) -> None:
+        self._hub = hub
+        self._account = account
+        self._of = {"account": account.id, "connection": account.connection.id}
 
-def _stored(hub: Hub, account: Account) -> ConnectionInfo:
-    """Return the connection with the credentials that the database holds now."""
-    with hub.database.reading() as reading:
-        sealed: str | None = reading.scalar(
-            "select credentials from connection where account_id = :account and id = :connection",
-            {"account": account.id, "connection": account.connection.id},
+    def load(self) -> Mapping[str, str]:
+        with self._hub.database.reading() as reading:
+            sealed: str | None = reading.scalar(
+                "select credentials from connection"
+                " where account_id = :account and id = :connection",
+                self._of,
+            )
+        connection = replace(self._account.connection, credentials=sealed or "")
+        try:
+            return open_credentials(self._hub.vault, replace(self._account, connection=connection))
+        except SealBroken as exc:
+            raise BadConfig(str(exc)) from exc
+
+    def save(self, rotated: Mapping[str, str]) -> None:
+        sealed = seal_credentials(self._hub.vault, self._account.id, rotated)
+        self._hub.database.transact(
+            lambda tx: tx.run(
+                "update connection set credentials = :sealed"
+                " where account_id = :account and id = :connection",
+                {**self._of, "sealed": sealed},
+            )
         )
-    return replace(account.connection, credentials=sealed or "")
+        self._hub.directory.forget(self._account.id)
 
 
-def _save_credentials(hub: Hub, account: Account, credentials: Mapping[str, str]) -> None:
-    sealed = seal_credentials(hub.vault, account.id, credentials)
-    of = {"account": account.id, "connection": account.connection.id, "sealed": sealed}
-    hub.database.transact(
-        lambda tx: tx.run(
-            "update connection set credentials = :sealed"
-            " where account_id = :account and id = :connection",
-            of,
-        )
-    )
-    hub.directory.forget(account.id)
+class _InMemory:
+    """Credentials that are stored nowhere yet."""
+
+    def __init__(self, credentials: Mapping[str, str]) -> None:
+        self.credentials = credentials
+
+    def load(self) -> Mapping[str, str]:
+        return self.credentials
+
+    def save(self, rotated: Mapping[str, str]) -> None:
+        self.credentials = dict(rotated)
 
 
 @contextmanager
@@ -149,11 +176,35 @@ def told(account: Account) -> Iterator[None]:
 
 def check(hub: Hub, account: Account) -> str:
     """Talk to the account's CRM and return what is wrong in words, "" when all is well."""
+    return in_words(_asked(lambda: connect(hub, account)))
+
+
+def try_out(
+    hub: Hub, account: Account, credentials: Mapping[str, str] | None
+) -> tuple[AdapterError | None, Mapping[str, str] | None]:
+    """Ask a CRM that is not stored as the account's, with these credentials; return what is wrong.
+
+    Returns the credentials beside it: the CRM may have given others for them, and a new refresh
+    token is the only one that works from then on. None stands for the stored ones of the account,
+    where the adapter then keeps what it is given.
+    """
+    if credentials is None:
+        return _asked(lambda: _made(hub, account, _Stored(hub, account))), None
+    kept = _InMemory(credentials)
+    return _asked(lambda: _made(hub, account, kept)), kept.credentials
+
+
+def in_words(wrong: AdapterError | None) -> str:
+    """Return what a CRM said when it was asked, "" when all is well."""
+    if isinstance(wrong, contract.Unsupported):
+        return f"{wrong.message} Its settings are complete."
+    return "" if wrong is None else wrong.message
+
+
+def _asked(made: Callable[[], Adapter]) -> AdapterError | None:
     try:
         with within(_CHECK_S):
-            connect(hub, account).check()
-    except contract.Unsupported as exc:
-        return f"{exc.message} Its settings are complete."
-    except contract.AdapterError as exc:
-        return exc.message
-    return ""
+            made().check()
+    except AdapterError as exc:
+        return exc
+    return None

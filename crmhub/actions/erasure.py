@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from crmhub import idempotency
+from crmhub import audit, idempotency
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.actions import kept_numbers, leases
@@ -20,6 +20,7 @@ from crmhub.actions.inputs import shortened
 from crmhub.actions.leads import lease_key
 from crmhub.actions.locks import hold
 from crmhub.actions.people import READINGS, People, Person, Reading
+from crmhub.audit import Author
 from crmhub.db import Connection, Database, now_ms
 from crmhub.errors import Conflict, Unavailable
 from crmhub.records import catalogue, erasing, marks
@@ -122,7 +123,9 @@ def look(hub: Hub, account: Account, person: Person, *, with_linked: bool = Fals
     raise AssertionError("unreachable")
 
 
-def erase(hub: Hub, account: Account, person: Person, *, with_linked: bool = False) -> Erased:
+def erase(
+    hub: Hub, account: Account, person: Person, *, by: Author, with_linked: bool = False
+) -> Erased:
     """Erase the person; whatever was accepted of them before this returns is gone then.
 
     `with_linked` erases the deals and tickets, too, that are linked to no other contact. Raises
@@ -136,9 +139,22 @@ def erase(hub: Hub, account: Account, person: Person, *, with_linked: bool = Fal
         if not some.actions:
             break
         before = _sum(before, some)
-    rest = hub.database.transact(
-        lambda tx: _Erasure(hub, tx, account, person).run(with_linked=with_linked)
-    )
+
+    def work(tx: Connection) -> Erased:
+        erased = _Erasure(hub, tx, account, person).run(with_linked=with_linked)
+        # That somebody was erased, not who.
+        audit.note(
+            tx,
+            by,
+            "erase",
+            "person",
+            "",
+            account_id=account.id,
+            after={"contacts": len(erased.contacts) + len(erased.archived)},
+        )
+        return erased
+
+    rest = hub.database.transact(work)
     return replace(_sum(before, rest), swept=_sweep(hub.database))
 
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.actions.journal import LONGEST_MS, earliest_id
+from crmhub.audit import Author
 from crmhub.db import Connection, Database, containing, now_ms
 from crmhub.errors import Conflict, NotFound
 from crmhub.records import values
@@ -137,12 +139,12 @@ def shown(database: Database, action_id: str, account: Account | None = None) ->
     )
 
 
-def retry_one(database: Database, action_id: str) -> int:
+def retry_one(database: Database, action_id: str, *, by: Author) -> int:
     """Let the worker try an action again, as `retry` does; return how many come back with it.
 
     Raises NotFound, and Conflict when there is nothing to try again.
     """
-    count = retry(database, Wanted(ids=(action_id,)))
+    count = retry(database, Wanted(ids=(action_id,)), by=by)
     if not count:
         state = shown(database, action_id).summary.state
         raise Conflict(
@@ -153,7 +155,7 @@ def retry_one(database: Database, action_id: str) -> int:
     return count
 
 
-def retry(database: Database, wanted: Wanted) -> int:
+def retry(database: Database, wanted: Wanted, *, by: Author) -> int:
     """Let the worker try again what is meant and dead, refused or waiting; return how many.
 
     Where neither states nor ids are named, that is what is dead. What was parked behind a dead
@@ -164,13 +166,13 @@ def retry(database: Database, wanted: Wanted) -> int:
         wanted = replace(wanted, states=("dead",))
     brought_back, found = 0, _AT_ONCE
     while found == _AT_ONCE:
-        count, found, last = database.transact(partial(_retry, wanted=wanted))
+        count, found, last = database.transact(partial(_retry, wanted=wanted, by=by))
         brought_back += count
         wanted = replace(wanted, after=last)
     return brought_back
 
 
-def _retry(tx: Connection, wanted: Wanted) -> tuple[int, int, str]:
+def _retry(tx: Connection, wanted: Wanted, by: Author) -> tuple[int, int, str]:
     """Bring some back; return how many came, how many were looked at, and the last of those."""
     where, params = _condition(tx, wanted)
     rows = tx.rows(
@@ -195,6 +197,15 @@ def _retry(tx: Connection, wanted: Wanted) -> tuple[int, int, str]:
         )
     if tx.dialect == "postgresql":
         tx.run("notify crmhub_journal")
+    audit.note(
+        tx,
+        by,
+        "retry",
+        "actions",
+        ids[0] if len(ids) == 1 else "",
+        account_id=wanted.account.id if wanted.account else None,
+        after={"retried": count, "newest": ids[0], "oldest": ids[-1]},
+    )
     return count, len(ids), ids[-1]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from crmhub import audit
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account, IssuedIds
 from crmhub.actions.hub import Hub
 from crmhub.adapter import BadConfig
+from crmhub.audit import Author
 from crmhub.db import Connection
 from crmhub.errors import Semantic
 from crmhub.records import catalogue
@@ -18,6 +20,7 @@ def open_account(
     client_id: str | None = None,
     adapter: str = "local",
     plan: str = "default",
+    by: Author,
 ) -> tuple[Account, IssuedIds]:
     """Open an account with a key, webhook ids and the catalogue every account starts with.
 
@@ -34,6 +37,8 @@ def open_account(
             tx, name=name, client_id=client_id, adapter=adapter, plan=plan, plans=hub.plans
         )
         catalogue.fill(tx, account.id)
+        after = {"name": account.name, "plan": plan, "adapter": adapter}
+        audit.note(tx, by, "open", "account", account.client_id, account_id=account.id, after=after)
         return account, issued
 
     account, issued = hub.database.transact(work)

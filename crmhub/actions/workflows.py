@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
+from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings
 from crmhub.actions.connecting import connect, told
@@ -18,7 +19,8 @@ from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import filled, shortened
 from crmhub.actions.phones import readings
 from crmhub.adapter import Adapter, Contact, contract, features
-from crmhub.db import now_ms
+from crmhub.audit import Author
+from crmhub.db import Connection, now_ms
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
 
 _HOUR_MS = 3_600_000
@@ -94,39 +96,97 @@ def _active_now(
     return ActiveWorkflow(workflow_id)
 
 
-def enrol(hub: Hub, account: Account, *, workflow_id: str, contact_id: str) -> None:
+def enrol(
+    hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
+) -> None:
     """Note that the contact entered the workflow now; again makes it the newest.
+
+    `by` is the operator who does it; without one it is an integrator.
 
     Raises NotFound when the account's CRM has no such contact, BadRequest for an id that is
     too long, Unavailable.
     """
     row = _row(account, workflow_id, contact_id)
     row["contact"] = _known_contact(hub, account, str(row["contact"]))
-    hub.database.transact(
-        lambda tx: tx.run(
+
+    def work(tx: Connection) -> None:
+        tx.run(
             "insert into enrolment (account_id, connection_id, contact_id, workflow_id,"
             " enrolled_at) values (:account, :connection, :contact, :workflow, :now)"
             " on conflict (account_id, connection_id, contact_id, workflow_id)"
             " do update set enrolled_at = excluded.enrolled_at",
             row,
         )
-    )
+        if by is not None:
+            audit.note(tx, by, "enrol", "workflow", str(row["workflow"]), account_id=account.id)
+
+    hub.database.transact(work)
 
 
-def unenrol(hub: Hub, account: Account, *, workflow_id: str, contact_id: str) -> None:
-    """Forget that the contact entered the workflow; raises NotFound when it was not noted."""
+def unenrol(
+    hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
+) -> None:
+    """Forget that the contact entered the workflow; raises NotFound when it was not noted.
+
+    `by` is the operator who does it; without one it is an integrator.
+    """
     row = _row(account, workflow_id, contact_id)
-    found = hub.database.transact(
-        lambda tx: tx.run(
+
+    def work(tx: Connection) -> None:
+        if not tx.run(
             "delete from enrolment where account_id = :account and connection_id = :connection"
             " and contact_id = :contact and workflow_id = :workflow",
             row,
-        )
+        ):
+            raise NotFound(
+                f"Contact {shortened(contact_id)} is not enrolled"
+                f" in workflow {shortened(workflow_id)}."
+            )
+        if by is not None:
+            audit.note(tx, by, "unenrol", "workflow", str(row["workflow"]), account_id=account.id)
+
+    hub.database.transact(work)
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """That a contact entered a workflow; `at` in ms since 1970."""
+
+    workflow_id: str
+    contact_id: str
+    at: int
+
+
+def enrolments(
+    db: Connection,
+    account: Account,
+    *,
+    workflow_id: str = "",
+    contact_id: str = "",
+    after: tuple[str, str] = ("", ""),
+    limit: int,
+) -> list[Enrolment]:
+    """Return enrolments of the account's present connection, up to `limit` behind `after`.
+
+    They come by contact and workflow; what is empty does not narrow.
+    """
+    rows = db.rows(
+        "select workflow_id, contact_id, enrolled_at from enrolment"
+        " where account_id = :account and connection_id = :connection"
+        " and (contact_id, workflow_id) > (:after_contact, :after_workflow)"
+        " and :workflow in ('', workflow_id) and :contact in ('', contact_id)"
+        " order by contact_id, workflow_id limit :limit",
+        {
+            "account": account.id,
+            "connection": account.connection.id,
+            "after_contact": after[0],
+            "after_workflow": after[1],
+            "workflow": workflow_id,
+            "contact": contact_id,
+            "limit": limit,
+        },
     )
-    if not found:
-        raise NotFound(
-            f"Contact {shortened(contact_id)} is not enrolled in workflow {shortened(workflow_id)}."
-        )
+    return [Enrolment(*row) for row in rows]
 
 
 def _row(account: Account, workflow_id: str, contact_id: str) -> dict[str, str | int]:

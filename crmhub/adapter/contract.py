@@ -703,6 +703,9 @@ def features(adapter: type[Adapter]) -> frozenset[str]:
     )
 
 
+_SHOWN_FAULTS = 20
+
+
 def configured(
     adapter: type[Adapter], settings: Mapping[str, str], credentials: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
@@ -721,7 +724,7 @@ def configured(
         word = "secret" if secret else "setting"
         for name in given.keys() - declared.keys():
             known = ", ".join(sorted(declared)) or "none"
-            faults.append(f"{name}: {adapter.title} has no such {word}; it has {known}")
+            faults.append(f"{name[:100]}: {adapter.title} has no such {word}; it has {known}")
         for name, setting in declared.items():
             filled[name] = given.get(name, "") or setting.default
             if filled[name]:
@@ -733,5 +736,6 @@ def configured(
     if not faults and (clash := adapter.clash(*complete)):
         faults.append(clash)
     if faults:
-        raise BadConfig("; ".join(sorted(faults)))
+        shown, more = sorted(faults)[:_SHOWN_FAULTS], len(faults) - _SHOWN_FAULTS
+        raise BadConfig("; ".join([*shown, f"and {more} more"] if more > 0 else shown))
     return complete

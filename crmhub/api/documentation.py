@@ -111,7 +111,7 @@ _ID = {"type": "integer", "minimum": 1, "maximum": HIGHEST_ID}
 _ISSUED = {"type": "string", "minLength": 1, "maxLength": 64}
 _PATH_PARAMETERS: dict[str, Shape] = {
     "client_id": {
-        "description": "The account, as its API key belongs to it.",
+        "description": "The account; in the public API the one that the key belongs to.",
         "schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"},
     },
     "id": {"description": "The record's id.", "schema": _ID},
@@ -125,6 +125,8 @@ _PATH_PARAMETERS: dict[str, Shape] = {
     "pipeline_id": {"description": "The pipeline's id."},
     "workflow_id": {"description": "The workflow's id, any text."},
     "contact_id": {"description": "The contact's id in the account's CRM."},
+    "key_id": {"description": "The key's id, which is no secret."},
+    "adapter_name": {"description": "The adapter's name."},
     "action_id": {"description": "The action's id, as a helper answered it."},
     "generated_id": {"description": "The id issued for the account.", "schema": _ISSUED},
     "portal_id": {"description": "The id issued for the account.", "schema": _ISSUED},

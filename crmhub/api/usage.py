@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import flask
 from marshmallow import fields
 
-from crmhub.accounts.plans import Rate
+from crmhub.accounts.accounts import Account
+from crmhub.api.admin.account_answers import rate_shown
 from crmhub.api.answers import as_json
 from crmhub.api.authentication import account, hub
 from crmhub.api.documentation import documents
@@ -13,7 +16,7 @@ from crmhub.api.reading import Blueprint
 from crmhub.api.schemas import Shown
 from crmhub.records.kinds import KINDS
 
-_RATE = {"description": 'Calls in a window, such as "1000/10s"; null: no limit.'}
+RATE = {"description": 'Calls in a window, such as "1000/10s"; null: no limit.'}
 
 
 class UsedShown(Shown):
@@ -37,9 +40,9 @@ class UsageShown(Shown):
     """The account's plan."""
 
     plan = fields.String(required=True)
-    rate_limit = fields.String(data_key="rateLimit", required=True, allow_none=True, metadata=_RATE)
+    rate_limit = fields.String(data_key="rateLimit", required=True, allow_none=True, metadata=RATE)
     key_rate_limit = fields.String(
-        data_key="keyRateLimit", required=True, allow_none=True, metadata=_RATE
+        data_key="keyRateLimit", required=True, allow_none=True, metadata=RATE
     )
     resources = fields.Nested(ResourcesUsedShown, required=True)
 
@@ -55,20 +58,19 @@ blueprint = Blueprint(
 @blueprint.get("")
 @documents(blueprint, "getUsage", 200, UsageShown, "Read the plan's limits and what is used")
 def _get() -> flask.Response:
-    plan = account().plan
-    used = hub().records.counts(account())
-    return as_json(
-        {
-            "plan": plan.name,
-            "rateLimit": _rate(plan.rate_limit),
-            "keyRateLimit": _rate(plan.key_rate_limit),
-            "resources": {
-                name: {"used": used.get(kind.code, 0), "limit": plan.quotas.get(name)}
-                for name, kind in KINDS.items()
-            },
-        }
-    )
+    return as_json(usage_shown(account()))
 
 
-def _rate(rate: Rate | None) -> str | None:
-    return None if rate is None else str(rate)
+def usage_shown(of: Account) -> dict[str, Any]:
+    """Return what the account's plan allows, and what is used."""
+    plan = of.plan
+    used = hub().records.counts(of)
+    return {
+        "plan": plan.name,
+        "rateLimit": rate_shown(plan.rate_limit),
+        "keyRateLimit": rate_shown(plan.key_rate_limit),
+        "resources": {
+            name: {"used": used.get(kind.code, 0), "limit": plan.quotas.get(name)}
+            for name, kind in KINDS.items()
+        },
+    }

@@ -18,6 +18,7 @@ from crmhub.cli.accounts import account
 from crmhub.cli.actions import actions
 from crmhub.cli.adapters import adapter, adapters
 from crmhub.cli.admin import admin
+from crmhub.cli.auditing import audit
 from crmhub.cli.database import db
 from crmhub.cli.demo import demo
 from crmhub.cli.doctor import doctor
@@ -102,6 +103,7 @@ for _command in (
     adapter,
     actions,
     admin,
+    audit,
     workflow,
     erase,
     db,

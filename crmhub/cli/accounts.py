@@ -8,13 +8,12 @@ import rich_click as click
 from click.core import ParameterSource
 
 from crmhub.cli.inputs import as_mapping, assignment, duration, read_secrets
-from crmhub.cli.opening import load_account, opened_hub
+from crmhub.cli.opening import author, load_account, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_fields, print_json
 
 if TYPE_CHECKING:
-    from crmhub.accounts.accounts import Account
     from crmhub.accounts.webhook_ids import Rotatable, WebhookId
-    from crmhub.actions.hub import Hub
+    from crmhub.actions.operating import Detail
     from crmhub.adapter import Adapter
 
 
@@ -35,19 +34,13 @@ def create(name: str, client_id: str | None, adapter: str, plan: str, as_json: b
         from crmhub.actions.opening import open_account
 
         opened, issued = open_account(
-            hub, name=name, client_id=client_id, adapter=adapter, plan=plan
+            hub, name=name, client_id=client_id, adapter=adapter, plan=plan, by=author()
         )
         to_set = hub.registry.load(adapter).settings
     if as_json:
-        print_json(
-            {
-                "clientId": opened.client_id,
-                "apiKey": issued.api_key,
-                "generatedId": issued.generated_id,
-                "portalId": issued.portal_id,
-                "webhookSecret": issued.webhook_secret,
-            }
-        )
+        from crmhub.api.admin.account_answers import issued_shown
+
+        print_json(issued_shown(opened, issued))
         return
     click.echo(f"The account {opened.name} is open.\n")
     print_fields(
@@ -77,7 +70,9 @@ def list_accounts(as_json: bool) -> None:
         with hub.database.reading() as db:
             found = accounts.list_accounts(db, hub.plans)
     if as_json:
-        print_json([_outline(one) for one in found])
+        from crmhub.api.admin.account_answers import outline_shown
+
+        print_json([outline_shown(one) for one in found])
     elif found:
         print_columns(
             ("CLIENT ID", "NAME", "PLAN", "ADAPTER", "STATE"),
@@ -102,16 +97,14 @@ def list_accounts(as_json: bool) -> None:
 def show(client_id: str, as_json: bool) -> None:
     """Show an account and the ids it is called by; never its key or secrets."""
     with opened_hub() as hub:
-        from crmhub.accounts.webhook_ids import webhook_ids
+        from crmhub.actions import operating
+        from crmhub.api.admin.account_answers import account_shown
 
-        shown = load_account(hub, client_id)
-        with hub.database.reading() as db:
-            ids = webhook_ids(db, shown.id)
-        secrets = _names_of_secrets(hub, shown)
+        found = operating.detail(hub, client_id)
     if as_json:
-        print_json(_description(shown, ids, secrets))
+        print_json(account_shown(found))
     else:
-        _print_account(shown, ids, secrets)
+        _print_account(found)
 
 
 @account.command(name="set")
@@ -131,15 +124,15 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     auto_define_properties=true  the API defines unknown properties
     rotation=round_robin         how getRandomInt chooses: random, round_robin, shuffle_bag or
                                  weighted:5,3,1; +sticky behind it: a contact keeps its number
+    name="Acme GmbH"             what people call it
     plan=free                    the plan
     portal_alias=12345678        the CRM's portal id, taken with the secret; empty for none
     """
     with opened_hub() as hub:
-        from crmhub.accounts import accounts
+        from crmhub.actions import operating
 
         given = as_mapping(values, "set")
-        changed = load_account(hub, client_id)
-        hub.database.transact(lambda tx: accounts.set_switches(tx, changed.id, given, hub.plans))
+        operating.change(hub, client_id, given, by=author())
     click.echo(f"Set {', '.join(given)} of {client_id}.")
 
 
@@ -162,9 +155,11 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     metavar="K=@FILE|K=-",
     help="A secret of the adapter, from a file or from standard input; again for more.",
 )
+@click.option("--check", "ask", is_flag=True, help="Ask the CRM first; save when all is well.")
 def adapter(
     client_id: str,
     name: str,
+    ask: bool,
     settings: tuple[tuple[str, str], ...],
     secrets: tuple[tuple[str, str], ...],
 ) -> None:
@@ -173,26 +168,14 @@ def adapter(
     What is not named stays as it is. Another adapter than before starts afresh.
     """
     with opened_hub() as hub:
-        from crmhub.accounts.connections import configure
+        from crmhub.actions import operating
 
-        chosen = load_account(hub, client_id)
-        kind = _adapter_class(hub, name)
         given = as_mapping(settings, "--set")
-        _refuse_secrets(kind, given)
-        credentials = read_secrets(secrets)
-        hub.database.transact(
-            lambda tx: configure(
-                tx,
-                chosen.id,
-                name=name,
-                adapter=kind,
-                settings=given,
-                credentials=credentials,
-                vault=hub.vault,
-                plans=hub.plans,
-            )
-        )
-    click.echo(f"{client_id} uses {name}. `crmhub account check {client_id}` tries it.")
+        _refuse_secrets(operating.adapter_class(hub, name), given)
+        crm = operating.Crm(name, given, read_secrets(secrets))
+        operating.set_crm(hub, client_id, crm, ask=ask, by=author())
+    told = "" if ask else f" `crmhub account check {client_id}` tries it."
+    click.echo(f"{client_id} uses {name}.{told}")
 
 
 @account.command()
@@ -235,14 +218,9 @@ def rotate(
         raise click.UsageError("Give --now or --keep-old, not both.")
     keep_ms = 0 if at_once else keep_old
     with opened_hub() as hub:
-        from crmhub.accounts import webhook_ids
-        from crmhub.db import now_ms
+        from crmhub.actions import operating
 
-        rotated = load_account(hub, client_id)
-        until = now_ms() + keep_ms
-        value = hub.database.transact(
-            lambda tx: webhook_ids.rotate(tx, rotated.id, what, keep_ms=keep_ms)
-        )
+        value, until = operating.rotate(hub, client_id, what, keep_ms=keep_ms, by=author())
     if as_json:
         print_json({what: value, "oldValidUntil": iso(until)})
         return
@@ -260,10 +238,9 @@ def rotate(
 def disable(client_id: str) -> None:
     """Refuse an account everywhere, within a second; its data stay."""
     with opened_hub() as hub:
-        from crmhub.accounts import accounts
+        from crmhub.actions import operating
 
-        disabled = load_account(hub, client_id)
-        hub.database.transact(lambda tx: accounts.disable(tx, disabled.id))
+        operating.change(hub, client_id, {}, disabled=True, by=author())
     click.echo(f"{client_id} is disabled. `crmhub account enable {client_id}` undoes it.")
 
 
@@ -272,21 +249,10 @@ def disable(client_id: str) -> None:
 def enable(client_id: str) -> None:
     """Let a disabled account work again."""
     with opened_hub() as hub:
-        from crmhub.accounts import accounts
+        from crmhub.actions import operating
 
-        enabled = load_account(hub, client_id)
-        hub.database.transact(lambda tx: accounts.enable(tx, enabled.id))
+        operating.change(hub, client_id, {}, disabled=False, by=author())
     click.echo(f"{client_id} is live.")
-
-
-def _adapter_class(hub: Hub, name: str) -> type[Adapter]:
-    from crmhub.adapter import BadConfig
-    from crmhub.errors import Semantic
-
-    try:
-        return hub.registry.load(name)
-    except BadConfig as exc:
-        raise Semantic(exc.message) from exc
 
 
 def _refuse_secrets(adapter: type[Adapter], settings: dict[str, str]) -> None:
@@ -299,61 +265,10 @@ def _refuse_secrets(adapter: type[Adapter], settings: dict[str, str]) -> None:
             )
 
 
-def _names_of_secrets(hub: Hub, account: Account) -> list[str] | None:
-    """Return which secrets are stored, None when they cannot be opened."""
-    from crmhub.accounts.connections import open_credentials
-    from crmhub.secrets import SealBroken
-
-    try:
-        return sorted(open_credentials(hub.vault, account))
-    except SealBroken:
-        return None
-
-
-def _outline(account: Account) -> dict[str, Any]:
-    return {
-        "clientId": account.client_id,
-        "name": account.name,
-        "plan": account.plan.name,
-        "adapter": account.connection.adapter,
-        "disabled": account.disabled,
-        "createdAt": iso(account.created_at),
-    }
-
-
-def _description(
-    account: Account, ids: list[WebhookId], secrets: list[str] | None
-) -> dict[str, Any]:
+def _print_account(found: Detail) -> None:
     from dataclasses import asdict
 
-    def of(purpose: str) -> list[dict[str, Any]]:
-        return [
-            {"id": one.value, "expiresAt": iso(one.expires_at)}
-            for one in ids
-            if one.purpose == purpose
-        ]
-
-    generated, portal, alias = of("generated"), of("portal"), of("alias")
-    return {
-        **_outline(account),
-        "switches": {
-            **asdict(account.switches),
-            "portal_alias": alias[0]["id"] if alias else "",
-        },
-        "connection": {
-            "id": account.connection.id,
-            "settings": dict(account.connection.settings),
-            "secrets": secrets,
-        },
-        "generatedId": generated[0]["id"],
-        "portalId": portal[0]["id"],
-        "oldIds": {"generated": generated[1:], "portal": portal[1:]},
-    }
-
-
-def _print_account(account: Account, ids: list[WebhookId], secrets: list[str] | None) -> None:
-    from dataclasses import asdict
-
+    account, ids, secrets = found.account, found.ids, found.secrets
     settings = [f"{name}={value}" for name, value in account.connection.settings.items()]
     hidden = (
         ["secrets that cannot be opened"]

@@ -8,7 +8,7 @@ import rich_click as click
 from click.exceptions import Exit
 
 from crmhub.cli.inputs import duration
-from crmhub.cli.opening import opened_hub
+from crmhub.cli.opening import author, opened_hub
 from crmhub.cli.output import iso, print_columns, print_json
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def retry(ids: tuple[str, ...], everything: bool, **narrowing: Any) -> None:
     if not ids and not everything and not any(narrowing.values()):
         raise click.UsageError("Name actions, narrow the choice, or say --all.")
     with opened_hub() as hub:
-        count = mending.retry(hub.database, _wanted(hub, ids=ids, **narrowing))
+        count = mending.retry(hub.database, _wanted(hub, ids=ids, **narrowing), by=author())
     click.echo(f"{count} {'action' if count == 1 else 'actions'} will be tried again.")
     if not count:
         raise Exit(1)

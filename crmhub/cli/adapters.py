@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import rich_click as click
 from click.exceptions import Exit
@@ -31,7 +30,9 @@ def adapters(name: str | None, as_json: bool) -> None:
     if name is not None:
         found = [_named(found, name)]
     if as_json:
-        described = [_description(one) for one in found]
+        from crmhub.api.admin.account_answers import adapter_shown
+
+        described = [adapter_shown(one) for one in found]
         print_json(described if name is None else described[0])
     elif name is not None:
         _print_adapter(found[0])
@@ -88,24 +89,6 @@ def _named(found: list[Installed], name: str) -> Installed:
 
 def _can(one: Installed) -> str:
     return ", ".join(sorted(one.features)) or "-"
-
-
-def _description(one: Installed) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "title": one.title,
-        "version": one.version,
-        "distribution": one.distribution,
-        "features": sorted(one.features),
-        "settings": [_setting(each) for each in one.settings],
-        "error": one.error,
-    }
-
-
-def _setting(one: Setting) -> dict[str, Any]:
-    described = asdict(one)
-    del described["kept"]
-    return described
 
 
 def _print_adapter(one: Installed) -> None:

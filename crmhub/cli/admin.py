@@ -5,7 +5,7 @@ from __future__ import annotations
 import rich_click as click
 
 from crmhub.cli.inputs import expiring
-from crmhub.cli.opening import opened_hub
+from crmhub.cli.opening import author, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_json, standing
 
 
@@ -33,11 +33,9 @@ def token() -> None:
 def create(name: str, scopes: tuple[str, ...], expires: int | None, as_json: bool) -> None:
     """Make a token and print it, this once; NAME says what it is for."""
     with opened_hub() as hub:
-        from crmhub.accounts import admin_tokens
+        from crmhub.actions import operating
 
-        issued = hub.database.transact(
-            lambda tx: admin_tokens.create(tx, name, scopes=scopes, expires_at=expires)
-        )
+        issued = operating.create_token(hub, name, scopes=scopes, expires_at=expires, by=author())
     if as_json:
         print_json(
             {
@@ -104,7 +102,7 @@ def list_tokens(as_json: bool) -> None:
 def revoke(token_id: str) -> None:
     """End a token; every server process refuses it within a second."""
     with opened_hub() as hub:
-        from crmhub.accounts import admin_tokens
+        from crmhub.actions import operating
 
-        hub.database.transact(lambda tx: admin_tokens.revoke(tx, token_id))
+        operating.revoke_token(hub, token_id, by=author())
     click.echo(f"Token {token_id} is revoked.")

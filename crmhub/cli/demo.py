@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from crmhub.cli.opening import opened_hub
+from crmhub.cli.opening import author, opened_hub
 from crmhub.cli.output import print_fields
 from crmhub.cli.serving import origin, reachable
 from crmhub.errors import Conflict, NotFound
@@ -87,7 +87,7 @@ def _account(hub: Hub) -> Account:
         with hub.database.reading() as db:
             account = accounts.load(db, _CLIENT_ID, hub.plans)
     except NotFound:
-        account, issued = open_account(hub, name="Demo", client_id=_CLIENT_ID)
+        account, issued = open_account(hub, name="Demo", client_id=_CLIENT_ID, by=author())
         _keep(_file(hub), issued.api_key)
     if account.disabled:
         raise Conflict("The account demo is disabled; `crmhub account enable demo` undoes it.")
@@ -102,6 +102,7 @@ def _account(hub: Hub) -> Account:
 def _key(hub: Hub, account: Account) -> str:
     """Return the kept API key, or a new one when it is gone or works no longer."""
     from crmhub.accounts import keys
+    from crmhub.actions import operating
 
     path = _file(hub)
     try:
@@ -112,7 +113,7 @@ def _key(hub: Hub, account: Account) -> str:
     works = caller is not None and caller.account.id == account.id
     if works and caller is not None and caller.scopes == set(keys.SCOPES):
         return kept
-    issued = hub.database.transact(lambda tx: keys.create(tx, account.id))
+    issued = operating.create_key(hub, _CLIENT_ID, scopes=(), expires_at=None, by=author())
     _keep(path, issued.api_key)
     return issued.api_key
 

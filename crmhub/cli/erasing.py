@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 from click.exceptions import Exit
 
-from crmhub.cli.opening import load_account, opened_hub
+from crmhub.cli.opening import author, load_account, opened_hub
 from crmhub.cli.output import print_fields, print_json
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def erase(
             if erases and not yes:
                 click.confirm("Erase this for good?", abort=True)
             if erases:
-                found = erasure.erase(hub, account, person, with_linked=with_linked)
+                found = erasure.erase(hub, account, person, by=author(), with_linked=with_linked)
     if as_json:
         print_json(_as_json(found, erased=erases))
     elif erases:

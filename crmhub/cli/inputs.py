@@ -39,12 +39,13 @@ def moment(text: str) -> int:
         return time.time_ns() // 1_000_000 + milliseconds
     try:
         read = datetime.fromisoformat(text)
-    except ValueError:
+        # Like every time that crmhub prints: without a zone, it is UTC.
+        read = (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise click.BadParameter(
             f"{text!r} is not a time; give {durations.FORM}, or a date such as 2031-12-31."
         ) from None
-    # Like every time that crmhub prints: without a zone, it is UTC.
-    return int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1000)
+    return int(read.timestamp() * 1000)
 
 
 expiring = click.option(

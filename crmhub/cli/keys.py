@@ -5,8 +5,8 @@ from __future__ import annotations
 import rich_click as click
 
 from crmhub.cli.inputs import expiring
-from crmhub.cli.opening import load_account, opened_hub
-from crmhub.cli.output import in_words, iso, print_columns, print_json, standing
+from crmhub.cli.opening import author, load_account, opened_hub
+from crmhub.cli.output import in_words, print_columns, print_json, standing
 
 
 @click.group()
@@ -29,21 +29,15 @@ def key() -> None:
 def create(client_id: str, scopes: tuple[str, ...], expires: int | None, as_json: bool) -> None:
     """Make an API key and print it, this once."""
     with opened_hub() as hub:
-        from crmhub.accounts import keys
+        from crmhub.actions import operating
 
-        account = load_account(hub, client_id)
-        issued = hub.database.transact(
-            lambda tx: keys.create(tx, account.id, scopes=scopes, expires_at=expires)
+        issued = operating.create_key(
+            hub, client_id, scopes=scopes, expires_at=expires, by=author()
         )
     if as_json:
-        print_json(
-            {
-                "keyId": issued.key_id,
-                "apiKey": issued.api_key,
-                "scopes": list(issued.scopes),
-                "expiresAt": iso(issued.expires_at),
-            }
-        )
+        from crmhub.api.admin.account_answers import issued_key_shown
+
+        print_json(issued_key_shown(issued))
         return
     click.echo(f"API key  {issued.api_key}")
     click.echo(f"Key id   {issued.key_id}")
@@ -64,20 +58,9 @@ def list_keys(client_id: str, as_json: bool) -> None:
         with hub.database.reading() as db:
             found = keys.list_keys(db, account.id)
     if as_json:
-        print_json(
-            [
-                {
-                    "keyId": one.key_id,
-                    "hint": one.hint,
-                    "scopes": list(one.scopes),
-                    "createdAt": iso(one.created_at),
-                    "expiresAt": iso(one.expires_at),
-                    "revokedAt": iso(one.revoked_at),
-                    "lastUsedAt": iso(one.last_used_at),
-                }
-                for one in found
-            ]
-        )
+        from crmhub.api.admin.account_answers import key_shown
+
+        print_json([key_shown(one) for one in found])
         return
 
     print_columns(
@@ -101,8 +84,7 @@ def list_keys(client_id: str, as_json: bool) -> None:
 def revoke(client_id: str, key_id: str) -> None:
     """End a key; every server process refuses it within a second."""
     with opened_hub() as hub:
-        from crmhub.accounts import keys
+        from crmhub.actions import operating
 
-        account = load_account(hub, client_id)
-        hub.database.transact(lambda tx: keys.revoke(tx, account.id, key_id))
+        operating.revoke_key(hub, client_id, key_id, by=author())
     click.echo(f"Key {key_id} is revoked.")

@@ -12,6 +12,7 @@ from crmhub.errors import Unavailable
 if TYPE_CHECKING:
     from crmhub.accounts.accounts import Account
     from crmhub.actions.hub import Hub
+    from crmhub.audit import Author
     from crmhub.settings import Settings
 
 
@@ -65,6 +66,22 @@ def upgrade(settings: Settings) -> None:
     except SQLAlchemyError as exc:
         reason = str(getattr(exc, "orig", None) or exc).strip().partition("\n")[0]
         raise Unavailable(f"The database cannot be migrated: {reason}.") from exc
+
+
+def author() -> Author:
+    """Return who runs this command, as the audit log names them."""
+    import os
+    import pwd
+
+    from crmhub.audit import Author
+
+    try:
+        # Not getpass.getuser: that believes the environment.
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        # A container may run under a number that has no name.
+        name = f"uid {os.getuid()}"
+    return Author("cli", name)
 
 
 def load_account(hub: Hub, client_id: str) -> Account:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rich_click as click
 
-from crmhub.cli.opening import load_account, opened_hub
+from crmhub.cli.opening import author, load_account, opened_hub
 
 
 @click.group()
@@ -25,7 +25,7 @@ def enrol(client_id: str, workflow_id: str, contact_id: str) -> None:
         from crmhub.actions import workflows
 
         account = load_account(hub, client_id)
-        workflows.enrol(hub, account, workflow_id=workflow_id, contact_id=contact_id)
+        workflows.enrol(hub, account, workflow_id=workflow_id, contact_id=contact_id, by=author())
     click.echo(f"Contact {contact_id} is in workflow {workflow_id}.")
 
 
@@ -39,5 +39,5 @@ def unenrol(client_id: str, workflow_id: str, contact_id: str) -> None:
         from crmhub.actions import workflows
 
         account = load_account(hub, client_id)
-        workflows.unenrol(hub, account, workflow_id=workflow_id, contact_id=contact_id)
+        workflows.unenrol(hub, account, workflow_id=workflow_id, contact_id=contact_id, by=author())
     click.echo(f"Contact {contact_id} is no longer in workflow {workflow_id}.")

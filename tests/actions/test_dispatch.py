@@ -47,7 +47,7 @@ from tests.api.helper_calls import (
     lead,
     switch,
 )
-from tests.clients import Client, open_client
+from tests.clients import TESTS, Client, open_client
 
 GONE = Unavailable("no route")
 Json = Any
@@ -170,7 +170,7 @@ def test_what_comes_after_a_dead_lead_waits_for_it(
     assert status(deal(bot, contact_id)) == (202, "queued")
     assert status(set_city(bot, "Rome")) == (202, "queued")
     assert rows(hub, bot, "state, behind")[1:] == [("parked", dead)] * 2
-    assert retry(hub.database, Wanted(ids=[dead])) == 3
+    assert retry(hub.database, Wanted(ids=[dead]), by=TESTS) == 3
     work_off(hub, bot)
     assert states(hub, bot) == ["done"] * 3
     assert (crm.contacts["c-1"]["city"], len(crm.linked)) == ("Rome", 1)

@@ -47,7 +47,7 @@ from tests.api.helper_calls import (
     switch,
     total,
 )
-from tests.clients import Client
+from tests.clients import TESTS, Client
 from tests.records.index_rows import assert_links_are_whole, recomputed, stored
 
 
@@ -55,7 +55,7 @@ def erase(hub: Hub, client: Client, text: str, **how: Any) -> Erased:
     """Erase whom the text names, who must be there, and return what was found."""
     person, _ = erasure.find(hub, client.account, text)
     assert person is not None
-    return erasure.erase(hub, client.account, person, **how)
+    return erasure.erase(hub, client.account, person, by=TESTS, **how)
 
 
 def gone(hub: Hub, client: Client, text: str) -> bool:
@@ -386,7 +386,7 @@ def test_people_are_erased_while_leads_come_in(
     work_off(hub, client)
     person, _ = erasure.find(hub, client.account, EMAIL)
     if person is not None:
-        erasure.erase(hub, client.account, person)
+        erasure.erase(hub, client.account, person, by=TESTS)
     assert left(hub, PLANTED, client.account.id) == []
     whole(hub, client)
 

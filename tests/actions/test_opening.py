@@ -16,7 +16,7 @@ from crmhub.adapter import BadConfig
 from crmhub.errors import Conflict, Semantic
 from crmhub.secrets import BASE36, EncryptionKey, Vault, token
 from tests.adapters.fakes import BROKEN, FAKE, adapters, fake_client
-from tests.clients import Client
+from tests.clients import TESTS, Client
 
 
 def _count(hub: Hub) -> int:
@@ -31,7 +31,7 @@ def test_a_new_account_has_its_catalogue_and_a_working_key(client: Client) -> No
 
 def test_a_taken_client_id_is_a_conflict(hub: Hub, client: Client) -> None:
     with pytest.raises(Conflict):
-        open_account(hub, name="Another", client_id=client.account.client_id)
+        open_account(hub, name="Another", client_id=client.account.client_id, by=TESTS)
 
 
 def test_an_adapter_that_cannot_be_used_opens_nothing(app: flask.Flask) -> None:
@@ -40,7 +40,7 @@ def test_an_adapter_that_cannot_be_used_opens_nothing(app: flask.Flask) -> None:
         before = _count(hub)
         for adapter, word in (("salesforce", "not installed|No adapter"), ("broken", "loaded")):
             with pytest.raises(Semantic, match=word):
-                open_account(hub, name=token(40, BASE36), adapter=adapter)
+                open_account(hub, name=token(40, BASE36), adapter=adapter, by=TESTS)
         assert _count(hub) == before
 
 
@@ -51,7 +51,7 @@ def test_a_good_connection_has_nothing_wrong(hub: Hub, client: Client) -> None:
 def test_a_connection_without_its_settings_says_which(app: flask.Flask) -> None:
     with adapters(app, FAKE):
         hub: Hub = app.extensions["crmhub"]
-        account, _ = open_account(hub, name=token(40, BASE36), adapter="fake")
+        account, _ = open_account(hub, name=token(40, BASE36), adapter="fake", by=TESTS)
         assert "crm: this setting is required" in check(hub, account)
 
 

@@ -16,6 +16,7 @@ import flask
 from crmhub.app import create_app
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
+from tests.admin import open_admin
 from tests.clients import Client, open_client
 
 EMAIL = "ada.planted@example.com"
@@ -45,8 +46,10 @@ def main(url: str, root: Path) -> None:
     counted = _Counted(client, http)
     public_api(counted)
     helpers(counted)
+    shown = operators(app, counted)
     failures(app, counted)
     planted = [
+        *shown,
         *PERSON.values(),
         "planted@",
         PHONE[1:],
@@ -125,6 +128,31 @@ def helpers(hub: _Counted) -> None:
     deal = {"contactId": done.json["contactId"], "properties": {"dealname": EMAIL, EMAIL: "x"}}
     hub.post("/crm-api-interface/createDeal/{portal}", deal)
     hub.post("/crm-api-interface/createTicket/{portal}", {**deal, "contactId": EMAIL})
+
+
+def operators(app: flask.Flask, hub: _Counted) -> list[str]:
+    """Do what operators do with secrets; return those, and what they were shown once."""
+    secret, admin = "pat-planted-credential", open_admin(app)
+    path = f"/accounts/{hub.client.account.client_id}"
+
+    def call(method: str, tail: str, body: Any) -> Any:
+        hub.n += 1
+        return admin.call(method, path + tail, body).get_json()
+
+    crm = {"adapter": "hubspot", "secrets": {"access_token": secret}}
+    crm["settings"] = {"base_url": "https://crm.planted.invalid"}
+    call("PUT", "/connection", crm)
+    call("PUT", "/connection", {**crm, "adapter": secret})
+    call("PUT", "/connection", {**crm, "secrets": {secret: secret}})
+    call("POST", "/connection/check", crm)
+    call("PUT", "/connection?check=false", crm)
+    call("POST", "/connection/check", {})
+    call("PUT", "/connection", {"adapter": "local"})
+    key = call("POST", "/keys", {})["apiKey"]
+    call("DELETE", f"/keys/{key}", None)
+    rotated = call("POST", "/webhook-ids/rotate", {"what": "secret"})["secret"]
+    generated = call("POST", "/webhook-ids/rotate", {"what": "generated"})["generated"]
+    return [secret, admin.token, key, rotated, generated]
 
 
 def failures(app: flask.Flask, hub: _Counted) -> None:

@@ -151,7 +151,7 @@ def test_old_actions_are_found_by_their_age(hub: Hub, admin: Admin, client: Clie
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("nope=1", "known are account, contactToken, phone, reason, olderThan, state, helper"),
+        ("nope=1", "known are account, contactToken, phone, reason, olderThan, limit, cursor"),
         ("state=lost", "does not know 'lost'; known are running, queued, done"),
         ("helper=createContact", "known are createLead"),
         ("olderThan=soon", "olderThan: must be a number and s, m, h, d or w"),

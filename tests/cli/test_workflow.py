@@ -9,13 +9,14 @@ from crmhub.actions.opening import open_account
 from crmhub.records.kinds import CONTACTS
 from crmhub.records.writing import NewRecord
 from crmhub.settings import Settings
+from tests.clients import TESTS
 
 
 @pytest.fixture
 def contact(crmhub):
     """The id of a contact of the account acme."""
     hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
-    account, _ = open_account(hub, name="Acme")
+    account, _ = open_account(hub, name="Acme", by=TESTS)
     (made,) = hub.records.create(account, CONTACTS, [NewRecord({"firstname": "Ada"})])
     hub.close()
     return str(made.id)

@@ -6,40 +6,30 @@ from typing import Any
 
 import flask
 import marshmallow as ma
-import orjson
 from marshmallow import fields, validate
 from werkzeug.routing import BaseConverter
 
-from crmhub import durations
-from crmhub.accounts.accounts import Account
 from crmhub.actions import mending
 from crmhub.actions.bindings import LONGEST
 from crmhub.actions.mending import KINDS, STATES, Wanted
 from crmhub.api.admin.action_answers import action_shown, summary_shown
 from crmhub.api.admin.blueprint import blueprint
-from crmhub.api.admin.callers import needs
-from crmhub.api.answers import answer, as_json, page_frame
+from crmhub.api.admin.callers import author, needs
+from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
+from crmhub.api.answers import as_json
 from crmhub.api.authentication import hub
 from crmhub.api.documentation import ADMIN_TOKEN, documents
 from crmhub.api.schemas import (
-    LIMIT,
     MOMENT,
-    CursorShown,
-    Digits,
-    Exactly,
     Items,
     Joined,
     Shown,
     Strict,
-    Text,
     Words,
 )
-from crmhub.errors import BadRequest, NotFound
-from crmhub.records.paging import sealed, unsealed
-from crmhub.secrets import derive
+from crmhub.errors import BadRequest
 
 MOST_IDS = 10_000
-_DEFAULT_LIMIT = 20
 _LONGEST_REASON = 500
 _LONGEST_ID = 64
 _CONFLICTS = (400, 401, 403, 404, 409, 429, 500, 503)
@@ -54,64 +44,28 @@ class ActionId(BaseConverter):
 # --- what is asked -----------------------------------------------------------------------------
 
 
-class _Filled(Text):
-    """A text that says something: a blank one would quietly widen the choice."""
-
-    def __init__(self, description: str, longest: int, **kwargs: Any) -> None:
-        shown = {"description": description, "maxLength": longest, "pattern": r"\S"}
-        super().__init__(metadata=shown, **kwargs)
-        self._longest = longest
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
-        text = super()._deserialize(value, attr, data, **kwargs)
-        if not text.strip():
-            raise ma.ValidationError("is blank; leave it out, or send what to look for")
-        if len(text) > self._longest:
-            raise ma.ValidationError(f"is longer than {self._longest} characters")
-        return text
-
-
-class _Age(Text):
-    """A length of time as the command line takes it; gives milliseconds."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        shown = {"pattern": f"^{durations.PATTERN}$", "description": "Accepted so long ago: 2h."}
-        super().__init__(metadata=shown, **kwargs)
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
-        text = super()._deserialize(value, attr, data, **kwargs)
-        milliseconds = durations.milliseconds(text)
-        if milliseconds is None:
-            raise ma.ValidationError(f"must be {durations.FORM}")
-        return milliseconds
-
-
 def _some(given: Any) -> None:
     if not given:
         raise ma.ValidationError("is empty; leave it out, or name some")
 
 
 class _Narrowing(Strict):
-    account = _Filled("The clientId of the account.", _LONGEST_ID)
-    contact_token = _Filled("Of this conversation's person.", LONGEST, data_key="contactToken")
-    phone = _Filled("Of who has this phone.", LONGEST)
-    reason = _Filled("Whose reason contains this, in any case.", _LONGEST_REASON)
-    older_than = _Age(data_key="olderThan")
+    account = Filled("The clientId of the account.", _LONGEST_ID)
+    contact_token = Filled("Of this conversation's person.", LONGEST, data_key="contactToken")
+    phone = Filled("Of who has this phone.", LONGEST)
+    reason = Filled("Whose reason contains this, in any case.", _LONGEST_REASON)
+    older_than = Age("Accepted so long ago: 2h.", data_key="olderThan")
 
 
 _STATE = {"description": "In one of these states."}
 _HELPER = {"description": "Accepted by one of these helpers."}
 
 
-class ActionsQuery(_Narrowing):
+class ActionsQuery(PageQuery, _Narrowing):
     """Which actions to list; all conditions must hold."""
 
     state = Joined(STATES, metadata=_STATE)
     helper = Joined(KINDS, metadata=_HELPER)
-    limit = Digits(1, 100, metadata={"description": LIMIT, "default": _DEFAULT_LIMIT})
-    cursor = Text(
-        metadata={"description": "`cursor.next` of the page before; it brings the filters along."}
-    )
 
 
 class RetryInput(_Narrowing):
@@ -120,7 +74,7 @@ class RetryInput(_Narrowing):
     state = Words(STATES, validate=_some, metadata={**_STATE, "minItems": 1})
     helper = Words(KINDS, validate=_some, metadata={**_HELPER, "minItems": 1})
     ids = Items(
-        _Filled("The id of an action.", _LONGEST_ID),
+        Filled("The id of an action.", _LONGEST_ID),
         validate=_some,
         metadata={"description": "These actions.", "minItems": 1, "maxItems": MOST_IDS},
     )
@@ -178,12 +132,10 @@ class ActionShown(ActionListedShown):
     attempts = fields.List(fields.Nested(AttemptShown), required=True)
 
 
-class ActionPageShown(Exactly):
+class ActionPageShown(PageOf):
     """A page of actions."""
 
     results = fields.List(fields.Nested(ActionListedShown), required=True)
-    cursor = fields.Nested(CursorShown, required=True)
-    has_more = fields.Boolean(data_key="hasMore", required=True)
 
 
 class RetriedShown(Shown):
@@ -207,17 +159,10 @@ class RetriedShown(Shown):
 @needs("actions:read")
 @blueprint.arguments(ActionsQuery(), location="query")
 def _list(query: dict[str, Any]) -> flask.Response:
-    cursor, limit = query.pop("cursor", ""), query.pop("limit", None)
-    after = ""
-    if cursor:
-        query, before_limit, after = _continued(cursor, query)
-        limit = limit or before_limit
-    limit = limit or _DEFAULT_LIMIT
-    found = mending.listed(hub().database, _wanted(query, after=after), limit=limit + 1)
-    page, following = found[:limit], ""
-    if len(found) > limit:
-        following = sealed([query, limit, page[-1].id], _signing_key())
-    return answer(page_frame(orjson.dumps([summary_shown(one) for one in page]), following))
+    asked = Listing.asked("actions", query)
+    wanted = _wanted(asked.filters, after=asked.after or "")
+    found = mending.listed(hub().database, wanted, limit=asked.limit + 1)
+    return asked.page(found, summary_shown, lambda one: one.id)
 
 
 @blueprint.get("/actions/<action:action_id>")
@@ -241,7 +186,7 @@ def _get(action_id: str) -> flask.Response:
 )
 @needs("actions:write")
 def _retry_one(action_id: str) -> flask.Response:
-    return as_json({"retried": mending.retry_one(hub().database, action_id)})
+    return as_json({"retried": mending.retry_one(hub().database, action_id, by=author())})
 
 
 @blueprint.post("/actions/retry")
@@ -262,12 +207,12 @@ def _retry(body: dict[str, Any]) -> flask.Response:
             "body: chooses nothing; send ids, or narrow by account, state, helper, contactToken,"
             ' phone, reason or olderThan. {"state": ["dead"]} means everything that is dead.'
         )
-    return as_json({"retried": mending.retry(hub().database, wanted)})
+    return as_json({"retried": mending.retry(hub().database, wanted, by=author())})
 
 
 def _wanted(asked: dict[str, Any], *, after: str = "") -> Wanted:
     return Wanted(
-        account=_account(asked["account"]) if "account" in asked else None,
+        account=account_named(asked["account"]) if "account" in asked else None,
         states=asked.get("state", ()),
         kinds=asked.get("helper", ()),
         contact_token=asked.get("contact_token", ""),
@@ -277,24 +222,3 @@ def _wanted(asked: dict[str, Any], *, after: str = "") -> Wanted:
         ids=asked.get("ids", ()),
         after=after,
     )
-
-
-def _account(client_id: str) -> Account:
-    account = hub().directory.by_client_id(client_id)
-    if account is None:
-        raise NotFound(f"account: there is none with the clientId {client_id!r}.")
-    return account
-
-
-def _continued(cursor: str, query: dict[str, Any]) -> tuple[dict[str, Any], int, str]:
-    """Return what was asked for the page before, its limit and its last action."""
-    filters, limit, last = unsealed(cursor, _signing_key())
-    asked = {name: list(each) if isinstance(each, tuple) else each for name, each in query.items()}
-    if asked and asked != filters:
-        raise BadRequest("cursor: it belongs to a list with other filters; start without it.")
-    return filters, limit, last
-
-
-def _signing_key() -> bytes:
-    # Of its own: no cursor of an account's records is one here.
-    return derive(hub().settings.secret_key, "cursor of actions")

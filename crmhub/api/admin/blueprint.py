@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from crmhub.api.admin.callers import PREFIX
+from crmhub.api.documentation import ADMIN_TOKEN, documents
 from crmhub.api.reading import Blueprint
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 blueprint = Blueprint(
     "Admin",
@@ -11,3 +17,12 @@ blueprint = Blueprint(
     url_prefix=PREFIX,
     description="For operators, with a token that `crmhub admin token create` makes.",
 )
+
+
+def documented(
+    operation_id: str, status: int, schema: Any, summary: str, **options: Any
+) -> Callable[[_F], _F]:
+    """Document a view of the admin API, as `documents` does."""
+    return documents(
+        blueprint, operation_id, status, schema, summary, security=ADMIN_TOKEN, **options
+    )

@@ -15,6 +15,7 @@ import flask
 from crmhub.accounts.directory import Operator
 from crmhub.api.authentication import hub
 from crmhub.api.misses import missed
+from crmhub.audit import Author
 from crmhub.errors import Forbidden, Unauthorized
 
 PREFIX = "/admin/v1"
@@ -50,6 +51,12 @@ def authenticate() -> None:
 def operator() -> Operator:
     """Return who calls; only under /admin/v1."""
     return cast(Operator, flask.g.operator)
+
+
+def author() -> Author:
+    """Return who calls, as the audit log names them."""
+    caller = operator()
+    return Author("token", caller.name, caller.token_id)
 
 
 def needs(scope: str) -> Callable[[_F], _F]:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from crmhub.api.admin import actions
+from crmhub.api.admin import accounts, actions, audit, connections, keys, plans, workflows
 from crmhub.api.admin.blueprint import blueprint
 
-__all__ = ["actions", "blueprint"]
+__all__ = [
+    "accounts",
+    "actions",
+    "audit",
+    "blueprint",
+    "connections",
+    "keys",
+    "plans",
+    "workflows",
+]

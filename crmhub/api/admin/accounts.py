@@ -1,0 +1,272 @@
+"""Accounts, their switches, the ids they are called by, and what they use of their plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask
+from marshmallow import fields
+
+from crmhub.accounts import accounts
+from crmhub.accounts.webhook_ids import WEEK_MS
+from crmhub.actions import operating
+from crmhub.actions.opening import open_account
+from crmhub.api.admin.account_answers import account_shown, issued_shown, moment, outline_shown
+from crmhub.api.admin.blueprint import blueprint, documented
+from crmhub.api.admin.callers import author, needs
+from crmhub.api.admin.lists import Age, Listing, PageOf, PageQuery
+from crmhub.api.answers import as_json
+from crmhub.api.authentication import hub
+from crmhub.api.schemas import MOMENT, Choice, Flag, Inner, Scalar, Shown, Strict, Text
+from crmhub.api.usage import UsageShown, usage_shown
+
+# --- what is asked -----------------------------------------------------------------------------
+
+_LINE = {"minLength": 1, "maxLength": 200}
+
+
+class AccountInput(Strict):
+    """An account to open."""
+
+    name = Text(required=True, metadata={**_LINE, "description": "What people call it."})
+    client_id = Text(
+        data_key="clientId",
+        metadata={
+            "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$",
+            "description": "Its id in addresses; without one it is made from the name.",
+        },
+    )
+    adapter = Text(metadata={"description": "Its CRM.", "default": "local"})
+    plan = Text(metadata={"description": "Its plan.", "default": "default"})
+
+
+class SwitchesInput(Strict):
+    """How helpers and writes behave, where there is a choice; what is not named stays."""
+
+    strict = Flag(metadata={"description": "One bad property refuses the whole helper call."})
+    soft_errors = Flag(metadata={"description": "Helpers answer errors with status 200."})
+    require_secret = Flag(metadata={"description": "Helpers demand the webhook secret."})
+    bare_tokens = Flag(metadata={"description": "A contactToken alone may find the account."})
+    lead_requires = Choice(
+        {"email": None, "email_or_phone": None},
+        metadata={"description": "What createLead needs beside the name."},
+    )
+    deadline_s = Scalar(
+        metadata={
+            "type": ["number", "string"],
+            "minimum": 1,
+            "maximum": 25,
+            "description": "Seconds that a helper call may take.",
+        }
+    )
+    region = Text(
+        metadata={"description": 'Where phones without country code belong: "DE", "" for nowhere.'}
+    )
+    auto_define_properties = Flag(
+        metadata={"description": "The public API defines unknown properties as text."}
+    )
+    rotation = Text(
+        metadata={
+            "maxLength": 1000,
+            "description": "How getRandomInt chooses: random, round_robin, shuffle_bag or"
+            " weighted:5,3,1, with +sticky behind it where a contact keeps its number.",
+        }
+    )
+    portal_alias = Text(
+        metadata={"description": "The CRM's portal id, taken with the secret; empty for none."}
+    )
+
+
+class AccountChange(Strict):
+    """What to change about an account; what is not named stays."""
+
+    name = Text(metadata={**_LINE, "description": "What people call it."})
+    plan = Text(metadata={"description": "Its plan."})
+    disabled = Flag(metadata={"description": "Refused everywhere, within a second; its data stay."})
+    switches = Inner(SwitchesInput)
+
+
+class RotateInput(Strict):
+    """Which webhook id to replace, and how long the old one stays valid."""
+
+    what = Choice(
+        {"generated": None, "portal": None, "secret": None},
+        required=True,
+        metadata={"description": "The generated id, the portal id, or the webhook secret."},
+    )
+    keep_old = Age(
+        "How long the old one stays valid: 7d when not given, 0s to end it at once.",
+        data_key="keepOld",
+    )
+
+
+# --- what is answered --------------------------------------------------------------------------
+
+
+class AccountListedShown(Shown):
+    """An account as a list shows it."""
+
+    client_id = fields.String(data_key="clientId", required=True)
+    name = fields.String(required=True)
+    plan = fields.String(required=True)
+    adapter = fields.String(required=True)
+    disabled = fields.Boolean(required=True)
+    created_at = fields.String(data_key="createdAt", required=True, metadata=MOMENT)
+
+
+class AccountPageShown(PageOf):
+    """A page of accounts, the oldest first."""
+
+    results = fields.List(fields.Nested(AccountListedShown), required=True)
+
+
+class SwitchesShown(Shown):
+    """How helpers and writes behave."""
+
+    strict = fields.Boolean(required=True)
+    soft_errors = fields.Boolean(required=True)
+    require_secret = fields.Boolean(required=True)
+    bare_tokens = fields.Boolean(required=True)
+    lead_requires = fields.String(required=True)
+    deadline_s = fields.Float(required=True)
+    region = fields.String(required=True)
+    auto_define_properties = fields.Boolean(required=True)
+    rotation = fields.String(required=True)
+    portal_alias = fields.String(required=True)
+
+
+def _secrets() -> fields.List[Any]:
+    return fields.List(
+        fields.String(),
+        required=True,
+        allow_none=True,
+        metadata={"description": "Names of the stored ones; null: they cannot be opened."},
+    )
+
+
+class OwnConnectionShown(Shown):
+    """The connection to the account's CRM."""
+
+    id = fields.Integer(required=True, metadata={"minimum": 1})
+    settings = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
+    secrets = _secrets()
+
+
+class ConnectionShown(OwnConnectionShown):
+    """Which CRM an account uses. `id` is another one after a change to another adapter."""
+
+    adapter = fields.String(required=True)
+
+
+class OldIdShown(Shown):
+    """A webhook id that is valid for a while yet."""
+
+    id = fields.String(required=True)
+    expires_at = fields.String(data_key="expiresAt", required=True, metadata=MOMENT)
+
+
+class OldIdsShown(Shown):
+    """Replaced webhook ids that are still valid."""
+
+    generated = fields.List(fields.Nested(OldIdShown), required=True)
+    portal = fields.List(fields.Nested(OldIdShown), required=True)
+
+
+class AccountShown(AccountListedShown):
+    """A whole account. Whoever knows its ids may call its helpers."""
+
+    switches = fields.Nested(SwitchesShown, required=True)
+    connection = fields.Nested(OwnConnectionShown, required=True)
+    generated_id = fields.String(data_key="generatedId", required=True)
+    portal_id = fields.String(data_key="portalId", required=True)
+    old_ids = fields.Nested(OldIdsShown, data_key="oldIds", required=True)
+
+
+_ONCE = {"description": "Shown this once: the hub keeps a hash of it."}
+
+
+class OpenedAccountShown(Shown):
+    """What a new account is reached by."""
+
+    client_id = fields.String(data_key="clientId", required=True)
+    api_key = fields.String(data_key="apiKey", required=True, metadata=_ONCE)
+    generated_id = fields.String(data_key="generatedId", required=True)
+    portal_id = fields.String(data_key="portalId", required=True)
+    webhook_secret = fields.String(data_key="webhookSecret", required=True, metadata=_ONCE)
+
+
+class RotatedShown(Shown):
+    """The new id or secret, under its name."""
+
+    generated = fields.String()
+    portal = fields.String()
+    secret = fields.String(metadata=_ONCE)
+    old_valid_until = fields.String(data_key="oldValidUntil", required=True, metadata=MOMENT)
+
+
+# --- the paths ---------------------------------------------------------------------------------
+
+
+@blueprint.get("/accounts")
+@documented("listAccounts", 200, AccountPageShown, "List the accounts, the oldest first")
+@needs("accounts:read")
+@blueprint.arguments(PageQuery(), location="query")
+def _list(query: dict[str, Any]) -> flask.Response:
+    asked = Listing.asked("accounts", query)
+    with hub().database.reading() as db:
+        found = accounts.list_accounts(
+            db, hub().plans, after=asked.after or 0, limit=asked.limit + 1
+        )
+    return asked.page(found, outline_shown, lambda one: one.id)
+
+
+@blueprint.post("/accounts")
+@documented(
+    "openAccount", 201, OpenedAccountShown, "Open an account, with an API key for everything"
+)
+@needs("accounts:write")
+@blueprint.arguments(AccountInput())
+def _open(body: dict[str, Any]) -> flask.Response:
+    account, issued = open_account(hub(), **body, by=author())
+    return as_json(issued_shown(account, issued), 201)
+
+
+@blueprint.get("/accounts/<client_id>")
+@documented("getAccount", 200, AccountShown, "Read an account with its switches and ids")
+@needs("accounts:read")
+def _get(client_id: str) -> flask.Response:
+    return as_json(account_shown(operating.detail(hub(), client_id)))
+
+
+@blueprint.patch("/accounts/<client_id>")
+@documented("changeAccount", 200, AccountShown, "Change an account's name, plan or switches")
+@needs("accounts:write")
+@blueprint.arguments(AccountChange())
+def _change(body: dict[str, Any], client_id: str) -> flask.Response:
+    disabled, switches = body.pop("disabled", None), body.pop("switches", {})
+    operating.change(
+        hub(),
+        client_id,
+        {**body, **switches},
+        disabled=disabled,
+        under="switches.",
+        by=author(),
+    )
+    return as_json(account_shown(operating.detail(hub(), client_id)))
+
+
+@blueprint.post("/accounts/<client_id>/webhook-ids/rotate")
+@documented("rotateWebhookId", 200, RotatedShown, "Replace a webhook id or the webhook secret")
+@needs("accounts:write")
+@blueprint.arguments(RotateInput())
+def _rotate(body: dict[str, Any], client_id: str) -> flask.Response:
+    what, keep_ms = body["what"], body.get("keep_old", WEEK_MS)
+    value, until = operating.rotate(hub(), client_id, what, keep_ms=keep_ms, by=author())
+    return as_json({what: value, "oldValidUntil": moment(until)})
+
+
+@blueprint.get("/accounts/<client_id>/usage")
+@documented("getAccountUsage", 200, UsageShown, "Read an account's limits and what it uses")
+@needs("accounts:read")
+def _usage(client_id: str) -> flask.Response:
+    return as_json(usage_shown(operating.find(hub(), client_id)))

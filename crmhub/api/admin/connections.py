@@ -1,0 +1,163 @@
+"""Which CRM an account uses, with its settings and secrets; the adapters there are to choose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask
+from marshmallow import fields
+
+from crmhub.actions import operating
+from crmhub.actions.operating import Crm
+from crmhub.api.admin.account_answers import adapter_shown, connection_shown
+from crmhub.api.admin.accounts import ConnectionShown
+from crmhub.api.admin.blueprint import blueprint, documented
+from crmhub.api.admin.callers import author, needs
+from crmhub.api.admin.lists import PageOf, all_of
+from crmhub.api.answers import as_json
+from crmhub.api.authentication import hub
+from crmhub.api.schemas import Choice, Properties, Shown, Strict, Text
+from crmhub.errors import NotFound
+
+
+class _Given(Strict):
+    settings = Properties(
+        metadata={"description": "All settings that are not to have their default."}
+    )
+    secrets = Properties(
+        metadata={
+            "description": "Secrets to store. On the same adapter one that is not named stays;"
+            ' null or "" removes it.'
+        }
+    )
+
+
+class ConnectionInput(_Given):
+    """The CRM that an account is to use."""
+
+    adapter = Text(required=True, metadata={"description": "One of those installed."})
+
+
+class CheckInput(_Given):
+    """What to try instead of what is stored; {} tries what is stored."""
+
+    adapter = Text(metadata={"description": "Without it the present one."})
+
+
+class SaveQuery(Strict):
+    """Whether to ask the CRM first."""
+
+    check = Choice(
+        {"true": True, "false": False},
+        metadata={
+            "description": "false saves without asking the CRM; else it is asked, and nothing is"
+            " saved when it finds something wrong.",
+            "default": "true",
+        },
+    )
+
+
+class CheckedShown(Shown):
+    """What the CRM says."""
+
+    ok = fields.Boolean(required=True)
+    message = fields.String(
+        required=True, metadata={"description": 'What is wrong, in its words; "" when nothing.'}
+    )
+
+
+class SettingShown(Shown):
+    """One thing that can be set for a connection."""
+
+    name = fields.String(required=True)
+    label = fields.String(required=True)
+    type = fields.String(required=True)
+    help = fields.String(required=True)
+    default = fields.String(required=True)
+    choices = fields.List(fields.String(), required=True)
+    secret = fields.Boolean(
+        required=True, metadata={"description": "It belongs among the secrets."}
+    )
+    required = fields.Boolean(required=True)
+
+
+class AdapterShown(Shown):
+    """A kind of CRM."""
+
+    name = fields.String(required=True)
+    title = fields.String(required=True)
+    version = fields.String(required=True)
+    distribution = fields.String(required=True)
+    features = fields.List(
+        fields.String(), required=True, metadata={"description": "What it can do beside the least."}
+    )
+    settings = fields.List(fields.Nested(SettingShown), required=True)
+    error = fields.String(
+        required=True, metadata={"description": 'Why it cannot be used; "" when it can.'}
+    )
+
+
+class AdapterPageShown(PageOf):
+    """All installed adapters."""
+
+    results = fields.List(fields.Nested(AdapterShown), required=True)
+
+
+@blueprint.get("/accounts/<client_id>/connection")
+@documented("getConnection", 200, ConnectionShown, "Read which CRM an account uses")
+@needs("accounts:read")
+def _get(client_id: str) -> flask.Response:
+    return as_json(connection_shown(operating.detail(hub(), client_id)))
+
+
+@blueprint.put("/accounts/<client_id>/connection")
+@documented(
+    "setConnection", 200, ConnectionShown, "Choose an account's CRM, once it says that all is well"
+)
+@needs("accounts:write")
+@blueprint.arguments(SaveQuery(), location="query")
+@blueprint.arguments(ConnectionInput())
+def _set(query: dict[str, Any], body: dict[str, Any], client_id: str) -> flask.Response:
+    crm = _crm(body["adapter"], body)
+    ask = query.get("check", "true") == "true"
+    operating.set_crm(hub(), client_id, crm, ask=ask, by=author())
+    return as_json(connection_shown(operating.detail(hub(), client_id)))
+
+
+@blueprint.post("/accounts/<client_id>/connection/check")
+@documented(
+    "checkConnection", 200, CheckedShown, "Ask an account's CRM, as it is set or would be set"
+)
+@needs("accounts:write")
+@blueprint.arguments(CheckInput())
+def _check(body: dict[str, Any], client_id: str) -> flask.Response:
+    crm = None
+    if body:
+        present = operating.find(hub(), client_id).connection.adapter
+        crm = _crm(body.get("adapter", present), body)
+    wrong = operating.check_crm(hub(), client_id, crm)
+    return as_json({"ok": not wrong, "message": wrong})
+
+
+def _crm(adapter: str, body: dict[str, Any]) -> Crm:
+    return Crm(adapter, body.get("settings", {}), body.get("secrets", {}), whole=True)
+
+
+@blueprint.get("/adapters")
+@documented(
+    "listAdapters", 200, AdapterPageShown, "List the installed adapters with their settings"
+)
+@needs("accounts:read")
+def _adapters() -> flask.Response:
+    return all_of([adapter_shown(one) for one in hub().registry.installed()])
+
+
+@blueprint.get("/adapters/<adapter_name>")
+@documented("getAdapter", 200, AdapterShown, "Read an adapter's settings")
+@needs("accounts:read")
+def _adapter(adapter_name: str) -> flask.Response:
+    for one in hub().registry.installed():
+        if one.name == adapter_name:
+            return as_json(adapter_shown(one))
+    known = ", ".join(hub().registry.names)
+    raise NotFound(f"There is no adapter {adapter_name[:60]!r}; installed are {known}.")

@@ -1,0 +1,127 @@
+"""The API keys of an account."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import flask
+import marshmallow as ma
+from marshmallow import fields
+
+from crmhub.accounts import keys
+from crmhub.actions import operating
+from crmhub.api.admin.account_answers import issued_key_shown, key_shown
+from crmhub.api.admin.blueprint import blueprint, documented
+from crmhub.api.admin.callers import author, needs
+from crmhub.api.admin.lists import PageOf, all_of
+from crmhub.api.answers import as_json, nothing
+from crmhub.api.authentication import hub
+from crmhub.api.schemas import MOMENT, Shown, Strict, Text, Words
+
+
+class _Moment(Text):
+    """A date, or a date with its time (UTC, unless it says otherwise); gives ms since 1970."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        try:
+            read = datetime.fromisoformat(text)
+            # In UTC it may be beyond the years there are.
+            read = (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
+            return int(read.timestamp() * 1000)
+        except (ValueError, OverflowError):
+            raise ma.ValidationError(
+                "must be a date such as 2031-12-31, or with its time 2031-12-31T08:00:00Z"
+            ) from None
+
+
+def _some(given: Any) -> None:
+    if not given:
+        raise ma.ValidationError("is empty; leave it out for all, or name some")
+
+
+class KeyInput(Strict):
+    """An API key to make."""
+
+    scopes = Words(
+        keys.SCOPES,
+        validate=_some,
+        metadata={"minItems": 1, "description": "What it may do; without any: everything."},
+    )
+    expires_at = _Moment(
+        data_key="expiresAt",
+        metadata={"description": "When it ends; without it never. A date is meant in UTC."},
+    )
+
+
+_SCOPES = {"description": "What it may do."}
+_NEVER = {**MOMENT, "description": "null: never."}
+
+
+def _moment(name: str) -> fields.String:
+    return fields.String(data_key=name, required=True, allow_none=True, metadata=_NEVER)
+
+
+class IssuedKeyShown(Shown):
+    """A new API key."""
+
+    key_id = fields.String(data_key="keyId", required=True)
+    api_key = fields.String(
+        data_key="apiKey",
+        required=True,
+        metadata={"description": "Shown this once: the hub keeps a hash of it."},
+    )
+    scopes = fields.List(fields.String(), required=True, metadata=_SCOPES)
+    expires_at = _moment("expiresAt")
+
+
+class KeyShown(Shown):
+    """An API key; `hint` is its end, to tell it by."""
+
+    key_id = fields.String(data_key="keyId", required=True)
+    hint = fields.String(required=True)
+    scopes = fields.List(fields.String(), required=True, metadata=_SCOPES)
+    created_at = _moment("createdAt")
+    expires_at = _moment("expiresAt")
+    revoked_at = _moment("revokedAt")
+    last_used_at = _moment("lastUsedAt")
+
+
+class KeyPageShown(PageOf):
+    """All keys of an account, also those that ended, the oldest first."""
+
+    results = fields.List(fields.Nested(KeyShown), required=True)
+
+
+@blueprint.get("/accounts/<client_id>/keys")
+@documented("listKeys", 200, KeyPageShown, "List an account's API keys, always on one page")
+@needs("accounts:read")
+def _list(client_id: str) -> flask.Response:
+    account = operating.find(hub(), client_id)
+    with hub().database.reading() as db:
+        found = keys.list_keys(db, account.id)
+    return all_of([key_shown(one) for one in found])
+
+
+@blueprint.post("/accounts/<client_id>/keys")
+@documented("createKey", 201, IssuedKeyShown, "Make an API key, which is shown this once")
+@needs("accounts:write")
+@blueprint.arguments(KeyInput())
+def _create(body: dict[str, Any], client_id: str) -> flask.Response:
+    issued = operating.create_key(
+        hub(),
+        client_id,
+        scopes=body.get("scopes", ()),
+        expires_at=body.get("expires_at"),
+        by=author(),
+    )
+    return as_json(issued_key_shown(issued), 201)
+
+
+@blueprint.delete("/accounts/<client_id>/keys/<key_id>")
+@documented("revokeKey", 204, None, "End an API key, within a second in every process")
+@needs("accounts:write")
+def _revoke(client_id: str, key_id: str) -> flask.Response:
+    operating.revoke_key(hub(), client_id, key_id, by=author())
+    return nothing()

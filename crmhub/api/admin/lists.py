@@ -1,0 +1,134 @@
+"""What the lists of the admin API have in common: filters, and a cursor that brings them along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import flask
+import marshmallow as ma
+import orjson
+from marshmallow import fields
+
+from crmhub import durations
+from crmhub.accounts.accounts import Account
+from crmhub.api.answers import answer, page_frame
+from crmhub.api.authentication import hub
+from crmhub.api.schemas import CursorShown, Digits, Exactly, Strict, Text
+from crmhub.errors import BadRequest, NotFound
+from crmhub.records.paging import sealed, unsealed
+from crmhub.secrets import derive
+
+T = TypeVar("T")
+
+_DEFAULT_LIMIT = 20
+_CURSOR = "`cursor.next` of the page before; it brings the filters along."
+
+
+class Filled(Text):
+    """A text that says something: a blank one would quietly widen the choice."""
+
+    def __init__(self, description: str, longest: int, **kwargs: Any) -> None:
+        shown = {"description": description, "maxLength": longest, "pattern": r"\S"}
+        super().__init__(metadata=shown, **kwargs)
+        self._longest = longest
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        if not text.strip():
+            raise ma.ValidationError("is blank; leave it out, or say something")
+        if len(text) > self._longest:
+            raise ma.ValidationError(f"is longer than {self._longest} characters")
+        return text
+
+
+class Age(Text):
+    """A length of time as the command line takes it; gives milliseconds."""
+
+    def __init__(self, description: str, **kwargs: Any) -> None:
+        shown = {"pattern": f"^{durations.PATTERN}$", "description": description}
+        super().__init__(metadata=shown, **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        milliseconds = durations.milliseconds(text)
+        if milliseconds is None:
+            raise ma.ValidationError(f"must be {durations.FORM}")
+        return milliseconds
+
+
+class PageQuery(Strict):
+    """Paging of a list."""
+
+    limit = Digits(1, 100, metadata={"description": "Items per page.", "default": _DEFAULT_LIMIT})
+    cursor = Text(metadata={"description": _CURSOR})
+
+
+class PageOf(Exactly):
+    """The frame of a page; there is no total, since counting may be slow."""
+
+    cursor = fields.Nested(CursorShown, required=True)
+    has_more = fields.Boolean(data_key="hasMore", required=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page that is asked for: of what, narrowed how, and what it begins behind."""
+
+    what: str
+    filters: dict[str, Any]
+    limit: int
+    after: Any
+
+    @classmethod
+    def asked(cls, what: str, query: dict[str, Any]) -> Listing:
+        """Return what a `PageQuery` with filters beside it asks for.
+
+        Raises BadRequest for a cursor that is none of this list's, or has other filters.
+        """
+        given: dict[str, Any] = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in query.items()
+        }
+        cursor, limit = given.pop("cursor", ""), given.pop("limit", None)
+        if not cursor:
+            return cls(what, given, limit or _DEFAULT_LIMIT, None)
+        filters, before_limit, after = unsealed(cursor, _signing_key(what))
+        if given and given != filters:
+            raise BadRequest("cursor: it belongs to a list with other filters; start without it.")
+        return cls(what, filters, limit or before_limit, after)
+
+    def page(
+        self,
+        found: Sequence[T],
+        shown: Callable[[T], dict[str, Any]],
+        key: Callable[[T], Any],
+    ) -> flask.Response:
+        """Return the answer, of one item more than the page holds where there are more.
+
+        `key` is what the next page begins behind.
+        """
+        items, following = found[: self.limit], ""
+        if len(found) > self.limit:
+            place = [self.filters, self.limit, key(items[-1])]
+            following = sealed(place, _signing_key(self.what))
+        return answer(page_frame(orjson.dumps([shown(one) for one in items]), following))
+
+
+def all_of(items: Sequence[dict[str, Any]]) -> flask.Response:
+    """Return the answer of a list that is always one page."""
+    return answer(page_frame(orjson.dumps(items), ""))
+
+
+def account_named(client_id: str) -> Account:
+    """Return the account that a filter names; raises NotFound."""
+    account = hub().directory.by_client_id(client_id)
+    if account is None:
+        raise NotFound(f"account: there is none with the clientId {client_id!r}.")
+    return account
+
+
+def _signing_key(what: str) -> bytes:
+    # Of its own: no cursor of another list, or of an account's records, is one here.
+    return derive(hub().settings.secret_key, f"cursor of {what}")

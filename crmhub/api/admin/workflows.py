@@ -1,0 +1,83 @@
+"""Which contacts are in which workflow, where the account's CRM cannot tell (see getType)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask
+from marshmallow import fields
+
+from crmhub.actions import operating, workflows
+from crmhub.actions.bindings import LONGEST
+from crmhub.api.admin.account_answers import enrolment_shown
+from crmhub.api.admin.blueprint import blueprint, documented
+from crmhub.api.admin.callers import author, needs
+from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
+from crmhub.api.answers import nothing
+from crmhub.api.authentication import hub
+from crmhub.api.catalogue import in_path
+from crmhub.api.schemas import MOMENT, Shown
+
+_PATH = "/accounts/<client_id>/workflows/<workflow_id>/enrolments/<contact_id>"
+_PARAMETERS = [
+    in_path("workflow_id", minLength=1, maxLength=LONGEST),
+    in_path("contact_id", minLength=1, maxLength=LONGEST),
+]
+
+
+class EnrolmentsQuery(PageQuery):
+    """Which enrolments to list; all conditions must hold."""
+
+    workflow_id = Filled("Of this workflow.", LONGEST, data_key="workflowId")
+    contact_id = Filled("Of the contact with this id in the CRM.", LONGEST, data_key="contactId")
+
+
+class EnrolmentShown(Shown):
+    """That a contact entered a workflow."""
+
+    workflow_id = fields.String(data_key="workflowId", required=True)
+    contact_id = fields.String(data_key="contactId", required=True)
+    enrolled_at = fields.String(data_key="enrolledAt", required=True, metadata=MOMENT)
+
+
+class EnrolmentPageShown(PageOf):
+    """A page of enrolments, by contact and workflow."""
+
+    results = fields.List(fields.Nested(EnrolmentShown), required=True)
+
+
+@blueprint.get("/accounts/<client_id>/enrolments")
+@documented("listEnrolments", 200, EnrolmentPageShown, "List the enrolments on the present CRM")
+@needs("accounts:read")
+@blueprint.arguments(EnrolmentsQuery(), location="query")
+def _list(query: dict[str, Any], client_id: str) -> flask.Response:
+    account = operating.find(hub(), client_id)
+    asked = Listing.asked(f"enrolments of {account.id}", query)
+    contact_id, workflow_id = asked.after or ("", "")
+    with hub().database.reading() as db:
+        found = workflows.enrolments(
+            db,
+            account,
+            **asked.filters,
+            after=(contact_id, workflow_id),
+            limit=asked.limit + 1,
+        )
+    return asked.page(found, enrolment_shown, lambda one: [one.contact_id, one.workflow_id])
+
+
+@blueprint.put(_PATH, parameters=_PARAMETERS)
+@documented("enrolContact", 204, None, "Note that a contact entered a workflow now; again: anew")
+@needs("accounts:write")
+def _enrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
+    account = operating.find(hub(), client_id)
+    workflows.enrol(hub(), account, workflow_id=workflow_id, contact_id=contact_id, by=author())
+    return nothing()
+
+
+@blueprint.delete(_PATH, parameters=_PARAMETERS)
+@documented("unenrolContact", 204, None, "Forget that a contact entered a workflow")
+@needs("accounts:write")
+def _unenrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
+    account = operating.find(hub(), client_id)
+    workflows.unenrol(hub(), account, workflow_id=workflow_id, contact_id=contact_id, by=author())
+    return nothing()
