@@ -91,7 +91,7 @@ def change(
     account_id = find(hub, client_id).id
 
     def work(tx: Connection) -> Account:
-        before = _facts(tx, accounts.locked(tx, account_id, hub.plans))
+        before = facts(tx, accounts.locked(tx, account_id, hub.plans))
         changed = accounts.set_switches(tx, account_id, values, hub.plans, under=under)
         if disabled is not None and disabled != changed.disabled:
             (accounts.disable if disabled else accounts.enable)(tx, account_id)
@@ -104,7 +104,7 @@ def change(
             client_id,
             account_id=account_id,
             before=before,
-            after=_facts(tx, changed),
+            after=facts(tx, changed),
         )
         return changed
 
@@ -113,7 +113,8 @@ def change(
     return changed
 
 
-def _facts(db: Connection, account: Account) -> dict[str, Any]:
+def facts(db: Connection, account: Account) -> dict[str, Any]:
+    """Return what `change` changes, by the names it takes."""
     aliases = [
         one.value for one in webhook_ids.webhook_ids(db, account.id) if one.purpose == "alias"
     ]
@@ -171,7 +172,7 @@ def set_crm(hub: Hub, client_id: str, crm: Crm, *, by: Author, ask: bool) -> Acc
             plans=hub.plans,
             grown=grown,
         )
-        was, became = _connections(hub, before, after)
+        was, became = connections(hub, before, after)
         audit.note(
             tx,
             by,
@@ -237,11 +238,9 @@ def adapter_class(hub: Hub, name: str) -> type[Adapter]:
         raise Semantic(f"adapter: {exc.message}") from exc
 
 
-def _connections(
-    hub: Hub, before: Account, after: Account
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def connections(hub: Hub, before: Account, after: Account) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return both connections as the audit log tells them."""
-    old, new = _credentials(hub, before), _credentials(hub, after)
+    old, new = credentials_of(hub, before), credentials_of(hub, after)
     same = before.connection.id == after.connection.id
     anew = {name for name in new if same and name in old and old[name] != new[name]}
     return (
@@ -258,7 +257,8 @@ def _connections(
     )
 
 
-def _credentials(hub: Hub, account: Account) -> dict[str, str]:
+def credentials_of(hub: Hub, account: Account) -> dict[str, str]:
+    """Return the stored credentials that operators have given; none where they cannot be opened."""
     try:
         stored = open_credentials(hub.vault, account)
     except SealBroken:

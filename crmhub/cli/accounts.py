@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 from click.core import ParameterSource
 
+from crmhub.cli.declaring import apply, export
 from crmhub.cli.inputs import as_mapping, assignment, duration, read_secrets
 from crmhub.cli.opening import author, load_account, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_fields, print_json
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 @click.group()
 def account() -> None:
     """Open accounts and change them."""
+
+
+account.add_command(apply)
+account.add_command(export)
 
 
 @account.command()
