@@ -13,11 +13,11 @@ with other work, and less for all others.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from crmhub.db import Connection, Row, Rows
-from crmhub.records.catalogue import Catalogue, Property
+from crmhub.records.catalogue import Catalogue
 from crmhub.records.values import day_key, fold, number_key
 
 # ix_text holds this much of a value in its key; what is longer stands beside the key as a whole.
@@ -49,8 +49,11 @@ class IndexChange:
     def add(self, record_id: int, old: Mapping[str, str], new: Mapping[str, str]) -> None:
         """Note the step of a record from the properties `old` to `new`."""
         account = self._catalogue.account_id
-        for name, known in self._changed(old, new):
+        for name in old.keys() | new.keys() if old else new:
             before, after = old.get(name, ""), new.get(name, "")
+            known = self._catalogue.get(name) if before != after else None
+            if known is None:
+                continue
             if known.unique:
                 if before:
                     gone = (account, known.prop_id, unique_key(before), record_id)
@@ -58,24 +61,16 @@ class IndexChange:
                 if after:
                     come = (account, known.prop_id, unique_key(after), record_id)
                     self.unique_come.append(come)
-            old_row = _row(known, before) if before else None
-            new_row = _row(known, after) if after else None
+            table = known.index
+            old_row = _row(table, before) if before else None
+            new_row = _row(table, after) if after else None
             if old_row == new_row:
                 continue
             if old_row is not None:
-                self._gone[known.index].append((account, known.prop_id, old_row[0], record_id))
+                self._gone[table].append((account, known.prop_id, old_row[0], record_id))
             if new_row is not None:
                 value, *beside = new_row
-                self._come[known.index].append((account, known.prop_id, value, record_id, *beside))
-
-    def _changed(
-        self, old: Mapping[str, str], new: Mapping[str, str]
-    ) -> Iterable[tuple[str, Property]]:
-        for name in old.keys() | new.keys():
-            if old.get(name) != new.get(name):
-                known = self._catalogue.get(name)
-                if known is not None:
-                    yield name, known
+                self._come[table].append((account, known.prop_id, value, record_id, *beside))
 
     def write(self, tx: Connection) -> None:
         """Write the rows; the unique values are the caller's, since they can be refused."""
@@ -97,10 +92,10 @@ def whole(catalogue: Catalogue, records: Mapping[int, Mapping[str, str]]) -> dic
     return {**rows, "unique_value": set(change.unique_come)}
 
 
-def _row(known: Property, value: str) -> tuple[Any, ...]:
-    if known.index == "ix_num":
+def _row(table: str, value: str) -> tuple[Any, ...]:
+    if table == "ix_num":
         return (number_key(value),)
-    if known.index == "ix_date":
+    if table == "ix_date":
         return (day_key(value),)
     prefix = value[:PREFIX]
     folded = fold(value)
