@@ -39,6 +39,8 @@ _DEADLOCK_TRIES = 5
 _BUSY_SECONDS = 10
 _BUSY_PAUSE_S = 0.05
 _CONNECT_SECONDS = 3
+# Rows that a statement of SQLite names; more take no less time.
+_AT_ONCE = 200
 
 
 class Duplicate(Exception):
@@ -189,17 +191,25 @@ class Connection:
         A row of `rows` begins with the values of `keys`.
         """
         wanted = [row[: len(keys)] for row in rows]
+        columns = ", ".join(f"t.{column}" for column in types)
+        where = " and ".join(f"t.{column} = rows.{column}" for column in keys)
         if self.dialect == "postgresql":
-            columns = ", ".join(f"t.{column}" for column in types)
-            where = " and ".join(f"t.{column} = rows.{column}" for column in keys)
             sql = f"select {columns} from {{rows}} join {table} t on {where}"
             cursor = self._over(sql, keys, wanted) if wanted else None
             with self._database.mapped_errors():
                 return cursor.fetchall() if cursor else []
-        where = " and ".join(f"{column} = ?" for column in keys)
-        sql = f"select {', '.join(types)} from {table} where {where}"
-        with self._database.mapped_errors():
-            return [each for row in wanted for each in self._driver.execute(sql, row).fetchall()]
+        found: list[Row] = []
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = wanted[start : start + _AT_ONCE]
+            marks = ", ".join([f"({', '.join('?' * len(keys))})"] * len(some))
+            sql = (
+                f"with rows ({', '.join(keys)}) as (values {marks})"
+                f" select {columns} from rows cross join {table} t on {where}"
+            )
+            with self._database.mapped_errors():
+                values = [value for row in some for value in row]
+                found += self._driver.execute(sql, values).fetchall()
+        return found
 
     def _unnested(self, sql: str, types: Params, rows: Sequence[Row]) -> int:
         if not rows:

@@ -7,6 +7,7 @@ wrong is looked at again while nobody writes to the account's records, and that 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,6 +25,8 @@ _BATCH = 1000
 
 _KEYS = {table: dict([*columns.items()][:KEY_COLUMNS]) for table, columns in TABLES.items()}
 Rows = Mapping[str, Sequence[Row]]
+# The rows of a property in one of TABLES.
+_Range = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +103,12 @@ def examine(
     """
     catalogue = catalogues.reload(account_id, kind)
     examined = Examined()
-    for ids, rows in (_walk if everything else _sample)(database, catalogue):
+    right = Counter[_Range]()
+    walk = _walk(database, catalogue, right) if everything else _sample(database, catalogue)
+    for ids, rows in walk:
         with database.reading() as connection:
             found = _compare(connection, catalogue, ids, rows)
+            right += found.right
             # What else there may be of a record has no key it could be found by, but the walk
             # over everything comes past it.
             if found.ids and not everything:
@@ -139,11 +145,15 @@ def _look_again(
 
 @dataclass(slots=True)
 class _Difference:
-    """Rows of records that their tables lack, and rows of the tables that no record is behind."""
+    """Rows of records that their tables lack, and rows of the tables that no record is behind.
 
-    missing: dict[str, set[Row]]
-    stray: dict[str, set[Row]]
-    twins: set[tuple[str, int, int]]
+    `right` counts the rows of records that are as they should be.
+    """
+
+    missing: dict[str, set[Row]] = field(default_factory=dict)
+    stray: dict[str, set[Row]] = field(default_factory=dict)
+    twins: set[tuple[str, int, int]] = field(default_factory=set)
+    right: Counter[_Range] = field(default_factory=Counter)
 
     @property
     def ids(self) -> set[int]:
@@ -167,13 +177,14 @@ def _compare(
     of_rows = {_id(row) for some in rows.values() for row in some}
     documents = _documents(connection, catalogue, ids | of_rows)
     wanted = whole(catalogue, documents)
-    found = _Difference({}, {}, set())
+    found = _Difference()
     for table, columns in TABLES.items():
         ours = {row for row in wanted[table] if _id(row) in ids}
         asked = ours.union(row for row in rows.get(table, ()) if row not in wanted[table])
         there = set(connection.matching(table, columns, _KEYS[table], [*asked]))
         found.missing[table] = ours - there
         found.stray[table] = there - wanted[table]
+        found.right.update((table, prop_id) for _, prop_id, *_ in ours & there)
     _look_at_holders(connection, catalogue, found)
     return found
 
@@ -195,18 +206,45 @@ def _look_at_holders(connection: Connection, catalogue: Catalogue, found: _Diffe
             found.stray["unique_value"].add(holder)
 
 
-def _walk(database: Database, catalogue: Catalogue) -> Iterator[tuple[list[int], Rows]]:
-    """Yield the ids of all records and then all index rows, a batch at a time."""
+def _walk(
+    database: Database, catalogue: Catalogue, right: Counter[_Range]
+) -> Iterator[tuple[list[int], Rows]]:
+    """Yield the ids of all records, then the index rows of properties, a batch at a time.
+
+    `right` tells by then how many rows the records are behind. Where a property has so many, and
+    had before, each of them is right: reading them would take ten times as long as all else.
+    """
+    before = _counted(database, catalogue)
     last = 0
     while ids := _ids_from(database, catalogue, last + 1, _BATCH):
         yield ids, {}
         last = ids[-1]
+    after = _counted(database, catalogue)
     for known in catalogue:
         for table in _tables(known):
+            here = table, known.prop_id
+            if before[here] == right[here] == after[here]:
+                continue
             behind: Row | None = None
             while rows := _rows_behind(database, table, known, catalogue, behind, _BATCH):
                 yield [], {table: rows}
                 behind = rows[-1]
+
+
+def _counted(database: Database, catalogue: Catalogue) -> Counter[_Range]:
+    with database.reading() as connection:
+        of_kind, props = connection.among("prop_id", "props", [each.prop_id for each in catalogue])
+        return Counter(
+            {
+                (table, prop_id): rows
+                for table in TABLES
+                for prop_id, rows in connection.rows(
+                    f"select prop_id, count(*) from {table}"
+                    f" where account_id = :account and {of_kind} group by prop_id",
+                    {"account": catalogue.account_id, **props},
+                )
+            }
+        )
 
 
 def _sample(database: Database, catalogue: Catalogue) -> Iterator[tuple[list[int], Rows]]:

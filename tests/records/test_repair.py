@@ -44,6 +44,27 @@ def test_nothing_is_wrong_after_writes(equipped: Client, hub: Hub, everything: b
     assert stored(hub, equipped) == before
 
 
+def test_rows_are_read_again_only_where_there_may_be_too_many(
+    client: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.make(firstname="Ada", email="ada@example.com")
+    read: list[tuple[str, str]] = []
+    rows_behind = repair._rows_behind
+
+    def noted(database: Any, table: str, known: Any, *args: Any) -> Any:
+        read.append((table, known.name))
+        return rows_behind(database, table, known, *args)
+
+    monkeypatch.setattr(repair, "_rows_behind", noted)
+    assert wrong(hub, client, mend=False) == set()
+    assert read == []
+    # As many as before, but not the right ones.
+    run(hub, client, "update unique_value set record_id = 1 where account_id = :account")
+    assert 1 in wrong(hub, client, mend=True)
+    assert set(read) == {("unique_value", "email")}
+    check(hub, client)
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
