@@ -8,10 +8,11 @@ from typing import Any
 import flask
 from werkzeug.test import TestResponse
 
-from crmhub.accounts.accounts import Account, IssuedIds
+from crmhub.accounts.accounts import Account, IssuedIds, set_switches
 from crmhub.actions.hub import Hub
 from crmhub.actions.opening import open_account
 from crmhub.audit import Author
+from crmhub.db import Connection
 from crmhub.secrets import BASE36, token
 
 Json = Any
@@ -85,8 +86,16 @@ def needed(resource: str) -> dict[str, str]:
 
 
 def open_client(app: flask.Flask, *, plan: str = "unlimited", **options: Any) -> Client:
-    """Open an account and return a caller of it."""
+    """Open an account and return a caller of it.
+
+    Its helpers wait as long for the CRM as they ever may, lest a busy machine queue what a test
+    expects to be done.
+    """
     hub: Hub = app.extensions["crmhub"]
     name = f"test-{token(40, BASE36)}"
-    account, ids = open_account(hub, name=name, client_id=name, plan=plan, by=TESTS, **options)
-    return Client(app, account, ids)
+
+    def work(tx: Connection) -> tuple[Account, IssuedIds]:
+        account, ids = open_account(hub, name=name, client_id=name, plan=plan, by=TESTS, **options)
+        return set_switches(tx, account.id, {"deadline_s": 25}, hub.plans), ids
+
+    return Client(app, *hub.database.transact(work))

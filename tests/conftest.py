@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import flask
+import hypothesis
 import pytest
 import redis
 
@@ -17,6 +18,9 @@ from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests import databases
 from tests.clients import Client, open_client
+
+# What is drawn is the same in each run, and may take as long as a busy machine needs.
+hypothesis.settings.load_profile("ci")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -125,7 +125,7 @@ def test_2_1_created_and_updated_are_utc_with_milliseconds(client: Client, resou
     record = create(client, resource)
     for name in ("createdAt", "updatedAt"):
         assert _MOMENT.fullmatch(record[name])
-        assert abs(datetime.now(UTC) - datetime.fromisoformat(record[name])) < timedelta(seconds=10)
+        assert abs(datetime.now(UTC) - datetime.fromisoformat(record[name])) < timedelta(minutes=5)
 
 
 @each_resource

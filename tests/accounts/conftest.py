@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+import crmhub.accounts.directory
 from crmhub.accounts.accounts import Account, IssuedIds, open_account
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.plans import BUILT_IN
 from crmhub.db import Database
+from tests.clocks import Clock, clock_of
 from tests.own_databases import KINDS, empty, own_database
 
 MakeAccount = Callable[..., tuple[Account, IssuedIds]]
@@ -40,6 +42,12 @@ def make_account(database: Database) -> MakeAccount:
         )
 
     return make
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The time as directories see it."""
+    return clock_of(crmhub.accounts.directory, monkeypatch)
 
 
 @pytest.fixture

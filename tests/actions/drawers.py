@@ -45,7 +45,7 @@ class Drawer:
 
     def drawn(self) -> list[int]:
         """Return what it drew, once it has ended."""
-        out, _ = self.process.communicate(timeout=120)
+        out, _ = self.process.communicate()
         assert self.process.returncode == 0
         numbers: list[int] = json.loads(out)
         return numbers

@@ -398,25 +398,24 @@ def test_the_hubs_own_records_are_not_made_twice_under_one_mark(
 
 @pytest.fixture
 def hubspot(app: flask.Flask) -> Iterator[tuple[Client, FakeHubSpot]]:
-    """A caller of an account that waits one second, and its CRM over real HTTP."""
+    """A caller and its CRM over real HTTP."""
     with FakeHubSpot(Options(limit="none", search_limit="none")) as fake:
-        client = hubspot_client(app, fake)
-        switch(app, client, deadline_s=1)
-        yield client, fake
+        yield hubspot_client(app, fake), fake
 
 
 @pytest.mark.parametrize("written", [False, True])
 def test_a_crm_that_hangs_is_answered_for_within_the_deadline(
-    hub: Hub, hubspot: tuple[Client, FakeHubSpot], written: bool
+    app: flask.Flask, hub: Hub, hubspot: tuple[Client, FakeHubSpot], written: bool
 ) -> None:
     client, fake = hubspot
     contact_id = known(client)
-    fake.fail(kind="latency", method="POST", path="*/deals", seconds=3, written=written)
+    switch(app, client, deadline_s=4)
+    fake.fail(kind="latency", method="POST", path="*/deals", seconds=9, written=written)
     start = time.monotonic()
     answer = deal(client, contact_id)
     took = time.monotonic() - start
     assert status(answer) == (202, "queued")
-    assert took < 1.5
+    assert took < 8
     assert len(fake.deals) == written
     state, doubt_since = rows(hub, client, "state, doubt_since")[-1]
     assert (state, doubt_since > 0) == ("queued", True)
@@ -427,15 +426,15 @@ def test_waiting_for_ones_turn_ends_with_the_deadline_too(
     app: flask.Flask, bot: Client, crm: FakeCrm
 ) -> None:
     known(bot)
-    switch(app, bot, deadline_s=1)
     let_go = threading.Event()
-    crm.during = lambda _: let_go.wait(10)
+    crm.during = lambda _: let_go.wait(120)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(set_city, bot, "Rome")
         soon(lambda: crm.calls[-1] == "update_contact")
+        switch(app, bot, deadline_s=1)
         start = time.monotonic()
         assert status(set_city(bot, "Bari")) == (202, "queued")
-        assert time.monotonic() - start < 1.5
+        assert time.monotonic() - start < 20
         let_go.set()
         assert first.result().status_code == 200
 
@@ -445,7 +444,7 @@ def test_only_so_many_threads_of_a_process_wait_for_crms(
 ) -> None:
     small = create_app(replace(settings, threads=5))
     let_go = threading.Event()
-    crm.during = lambda _: let_go.wait(10)
+    crm.during = lambda _: let_go.wait(120)
     with adapters(small, FAKE), ThreadPoolExecutor(1) as pool:
         there = Client(small, bot.account, bot.ids)
         first = pool.submit(lead, there, "t")

@@ -355,8 +355,9 @@ def test_what_a_slow_process_changes_later_changes_nothing(hub: Hub, client: Cli
 
 
 def test_people_are_erased_while_leads_come_in(
-    settings: Settings, hub: Hub, client: Client
+    app: flask.Flask, settings: Settings, hub: Hub, client: Client
 ) -> None:
+    switch(app, client, deadline_s=3)
     answers: list[int] = []
     stop = threading.Event()
 

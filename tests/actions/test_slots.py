@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -52,25 +51,26 @@ def test_at_a_gate_who_came_first_goes_first() -> None:
     # This thread runs, and that one has yet to wake up.
     with gate:
         seen.append("second")
-    other.join(30)
+    other.join(120)
     assert seen == ["first", "second"]
 
 
 def test_a_gate_lets_so_many_in_at_a_time() -> None:
     gate, inside, most = Gate(3), list[int](), list[int]()
+    together = threading.Barrier(3)
 
     def pass_through() -> None:
         with gate:
             inside.append(1)
             most.append(len(inside))
-            time.sleep(0.01)
+            together.wait(120)
             inside.pop()
 
     threads = [threading.Thread(target=pass_through) for _ in range(30)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert (len(most), max(most)) == (30, 3)
 
 

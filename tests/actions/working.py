@@ -13,6 +13,8 @@ from crmhub.actions.worker import Worker
 from crmhub.db import now_ms
 from tests.clients import Client
 
+_PATIENCE = 120.0
+
 
 def rows(hub: Hub, client: Client, columns: str = "state", table: str = "action") -> list[Any]:
     """Return columns of the account's rows, in the order in which they came."""
@@ -57,11 +59,11 @@ def working(hub: Hub, *, threads: int = 8) -> Iterator[Worker]:
         yield worker
     finally:
         worker.stop()
-        thread.join(60)
+        thread.join(_PATIENCE)
         assert not thread.is_alive()
 
 
-def soon(condition: Callable[[], object], seconds: float = 30) -> None:
+def soon(condition: Callable[[], object], seconds: float = _PATIENCE) -> None:
     """Wait until the condition holds, and fail when it does not in time."""
     end = time.monotonic() + seconds
     while not condition():
@@ -74,7 +76,7 @@ def empty(hub: Hub, client: Client) -> bool:
     return not {"running", "queued"} & set(states(hub, client))
 
 
-def work_off(hub: Hub, client: Client, *, seconds: float = 30) -> None:
+def work_off(hub: Hub, client: Client, *, seconds: float = _PATIENCE) -> None:
     """Run a worker until nothing of the account is unfinished."""
     with working(hub):
         soon(lambda: empty(hub, client), seconds)

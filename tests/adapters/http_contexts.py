@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import requests
 
+from benchmarks.places import free_port
 from crmhub.adapter import Context, Throttled, Unavailable
 
 URL = "https://crm.example.test/api"
@@ -70,7 +71,7 @@ class Vault:
 
     @contextmanager
     def lease(self, key: str, seconds: float) -> Iterator[None]:
-        if not self.lock.acquire(timeout=20):
+        if not self.lock.acquire(timeout=120):
             raise Unavailable("busy")
         self.leases.append((key, seconds))
         try:
@@ -126,7 +127,7 @@ def server(*scripts: Callable[[socket.socket], None]) -> Iterator[tuple[str, lis
         yield f"http://127.0.0.1:{listener.getsockname()[1]}", received
         # Closing alone does not wake who waits in accept.
         listener.shutdown(socket.SHUT_RDWR)
-    thread.join(timeout=20)
+    thread.join(timeout=120)
 
 
 def answering(status: str, body: bytes = b"{}", *headers: str) -> Callable[[socket.socket], None]:
@@ -147,12 +148,11 @@ def cut_short(connection: socket.socket) -> None:
 
 def closed_port() -> str:
     """Return an address where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 def _request(connection: socket.socket) -> bytes:
-    connection.settimeout(20)
+    connection.settimeout(120)
     whole = b""
     while b"\r\n\r\n" not in whole:
         if not (piece := connection.recv(65536)):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import threading
 import time
 from base64 import b64encode
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from email.utils import formatdate
 from typing import Any
@@ -31,7 +33,9 @@ from crmhub.adapter import (
     Unavailable,
     Uncertain,
 )
+from crmhub.adapter import http as module
 from crmhub.adapter.http import Answer, Http
+from tests.actions.working import soon
 from tests.adapters.http_contexts import (
     URL,
     FakeBudget,
@@ -43,6 +47,7 @@ from tests.adapters.http_contexts import (
     reset,
     server,
 )
+from tests.clocks import clock_of
 
 SECRET = 'pat-eu1/7f+"é secret'
 
@@ -210,11 +215,12 @@ def test_a_success_that_is_no_json_is_in_doubt_for_writes_only(
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 503])
 @pytest.mark.parametrize("content", [*BROKEN, b"null", b"[]", b"7", b'"x"', b'[{"message": 7}]'])
 def test_a_failure_with_any_body_is_an_error_of_the_contract(
-    wire: responses.RequestsMock, status: int, content: bytes
+    wire: responses.RequestsMock, status: int, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock_of(module, monkeypatch)
     wire.get(f"{URL}/contacts", status=status, body=content)
 
-    error = failed(make_http(seconds=1.0))
+    error = failed(make_http())
 
     assert error.args == (error.message,)
     assert len(error.message) < 400
@@ -302,12 +308,13 @@ WRITES = {
 @pytest.mark.parametrize("status", READS)
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
 def test_every_status_says_what_the_caller_can_do(
-    wire: responses.RequestsMock, status: int, method: str
+    wire: responses.RequestsMock, status: int, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock_of(module, monkeypatch)
     wire.add(method, f"{URL}/contacts", status=status, json={"message": "because"})
     expected = READS if method == "GET" else WRITES
 
-    assert type(failed(make_http(seconds=0.5), method)) is expected[status]
+    assert type(failed(make_http(), method)) is expected[status]
 
 
 @pytest.mark.parametrize("status", [s for s in READS if s >= 500 or s in DOUBTFUL])
@@ -504,7 +511,7 @@ def test_nobody_waits_longer_than_there_is_time(wire: responses.RequestsMock) ->
 
     assert isinstance(error, Throttled)
     assert (error.retry_after, len(wire.calls)) == (30, 1)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
 
 
 def test_retry_after_zero_still_pauses(
@@ -520,13 +527,16 @@ def test_retry_after_zero_still_pauses(
 
 
 def test_tries_end_with_the_deadline() -> None:
-    seconds, started = 1.5, time.monotonic()
-    with server(lambda connection: time.sleep(1.0)) as (url, _):
-        error = failed(make_http(url, seconds=seconds))
+    over = threading.Event()
+    with server(reset, lambda connection: over.wait(120)) as (url, received):
+        started = time.monotonic()
+        error = failed(make_http(url, seconds=5))
         took = time.monotonic() - started
+        over.set()
 
     assert isinstance(error, Unavailable)
-    assert took < seconds + 1.0
+    assert len(received) == 2
+    assert took < 60
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -555,7 +565,9 @@ def test_a_write_that_would_be_broken_off_is_not_begun() -> None:
         assert (type(error), len(received)) == (NotYet, 1)
         # However slow it is, a second is always worth a try.
         http._usual, left[0] = 60.0, 1.1
-        http.send("GET", "contacts")
+        with suppress(Unavailable):
+            http.send("GET", "contacts")
+        soon(lambda: len(received) >= 2)
 
 
 # Budgets.

@@ -168,8 +168,13 @@ def test_the_lease_outlives_the_call() -> None:
 
 
 def test_nobody_waits_for_a_slow_renewal_beyond_the_deadline() -> None:
-    issuer, ended = Issuer(seconds=3.0), threading.Event()
-    grant = make_grant(make_vault(), issuer.exchange, seconds=1.0)
+    issuer, let_go, ended = Issuer(), threading.Event(), threading.Event()
+
+    def exchange(credentials: Mapping[str, str]) -> Answer:
+        let_go.wait(120)
+        return issuer.exchange(credentials)
+
+    grant = make_grant(make_vault(), exchange, seconds=1.0)
     slow = threading.Thread(target=lambda: (grant.token(), ended.set()))
     slow.start()
     while not grant._lock.locked():
@@ -179,6 +184,7 @@ def test_nobody_waits_for_a_slow_renewal_beyond_the_deadline() -> None:
         grant.token()
 
     assert not ended.is_set()
+    let_go.set()
     slow.join()
 
 

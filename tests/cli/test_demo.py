@@ -19,7 +19,7 @@ def curl_lines(crmhub, *args):
 def paste(lines):
     """Run the lines in a shell and return what each of them answered."""
     done = subprocess.run(
-        ["sh", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=60, check=True
+        ["sh", "-c", "\n".join(lines)], capture_output=True, text=True, check=True
     )
     return [json.loads(answer) for answer in done.stdout.splitlines()]
 

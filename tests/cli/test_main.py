@@ -19,18 +19,24 @@ def run(root, *args, **settings):
         env=environment(**settings),
         capture_output=True,
         text=True,
-        timeout=60,
     )
 
 
 def test_help_comes_at_once(tmp_path):
-    # The time of the processor, since other tests run beside this one.
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     told = run(tmp_path, "--help")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     for command in ("account", "adapters", "db", "demo", "doctor", "key", "serve", "workflow"):
         assert command in told.stdout
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.4
+    # A fifth, as a rule, of what it takes to load the service.
+    whole = [sys.executable, "-c", "import crmhub.app"]
+    assert min(processor_s(*CRMHUB, "--help") for _ in range(3)) < processor_s(*whole) / 2
+
+
+def processor_s(*command):
+    """Return how long the processor works for a command; other tests run beside this one."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, env=environment(), stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def test_help_needs_no_installation(tmp_path):

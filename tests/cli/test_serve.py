@@ -16,6 +16,7 @@ import pytest
 from benchmarks.places import free_port
 from tests.cli.conftest import CRMHUB, CommandLine, environment
 from tests.cli.servers import serving, soon
+from tests.unit.test_write_queue import is_taken
 
 
 @pytest.fixture(scope="module")
@@ -124,15 +125,16 @@ def test_what_a_caller_did_not_finish_sending_is_not_done(acme, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_request_under_way_is_finished_before_the_end(acme, tmp_path, number):
-    with serving(tmp_path, "--workers", "2") as server:
+    with serving(tmp_path, "--workers", "2", "--no-worker") as server:
         # Another writer holds the database, so the request has to wait.
-        writer = sqlite3.connect(tmp_path / "var" / "crmhub.db", isolation_level=None)
+        file = tmp_path / "var" / "crmhub.db"
+        writer = sqlite3.connect(file, isolation_level=None)
         writer.execute("BEGIN IMMEDIATE")
         answers = []
         request = post(acme, CONTACT, f"Content-Length: {len(CONTACT)}")
         caller = threading.Thread(target=lambda: answers.append(server.raw(request)))
         caller.start()
-        time.sleep(0.5)
+        soon(lambda: is_taken(file))
         server.process.send_signal(number)
         time.sleep(1)
         assert answers == []
@@ -140,7 +142,7 @@ def test_a_request_under_way_is_finished_before_the_end(acme, tmp_path, number):
         writer.close()
         caller.join()
         assert b"201 Created" in answers[0]
-        assert server.process.wait(timeout=10) == 0
+        assert server.process.wait(timeout=120) == 0
         assert not server.answers()
 
 
@@ -207,7 +209,7 @@ def test_a_name_and_a_port_of_the_environment_will_do(crmhub, tmp_path):
     )
     assert process.stdout.readline() == f"crmhub is ready at http://127.0.0.1:{port}\n"
     process.terminate()
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=120) == 0
     process.stdout.close()
 
 

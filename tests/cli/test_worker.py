@@ -127,7 +127,7 @@ def test_a_worker_does_what_waits_and_ends_when_told(
     with here.worker() as process:
         done_once(here.hub, bot, hubspot)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
 
 
 def test_a_worker_that_is_told_to_end_finishes_its_call(
@@ -138,7 +138,7 @@ def test_a_worker_that_is_told_to_end_finishes_its_call(
     with here.worker() as process:
         soon(lambda: slow.struck)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
         assert states(here.hub, bot) == ["done", "done"]
 
 

@@ -43,16 +43,16 @@ def test_it_prints_an_address_a_token_and_the_line_that_connects_it() -> None:
         assert f"{line} --set base_url={url[0]} --secret access_token=-" in printed
         headers = {"Authorization": f"Bearer {token[0]}"}
         path = f"{url[0]}/crm/objects/2026-09/contacts"
-        assert requests.get(path, headers=headers, timeout=30).json() == {"results": []}
+        assert requests.get(path, headers=headers, timeout=120).json() == {"results": []}
 
 
 def test_its_options_reach_the_fake() -> None:
     with _running("--token", "t", "--search-lag", "3", "--limit", "7/2s", "--mark") as (_, printed):
         url = printed.split()[1]
-        state = requests.get(f"{url}/_control/state", timeout=30).json()
+        state = requests.get(f"{url}/_control/state", timeout=120).json()
         assert (state["searchLag"], state["windows"]["general"]["limit"]) == (3.0, 7)
         path = f"{url}/crm/properties/2026-09/deals/crmhub_mark"
-        found = requests.get(path, headers={"Authorization": "Bearer t"}, timeout=30)
+        found = requests.get(path, headers={"Authorization": "Bearer t"}, timeout=120)
         assert found.json()["hasUniqueValue"] is True
 
 
@@ -60,7 +60,7 @@ def test_its_options_reach_the_fake() -> None:
 def test_it_stops_in_peace(how: signal.Signals) -> None:
     with _running() as (process, _):
         process.send_signal(how)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
         assert process.stdout is not None
         assert process.stdout.read() == ""
 

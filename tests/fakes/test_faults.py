@@ -12,6 +12,7 @@ import requests
 from requests.exceptions import ChunkedEncodingError, ConnectionError, JSONDecodeError
 
 from crmhub.fakes.hubspot import Fault
+from tests.actions.working import soon
 from tests.fakes.calls import Api, refreshed
 
 _DETAILS = "/account-info/2026-09/details"
@@ -104,25 +105,22 @@ def test_an_answer_cut_off_in_its_middle(api: Api) -> None:
 def test_latency_outlasts_an_impatient_client(api: Api) -> None:
     api.fake.fail(kind="latency", seconds=20)
     with pytest.raises(requests.ReadTimeout):
-        api("GET", _DETAILS, timeout=0.2)
+        api("GET", _DETAILS, timeout=2)
 
 
 def test_a_written_record_may_be_answered_too_late(api: Api) -> None:
-    api.fake.fail(kind="latency", seconds=20, written=True)
+    api.fake.fail(kind="latency", seconds=60, written=True)
     with pytest.raises(requests.ReadTimeout):
         api("POST", "contacts", json=_ADA, timeout=2)
-    assert len(api.fake.contacts) == 1
+    soon(lambda: len(api.fake.contacts) == 1)
 
 
 def test_a_record_may_be_written_after_the_client_gave_up(api: Api) -> None:
-    api.fake.fail(kind="latency", seconds=2.0)
+    api.fake.fail(kind="latency", seconds=6.0)
     with pytest.raises(requests.ReadTimeout):
-        api("POST", "contacts", json=_ADA, timeout=0.1)
+        api("POST", "contacts", json=_ADA, timeout=1)
     assert not api.fake.contacts
-    patience = time.monotonic() + 30
-    while not api.fake.contacts and time.monotonic() < patience:
-        time.sleep(0.05)
-    assert len(api.fake.contacts) == 1
+    soon(lambda: len(api.fake.contacts) == 1)
 
 
 def test_latency_ends_with_the_true_answer(api: Api) -> None:
@@ -133,10 +131,10 @@ def test_latency_ends_with_the_true_answer(api: Api) -> None:
 
 
 def test_a_dripping_body_beats_the_timeout_between_bytes(api: Api) -> None:
-    api.fake.fail(kind="drip", seconds=1.0)
+    api.fake.fail(kind="drip", seconds=4.0)
     began = time.monotonic()
-    assert api("GET", _DETAILS, timeout=0.9).json()["portalId"] == 62515
-    assert time.monotonic() - began >= 0.9
+    assert api("GET", _DETAILS, timeout=3.5).json()["portalId"] == 62515
+    assert time.monotonic() - began >= 3.5
 
 
 def test_a_page_with_status_200(api: Api) -> None:

@@ -29,7 +29,7 @@ def repeatedly(step: Callable[[], Any]) -> Iterator[Callable[[], None]]:
     def once_more() -> None:
         while ran.acquire(blocking=False):
             pass
-        assert ran.acquire(timeout=20), "nothing happened"
+        assert ran.acquire(timeout=120), "nothing happened"
 
     thread = threading.Thread(target=work)
     thread.start()

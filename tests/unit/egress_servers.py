@@ -111,7 +111,7 @@ def answering(*parts: bytes, pause: float = 0.0) -> Serve:
 
 def silent(connection: Any, server: Server) -> None:
     """Takes the connection and never says a word."""
-    server.over.wait(30)
+    server.over.wait(120)
 
 
 def resetting(connection: Any, server: Server) -> None:

@@ -39,8 +39,9 @@ LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128")
 PUBLIC = "93.184.215.14"
 PERSON = "".join(["ada", "@", "example.com"])  # tracebacks show these lines, but not their sum
 SECRET = "".join(["sec", "ret"])
-# Deadlines of a second or less end well before this, on however busy a machine.
-SOON = 3.0
+# Deadlines of some seconds end well before this, on however busy a machine, and what they are to
+# end would go on much longer.
+SOON = 60.0
 
 
 @pytest.fixture
@@ -273,7 +274,7 @@ def test_an_unknown_name_is_surely_not_sent(egress: Egress) -> None:
 
 def test_a_hanging_name_server_ends_at_the_deadline() -> None:
     over = threading.Event()
-    egress = Egress(resolve=lambda *_, **__: over.wait(30) and [])
+    egress = Egress(resolve=lambda *_, **__: over.wait(120) and [])
     exc = failure(lambda: egress.get("https://crm.example/", timeout=0.3))
     over.set()
     assert isinstance(exc, exceptions.ConnectTimeout)
@@ -373,10 +374,23 @@ def test_a_drip_ends_at_the_deadline(
     context, file = certificate(tmp_path, "127.0.0.1") if tls else (None, "")
     if tls:
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    server = serve(answering(*DRIPS[drip], pause=0.1), tls=context)
+    late = threading.Event()
+
+    def dripping(connection, server: Server) -> None:
+        next(server.requests(connection))
+        for number, part in enumerate(DRIPS[drip]):
+            connection.sendall(part)
+            if number == 5:
+                late.set()
+            if server.over.wait(0.05):
+                return
+
+    monkeypatch.setattr(connections, "monotonic", lambda: time.monotonic() + 1000 * late.is_set())
+    server = serve(dripping, tls=context)
     url = server.url.replace("http:", "https:") if tls else server.url
-    exc = failure(lambda: Egress(allow=LOOPBACK).get(url, timeout=1))
+    exc = failure(lambda: Egress(allow=LOOPBACK).get(url, timeout=500))
     assert isinstance(exc, (exceptions.ReadTimeout, exceptions.ConnectionError))
+    assert "the time for this call is over" in told(exc)
     assert not surely_not_sent(exc)
 
 
@@ -384,7 +398,7 @@ def test_a_server_that_does_not_read_ends_at_the_deadline(
     serve: Callable[..., Server], egress: Egress
 ) -> None:
     server = serve(silent)
-    exc = failure(lambda: egress.post(server.url, data=b"x" * (64 << 20), timeout=0.5))
+    exc = failure(lambda: egress.post(server.url, data=b"x" * (64 << 20), timeout=3))
     assert not surely_not_sent(exc)
 
 
@@ -411,10 +425,15 @@ def test_a_slow_handshake_leaves_less_time_for_the_rest(
 
 
 def test_the_deadline_starts_anew_on_a_connection_used_before(
-    serve: Callable[..., Server], egress: Egress
+    serve: Callable[..., Server], egress: Egress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = serve(answering(OK, pause=0.4))
-    assert [egress.get(server.url, timeout=1).text for _ in range(4)] == ["ok"] * 4
+    passed = [0.0]
+    monkeypatch.setattr(connections, "monotonic", lambda: time.monotonic() + sum(passed))
+    monkeypatch.setattr(connections, "_IDLE_SECONDS", 1000)
+    server = serve(answering(OK))
+    for _ in range(4):
+        assert egress.get(server.url, timeout=100).text == "ok"
+        passed.append(60.0)
     assert server.connections == 1
 
 
@@ -452,7 +471,7 @@ def test_garbage_leaves_the_request_in_doubt(
         connection.sendall(garbage)
 
     server = serve(say)
-    assert not surely_not_sent(failure(lambda: egress.get(server.url, timeout=2)))
+    assert not surely_not_sent(failure(lambda: egress.get(server.url, timeout=30)))
 
 
 # Size
@@ -575,7 +594,7 @@ def test_threads_get_their_own_answers(serve: Callable[..., Server], egress: Egr
     numbers = [str(number) for number in range(400)]
     with concurrent.futures.ThreadPoolExecutor(32) as pool:
         answers = list(
-            pool.map(lambda n: egress.post(server.url, data=n, timeout=30).text, numbers)
+            pool.map(lambda n: egress.post(server.url, data=n, timeout=120).text, numbers)
         )
     assert answers == numbers
     assert server.connections <= 32
@@ -670,9 +689,7 @@ def test_paths_do_not_reach_the_log(serve: Callable[..., Server]) -> None:
         "allow = [ipaddress.ip_network('127.0.0.0/8')]\n"
         "Egress(allow=allow).get(sys.argv[1] + '/?email=ada@example.com')\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", script, server.url], capture_output=True, text=True, timeout=60
-    )
+    run = subprocess.run([sys.executable, "-c", script, server.url], capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
 
 

@@ -1,0 +1,46 @@
+"""Time that a test moves on by itself, so that it hangs neither on sleep nor on a quick machine."""
+
+from __future__ import annotations
+
+import time
+from types import ModuleType
+
+import pytest
+
+from crmhub.db import now_ms
+
+
+class Clock:
+    """The time, by as many seconds later as a test has let pass."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def forward(self, seconds: float) -> None:
+        """Let so many seconds pass."""
+        self._ahead += seconds
+
+    def monotonic(self) -> float:
+        """Stand for time.monotonic."""
+        return time.monotonic() + self._ahead
+
+    def time(self) -> float:
+        """Stand for time.time."""
+        return time.time() + self._ahead
+
+    def sleep(self, seconds: float) -> None:
+        """Stand for time.sleep."""
+        self.forward(seconds)
+
+    def now_ms(self) -> int:
+        """Stand for crmhub.db.now_ms."""
+        return now_ms() + int(self._ahead * 1000)
+
+
+def clock_of(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Return the clock that a module of the hub reads from now on, which no other one does."""
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    if hasattr(module, "now_ms"):
+        monkeypatch.setattr(module, "now_ms", clock.now_ms)
+    return clock
