@@ -22,6 +22,7 @@ from crmhub.actions import operating
 from crmhub.actions.hub import Hub
 from crmhub.actions.opening import open_account
 from crmhub.actions.operating import Crm
+from crmhub.actions.switching import Decision
 from crmhub.audit import Author
 from crmhub.db import Connection
 from crmhub.errors import Conflict, NotFound, Semantic
@@ -195,37 +196,50 @@ class _Rehearsed(Exception):
         self.outcomes = outcomes
 
 
-def rehearse(hub: Hub, path: Path, declared: Sequence[Declared], *, by: Author) -> list[Outcome]:
+def rehearse(
+    hub: Hub,
+    path: Path,
+    declared: Sequence[Declared],
+    *,
+    by: Author,
+    queued: Decision | None = None,
+) -> list[Outcome]:
     """Return what `apply` would do, for each account of which something differs; raises as it."""
+
+    def work(tx: Connection) -> None:
+        raise _Rehearsed(_applied(hub, path, declared, by, queued))
+
     try:
-        hub.database.transact(lambda tx: _rehearsed(hub, tx, path, declared, by))
+        hub.database.transact(work)
     except _Rehearsed as done:
         return done.outcomes
     raise AssertionError("unreachable")
 
 
-def apply(hub: Hub, path: Path, declared: Sequence[Declared], *, by: Author) -> list[Outcome]:
+def apply(
+    hub: Hub,
+    path: Path,
+    declared: Sequence[Declared],
+    *,
+    by: Author,
+    queued: Decision | None = None,
+) -> list[Outcome]:
     """Make accounts what is declared, all or none; return each of which something differed.
 
-    Raises SettingsError naming the file and the table of every fault.
+    `queued` says what becomes of what is queued for a CRM that an account leaves. Raises
+    SettingsError naming the file and the table of every fault.
     """
-    return hub.database.transact(lambda tx: _applied(hub, tx, path, declared, by))
-
-
-def _rehearsed(
-    hub: Hub, tx: Connection, path: Path, declared: Sequence[Declared], by: Author
-) -> None:
-    raise _Rehearsed(_applied(hub, tx, path, declared, by))
+    return hub.database.transact(lambda tx: _applied(hub, path, declared, by, queued))
 
 
 def _applied(
-    hub: Hub, tx: Connection, path: Path, declared: Sequence[Declared], by: Author
+    hub: Hub, path: Path, declared: Sequence[Declared], by: Author, queued: Decision | None
 ) -> list[Outcome]:
     outcomes, problems = [], []
     for one in declared:
         try:
             # What fails undoes itself alone, so that the faults of the others are told, too.
-            outcomes.append(hub.database.transact(partial(_one, hub, one, by)))
+            outcomes.append(hub.database.transact(partial(_one, hub, one, by, queued)))
         except (Conflict, Semantic) as exc:
             problems.append(f"{path}: [{one.client_id}] {exc.message}")
     if problems:
@@ -233,7 +247,9 @@ def _applied(
     return [one for one in outcomes if one.opened or one.differences]
 
 
-def _one(hub: Hub, declared: Declared, by: Author, tx: Connection) -> Outcome:
+def _one(
+    hub: Hub, declared: Declared, by: Author, queued: Decision | None, tx: Connection
+) -> Outcome:
     client_id, opened = declared.client_id, None
     try:
         account = accounts.load(tx, client_id, hub.plans)
@@ -252,12 +268,14 @@ def _one(hub: Hub, declared: Declared, by: Author, tx: Connection) -> Outcome:
     )
     differences = _differences(before, operating.facts(tx, changed))
     if declared.crm is not None:
-        differences += _connect(hub, account, declared.crm, by, new=opened is not None)
+        differences += _connect(
+            hub, account, declared.crm, by, new=opened is not None, queued=queued
+        )
     return Outcome(client_id, opened, tuple(differences))
 
 
 def _connect(
-    hub: Hub, account: Account, crm: Crm, by: Author, *, new: bool
+    hub: Hub, account: Account, crm: Crm, by: Author, *, new: bool, queued: Decision | None
 ) -> list[tuple[str, Any, Any]]:
     """Set the CRM of an account where it is another one; return what differs.
 
@@ -273,7 +291,7 @@ def _connect(
     if not new and same and not credentials and settings == dict(account.connection.settings):
         return []
     crm = Crm(crm.adapter, settings, credentials, whole=True)
-    changed = operating.set_crm(hub, account.client_id, crm, ask=False, by=by)
+    changed = operating.set_crm(hub, account.client_id, crm, ask=False, queued=queued, by=by)
     was, became = operating.connections(hub, account, changed)
     return _differences(_flat(was), _flat(became))
 

@@ -17,8 +17,10 @@ from crmhub.accounts.admin_tokens import IssuedToken
 from crmhub.accounts.connections import configure, open_credentials, proposed
 from crmhub.accounts.keys import IssuedKey
 from crmhub.accounts.webhook_ids import Rotatable, WebhookId
+from crmhub.actions import switching
 from crmhub.actions.connecting import check, in_words, try_out
 from crmhub.actions.hub import Hub
+from crmhub.actions.switching import Decision, Former
 from crmhub.adapter import Adapter, AdapterError, BadConfig, Unsupported
 from crmhub.audit import SET, Author
 from crmhub.db import Connection, now_ms
@@ -36,11 +38,13 @@ class Detail:
     """An account with the ids it is called by, the newest of each purpose first.
 
     `secrets` are the names of the credentials that are stored, None when they cannot be opened.
+    `former` are the CRMs it has left where something is unfinished.
     """
 
     account: Account
     ids: tuple[WebhookId, ...]
     secrets: tuple[str, ...] | None
+    former: tuple[Former, ...]
 
 
 def find(hub: Hub, client_id: str) -> Account:
@@ -54,7 +58,8 @@ def detail(hub: Hub, client_id: str) -> Detail:
     account = find(hub, client_id)
     with hub.database.reading() as db:
         ids = webhook_ids.webhook_ids(db, account.id)
-    return Detail(account, tuple(ids), _names_of_secrets(hub, account))
+        former = switching.former(db, account)
+    return Detail(account, tuple(ids), _names_of_secrets(hub, account), tuple(former))
 
 
 def _names_of_secrets(hub: Hub, account: Account) -> tuple[str, ...] | None:
@@ -144,13 +149,25 @@ class Crm:
     whole: bool = False
 
 
-def set_crm(hub: Hub, client_id: str, crm: Crm, *, by: Author, ask: bool) -> Account:
+def set_crm(
+    hub: Hub,
+    client_id: str,
+    crm: Crm,
+    *,
+    by: Author,
+    ask: bool,
+    queued: Decision | None = None,
+) -> Account:
     """Set the account's CRM and return the account; another adapter starts afresh.
 
-    With `ask` the CRM is asked before anything is saved. Raises NotFound, and Semantic with
-    every fault, or with what the CRM says is wrong.
+    With `ask` the CRM is asked before anything is saved. `queued` says what becomes of what is
+    queued for a CRM that the account leaves. Raises NotFound, Semantic with every fault or with
+    what the CRM says is wrong, and Conflict when something is queued and nothing is said of it.
     """
     account = find(hub, client_id)
+    if crm.adapter != account.connection.adapter:
+        with hub.database.reading() as db:
+            switching.demand(account, switching.queued(db, account), queued)
     adapter = adapter_class(hub, crm.adapter)
     grown = None
     if ask:
@@ -173,6 +190,8 @@ def set_crm(hub: Hub, client_id: str, crm: Crm, *, by: Author, ask: bool) -> Acc
             grown=grown,
         )
         was, became = connections(hub, before, after)
+        if after.connection.id != before.connection.id:
+            became |= _decided(hub, tx, before, after, queued)
         audit.note(
             tx,
             by,
@@ -188,6 +207,23 @@ def set_crm(hub: Hub, client_id: str, crm: Crm, *, by: Author, ask: bool) -> Acc
     changed = hub.database.transact(work)
     hub.directory.forget(account.id)
     return changed
+
+
+def _decided(
+    hub: Hub, tx: Connection, before: Account, after: Account, decision: Decision | None
+) -> dict[str, Any]:
+    """See to what is queued for the CRM that is left; return what the audit log says of it."""
+    count = switching.queued(tx, before)
+    switching.demand(before, count, decision)
+    if decision == "drop":
+        switching.drop(tx, hub.database, before, after)
+    if decision == "move":
+        hub.database.after_commit(lambda: _moved(hub, before, after))
+    return {"queued": {str(decision): count}} if count else {}
+
+
+def _moved(hub: Hub, before: Account, after: Account) -> None:
+    switching.move(hub.database, before, after)
 
 
 def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> str:

@@ -15,6 +15,7 @@ from crmhub.cli.output import in_words, iso, print_columns, print_fields, print_
 if TYPE_CHECKING:
     from crmhub.accounts.webhook_ids import Rotatable, WebhookId
     from crmhub.actions.operating import Detail
+    from crmhub.actions.switching import Decision
     from crmhub.adapter import Adapter
 
 
@@ -160,10 +161,17 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     metavar="K=@FILE|K=-",
     help="A secret of the adapter, from a file or from standard input; again for more.",
 )
+@click.option(
+    "--queued",
+    type=click.Choice(("finish", "move", "drop")),
+    help="What becomes of what is queued for the former CRM: it is finished there, moved where that"
+    " CRM was not told of the person yet, or dropped.",
+)
 @click.option("--check", "ask", is_flag=True, help="Ask the CRM first; save when all is well.")
 def adapter(
     client_id: str,
     name: str,
+    queued: Decision | None,
     ask: bool,
     settings: tuple[tuple[str, str], ...],
     secrets: tuple[tuple[str, str], ...],
@@ -178,9 +186,13 @@ def adapter(
         given = as_mapping(settings, "--set")
         _refuse_secrets(operating.adapter_class(hub, name), given)
         crm = operating.Crm(name, given, read_secrets(secrets))
-        operating.set_crm(hub, client_id, crm, ask=ask, by=author())
+        operating.set_crm(hub, client_id, crm, ask=ask, queued=queued, by=author())
+        former = operating.detail(hub, client_id).former
     told = "" if ask else f" `crmhub account check {client_id}` tries it."
     click.echo(f"{client_id} uses {name}.{told}")
+    for one in former:
+        count = one.queued + one.running
+        click.echo(f"To be finished in {one.adapter}: {count} action{'s' if count > 1 else ''}.")
 
 
 @account.command()

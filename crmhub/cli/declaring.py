@@ -14,14 +14,20 @@ from crmhub.cli.output import print_json
 
 if TYPE_CHECKING:
     from crmhub.actions.declared import Outcome
+    from crmhub.actions.switching import Decision
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--queued",
+    type=click.Choice(("finish", "move", "drop")),
+    help="What becomes of what is queued for a CRM that an account leaves.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what differs, and stop.")
 @click.option("--yes", is_flag=True, help="Apply without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; wants --yes or --dry-run.")
-def apply(file: Path, dry_run: bool, yes: bool, as_json: bool) -> None:
+def apply(file: Path, queued: Decision | None, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Make accounts what FILE declares: all of them, or none where something is wrong.
 
     What differs is shown first. Accounts that are not there are opened, and their keys and secrets
@@ -34,14 +40,14 @@ def apply(file: Path, dry_run: bool, yes: bool, as_json: bool) -> None:
         from crmhub.actions import declared
 
         wanted = declared.read(file, os.environ)
-        found = declared.rehearse(hub, file, wanted, by=author())
+        found = declared.rehearse(hub, file, wanted, queued=queued, by=author())
         if not as_json:
             _print_differences(found)
         applies = bool(found) and not dry_run
         if applies and not yes:
             click.confirm("Apply this?", abort=True)
         if applies:
-            found = declared.apply(hub, file, wanted, by=author())
+            found = declared.apply(hub, file, wanted, queued=queued, by=author())
     if as_json:
         print_json({"applied": applies, "accounts": [_as_json(one, applies) for one in found]})
     elif applies:

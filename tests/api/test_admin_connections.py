@@ -50,7 +50,7 @@ def hubspot(fake: FakeHubSpot, **secrets: Any) -> Json:
     return {"adapter": "hubspot", "settings": {"base_url": fake.url}, "secrets": secrets}
 
 
-LOCAL = {"adapter": "local", "id": 1, "settings": {}, "secrets": []}
+LOCAL = {"adapter": "local", "id": 1, "settings": {}, "secrets": [], "former": []}
 
 
 def test_a_crm_that_says_yes_is_used_at_once(
@@ -64,6 +64,7 @@ def test_a_crm_that_says_yes_is_used_at_once(
         "id": 2,
         "settings": {"base_url": fake.url},
         "secrets": ["access_token"],
+        "former": [],
     }
     assert known(client, email="at-once@x.org") in fake.contacts
 

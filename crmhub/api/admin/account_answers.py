@@ -44,15 +44,18 @@ def account_shown(found: Detail) -> dict[str, Any]:
         ]
 
     generated, portal, alias = of("generated"), of("portal"), of("alias")
-    connection = connection_shown(found)
-    del connection["adapter"]
+    connection = found.account.connection
     return {
         **outline_shown(found.account),
         "switches": {
             **asdict(found.account.switches),
             "portal_alias": alias[0]["id"] if alias else "",
         },
-        "connection": connection,
+        "connection": {
+            "id": connection.id,
+            "settings": dict(connection.settings),
+            "secrets": _secrets(found),
+        },
         "generatedId": generated[0]["id"],
         "portalId": portal[0]["id"],
         "oldIds": {"generated": generated[1:], "portal": portal[1:]},
@@ -66,8 +69,13 @@ def connection_shown(found: Detail) -> dict[str, Any]:
         "adapter": connection.adapter,
         "id": connection.id,
         "settings": dict(connection.settings),
-        "secrets": None if found.secrets is None else list(found.secrets),
+        "secrets": _secrets(found),
+        "former": [asdict(one) for one in found.former],
     }
+
+
+def _secrets(found: Detail) -> list[str] | None:
+    return None if found.secrets is None else list(found.secrets)
 
 
 def issued_shown(account: Account, issued: IssuedIds) -> dict[str, Any]:

@@ -152,10 +152,20 @@ class OwnConnectionShown(Shown):
     secrets = _secrets()
 
 
+class FormerShown(Shown):
+    """A CRM that the account has left, with what is to be finished there."""
+
+    id = fields.Integer(required=True, metadata={"minimum": 1})
+    adapter = fields.String(required=True)
+    queued = fields.Integer(required=True, metadata={"minimum": 0})
+    running = fields.Integer(required=True, metadata={"minimum": 0})
+
+
 class ConnectionShown(OwnConnectionShown):
     """Which CRM an account uses. `id` is another one after a change to another adapter."""
 
     adapter = fields.String(required=True)
+    former = fields.List(fields.Nested(FormerShown), required=True)
 
 
 class OldIdShown(Shown):

@@ -9,6 +9,7 @@ from marshmallow import fields
 
 from crmhub.actions import operating
 from crmhub.actions.operating import Crm
+from crmhub.actions.switching import DECISIONS
 from crmhub.api.admin.account_answers import adapter_shown, connection_shown
 from crmhub.api.admin.accounts import ConnectionShown
 from crmhub.api.admin.blueprint import blueprint, documented
@@ -36,6 +37,14 @@ class ConnectionInput(_Given):
     """The CRM that an account is to use."""
 
     adapter = Text(required=True, metadata={"description": "One of those installed."})
+    queued = Choice(
+        dict.fromkeys(DECISIONS),
+        metadata={
+            "description": "What becomes of what is queued for the former CRM: finish (there), move"
+            " (where that CRM was not told of the person yet; the others finish) or drop. Needed"
+            " when the adapter changes and something is queued."
+        },
+    )
 
 
 class CheckInput(_Given):
@@ -120,7 +129,7 @@ def _get(client_id: str) -> flask.Response:
 def _set(query: dict[str, Any], body: dict[str, Any], client_id: str) -> flask.Response:
     crm = _crm(body["adapter"], body)
     ask = query.get("check", "true") == "true"
-    operating.set_crm(hub(), client_id, crm, ask=ask, by=author())
+    operating.set_crm(hub(), client_id, crm, ask=ask, queued=body.get("queued"), by=author())
     return as_json(connection_shown(operating.detail(hub(), client_id)))
 
 
