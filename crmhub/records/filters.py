@@ -111,6 +111,10 @@ class Condition:
         """Return whether the document satisfies the filter."""
         return self.holds(document) != self.negated
 
+    def looked_up(self, connection: Connection, account_id: int) -> Condition:
+        """Return the same condition in the form that the account's values allow."""
+        return self
+
 
 def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> list[Condition]:
     """Return what `filters` mean for the account that owns `catalogue`.
@@ -198,12 +202,30 @@ def _condition(each: Filter, catalogue: Catalogue, *, region: str) -> Condition:
     if known is None:
         raise _UnknownName(unknown(catalogue, each.property_name))
     if known.index == "ix_text":
-        return _OfText(negated, known, operator, given, region=region)
+        return _OfText(negated, known, operator, _texts(known, operator, given, region=region))
     if operator == "CONTAINS_TOKEN":
         return _OfDocument(negated, known, given[0])
     read = values.search_number if known.index == "ix_num" else values.search_day
     operands = [] if operator == "HAS_PROPERTY" else [read(value) for value in given]
     return _OfKey(negated, known, operator, operands)
+
+
+def _texts(known: Property, operator: str, given: Sequence[str], *, region: str) -> list[str]:
+    """Return the operands of a condition on a text as they are compared."""
+    if operator == "CONTAINS_TOKEN":
+        return [values.fold(given[0])]
+    if operator == "IN":
+        return [
+            values.for_search(
+                known.type,
+                value,
+                options=known.options,
+                region=region or None,
+                any_case=known.any_case,
+            )
+            for value in given
+        ]
+    return [value.lower() if known.type == "email" else value for value in given]
 
 
 def _of_property(known: Property, n: int) -> tuple[str, dict[str, Any]]:
@@ -270,6 +292,19 @@ class _OfKey(Condition):
         return _COMPARE[self._operator](key, self._operands[0])
 
 
+# Where a property has no more values than this, a part is looked for in each of them once, and
+# not in that of each record.
+_FEW_VALUES = 200
+# Skips from one value to the next in the index.
+_VALUES = (
+    "with recursive each (value) as"
+    " (select min(value) from ix_text where account_id = :account and prop_id = :prop union all"
+    " select (select value from ix_text where account_id = :account and prop_id = :prop"
+    " and value > each.value order by value limit 1) from each where each.value is not null)"
+    " select value from each where value is not null limit :most"
+)
+
+
 class _OfText(Condition):
     """Any other type, compared by code point.
 
@@ -278,28 +313,13 @@ class _OfText(Condition):
     """
 
     def __init__(
-        self, negated: bool, known: Property, operator: str, given: Sequence[str], *, region: str
+        self, negated: bool, known: Property, operator: str, operands: Sequence[str]
     ) -> None:
         self.negated = negated
         self._known = known
         self._operator = operator
         self.seeks = operator != "CONTAINS_TOKEN"
-        self._operands: Sequence[str] = given
-        if operator == "CONTAINS_TOKEN":
-            self._operands = [values.fold(given[0])]
-        elif operator == "IN":
-            self._operands = [
-                values.for_search(
-                    known.type,
-                    value,
-                    options=known.options,
-                    region=region or None,
-                    any_case=known.any_case,
-                )
-                for value in given
-            ]
-        elif known.type == "email":
-            self._operands = [value.lower() for value in given]
+        self._operands = operands
 
     def ids(self, connection: Connection, n: int) -> Sql:
         sql, params = _of_property(self._known, n)
@@ -345,6 +365,19 @@ class _OfText(Condition):
         return Sql(
             f"{text} {_SYMBOLS[self._operator]} :v{n}", params | {f"v{n}": self._operands[0]}
         )
+
+    def looked_up(self, connection: Connection, account_id: int) -> Condition:
+        if self._operator != "CONTAINS_TOKEN":
+            return self
+        found = connection.rows(
+            _VALUES,
+            {"account": account_id, "prop": self._known.prop_id, "most": _FEW_VALUES + 1},
+        )
+        texts = [value for (value,) in found]
+        if len(texts) > _FEW_VALUES or any(len(text) >= PREFIX for text in texts):
+            return self
+        containing = [text for text in texts if self._operands[0] in values.fold(text)]
+        return _OfText(self.negated, self._known, "IN", containing)
 
     def holds(self, document: Document) -> bool:
         text = document.properties.get(self._known.name)

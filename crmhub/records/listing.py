@@ -65,8 +65,15 @@ class Listing:
                     " send what its first request had, or start without a cursor"
                 )
         now = now_ms()
-        total, first = self._begun(query, conditions) if after is None else (after.total, None)
-        rows, last = self._next(query, conditions, total=total, after=after, first=first)
+        search = Search(
+            self._connection,
+            account_id=self._account_id,
+            kind=self._kind.code,
+            query=query,
+            conditions=conditions,
+        )
+        total, first = _begun(search) if after is None else (after.total, None)
+        rows, last = self._next(search, query, total=total, after=after, first=first)
         links: dict[int, Links] = {}
         if "associations" in request.include:
             links = associations.of_records(
@@ -95,26 +102,10 @@ class Listing:
             ).seal(self._signing_key)
         return Page(total, rows, links, cursor)
 
-    def _search(self, query: Query, conditions: Sequence[Condition]) -> Search:
-        return Search(
-            self._connection,
-            account_id=self._account_id,
-            kind=self._kind.code,
-            query=query,
-            conditions=conditions,
-        )
-
-    def _begun(
-        self, query: Query, conditions: Sequence[Condition]
-    ) -> tuple[int, list[Listed] | None]:
-        """Return the total, and the first page with one more where it came along."""
-        search = self._search(query, conditions)
-        return search.few() or (search.total(), None)
-
     def _next(
         self,
+        search: Search,
         query: Query,
-        conditions: Sequence[Condition],
         *,
         total: int,
         after: Cursor | None,
@@ -124,7 +115,6 @@ class Listing:
 
         That is the place of the last record, and the cursor's `caught_up`.
         """
-        search = self._search(query, conditions)
         place = None if after is None else Place(after.key, after.id)
         caught_up = -1 if after is None else after.caught_up
         rows: list[Listed] = []
@@ -142,7 +132,7 @@ class Listing:
         since = _start(after)
         # A full page still has to learn whether there is anything to catch up with.
         room = query.limit - len(rows)
-        missed = self._search(query.catch_up(since, room), conditions)
+        missed = search.again(query.catch_up(since, room))
         late = missed.page(total, place)
         seen = {row.id for row in rows}
         rows += [row for row in late[:room] if row.id not in seen]
@@ -184,6 +174,11 @@ class Listing:
                 id=ids[limit - 1],
             ).seal(self._signing_key)
         return total, ids[:limit], cursor
+
+
+def _begun(search: Search) -> tuple[int, list[Listed] | None]:
+    """Return the total, and the first page with one more where it came along."""
+    return search.few() or (search.total(), None)
 
 
 def _start(cursor: Cursor) -> Start:

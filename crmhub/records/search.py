@@ -1,13 +1,25 @@
 """Lists and searches: the exact total, and one page of records (a list has no filters).
 
-The total and the page are two plans. The total is counted on the index tables alone, at the
-first page, and travels in the cursor. For the page, a filter that many records pass walks the
-sort order and tests the documents; one that few pass fetches its ids first, sorts them by an
-index, and reads the documents of the page. The exact total tells which of the two costs less:
-testing a document and finding an id take the database about a microsecond or two. A walk that
-meets too few matches (the filter goes along with the sort order) gives up when it has cost as
-much as fetching the ids, and fetches them. Where a filter asks for a value that few records
-have, these are fetched and counted at once, in one statement.
+The total and the page are two plans. The total is counted at the first page, on the index tables
+alone, and travels in the cursor. Where one filter lets at most a thousand records through, these
+are fetched and tested: total and first page come together, in one statement or two.
+
+For any other page the exact total tells what costs least. To test a document, or to find an id and
+what it is sorted by, takes the database a microsecond or two; an entry of an index that is only
+passed, a tenth of that.
+- Fewer than a thousand matches are fetched: their ids are found, sorted by what an index holds,
+  and the documents of the page are read.
+- Others are walked to, where a page should take no more documents than there are matches: the
+  sort order is read and the documents are tested. The walk gives up after three times as many as
+  it should take, but not before a thousand; nor before a quarter of the matches, at most ten
+  thousand, and before as many as match where sets would have to be joined instead. Then the
+  filter goes along with the sort order.
+- What one filter lets through, and it is more than a hundredth of all records, is guessed: ids
+  rise with time, so the page should be at one end of the set's ids. The proof passes the entries
+  of an index up to there.
+- What is left is fetched.
+Where the ids of several filters are found, one that lets at most ten thousand through has its
+documents tested for the others; larger sets are joined.
 
 Under `updated_at desc`, the default, a record that changes while a client walks jumps to the
 front, past the client. So when such a walk ends it catches up: the records that existed at its
@@ -19,6 +31,7 @@ start: the catching up begins that much earlier, and leaves out what the first p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,15 +40,23 @@ import orjson
 from crmhub.db import Connection, Row
 from crmhub.records.filters import Condition, Document, Filter
 
-# So many are fetched whatever else they cost.
+# So many are fetched whatever else they cost, and so many tested before sets are joined.
 _FEW = 1000
-# How many documents may be tested for each id that would have to be found and sorted instead.
+_SOME = 10_000
+# A walk is worth so many documents for each match, and goes on for so many times as many as it
+# should take; without a join, for this part of the matches up to so many.
 _WORTH = 1.0
-# A walk goes on for so many times as many documents as it should take, or as it is worth.
 _PATIENCE = 3
+_PART = 0.25
+_LONGER_WALK = 10_000
 _LONGEST_WALK = 1_000_000
 # A window of a walk is so many times as wide as the one before.
 _WIDER = 4
+# A smaller part of everything is fetched and not guessed.
+_MANY = 0.01
+# How many ids are read for each record of a guessed page, and how many others may be tested.
+_GUESSED = 50
+_UNREAD = 10_000
 _OF = "account_id = :account and kind = :kind"
 _EVERYTHING = f"select coalesce(sum(n), 0) from record_count where {_OF}"
 _COLUMNS = "id, created_at, updated_at, properties"
@@ -79,7 +100,7 @@ class Query:
         return replace(self, sort="updated_at", descending=False, limit=limit, changed_since=since)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Place:
     """The last record of the page before: the value it is sorted by, and its id."""
 
@@ -126,7 +147,13 @@ class Search:
         self._connection = connection
         self._of = {"account": account_id, "kind": kind}
         self._query = query
-        self._conditions = conditions
+        self._conditions = [each.looked_up(connection, account_id) for each in conditions]
+
+    def again(self, query: Query) -> Search:
+        """Return another listing of what passes the same filters."""
+        search = copy(self)
+        search._query = query
+        return search
 
     def few(self) -> tuple[int, list[Listed]] | None:
         """Return total and first page of a list, and of what one filter lets few records through.
@@ -137,7 +164,9 @@ class Search:
             return None
         if not self._conditions:
             return self._list()
-        chosen, known = self._narrowest()
+        seeking = self._seeking()
+        known = len(seeking) > 1
+        chosen = self._narrowest(_FEW) if known else next(iter(seeking), -1)
         if chosen < 0:
             return None
         test, params, rest = self._test(without=chosen)
@@ -149,7 +178,7 @@ class Search:
             f"with found (id) as materialized ({ids.text} limit :most)"
             f" select {total}, id, created_at, updated_at, cast(properties as text) from records"
             f" where {_OF} and (select count(*) from found) < :most"
-            f" and {self._among(found)} and {test} order by {self._order} limit :rows",
+            f" and {self._among(found)} and {test} order by {self._order_of_few} limit :rows",
             {
                 **self._of,
                 **params,
@@ -175,25 +204,25 @@ class Search:
         )
         return (int(rows[0][0]) if rows else 0), [Listed(*row[1:]) for row in rows]
 
-    def _narrowest(self) -> tuple[int, bool]:
-        """Return the number of the filter that may let few through, and whether it is sure to.
+    def _seeking(self) -> list[int]:
+        """Return the numbers of the filters whose ids an index leads to."""
+        return [n for n, c in enumerate(self._conditions) if c.seeks and not c.negated]
 
-        The number is -1 where there is none.
-        """
-        seeking = [n for n, c in enumerate(self._conditions) if c.seeks and not c.negated]
-        if len(seeking) < 2:
-            return (seeking[0], False) if seeking else (-1, False)
-        counts, params = [], dict[str, Any]()
+    def _narrowest(self, most: int) -> int:
+        """Return the number of a filter that lets no more records than so many through, or -1."""
+        seeking = self._seeking()
+        if not seeking:
+            return -1
+        further, params = [], dict[str, Any]()
         for n in seeking:
             ids = self._conditions[n].ids(self._connection, n)
-            counts.append(f"(select count(*) from ({ids.text} limit :most) as set{n})")
+            further.append(f"(select 1 from ({ids.text}) as set{n} limit 1 offset :most)")
             params |= ids.params
         row = self._connection.row(
-            f"select {', '.join(counts)}", self._of | params | {"most": _FEW + 1}
+            f"select {', '.join(further)}", self._of | params | {"most": most}
         )
         assert row is not None
-        count, chosen = min(zip(row, seeking, strict=True))
-        return (chosen, True) if count <= _FEW else (-1, False)
+        return next((n for n, more in zip(seeking, row, strict=True) if more is None), -1)
 
     def _among(self, ids: str) -> str:
         if self._connection.dialect == "postgresql":
@@ -213,9 +242,8 @@ class Search:
 
     def total(self) -> int:
         """Return how many records pass all filters, exactly."""
-        positive = [each for each in self._conditions if not each.negated]
-        if positive:
-            text, params = self._ids()
+        if any(not each.negated for each in self._conditions):
+            text, params = self._tested() or self._ids()
             return int(self._scalar(f"select count(*) from ({text}) as found", params))
         everything = self._everything()
         if not self._conditions:
@@ -233,30 +261,50 @@ class Search:
             return self._rows(f"records where {_OF}{behind}", params, self._wanted)
         if total == 0:
             return []
-        if total < _FEW and self._query.changed_since is None:
+        changed = self._query.changed_since is not None
+        if total < _FEW and not changed:
             return self._fetch(after)
-        expected = self._wanted * self._everything() // total
+        everything = self._everything()
+        expected = self._wanted * everything // total
+        found = None
         # What changed since is mostly little, so it is walked whatever the filters are.
-        if self._query.changed_since is not None or expected <= total * _WORTH:
+        if changed or expected <= total * _WORTH:
             found = self._walk(expected, total, after)
-            if found is not None:
-                return found
-        return self._fetch(after)
+        if found is None and not changed and self._alone and total > everything * _MANY:
+            found = self._guess(after)
+        return self._fetch(after) if found is None else found
 
     def place(self, row: Listed) -> Place:
         """Return the place of a record in this listing."""
         return Place(getattr(row, self._query.sort), row.id)
 
     def _fetch(self, after: Place | None) -> list[Listed]:
-        ids, params = self._ids()
+        ids, params = self._tested() or self._ids()
         behind, values = self._behind(after)
         page = self._among(self._sorted_of(ids, behind))
-        return self._rows(f"records where {_OF} and {page}", params | values, self._wanted)
+        return self._few_rows(page, params | values, self._wanted)
+
+    def _tested(self) -> tuple[str, dict[str, Any]] | None:
+        """The select of the ids of all records that pass: the few of one filter, tested.
+
+        None where there is no such one among several, or SQL cannot tell.
+        """
+        chosen = -1
+        if len(self._conditions) > 1:
+            chosen = next((n for most in (_FEW, _SOME) if (n := self._narrowest(most)) >= 0), -1)
+        test, params, rest = self._test(without=chosen)
+        if chosen < 0 or rest:
+            return None
+        ids = self._conditions[chosen].ids(self._connection, chosen)
+        return (
+            f"select id from records where {_OF} and {self._among(ids.text)} and {test}",
+            params | ids.params,
+        )
 
     def _walk(self, expected: int, total: int, after: Place | None) -> list[Listed] | None:
         test, params, rest = self._test()
-        # By then fetching the ids would have cost as much.
-        longest = min(_LONGEST_WALK, max(_FEW, _PATIENCE * expected, int(total * _WORTH)))
+        worth = min(total * _PART, _LONGER_WALK) if self._alone else total * _WORTH
+        longest = min(_LONGEST_WALK, max(_FEW, _PATIENCE * expected, int(worth)))
         window = longest
         if rest or self._connection.dialect == "sqlite":
             # These read a window to its end, whether or not the page is full before.
@@ -288,6 +336,78 @@ class Search:
             window *= _WIDER
         return None
 
+    def _guess(self, after: Place | None) -> list[Listed] | None:
+        """Take the page to be where its ids should be, and prove it; None where it is not there.
+
+        Ids rise with the time of creation, though not strictly. So the page should be among those
+        of the set that come next, by id, from the newest record that was created before it. What
+        else may belong to it has another id, and stands before its last record in the sort order:
+        nothing, or little enough to be tested.
+        """
+        query = self._query
+        down, beyond, before = ("desc", "<", ">") if query.descending else ("asc", ">", "<")
+        behind, params = self._behind(after)
+        ids, of_set = self._ids()
+        next, unread = f"with found (id) as ({ids}) select id from found", []
+        params |= self._of | of_set | {"window": _GUESSED * self._wanted, "most": _UNREAD + 1}
+        if after is not None:
+            params["first"] = self._scalar(
+                f"select id from records where {_OF} and created_at {beyond}= :after_key"
+                f" order by created_at {down}, id {down} limit 1",
+                params,
+            )
+            if params["first"] is None:
+                return None
+            next += f" where id {beyond}= :first"
+            unread.append(f"id {before} :first")
+        read = self._connection.rows(
+            f"select id, created_at, updated_at from records where {_OF}"
+            f" and {self._among(f'{next} order by id {down} limit :window')}",
+            params,
+        )
+        column = -1 if query.sort == "updated_at" else -2
+        places = [Place(row[column], row[0]) for row in read]
+        page = [each for each in places if self._is_behind(each, after)]
+        page = sorted(page, reverse=query.descending)[: self._wanted]
+        if len(page) < self._wanted:
+            return None
+        last = (min if query.descending else max)(each.id for each in places)
+        unread.append(f"id {beyond} :last")
+        until = f" and ({query.sort}, id) {before} (:end_key, :end_id)"
+        params |= {"last": last, "end_key": page[-1].key, "end_id": page[-1].id}
+        # Either the entries of the sort order up to there are read, or those of the ids from there.
+        order = self._order
+        if after is None and self._connection.dialect == "postgresql" and self._is_late(last):
+            order = f"id {down}"
+        others = self._connection.rows(
+            f"select id from records where {_OF}{behind}{until} and ({' or '.join(unread)})"
+            f" order by {order} limit :most",
+            params,
+        )
+        if len(others) > _UNREAD:
+            return None
+        together = [each.id for each in page] + [id for (id,) in others]
+        among, these = self._connection.among("id", "these", together)
+        test, more, rest = self._test()
+        rows = self._few_rows(f"{among} and {test}", params | more | these, len(together))
+        found = [
+            row for row in rows if _passes(row, rest) and self._is_behind(self.place(row), after)
+        ]
+        # One of them may have changed meanwhile.
+        return found[: self._wanted] if len(found) >= self._wanted else None
+
+    def _is_behind(self, place: Place, after: Place | None) -> bool:
+        if after is None:
+            return True
+        return place < after if self._query.descending else place > after
+
+    def _is_late(self, id: int) -> bool:
+        """Return whether fewer ids follow this one, in the direction of the sort, than precede."""
+        row = self._connection.row(f"select min(id), max(id) from records where {_OF}", self._of)
+        assert row is not None
+        below, above = id - int(row[0]), int(row[1]) - id
+        return below < above if self._query.descending else above < below
+
     def _test(self, without: int = -1) -> tuple[str, dict[str, Any], list[Condition]]:
         """Return the conditions as SQL on a row, and those that SQL cannot tell."""
         tests, rest = ["true"], []
@@ -304,6 +424,11 @@ class Search:
         return " and ".join(tests), params, rest
 
     @property
+    def _alone(self) -> bool:
+        """Whether one index table holds the whole set, so that no sets are joined."""
+        return len(self._conditions) == 1 and not self._conditions[0].negated
+
+    @property
     def _wanted(self) -> int:
         return self._query.limit + 1
 
@@ -311,6 +436,11 @@ class Search:
     def _order(self) -> str:
         direction = "desc" if self._query.descending else "asc"
         return f"{self._query.sort} {direction}, id {direction}"
+
+    @property
+    def _order_of_few(self) -> str:
+        # The sign keeps SQLite from walking the sort order to save the sorting.
+        return f"+{self._order}"
 
     def _behind(self, after: Place | None) -> tuple[str, dict[str, Any]]:
         """Return what restricts a listing to what comes behind `after`, to be and-ed."""
@@ -328,13 +458,19 @@ class Search:
             params |= {"after_key": after.key, "after_id": after.id}
         return text, params
 
-    def _rows(self, source: str, params: Mapping[str, Any], most: int) -> list[Listed]:
+    def _rows(
+        self, source: str, params: Mapping[str, Any], most: int, order: str = ""
+    ) -> list[Listed]:
         rows: list[Row] = self._connection.rows(
             "select id, created_at, updated_at, cast(properties as text)"
-            f" from {source} order by {self._order} limit :rows",
+            f" from {source} order by {order or self._order} limit :rows",
             {**self._of, **params, "rows": most},
         )
         return [Listed(*row) for row in rows]
+
+    def _few_rows(self, where: str, params: Mapping[str, Any], most: int) -> list[Listed]:
+        source = f"records where {_OF} and {where}"
+        return self._rows(source, params, most, self._order_of_few)
 
     def _ids(self) -> tuple[str, dict[str, Any]]:
         """The select of the ids of all records that pass."""

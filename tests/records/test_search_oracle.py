@@ -26,7 +26,9 @@ PLANS: dict[str, dict[str, float]] = {
     "few at once": {"_FEW": 10},
     "walks": {"_FEW": 0, "_WORTH": 1e9},
     "gives up walking": {"_FEW": 0, "_WORTH": 1e9, "_LONGEST_WALK": 4},
-    "fetches ids": {"_FEW": 0, "_WORTH": 0},
+    "fetches ids": {"_FEW": 0, "_WORTH": 0, "_MANY": 1},
+    "guesses": {"_FEW": 0, "_WORTH": 0, "_MANY": 0, "_UNREAD": 3, "_GUESSED": 1},
+    "guesses in vain": {"_FEW": 0, "_WORTH": 0, "_MANY": 0, "_UNREAD": 0, "_GUESSED": 1},
 }
 
 
@@ -36,6 +38,7 @@ def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     taken: Counter[str] = Counter()
     walks: Callable[..., Any] = search.Search._walk
     fetches: Callable[..., Any] = search.Search._fetch
+    guesses: Callable[..., Any] = search.Search._guess
     fews: Callable[..., Any] = search.Search.few
 
     def walk(self: search.Search, *args: Any) -> Any:
@@ -47,6 +50,11 @@ def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         taken["fetches ids"] += 1
         return fetches(self, *args)
 
+    def guess(self: search.Search, *args: Any) -> Any:
+        found = guesses(self, *args)
+        taken["guesses in vain" if found is None else "guesses"] += 1
+        return found
+
     def few(self: search.Search) -> Any:
         found = fews(self)
         taken["few at once"] += found is not None
@@ -55,6 +63,7 @@ def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr(search.Search, "few", few)
     monkeypatch.setattr(search.Search, "_walk", walk)
     monkeypatch.setattr(search.Search, "_fetch", fetch)
+    monkeypatch.setattr(search.Search, "_guess", guess)
     for name, value in PLANS[request.param].items():
         monkeypatch.setattr(search, name, value)
     yield request.param
@@ -120,6 +129,10 @@ def test_search_answers_what_the_contract_says(
                 group = data.draw(st.sampled_from(["g0", "g1", "g2"]))
                 one = {"propertyName": GROUP, "operator": "EQ", "value": group}
                 filters = data.draw(st.permutations([one, *filters]))
+            elif plan.startswith("guesses") and data.draw(st.booleans()):
+                # What several filters let through is not guessed.
+                groups = data.draw(st.sampled_from([["g0", "g1"], ["g1", "g2"], ["g2"]]))
+                filters = [{"propertyName": GROUP, "operator": "IN", "values": groups}]
             sort = data.draw(st.sampled_from([*SORTS]))
             order = data.draw(st.sampled_from(ORDERS))
             limit = data.draw(st.sampled_from([1, 2, 7, 100]))

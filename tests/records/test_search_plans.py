@@ -1,0 +1,283 @@
+"""Each plan of a search is what the databases' planners make of it: the intended index is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crmhub.actions.hub import Hub
+from crmhub.app import create_app
+from crmhub.db import Connection, Params, Row
+from crmhub.records import search
+from crmhub.records.catalogue import Catalogue
+from crmhub.records.filters import Filter, parse
+from crmhub.records.kinds import CONTACTS
+from crmhub.records.search import Place, Query, Search
+from crmhub.secrets import EncryptionKey
+from crmhub.settings import Settings
+from tests import databases
+from tests.clients import open_client
+
+# Analysed in whole: PostgreSQL's sample is larger than each table.
+CONTACTS_STORED = 8000
+TEXTS = {
+    "city": "case when i % 2 = 0 then 'Berlin' else 'City ' || (i % 50) end",
+    "hs_lead_status": f"case when i <= {CONTACTS_STORED // 2} then 'UNQUALIFIED' else 'NEW' end",
+    "lastname": "'Last' || (i % 1000)",
+}
+SCORE = "i * 7919 % 10000"
+
+
+class Asked(Connection):
+    """A connection that keeps what is asked."""
+
+    def __init__(self, inner: Connection) -> None:
+        self._inner = inner
+        self.dialect = inner.dialect
+        self.asked: list[tuple[str, Params]] = []
+
+    def rows(self, sql: str, params: Params | None = None) -> list[Row]:
+        self.asked.append((sql, params or {}))
+        return self._inner.rows(sql, params)
+
+
+@dataclass
+class Library:
+    """Contacts of one account: what they may be searched with."""
+
+    connection: Connection
+    catalogue: Catalogue
+
+    def reads(self, filters: Sequence[Filter], work: Callable[[Search], object]) -> list[list[str]]:
+        """Return what each statement reads that `work` makes of a search, in order of names.
+
+        That is an index and the columns by which it is entered; or a table, which is read in
+        whole. Of the counters, a handful of rows, nothing is told.
+        """
+        asked = Asked(self.connection)
+        work(
+            Search(
+                asked,
+                account_id=self.catalogue.account_id,
+                kind=CONTACTS.code,
+                query=Query(tuple(filters)),
+                conditions=parse(filters, self.catalogue, region=""),
+            )
+        )
+        return [sorted(self._read(sql, params)) for sql, params in asked.asked]
+
+    def _read(self, sql: str, params: Params) -> Iterator[str]:
+        if self.connection.dialect == "sqlite":
+            for row in self.connection.rows(f"explain query plan {sql}", params):
+                yield from _of_sqlite(row[3])
+            return
+        # Without running it PostgreSQL keeps parts of a recursion to itself.
+        ((found,),) = self.connection.rows(f"explain (analyze, format json) {sql}", params)
+        yield from _of_postgresql(found[0]["Plan"])
+
+
+_SQLITE = re.compile(
+    r"(?:SCAN|SEARCH) (records|ix_\w+)"
+    r"(?: USING (?:COVERING )?(?:INDEX (\w+)|PRIMARY KEY))?(?: \((.*)\))?$"
+)
+
+
+def _of_sqlite(line: str) -> Iterator[str]:
+    if match := _SQLITE.match(line):
+        table, index, entered = match.groups()
+        if entered is None:
+            yield table
+            return
+        name = f"{table}_pkey" if index in (None, f"sqlite_autoindex_{table}_1") else index
+        yield _entered(name, re.findall(r"([\w,]+)\)?([<>=])", entered))
+
+
+def _of_postgresql(plan: Mapping[str, Any]) -> Iterator[str]:
+    kind, index, table = plan["Node Type"], plan.get("Index Name"), plan.get("Relation Name")
+    if index and (kind == "Index Only Scan" or not table.startswith("ix_")):
+        entered = re.findall(r"(?:\(|ROW\()(\w+(?:, \w+)?)\)? ([<>=])", plan["Index Cond"])
+        yield _entered(index, entered)
+    elif table and table != "record_count":
+        yield table
+    if kind == "Nested Loop":
+        yield kind
+    for each in plan.get("Plans", []):
+        yield from _of_postgresql(each)
+
+
+def _entered(index: str, by: Sequence[tuple[str, str]]) -> str:
+    return f"{index}: " + " ".join(columns.replace(" ", "") + sign for columns, sign in by)
+
+
+@contextmanager
+def _hub(url: str, root: Path) -> Iterator[tuple[Hub, int]]:
+    app = create_app(
+        Settings(
+            root=root,
+            database_url=url,
+            secret_key="the secret key of the tests alone",
+            encryption_keys=(EncryptionKey("k1", b"k" * 32),),
+        )
+    )
+    hub: Hub = app.extensions["crmhub"]
+    with closing(hub):
+        yield hub, open_client(app).account
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def library(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Library]:
+    """The contacts, in a database of their own."""
+    root = tmp_path_factory.mktemp("plans")
+    if request.param == "sqlite":
+        with _filled(databases.sqlite_database(root), root) as library:
+            yield library
+        return
+    if reason := databases.left_out("postgresql"):
+        pytest.skip(f"PostgreSQL left out: {reason}")
+    with databases.postgresql_database() as url, _filled(url, root) as library:
+        yield library
+
+
+@contextmanager
+def _filled(url: str, root: Path) -> Iterator[Library]:
+    with _hub(url, root) as (hub, account), hub.database.reading() as connection:
+        catalogue = hub.records.catalogue(account, CONTACTS)
+        _fill(connection, catalogue)
+        yield Library(connection, catalogue)
+
+
+def _fill(connection: Connection, catalogue: Catalogue) -> None:
+    numbers = (
+        "with recursive n(i) as"
+        f" (select 1 union all select i + 1 from n where i < {CONTACTS_STORED})"
+    )
+    of = {"account": catalogue.account_id, "kind": CONTACTS.code}
+    pairs = [f"'\"{name}\":\"' || ({value}) || '\"'" for name, value in TEXTS.items()]
+    pairs.append(f"'\"hubspotscore\":\"' || ({SCORE}) || '\"'")
+    document = "'{' || " + " || ',' || ".join(pairs) + " || '}'"
+    if connection.dialect == "postgresql":
+        document = f"cast({document} as jsonb)"
+    connection.run(
+        "insert into records (account_id, kind, id, created_at, updated_at, version, properties)"
+        f" {numbers} select :account, :kind, i, i * 1000, i * 1000, 1, {document} from n",
+        of,
+    )
+    tables = [("ix_text", name, value) for name, value in TEXTS.items()]
+    for table, name, value in [*tables, ("ix_num", "hubspotscore", SCORE)]:
+        known = catalogue.get(name)
+        assert known is not None
+        connection.run(
+            f"insert into {table} (account_id, prop_id, value, record_id)"
+            f" {numbers} select :account, :prop, {value}, i from n",
+            {**of, "prop": known.prop_id},
+        )
+    connection.run(
+        "update record_count set n = :n where account_id = :account and kind = :kind and shard = 0",
+        {**of, "n": CONTACTS_STORED},
+    )
+    if connection.dialect == "postgresql":
+        connection.run("vacuum analyze")
+
+
+BERLIN = Filter("city", "EQ", "Berlin")
+NOT_BERLIN = Filter("city", "NEQ", "Berlin")
+OLDER = Filter("hs_lead_status", "EQ", "UNQUALIFIED")
+NOT_NEWER = Filter("hs_lead_status", "NEQ", "NEW")
+RARE = Filter("lastname", "EQ", "Last7")
+HIGH = Filter("hubspotscore", "GTE", "9900")
+ERL = Filter("city", "CONTAINS_TOKEN", "erl")
+
+VALUE = "ix_text_pkey: account_id= prop_id= value="
+PROPERTY = "ix_text_pkey: account_id= prop_id="
+NEXT_VALUE = "ix_text_pkey: account_id= prop_id= value>"
+RANGE = "ix_num_pkey: account_id= prop_id= value>"
+ID = "records_pkey: account_id= kind= id="
+SORTED = "records_updated: account_id= kind="
+BEHIND = "records_updated: account_id= kind= updated_at,id<"
+CREATED = "records_created: account_id= kind= created_at<"
+
+MIDDLE = Place(3000 * 1000, 3000)
+
+
+def test_a_total_is_counted_on_the_index_tables_alone(library: Library) -> None:
+    def total(*filters: Filter) -> list[list[str]]:
+        return library.reads(filters, Search.total)
+
+    assert total() == [[]]
+    assert total(BERLIN) == [[VALUE]]
+    assert total(HIGH) == [[RANGE]]
+    # All that there are, less those.
+    assert total(NOT_BERLIN) == [[], [VALUE]]
+
+
+def test_large_sets_are_joined(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_FEW", 0)
+    monkeypatch.setattr(search, "_SOME", 0)
+    for filters in ((BERLIN, OLDER), (BERLIN, NOT_NEWER)):
+        *probes, joined = library.reads(filters, Search.total)
+        assert joined == [VALUE, VALUE]
+        assert {each for probe in probes for each in probe} == {VALUE}
+
+
+def test_beside_a_small_set_the_large_ones_are_not_read(library: Library) -> None:
+    probe, tested = library.reads((BERLIN, OLDER, RARE), Search.total)
+    assert probe == [VALUE] * 3
+    assert tested == sorted([VALUE, ID])
+    probe, tested = library.reads((BERLIN, OLDER, RARE), lambda each: each._fetch(None))
+    assert probe == [VALUE] * 3
+    assert tested == sorted([VALUE, ID, ID, ID])
+
+
+def test_few_are_found_by_their_value_and_sorted_by_their_ids(library: Library) -> None:
+    assert library.reads((RARE,), Search.few) == [sorted([VALUE, ID, ID])]
+    probe, found = library.reads((RARE, OLDER), Search.few)
+    assert (probe, found) == ([VALUE, VALUE], sorted([VALUE, ID]))
+
+
+def test_a_list_and_a_walk_read_the_sort_order_from_their_place_on(library: Library) -> None:
+    assert library.reads((), Search.few) == [[SORTED]]
+    assert library.reads((), lambda each: each.page(CONTACTS_STORED, MIDDLE)) == [[BEHIND]]
+    walked = library.reads((BERLIN,), lambda each: each._walk(42, CONTACTS_STORED // 2, MIDDLE))
+    assert walked == [[BEHIND]]
+
+
+def test_ids_are_fetched_before_anything_is_sorted(library: Library) -> None:
+    for place in (None, MIDDLE):
+        assert library.reads((BERLIN,), lambda each, at=place: each._fetch(at)) == [
+            sorted([VALUE, ID, ID])
+        ]
+
+
+def test_a_guess_is_proved_by_one_stretch_of_an_index(library: Library) -> None:
+    found, *extremes, proof, page = library.reads((OLDER,), lambda each: each._guess(None))
+    assert found == sorted([VALUE, ID])
+    assert page == [ID]
+    if library.connection.dialect == "postgresql":
+        # Fewer ids lie beyond than records were changed since.
+        assert extremes == [["records_pkey: account_id= kind="] * 2]
+        assert proof == ["records_pkey: account_id= kind= id<"]
+    else:
+        assert proof == ["records_updated: account_id= kind= updated_at,id>"]
+
+
+def test_a_guess_further_on_begins_where_its_page_was_created(library: Library) -> None:
+    first, found, proof, page = library.reads((OLDER,), lambda each: each._guess(MIDDLE))
+    assert first == [CREATED]
+    assert found == sorted([f"{VALUE} record_id<", ID])
+    columns = "records_updated: account_id= kind= updated_at,id"
+    assert proof[0] in (f"{columns}< updated_at,id>", f"{columns}> updated_at,id<")
+    assert page == [ID]
+
+
+def test_parts_are_looked_for_in_each_value_once(library: Library) -> None:
+    values, total = library.reads((ERL,), Search.total)
+    assert values == [PROPERTY, NEXT_VALUE]
+    assert total == [VALUE]
