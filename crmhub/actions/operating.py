@@ -140,13 +140,15 @@ class Crm:
     """Which CRM an account is to use.
 
     On the adapter it has already, what is not named stays, and an empty value removes; with
-    `whole` the settings are all there are.
+    `whole` the settings are all there are. With `guarded` a secret that stays is sent to no other
+    address than before: whoever may set a connection need not be one who may know its secrets.
     """
 
     adapter: str
     settings: Mapping[str, str]
     credentials: Mapping[str, str]
     whole: bool = False
+    guarded: bool = False
 
 
 def set_crm(
@@ -178,6 +180,7 @@ def set_crm(
 
     def work(tx: Connection) -> Account:
         before = accounts.locked(tx, account.id, hub.plans)
+        _guard(hub, before, crm)
         after = configure(
             tx,
             account.id,
@@ -242,6 +245,7 @@ def _tried(
 
     These are None where they are the stored ones, which the adapter has kept itself.
     """
+    _guard(hub, account, crm)
     settings, credentials = proposed(
         account,
         name=crm.adapter,
@@ -258,6 +262,21 @@ def _tried(
     # A refresh token that the CRM replaces now may be the one that the account lives by.
     stored = same and not crm.credentials
     return try_out(hub, candidate, None if stored else credentials)
+
+
+def _guard(hub: Hub, account: Account, crm: Crm) -> None:
+    """Raise Semantic when a secret that stays would be sent to another address than before."""
+    if not crm.guarded or crm.adapter != account.connection.adapter:
+        return
+    stay = [name for name in _names_of_secrets(hub, account) or () if name not in crm.credentials]
+    before, after = account.connection.settings, _settings(account, crm)
+    for one in adapter_class(hub, crm.adapter).settings:
+        was, becomes = (given.get(one.name) or one.default for given in (before, after))
+        if one.type == "url" and stay and was != becomes:
+            raise Semantic(
+                f"settings.{one.name}: it is another address than before, to which stored secrets"
+                f" are not sent; send {', '.join(stay)} anew, or null to remove it"
+            )
 
 
 def _settings(account: Account, crm: Crm) -> dict[str, str]:

@@ -113,6 +113,27 @@ def test_secrets_stay_when_they_are_not_named_and_settings_do_not(
     assert "access_token" in refused(gone, 422)
 
 
+def test_a_stored_secret_is_sent_to_no_other_address(
+    admin: Admin, client: Client, fake: FakeHubSpot
+) -> None:
+    put(admin, client, hubspot(fake, access_token=fake.token))
+    with FakeHubSpot() as thief:
+        elsewhere = {"adapter": "hubspot", "settings": {"base_url": thief.url}}
+        check = f"/accounts/{client.account.client_id}/connection/check"
+        for answer in (
+            put(admin, client, elsewhere),
+            put(admin, client, elsewhere, "?check=false"),
+            put(admin, client, {"adapter": "hubspot"}, "?check=false"),
+            admin.post(check, elsewhere),
+        ):
+            message = refused(answer, 422)
+            assert message.startswith("settings.base_url: it is another address than before")
+            assert "send access_token anew" in message
+        assert stored(admin, client)["settings"] == {"base_url": fake.url}
+        anew = {**elsewhere, "secrets": {"access_token": thief.token}}
+        assert put(admin, client, anew).status_code == 200
+
+
 def test_a_refresh_token_that_was_tried_is_kept_with_what_came_for_it(
     hub: Hub, admin: Admin, client: Client, fake: FakeHubSpot
 ) -> None:

@@ -13,12 +13,11 @@ from crmhub.actions import mending
 from crmhub.actions.bindings import LONGEST
 from crmhub.actions.mending import KINDS, STATES, Wanted
 from crmhub.api.admin.action_answers import action_shown, summary_shown
-from crmhub.api.admin.blueprint import blueprint
+from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author, needs
 from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
 from crmhub.api.answers import as_json
 from crmhub.api.authentication import hub
-from crmhub.api.documentation import ADMIN_TOKEN, documents
 from crmhub.api.schemas import (
     MOMENT,
     Items,
@@ -148,13 +147,11 @@ class RetriedShown(Shown):
 
 
 @blueprint.get("/actions")
-@documents(
-    blueprint,
+@documented(
     "listActions",
     200,
     ActionPageShown,
     "List what helpers accepted, the newest first",
-    security=ADMIN_TOKEN,
 )
 @needs("actions:read")
 @blueprint.arguments(ActionsQuery(), location="query")
@@ -166,22 +163,18 @@ def _list(query: dict[str, Any]) -> flask.Response:
 
 
 @blueprint.get("/actions/<action:action_id>")
-@documents(
-    blueprint, "getAction", 200, ActionShown, "Read an action with each try", security=ADMIN_TOKEN
-)
+@documented("getAction", 200, ActionShown, "Read an action with each try")
 @needs("actions:read")
 def _get(action_id: str) -> flask.Response:
     return as_json(action_shown(mending.shown(hub().database, action_id)))
 
 
 @blueprint.post("/actions/<action:action_id>/retry")
-@documents(
-    blueprint,
+@documented(
     "retryAction",
     200,
     RetriedShown,
     "Try an action again, with what is parked behind it",
-    security=ADMIN_TOKEN,
     errors=_CONFLICTS,
 )
 @needs("actions:write")
@@ -190,13 +183,11 @@ def _retry_one(action_id: str) -> flask.Response:
 
 
 @blueprint.post("/actions/retry")
-@documents(
-    blueprint,
+@documented(
     "retryActions",
     200,
     RetriedShown,
     "Try actions again, with what is parked behind them",
-    security=ADMIN_TOKEN,
 )
 @needs("actions:write")
 @blueprint.arguments(RetryInput())

@@ -149,7 +149,7 @@ def _check(body: dict[str, Any], client_id: str) -> flask.Response:
 
 
 def _crm(adapter: str, body: dict[str, Any]) -> Crm:
-    return Crm(adapter, body.get("settings", {}), body.get("secrets", {}), whole=True)
+    return Crm(adapter, body.get("settings", {}), body.get("secrets", {}), whole=True, guarded=True)
 
 
 @blueprint.get("/adapters")
