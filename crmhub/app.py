@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
-import uuid
+from collections.abc import Callable
 from typing import Any
 
 import flask
@@ -28,6 +29,7 @@ from crmhub.api.admin import routes as admin
 from crmhub.api.admin.actions import ActionId
 from crmhub.api.authentication import add_rate_headers, authenticate
 from crmhub.api.documentation import Document
+from crmhub.api.present import current
 from crmhub.api.reading import LARGEST_BODY, check_path
 from crmhub.api.records import RecordId, records_blueprint
 from crmhub.records.kinds import KINDS
@@ -37,6 +39,12 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 _log = structlog.get_logger("crmhub.request")
 
 
+class _App(flask.Flask):
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        # No view is a coroutine; Flask would look for one ten times in each request.
+        return func
+
+
 def create_app(settings: Settings | None = None) -> flask.Flask:
     """Return the application; without settings they are read as `Settings.load` reads them.
 
@@ -44,7 +52,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     """
     settings = settings or Settings.load()
     logs.configure(settings.log_level)
-    app = flask.Flask("crmhub", static_folder=None)
+    app = _App("crmhub", static_folder=None)
     app.config.update(
         MAX_CONTENT_LENGTH=LARGEST_BODY,
         API_TITLE="crmhub",
@@ -81,9 +89,10 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
 
 def _begin() -> None:
     sent = flask.request.headers.get("X-Request-Id", "")
-    flask.g.request_id = sent if _REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
-    flask.g.began = time.perf_counter()
-    structlog.contextvars.bind_contextvars(request_id=flask.g.request_id)
+    g = current(flask.g)
+    g.began = time.perf_counter()
+    g.request_id = sent if _REQUEST_ID.fullmatch(sent) else os.urandom(16).hex()
+    structlog.contextvars.bind_contextvars(request_id=g.request_id)
 
 
 def _forget_client_id(endpoint: str | None, values: dict[str, Any] | None) -> None:
@@ -93,13 +102,14 @@ def _forget_client_id(endpoint: str | None, values: dict[str, Any] | None) -> No
 
 
 def _end(response: flask.Response) -> flask.Response:
-    response.headers["X-Request-Id"] = flask.g.request_id
-    rule = flask.request.url_rule
-    seconds = time.perf_counter() - flask.g.began
-    measuring.count(response.status_code, seconds)
+    request, g = current(flask.request), current(flask.g)
+    response.headers["X-Request-Id"] = g.request_id
+    rule = request.url_rule
+    seconds = time.perf_counter() - g.began
+    measuring.count(rule, response.status_code, g.get("failed_with"), seconds)
     _log.info(
         "request",
-        method=flask.request.method,
+        method=request.method,
         # The rule, not the path: paths hold ids and addresses.
         route=rule.rule if rule else None,
         status=response.status_code,

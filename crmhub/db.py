@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import sqlalchemy
 from sqlalchemy.engine import URL, make_url
@@ -66,11 +66,37 @@ class Rows:
     or_skip: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What is added to `column` of the row of `table` that has these keys."""
+
+    table: str
+    column: str
+    keys: Params
+    by: int
+
+    def sql(self, mark: str, more: str = "") -> str:
+        """Return the statement that adds and returns what it comes to, with `mark` per value."""
+        where = " and ".join(f"{key} = {mark}" for key in self.keys)
+        return (
+            f"update {self.table} set {self.column} = {self.column} + {mark}"
+            f" where {where}{more} returning {self.column}"
+        )
+
+    @property
+    def values(self) -> list[Any]:
+        """The values of the statement."""
+        return [self.by, *self.keys.values()]
+
+
 @lru_cache(maxsize=256)
-def _inserting(parts: tuple[tuple[str, tuple[tuple[str, str], ...], bool, bool], ...]) -> str:
+def _inserting(
+    parts: tuple[tuple[str, tuple[tuple[str, str], ...], bool, bool], ...], adding: str
+) -> str:
     """Return PostgreSQL's statement that inserts into all of these and counts each.
 
     A part is table, columns with types, whether to skip existing keys, and whether it is one row.
+    `adding` is one more statement, of which the value is returned behind the counts.
     """
     inserts = []
     for number, (table, types, or_skip, one) in enumerate(parts):
@@ -83,8 +109,11 @@ def _inserting(parts: tuple[tuple[str, tuple[tuple[str, str], ...], bool, bool],
             source = f"select {columns} from unnest({arrays}) as rows({names})"
         skip = " on conflict do nothing" if or_skip else ""
         inserts.append(f"p{number} as (insert into {table} ({names}) {source}{skip} returning 1)")
-    counts = ", ".join(f"(select count(*) from p{number})" for number in range(len(parts)))
-    return f"with {', '.join(inserts)} select {counts}"
+    told = [f"(select count(*) from p{number})" for number in range(len(parts))]
+    if adding:
+        inserts.append(f"added (it) as ({adding})")
+        told.append("(select it from added)")
+    return f"with {', '.join(inserts)} select {', '.join(told)}"
 
 
 class Connection:
@@ -97,19 +126,46 @@ class Connection:
     def __init__(self, database: Database, driver: Any) -> None:
         self._database = database
         self._driver = driver
+        self._unsent = ""
         self.dialect = database.dialect
 
-    def _execute(self, sql: str, params: Params | None) -> Any:
-        if self.dialect == "postgresql":
-            sql = _for_psycopg(sql) if params else sql
-        with self._database.mapped_errors():
+    def begin(self) -> None:
+        """Begin a transaction: on PostgreSQL together with the first statement of it."""
+        if self.dialect == "sqlite":
+            self.run("BEGIN IMMEDIATE")
+        else:
+            self._unsent = "BEGIN;"
+
+    def end(self, *statements: str) -> None:
+        """End the transaction with these statements; nothing needs to be said where none ran."""
+        if self._unsent:
+            self._unsent = ""
+            return
+        for each in statements:
+            self.run(each)
+
+    def _sent(self, sql: str, params: Any = None) -> Any:
+        # Every statement comes by here; a context manager would take as long as all the rest.
+        try:
+            if self._unsent:
+                begin, self._unsent = self._unsent, ""
+                self._driver.execute(begin)
             return self._driver.execute(sql, params) if params else self._driver.execute(sql)
+        except self._database.drivers_errors as exc:
+            self._database.raise_ours(exc)
+
+    def _execute(self, sql: str, params: Params | None) -> Any:
+        if params and self.dialect == "postgresql":
+            sql = _for_psycopg(sql)
+        return self._sent(sql, params)
 
     def rows(self, sql: str, params: Params | None = None) -> list[Row]:
         """Return all rows."""
         cursor = self._execute(sql, params)
-        with self._database.mapped_errors():
+        try:
             rows: list[Row] = cursor.fetchall()
+        except self._database.drivers_errors as exc:
+            self._database.raise_ours(exc)
         return rows
 
     def row(self, sql: str, params: Params | None = None) -> Row | None:
@@ -142,13 +198,15 @@ class Connection:
         marks = ", ".join("?" * len(types))
         return self._each(f"{into} values ({marks}){skip}", rows)
 
-    def insert_all(self, *parts: Rows) -> list[int]:
+    def insert_all(self, *parts: Rows, added: Added | None = None) -> list[int]:
         """Insert rows into several tables and return how many went into each.
 
-        On PostgreSQL that is one statement, whatever the number of tables and rows.
+        Behind them comes what `added` comes to, whose row is locked once the first part is in. On
+        PostgreSQL that is one statement, whatever the number of tables and rows.
         """
         if self.dialect == "sqlite":
-            return [self.insert(p.table, p.types, p.rows, or_skip=p.or_skip) for p in parts]
+            went = [self.insert(p.table, p.types, p.rows, or_skip=p.or_skip) for p in parts]
+            return went if added is None else [*went, self.add(added)]
         filled = [part for part in parts if part.rows]
         if not filled:
             return [0] * len(parts)
@@ -157,9 +215,18 @@ class Connection:
         for part in filled:
             one = len(part.rows) == 1
             values += part.rows[0] if one else map(list, zip(*part.rows, strict=True))
-        with self._database.mapped_errors():
-            counts = iter(self._driver.execute(_inserting(tuple(shape)), values).fetchone())
-        return [next(counts) if part.rows else 0 for part in parts]
+        adding = ""
+        if added is not None:
+            adding = added.sql("%s", " and (select count(*) from p0) >= 0")
+            values += added.values
+        told = iter(self._sent(_inserting(tuple(shape), adding), values).fetchone())
+        return [next(told) if part.rows else 0 for part in parts] + list(told)
+
+    def add(self, added: Added) -> int:
+        """Add to a number and return what it comes to."""
+        mark = "%s" if self.dialect == "postgresql" else "?"
+        now: int = self._sent(added.sql(mark), added.values).fetchone()[0]
+        return now
 
     def delete(self, table: str, types: Params, rows: Sequence[Row]) -> int:
         """Delete the rows of `table` whose columns named in `types` equal one of `rows`."""
@@ -196,8 +263,7 @@ class Connection:
         if self.dialect == "postgresql":
             sql = f"select {columns} from {{rows}} join {table} t on {where}"
             cursor = self._over(sql, keys, wanted) if wanted else None
-            with self._database.mapped_errors():
-                return cursor.fetchall() if cursor else []
+            return cursor.fetchall() if cursor else []
         found: list[Row] = []
         for start in range(0, len(wanted), _AT_ONCE):
             some = wanted[start : start + _AT_ONCE]
@@ -222,11 +288,10 @@ class Connection:
         arrays = ", ".join(f"cast(%s as {_plain(kind)}[])" for kind in types.values())
         columns = ", ".join(_cast(f"rows.{name}", kind) for name, kind in types.items())
         source = f"unnest({arrays}) as rows({', '.join(types)})"
-        with self._database.mapped_errors():
-            return self._driver.execute(
-                sql.format(rows=source, columns=columns),
-                [list(column) for column in zip(*rows, strict=True)],
-            )
+        return self._sent(
+            sql.format(rows=source, columns=columns),
+            [list(column) for column in zip(*rows, strict=True)],
+        )
 
     def _each(self, sql: str, rows: Sequence[Row]) -> int:
         if not rows:
@@ -249,14 +314,25 @@ class Connection:
             {name: json.dumps(list(values))},
         )
 
-    def hold(self, key: int, *, alone: bool) -> None:
+    def hold(self, key: int, *, alone: bool, then: str = "") -> Row | None:
         """Hold the lock `key` until the transaction ends: alone, or with others who share it.
 
-        It costs no write. SQLite's one writer at a time holds every lock already.
+        It costs no write. SQLite's one writer at a time holds every lock already. Returns the
+        first row of the query `then`, which has no parameters and sees all that was written by
+        those who held the lock before. On PostgreSQL it is one message, BEGIN included.
         """
-        if self.dialect == "postgresql":
-            shared = "" if alone else "_shared"
-            self.run(f"select pg_advisory_xact_lock{shared}({_LOCKS}, :key)", {"key": key})
+        if self.dialect == "sqlite":
+            return self.row(then) if then else None
+        shared = "" if alone else "_shared"
+        lock = f"select pg_advisory_xact_lock{shared}({_LOCKS}, {key:d});"
+        begin, self._unsent = self._unsent, ""
+        with self._database.mapped_errors():
+            # Several statements in one message cannot be prepared.
+            cursor = self._driver.execute(begin + lock + then, prepare=False)
+            while cursor.nextset():
+                pass
+            row: Row | None = cursor.fetchone() if then else None
+        return row
 
     def try_hold(self, name: str) -> bool:
         """Hold the lock `name` until the transaction ends; return False while another one has it.
@@ -298,6 +374,25 @@ class _Here(threading.local):
     transaction: _Transaction | None = None
 
 
+class _Lent:
+    """A pooled connection, until the block ends."""
+
+    __slots__ = ("_database", "_pooled")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> Connection:
+        self._pooled = self._database.checkout()
+        return Connection(self._database, self._pooled.driver_connection)
+
+    def __exit__(self, _kind: object, exc: BaseException | None, _traceback: object) -> None:
+        if isinstance(exc, Unavailable):
+            # Its state is unknown: the next caller gets a fresh one.
+            self._pooled.invalidate()
+        self._pooled.close()
+
+
 class Database:
     """The hub's database, SQLite or PostgreSQL, by its SQLAlchemy URL.
 
@@ -325,8 +420,7 @@ class Database:
                 connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False},
             )
             sqlalchemy.event.listen(self._engine, "connect", _prepare_sqlite)
-            self._begin = "BEGIN IMMEDIATE"
-            self._drivers_errors: Any = sqlite3.Error
+            self.drivers_errors: Any = sqlite3.Error
             self._translate = _translate_sqlite
         else:
             import psycopg
@@ -340,8 +434,7 @@ class Database:
                 isolation_level="AUTOCOMMIT",
                 connect_args={"connect_timeout": _CONNECT_SECONDS},
             )
-            self._begin = "BEGIN"
-            self._drivers_errors = psycopg.Error
+            self.drivers_errors = psycopg.Error
             self._translate = _translate_psycopg
 
     @contextmanager
@@ -349,31 +442,25 @@ class Database:
         """Turn the drivers' exceptions into ours; what is a bug of ours stays what it is."""
         try:
             yield
-        except self._drivers_errors as exc:
-            ours = self._translate(exc)
-            if ours is None:
-                raise
-            raise ours from exc
+        except self.drivers_errors as exc:
+            self.raise_ours(exc)
 
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def raise_ours(self, exc: Exception) -> NoReturn:
+        """Raise what an exception of the driver comes to; a bug of ours is raised as it is."""
+        ours = self._translate(exc)
+        if ours is None:
+            raise exc
+        raise ours from exc
+
+    def reading(self) -> AbstractContextManager[Connection]:
         """Lend a connection whose statements each see what is committed at that moment.
 
         Inside `transact` it is the transaction's own. There a statement that fails ends the
         transaction on PostgreSQL, so what may fail and be survived belongs into a `transact`.
         """
         if self._here.transaction is not None:
-            yield self._here.transaction.connection
-            return
-        pooled = self._checkout()
-        try:
-            yield Connection(self, pooled.driver_connection)
-        except Unavailable:
-            # Its state is unknown: the next caller gets a fresh one.
-            pooled.invalidate()
-            raise
-        finally:
-            pooled.close()
+            return nullcontext(self._here.transaction.connection)
+        return _Lent(self)
 
     def transact(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a transaction and commit; an exception from it rolls all back.
@@ -409,11 +496,11 @@ class Database:
 
     def _transact_on(self, connection: Connection, work: Callable[[Connection], T]) -> T:
         with self._queue.next_in_line() if self._queue else nullcontext():
-            connection.run(self._begin)
+            connection.begin()
         opened = self._here.transaction = _Transaction(connection)
         try:
             result = work(connection)
-            connection.run("COMMIT")
+            connection.end("COMMIT")
         except BaseException:
             self._undo(connection, "ROLLBACK")
             raise
@@ -439,9 +526,8 @@ class Database:
     def _undo(self, connection: Connection, *statements: str) -> None:
         # Where that fails the connection is gone, or SQLite has rolled back by itself, and the
         # transaction with it; what failed first is what counts.
-        with suppress(Unavailable, self._drivers_errors):
-            for each in statements:
-                connection.run(each)
+        with suppress(Unavailable, self.drivers_errors):
+            connection.end(*statements)
 
     def heard(self, channel: str) -> Iterator[bool]:
         """Yield True when something was told on this channel (PostgreSQL's NOTIFY), for ever.
@@ -463,14 +549,15 @@ class Database:
                     told = True
                 yield told
 
-    def _checkout(self) -> Any:
+    def checkout(self) -> Any:
+        """Return a connection of the pool that is alive; whoever takes it closes it."""
         until = time.monotonic() + _BUSY_SECONDS
         while True:
             try:
                 pooled = self._engine.raw_connection()
             except sqlalchemy.exc.TimeoutError as exc:
                 raise Unavailable("All database connections are busy; try again.") from exc
-            except self._drivers_errors as exc:
+            except self.drivers_errors as exc:
                 if _is_full(exc) and time.monotonic() < until:
                     # Others hold all that the server has; one of them may be done soon.
                     time.sleep(_BUSY_PAUSE_S)

@@ -96,10 +96,10 @@ class Directory:
 
     def by_any_key(self, key: str) -> Caller | None:
         """Return whose live key this is, if anybody's."""
-        if not looks_like_api_key(key):
-            return None
         hashed = digest(key)
-        caller: Caller | None = self._find("key", hashed, lambda: self._by_digest(hashed))
+        caller: Caller | None = self._find(
+            "key", hashed, lambda: self._by_digest(hashed) if looks_like_api_key(key) else None
+        )
         if caller is not None:
             self._last_use.note((caller.account.id, caller.key_id))
         return caller

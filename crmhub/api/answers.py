@@ -23,9 +23,9 @@ def answer(
     body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> flask.Response:
     """Return a JSON answer."""
-    response = flask.Response(body, status=status, mimetype="application/json")
-    if headers:
-        response.headers.extend(headers)
+    response = flask.Response(body, status=status, content_type="application/json")
+    for name, value in (headers or {}).items():
+        response.headers.add(name, value)
     return response
 
 

@@ -16,6 +16,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.directory import Caller
 from crmhub.accounts.limits import RateStatus
 from crmhub.actions.hub import Hub
+from crmhub.api.present import current
 from crmhub.errors import Forbidden, TooManyRequests, Unauthorized
 
 HEADER = "service-apikey"
@@ -27,12 +28,14 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 def hub() -> Hub:
     """Return the hub of the running app."""
-    return cast(Hub, flask.current_app.extensions["crmhub"])
+    it: Hub = flask.current_app.extensions["crmhub"]
+    return it
 
 
 def caller() -> Caller:
     """Return who calls; only under /<client_id>/api/v1."""
-    return cast(Caller, flask.g.caller)
+    it: Caller = flask.g.caller
+    return it
 
 
 def account() -> Account:
@@ -45,18 +48,20 @@ def authenticate() -> None:
 
     Raises Unauthorized, TooManyRequests.
     """
-    match = _API.match(flask.request.path)
+    request = current(flask.request)
+    match = _API.match(request.path)
     if match is None:
         return
+    here, g = hub(), current(flask.g)
     # Until the account is known; an answer without headers would say that there is none.
-    default = hub().plans["default"].rate_limit
-    flask.g.rate = RateStatus(default.count, default.count) if default else _NO_LIMIT
-    key = flask.request.headers.get(HEADER, "")
+    default = here.plans["default"].rate_limit
+    g.rate = RateStatus(default.count, default.count) if default else _NO_LIMIT
+    key = request.headers.get(HEADER, "")
     if not key:
         raise Unauthorized(f"Send the account's API key in the header {HEADER}.")
-    flask.g.caller = hub().directory.by_api_key(match[1], key)
-    rate = hub().limits.hit(flask.g.caller)
-    flask.g.rate = rate if rate.limit is not None else _NO_LIMIT
+    g.caller = known = here.directory.by_api_key(match[1], key)
+    rate = here.limits.hit(known)
+    g.rate = rate if rate.limit is not None else _NO_LIMIT
     if not rate.allowed:
         raise TooManyRequests(
             f"More than {rate.limit} requests in the window of the account's plan;"
@@ -69,7 +74,8 @@ def add_rate_headers(response: flask.Response) -> flask.Response:
     """Tell the caller where it stands (CONTRACT 1.7)."""
     rate: RateStatus | None = flask.g.get("rate")
     if rate is not None:
-        response.headers.extend(rate.headers)
+        for name, value in rate.headers.items():
+            response.headers.add(name, value)
     return response
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import flask
+from werkzeug.routing import Rule
 
 from crmhub import metrics
 
@@ -12,26 +13,27 @@ _HELPERS = ("/chatbot/", "/crm-api-interface/")
 _API = "/<client_id>/api/v1/"
 
 
-def count(status: int, seconds: float) -> None:
-    """Count the answer to the present request."""
-    request = flask.request
-    rule = request.url_rule
+def count(rule: Rule | None, status: int, failed_with: int | None, seconds: float) -> None:
+    """Count an answer; that of a helper by `failed_with`, where it says 200 to what has failed."""
     if rule is None:
         metrics.answered("none", seconds)
         return
-    operation, helper = _asked(rule.endpoint, rule.rule)
+    operation, resource, helper = _asked(rule.endpoint, rule.rule)
     metrics.answered(operation, seconds)
     if helper:
-        # A soft error is counted as what it stands for.
-        status = flask.g.get("failed_with", status)
+        status = failed_with or status
         metrics.helper_answered(helper, str(status) if status < 300 else f"{status // 100}xx")
     elif rule.rule.startswith(_API):
-        metrics.api_answered(request.blueprint or "", operation, f"{status // 100}xx")
+        metrics.api_answered(resource, operation, f"{status // 100}xx")
 
 
 @cache
-def _asked(endpoint: str, rule: str) -> tuple[str, str]:
-    """Return the operation, as /openapi.json calls it, and the helper's name or ""."""
+def _asked(endpoint: str, rule: str) -> tuple[str, str, str]:
+    """Return the operation, as /openapi.json calls it, the blueprint, and the helper's name or "".
+
+    Blueprint, too, is "" where there is none.
+    """
     documented = getattr(flask.current_app.view_functions[endpoint], "_apidoc", {})
     operation = documented.get("manual_doc", {}).get("operationId", endpoint)
-    return operation, rule.split("/")[2] if rule.startswith(_HELPERS) else ""
+    resource = endpoint.rpartition(".")[0]
+    return operation, resource, rule.split("/")[2] if rule.startswith(_HELPERS) else ""

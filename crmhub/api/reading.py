@@ -8,21 +8,25 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Any, NoReturn
+from functools import wraps
+from typing import Any, NoReturn, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
 import flask
 import marshmallow as ma
 from flask_smorest import Blueprint as _Blueprint
-from webargs.flaskparser import FlaskParser
 
 from crmhub.api.documentation import with_errors
+from crmhub.api.present import current
 from crmhub.errors import BadRequest, HubError, listed
 
 DEEPEST = 20
 # Beyond what decimal computes with (its context's Emax): abs() of such a number already fails.
 LARGEST_POWER = 999_999
 LARGEST_BODY = 1024 * 1024
+
+
+_View = TypeVar("_View", bound=Callable[..., Any])
 
 
 class UnsupportedMediaType(HubError):
@@ -45,9 +49,7 @@ def read_json(raw: bytes) -> Any:
     if not text or text.isspace():
         raise BadRequest("body: is empty; send a JSON object.")
     try:
-        value = json.loads(
-            text, parse_float=_decimal, parse_constant=_no_number, object_pairs_hook=_object
-        )
+        value = _DECODER.decode(text)
     except json.JSONDecodeError as exc:
         where = f"line {exc.lineno} column {exc.colno}"
         raise BadRequest(f"body: not valid JSON at {where}: {exc.msg}.") from None
@@ -90,6 +92,11 @@ def _no_number(name: str) -> NoReturn:
     raise BadRequest(f"body: {name} is not JSON; send a number or null.")
 
 
+_DECODER = json.JSONDecoder(
+    parse_float=_decimal, parse_constant=_no_number, object_pairs_hook=_object
+)
+
+
 def _too_deep() -> str:
     return f"body: nested more than {DEEPEST} levels deep."
 
@@ -128,22 +135,43 @@ def _check_characters(value: Any, path: str) -> None:
             _check_characters(child, f"{path}[{i}]")
 
 
-class Parser(FlaskParser):
-    """Feeds the schemas; whatever they find wrong is a BadRequest that names every place."""
+class Parser:
+    """Feeds the views what the schemas make of a request, as webargs would.
 
-    # The schemas themselves refuse what they do not know, in better words.
-    DEFAULT_UNKNOWN_BY_LOCATION: dict[str, str | None] = {}
+    Whatever is wrong with it is a BadRequest that names every place.
+    """
+
     DEFAULT_VALIDATION_STATUS = 400
 
-    def load_json(self, req: flask.Request, schema: ma.Schema) -> Any:
-        return json_body(req)
+    def use_args(
+        self, schema: ma.Schema | type[ma.Schema], *, location: str
+    ) -> Callable[[_View], _View]:
+        """Return a decorator that adds an argument: the `json` body or the `query`, loaded."""
+        made = schema() if isinstance(schema, type) else schema
+        sent = {"json": json_body, "query": query}[location]
+        # Most requests have no query, and that comes to nothing.
+        needed = location != "query" or any(
+            field.required or field.load_default is not ma.missing
+            for field in made.load_fields.values()
+        )
 
-    def load_querystring(self, req: flask.Request, schema: ma.Schema) -> Any:
-        return query(req)
+        def decorator(view: _View) -> _View:
+            @wraps(view)
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                given = sent(current(flask.request))
+                loaded = _loaded(made, given) if needed or given else {}
+                return view(*args, loaded, **kwargs)
 
-    def handle_error(self, error: ma.ValidationError, *args: Any, **kwargs: Any) -> NoReturn:
-        # webargs puts the location in front: {"json": {"inputs": {0: …}}}.
-        [messages] = error.normalized_messages().values()  # type: ignore[no-untyped-call]
+            return cast(_View, wrapper)
+
+        return decorator
+
+
+def _loaded(schema: ma.Schema, given: Any) -> Any:
+    try:
+        return schema.load(given)
+    except ma.ValidationError as exc:
+        messages = exc.normalized_messages()  # type: ignore[no-untyped-call]
         raise BadRequest(listed(problems_of(messages))) from None
 
 
@@ -158,6 +186,8 @@ def json_body(req: flask.Request) -> Any:
 
 def query(req: flask.Request) -> dict[str, str]:
     """Return the query parameters; BadRequest when one is given twice, holds NUL or no UTF-8."""
+    if not req.query_string:
+        return {}
     try:
         # Werkzeug would leave what it cannot decode as it was sent: %FF.
         unquote_to_bytes(req.query_string).decode()
@@ -207,9 +237,11 @@ class Blueprint(_Blueprint):
 
 
 def _refuse_unread_parameters() -> None:
-    request = flask.request
+    request = current(flask.request)
+    if not request.query_string:
+        return
     view = flask.current_app.view_functions.get(request.endpoint or "")
-    if not request.query_string or getattr(view, "reads_query", False):
+    if getattr(view, "reads_query", False):
         return
     # A lone & is a query string, too, but names nothing.
     if sent := query(request):

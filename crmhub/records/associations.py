@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from crmhub.db import Connection
 from crmhub.errors import NotFound, Semantic, listed
 from crmhub.records.kinds import BY_CODE, KINDS, Kind
@@ -34,6 +36,29 @@ def of_records(
         {"account": account_id, "kind": kind.code, **wanted},
     ):
         linked.setdefault(from_id, {}).setdefault(BY_CODE[to_kind].name, []).append(to_id)
+    return linked
+
+
+def column(connection: Connection) -> str:
+    """Return the SQL of a column for queries of `records` by :account and :kind: a row's links.
+
+    `links` reads its values.
+    """
+    linked = (
+        "select to_kind, to_id from association where account_id = :account"
+        " and from_kind = :kind and from_id = records.id order by to_kind, to_id"
+    )
+    if connection.dialect == "postgresql":
+        pairs = "json_agg(json_build_array(to_kind, to_id))"
+        return f"(select cast({pairs} as text) from ({linked}) as linked)"
+    return f"(select json_group_array(json_array(to_kind, to_id)) from ({linked}))"
+
+
+def links(text: str | None) -> Links:
+    """Return the links that a value of `column` tells of."""
+    linked: Links = {}
+    for to_kind, to_id in orjson.loads(text) if text else ():
+        linked.setdefault(BY_CODE[to_kind].name, []).append(to_id)
     return linked
 
 

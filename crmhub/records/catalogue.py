@@ -262,12 +262,11 @@ def change(tx: Connection, account_id: int) -> int:
 
 def hold(tx: Connection, account_id: int) -> int:
     """Keep the account's catalogue as it is until the transaction ends; return its version."""
-    tx.hold(account_id, alone=False)
-    version: int | None = tx.scalar(
-        "select catalogue_version from account where id = :account", {"account": account_id}
-    )
-    if version is None:
+    version_now = f"select catalogue_version from account where id = {account_id:d}"
+    row = tx.hold(account_id, alone=False, then=version_now)
+    if row is None:
         raise NotFound("This account does not exist any more.")
+    version: int = row[0]
     return version
 
 

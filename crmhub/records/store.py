@@ -391,12 +391,12 @@ def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int
         return []
     among, wanted = connection.among("id", "ids", once)
     rows = connection.rows(
-        "select id, created_at, updated_at, version, cast(properties as text) from records"
+        "select id, created_at, updated_at, version, cast(properties as text),"
+        f" {associations.column(connection)} from records"
         f" where account_id = :account and kind = :kind and {among}",
         {"account": account_id, "kind": kind.code, **wanted},
     )
-    linked = associations.of_records(connection, account_id, kind, [row[0] for row in rows])
-    found = {row[0]: writing.record(row, linked.get(row[0])) for row in rows}
+    found = {row[0]: writing.record(row[:5], associations.links(row[5])) for row in rows}
     return [found[id] for id in once if id in found]
 
 

@@ -1,8 +1,8 @@
 """Writes to records inside a transaction: a single record is a batch of one.
 
 The order of the steps is the same in each write, and rows are locked in the order of their ids,
-so that two writers wait for each other and do not deadlock. The counter comes last: its row is
-shared by all writers of the account and is held for the shortest time.
+so that two writers wait for each other and do not deadlock. The counter comes behind all that
+another writer may hold: its row is shared by all writers of the account.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from crmhub.db import Connection, Deadlocked, Row, Rows
+from crmhub.db import Added, Connection, Deadlocked, Row, Rows
 from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, listed
 from crmhub.records import associations
 from crmhub.records.associations import Links
@@ -162,16 +162,23 @@ def create(
         (account, kind.code, id, now, now, 1, dump(new.properties))
         for id, new in zip(ids, inputs, strict=True)
     ]
-    free, *_ = tx.insert_all(
+    # First what another one may hold as well: waiting for that, nobody holds the counter.
+    free, *_, total = tx.insert_all(
         Rows("unique_value", UNIQUE, claimed, or_skip=True),
         Rows("records", _RECORD, rows),
         *change.rows(),
+        added=_counter(account, kind, len(rows)),
     )
     if free < len(claimed):
         raise _taken(tx, catalogue, claimed, paths)
+    if quota is not None and total > quota:
+        raise LimitExceeded(
+            f"The plan allows {quota} {kind.name}; {total - len(rows)} are stored and {len(rows)}"
+            " more were sent. Nothing was written. Archive some, or ask the operator for a larger"
+            " plan."
+        )
     if links:
         associations.link(tx, account, kind, [(id, to, to_id) for id, _, to, to_id in links])
-    _count(tx, account, kind, len(inputs), quota=quota)
     return [
         Record(
             id,
@@ -292,7 +299,7 @@ def archive(
     columns = {**_RECORD_KEY, "archived_at": "bigint", **_RECORD}
     tx.insert("archived_record", columns, rows)
     tx.delete("records", _RECORD_KEY, [row[:3] for row in rows])
-    _count(tx, account, kind, -len(rows), quota=None)
+    tx.add(_counter(account, kind, -len(rows)))
 
 
 def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> bool:
@@ -353,17 +360,8 @@ def _taken(
     return DuplicateValue(f"{words}.", name=name, existing_id=holder)
 
 
-def _count(tx: Connection, account_id: int, kind: Kind, n: int, *, quota: int | None) -> None:
-    total = tx.scalar(
-        "update record_count set n = n + :n"
-        " where account_id = :account and kind = :kind and shard = 0 returning n",
-        {"n": n, "account": account_id, "kind": kind.code},
-    )
-    if quota is not None and total > quota:
-        raise LimitExceeded(
-            f"The plan allows {quota} {kind.name}; {total - n} are stored and {n} more were sent."
-            " Nothing was written. Archive some, or ask the operator for a larger plan."
-        )
+def _counter(account_id: int, kind: Kind, by: int) -> Added:
+    return Added("record_count", "n", {"account_id": account_id, "kind": kind.code, "shard": 0}, by)
 
 
 def dump(properties: Mapping[str, str]) -> str:
