@@ -96,6 +96,8 @@ class Directory:
 
     def by_any_key(self, key: str) -> Caller | None:
         """Return whose live key this is, if anybody's."""
+        if not key.isascii():
+            return None
         hashed = digest(key)
         caller: Caller | None = self._find(
             "key", hashed, lambda: self._by_digest(hashed) if looks_like_api_key(key) else None

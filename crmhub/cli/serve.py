@@ -108,6 +108,8 @@ def _run(settings: Settings, address: str) -> None:
     from granian.log import LogLevels
     from granian.server import Server
 
+    # The server processes are forked, and find their imports done once for all of them.
+    import crmhub.app  # noqa: F401
     from crmhub.cli import serving
 
     server = Server(
