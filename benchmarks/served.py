@@ -66,7 +66,7 @@ _RECORD = "id, created_at, updated_at, cast(properties as text)"
 _OF_ACCOUNT = f"account_id = %(account)s and kind = {CONTACTS.code}"
 _ORDERED = "order by updated_at desc, id desc limit 21"
 _LIST = (
-    f"select {_RECORD}, (select n from record_count where {_OF_ACCOUNT} and shard = 0)"
+    f"select {_RECORD}, (select cast(sum(n) as bigint) from record_count where {_OF_ACCOUNT})"
     f" from records where {_OF_ACCOUNT} {_ORDERED}"
 )
 _GET = f"select {_RECORD} from records where {_OF_ACCOUNT} and id = %(id)s"

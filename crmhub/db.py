@@ -68,19 +68,25 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What is added to `column` of the row of `table` that has these keys."""
+    """What is added to `column` of the row of `table` that has these keys, made if there is none.
+
+    `told` is the SQL of what comes of it, by default the column.
+    """
 
     table: str
     column: str
     keys: Params
     by: int
+    told: str = ""
 
-    def sql(self, mark: str, more: str = "") -> str:
-        """Return the statement that adds and returns what it comes to, with `mark` per value."""
-        where = " and ".join(f"{key} = {mark}" for key in self.keys)
+    def sql(self, mark: str, condition: str = "true") -> str:
+        """Return the statement that adds and tells what comes of it, with `mark` per value."""
+        keys, marks = ", ".join(self.keys), ", ".join([mark] * (len(self.keys) + 1))
         return (
-            f"update {self.table} set {self.column} = {self.column} + {mark}"
-            f" where {where}{more} returning {self.column}"
+            f"insert into {self.table} ({self.column}, {keys}) select {marks} where {condition}"
+            f" on conflict ({keys}) do update set"
+            f" {self.column} = {self.table}.{self.column} + excluded.{self.column}"
+            f" returning {self.told or self.column}"
         )
 
     @property
@@ -217,7 +223,7 @@ class Connection:
             values += part.rows[0] if one else map(list, zip(*part.rows, strict=True))
         adding = ""
         if added is not None:
-            adding = added.sql("%s", " and (select count(*) from p0) >= 0")
+            adding = added.sql("%s", "(select count(*) from p0) >= 0")
             values += added.values
         told = iter(self._sent(_inserting(tuple(shape), adding), values).fetchone())
         return [next(told) if part.rows else 0 for part in parts] + list(told)

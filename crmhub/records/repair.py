@@ -78,7 +78,7 @@ def _miscounts(connection: Connection, account_id: int) -> list[Miscount]:
         # One statement sees one moment: a write and its count together, or neither.
         told, live = connection.rows(
             "select (select sum(n) from record_count"
-            " where account_id = :account and kind = :kind and shard = 0),"
+            " where account_id = :account and kind = :kind),"
             " (select count(*) from records where account_id = :account and kind = :kind)",
             {"account": account_id, "kind": kind.code},
         )[0]

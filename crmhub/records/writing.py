@@ -7,6 +7,7 @@ another writer may hold: its row is shared by all writers of the account.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -82,6 +83,7 @@ _RECORD = {
     "version": "int",
     "properties": "jsonb",
 }
+_SHARDS = 16
 _RECORD_KEY = {"account_id": "int", "kind": "int", "id": "bigint"}
 
 
@@ -167,7 +169,7 @@ def create(
         Rows("unique_value", UNIQUE, claimed, or_skip=True),
         Rows("records", _RECORD, rows),
         *change.rows(),
-        added=_counter(account, kind, len(rows)),
+        added=_counter(account, kind, len(rows), quota),
     )
     if free < len(claimed):
         raise _taken(tx, catalogue, claimed, paths)
@@ -360,8 +362,19 @@ def _taken(
     return DuplicateValue(f"{words}.", name=name, existing_id=holder)
 
 
-def _counter(account_id: int, kind: Kind, by: int) -> Added:
-    return Added("record_count", "n", {"account_id": account_id, "kind": kind.code, "shard": 0}, by)
+def _counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> Added:
+    # The row is held until the commit has reached the disk, and all who add to it wait for that.
+    # Only a quota needs it: then all add to one row, and are told what is in the others, too.
+    of = f"account_id = {account_id:d} and kind = {kind.code:d}"
+    others = f"(select coalesce(sum(n), 0) from record_count where {of} and shard <> 0)"
+    shard = 0 if quota is not None else threading.get_native_id() % _SHARDS
+    return Added(
+        "record_count",
+        "n",
+        {"account_id": account_id, "kind": kind.code, "shard": shard},
+        by,
+        told="n" if quota is None else f"n + {others}",
+    )
 
 
 def dump(properties: Mapping[str, str]) -> str:
