@@ -27,7 +27,11 @@ def stored(hub: Hub, client: Client) -> Rows:
     """Return the rows of the account in each index table, and its counters."""
     with hub.database.reading() as connection:
         rows = {table: _rows(connection, client, table, names) for table, names in _STORED.items()}
-        rows["record_count"] = _rows(connection, client, "record_count", "kind, n")
+        # A counter may be spread over several rows.
+        counted: Counter[int] = Counter()
+        for kind, n in _rows(connection, client, "record_count", "kind, n").elements():
+            counted[kind] += n
+    rows["record_count"] = Counter(dict.fromkeys(counted.items(), 1))
     return rows
 
 
