@@ -130,19 +130,21 @@ def announce(settings: Settings, address: str) -> None:
 
 
 def _announce(settings: Settings, address: str) -> None:
-    deadline = time.monotonic() + _START_SECONDS
+    late, told = time.monotonic() + _START_SECONDS, False
     host = reachable(address)
-    while time.monotonic() < deadline:
+    while True:
         # First of all, so that this thread does nothing while the server processes are forked.
         time.sleep(0.2)
         if _answers(host, settings.port):
             print(f"crmhub is ready at {origin(host, settings.port)}", flush=True)  # noqa: T201
             return
-    print(  # noqa: T201
-        f"crmhub does not answer at {origin(host, settings.port)} yet: see the log.",
-        file=sys.stderr,
-        flush=True,
-    )
+        if not told and time.monotonic() > late:
+            told = True
+            print(  # noqa: T201
+                f"crmhub does not answer at {origin(host, settings.port)} yet: see the log.",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def _answers(host: str, port: int) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import flask
 import pytest
 
 from crmhub.actions import bindings
@@ -15,7 +14,6 @@ from crmhub.actions.hub import Hub
 from crmhub.actions.leads import create_lead
 from crmhub.db import Connection
 from crmhub.settings import Settings
-from tests.api.helper_calls import switch
 from tests.clients import Client
 
 At = Callable[[Callable[[Hub, int], object]], None]
@@ -77,11 +75,7 @@ def test_several_conversations_about_one_person_know_that(
     assert [count for _, count in persons] == [24]
 
 
-def test_no_lead_is_lost_while_others_define_properties(
-    app: flask.Flask, at_once: At, client: Client
-) -> None:
-    switch(app, client, deadline_s=25)
-
+def test_no_lead_is_lost_while_others_define_properties(at_once: At, client: Client) -> None:
     def call(own: Hub, i: int) -> None:
         create_lead(
             own,

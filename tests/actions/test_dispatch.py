@@ -605,17 +605,17 @@ def test_how_long_the_crm_asks_to_wait_wins(
     lead(bot)
     ((run_at,),) = rows(hub, bot, "run_at")
     ((tried_at, took),) = rows(hub, bot, "began_at, ms", "action_try")
-    assert least <= (run_at - tried_at - took) / 1000 <= most + 1
+    assert least <= (run_at - tried_at - took) / 1000 <= most + 2
 
 
 def test_who_is_throttled_waits_and_others_with_them(hub: Hub, bot: Client, crm: FakeCrm) -> None:
     known(bot)
-    crm.failure, crm.calls = Throttled("burst", retry_after=30, scope="burst"), []
+    crm.failure, crm.calls = Throttled("burst", retry_after=300, scope="burst"), []
     for token in ("u", "v"):
         assert lead(bot, token, email=f"{token}@x.org").status_code == 202
     assert len(crm.calls) == 1
     (run_at,) = rows(hub, bot, "run_at")[1]
-    assert 25_000 < run_at - now_ms() <= 30_000
+    assert 200_000 < run_at - now_ms() <= 300_000
 
 
 def test_a_search_that_is_throttled_does_not_stop_what_needs_none(

@@ -32,7 +32,7 @@ def accept(hub: Hub, client: Client) -> Accept:
         action = New(
             **{"kind": "createDeal", "hub_id": "hub-1", "request": {}, **new}, person=person
         )
-        return hub.journal.accept(client.account, lambda _: action, lease_s=5, now=now, key=key)
+        return hub.journal.accept(client.account, lambda _: action, lease_s=60, now=now, key=key)
 
     return accept
 
@@ -85,7 +85,7 @@ def test_what_prepare_refuses_is_not_in_the_journal(hub: Hub, client: Client) ->
         raise Semantic("no")
 
     with pytest.raises(Semantic):
-        hub.journal.accept(client.account, refuse, lease_s=5, now=True)
+        hub.journal.accept(client.account, refuse, lease_s=60, now=True)
     assert states(hub, client) == []
 
 

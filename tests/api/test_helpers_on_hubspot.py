@@ -65,7 +65,7 @@ def bot(app: flask.Flask, fake: FakeHubSpot) -> Client:
     """A caller of an account that uses it, with time for 50 calls at once."""
     client = open_client(app)
     use(app, client, fake, access_token=fake.token)
-    switch(app, client, deadline_s=25, lead_requires="email_or_phone")
+    switch(app, client, lead_requires="email_or_phone")
     return client
 
 

@@ -213,6 +213,24 @@ def test_a_name_and_a_port_of_the_environment_will_do(crmhub, tmp_path):
     process.stdout.close()
 
 
+def test_a_start_that_takes_long_is_told_and_then_that_it_is_ready(tmp_path):
+    slow = tmp_path / "slow.py"
+    slow.write_text("from crmhub.cli import main, serving\nserving._START_SECONDS = 0\nmain()\n")
+    port = free_port()
+    process = subprocess.Popen(
+        [CRMHUB[0], str(slow), "serve", "--port", str(port), "--workers", "1", "--no-worker"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == f"crmhub is ready at http://127.0.0.1:{port}\n"
+    process.terminate()
+    _, log = process.communicate(timeout=120)
+    assert f"crmhub does not answer at http://127.0.0.1:{port} yet: see the log.\n" in log
+
+
 def test_every_log_line_is_json_without_personal_data(acme, tmp_path):
     with serving(tmp_path) as server:
         get(server, acme)

@@ -79,23 +79,27 @@ def test_two_claims_never_share_a_redis_database(redis_url, redis_database):
 
 
 def test_a_redis_database_with_keys_of_others_is_left_alone(redis_url, redis_database):
-    redis_database.delete("crmhub-tests")
+    # In this order: it is never without keys, so that no other run claims it meanwhile.
     redis_database.set("precious", "1")
+    redis_database.delete("crmhub-tests")
     with databases.redis_database() as other:
         assert databases.emptied(other) != redis_url
     assert redis_database.get("precious") == "1"
     redis_database.set("crmhub-tests", os.getpid())
 
 
-def test_a_dead_claim_is_taken_over(redis_url, redis_database):
+def test_a_dead_claim_is_taken_over(redis_url, redis_database, monkeypatch):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    redis_database.set("crmhub-tests", dead.pid)
+    # Another mark than that of other runs, which would take it over as well.
+    monkeypatch.setattr(databases, "_OURS", "crmhub-tests-dead")
+    redis_database.set("crmhub-tests-dead", dead.pid)
     redis_database.set("left", "over")
     # Its own number alone: other runs come and go, and may leave a lower one free.
     number = redis_database.get_connection_kwargs()["db"]
     with closing(databases._claim([number])) as client:
         assert databases.emptied(client) == redis_url
+    redis_database.set("crmhub-tests", os.getpid())
 
 
 def test_the_summary_names_each_database_and_its_tests(run_suite, postgresql_url, redis_url):
