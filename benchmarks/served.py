@@ -51,7 +51,7 @@ Make = Callable[[int], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class Call:
     """A call of both: how each is asked, and the share of the bare view's rate that is aimed at."""
 
     name: str
@@ -160,6 +160,17 @@ _BARE_TABLE = (
 
 
 @contextmanager
+def bare_table(here: Place) -> Iterator[None]:
+    """Make the table that the bare view creates in, empty; it goes when the block ends."""
+    for statement in ("drop table if exists bare", _BARE_TABLE):
+        administer(here.url, statement)
+    try:
+        yield
+    finally:
+        administer(here.url, "drop table bare")
+
+
+@contextmanager
 def _bare_server(
     here: Place, account: Account, cursor: str, options: argparse.Namespace
 ) -> Iterator[Service]:
@@ -168,18 +179,16 @@ def _bare_server(
     command += ["--port", str(port), "--no-log", "--backlog", "1024"]
     command += ["--workers", str(options.workers), "--blocking-threads", str(options.threads)]
     environment = {"BARE_DATABASE_URL": here.url, "BARE_CURSOR": cursor}
-    for statement in ("drop table if exists bare", _BARE_TABLE):
-        administer(here.url, statement)
-    process = subprocess.Popen(
-        [*command, "benchmarks.served:bare"],
-        env={**os.environ, **environment, "BARE_ACCOUNT": str(account.id)},
-    )
-    try:
-        wait_for(port, process)
-        yield Service(("127.0.0.1", port), process)
-    finally:
-        end(process)
-        administer(here.url, "drop table bare")
+    with bare_table(here):
+        process = subprocess.Popen(
+            [*command, "benchmarks.served:bare"],
+            env={**os.environ, **environment, "BARE_ACCOUNT": str(account.id)},
+        )
+        try:
+            wait_for(port, process)
+            yield Service(("127.0.0.1", port), process)
+        finally:
+            end(process)
 
 
 # --- Both beside each other -------------------------------------------------------------------
@@ -206,11 +215,11 @@ def compare(here: Place, hub: Hub, account: Account, options: argparse.Namespace
                 f" (aim: ≤ {_FIRST_ANSWER_AIM_S:g}), of the bare server"
                 f" {time.perf_counter() - began:.2f} s"
             )
-            calls = _calls(hub, base, headers, other, issued.api_key)
-            for each in calls[:3]:
+            made = calls(hub, base, headers, other, issued.api_key)
+            for each in made[:3]:
                 _same(service, beside, each)
             print(f"{'per second':<34}{'hub':>9}{'bare':>9}{'share':>8}   aim")
-            for each in calls:
+            for each in made:
                 _take_turns(service, beside, each, options)
             _batches(service, other, issued.api_key, options)
             _memory(service, beside, options.workers)
@@ -236,9 +245,10 @@ def _answer(
         time.sleep(0.1)
 
 
-def _calls(
+def calls(
     hub: Hub, base: str, headers: dict[str, str], other: Account, other_key: str
-) -> list[_Call]:
+) -> list[Call]:
+    """Return the calls: reads of the big account at `base`, and creates in another one."""
     with hub.database.reading() as connection:
         big = crowd.big_account(hub).id
         ids, last_names = _sample(connection, big), _rare(connection, big)
@@ -268,17 +278,17 @@ def _calls(
 
     others = f"/{other.client_id}/api/v1/contacts"
     return [
-        _Call(
+        Call(
             "list (page of 20, exact total)",
             lambda i: request("GET", base, headers),
             lambda i: request("GET", "/contacts", {}),
             0.6,
         ),
-        _Call("get by id", get(base, headers), get("/contacts", {}), 0.6),
-        _Call(
+        Call("get by id", get(base, headers), get("/contacts", {}), 0.6),
+        Call(
             f"search, {_RARE} matches at most", search(base, headers), search("/contacts", {}), 0.55
         ),
-        _Call(
+        Call(
             "create",
             create(others, {"service-apikey": other_key}, "hub"),
             create("/contacts", {}, "bare"),
@@ -309,7 +319,7 @@ def _rare(connection: Connection, account_id: int) -> list[str]:
     return [name for (name,) in rows]
 
 
-def _same(service: Service, beside: Service, call: _Call) -> None:
+def _same(service: Service, beside: Service, call: Call) -> None:
     """End the run unless both answer the same, but for the cursors, which hold the time."""
 
     def body(server: Service, data: bytes) -> Any:
@@ -326,9 +336,7 @@ def _same(service: Service, beside: Service, call: _Call) -> None:
         raise SystemExit(f"{call.name}: the hub answers {ours}, the bare view {theirs}")
 
 
-def _take_turns(
-    service: Service, beside: Service, call: _Call, options: argparse.Namespace
-) -> None:
+def _take_turns(service: Service, beside: Service, call: Call, options: argparse.Namespace) -> None:
     ours, theirs = list[float](), list[float]()
     for _ in range(options.http_rounds):
         for server, make, rates in ((service, call.hub, ours), (beside, call.bare, theirs)):

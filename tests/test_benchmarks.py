@@ -49,3 +49,10 @@ def test_each_total_and_page_on_sqlite_is_told() -> None:
         # Its total and pages under four sorts.
         assert len([line for line in lines if line.startswith(f"{case.name}, ")]) == 4, case.name
     assert lines[-1].startswith("over (totals: 60 ms, pages: 5 ms): ")
+
+
+def test_what_a_request_costs_is_told_by_layers(postgresql_url: str) -> None:
+    lines = _printed("layers", "--records", "1000", "--rounds", "1", "--requests", "3")
+    heads, *rows = lines
+    assert heads.split()[:2] == ["us", "calls"]
+    assert len(rows) == 4 * 2, lines

@@ -1,0 +1,133 @@
+"""What a request costs in each layer of a process, beside a bare Flask view.
+
+    python -m benchmarks.layers [--records 20000 | --use NAME]
+
+Hub and bare view run in this process, without sockets: what is left is their own work. The
+processor time is the least of some rounds, in microseconds; the calls of functions, Python's and
+C's, hang neither on the machine nor on what else it does. `--use` takes a database that
+`benchmarks.million --keep` has left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import os
+import pstats
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from wsgiref.types import WSGIEnvironment
+
+import flask
+from werkzeug.test import EnvironBuilder, run_wsgi_app
+
+from benchmarks import crowd, floor, served
+from benchmarks.places import BENCHMARKS, Place, kept_place, parser, place
+from crmhub.accounts import keys
+from crmhub.actions.hub import Hub
+from crmhub.actions.opening import open_account
+from crmhub.app import create_app
+from crmhub.settings import Settings
+
+_LAYERS = {
+    "Flask": ("/flask/", "/werkzeug/", "/blinker/"),
+    "database": ("/psycopg/", "/sqlalchemy/", "/crmhub/db.py"),
+    "schemas": ("/marshmallow/", "/flask_smorest/", "/crmhub/api/schemas.py"),
+    "api": ("/crmhub/api/", "/crmhub/app.py"),
+    "records": ("/crmhub/records/",),
+    "the rest": ("/",),
+    "C": ("",),
+}
+
+
+def main() -> None:
+    """Run it from the command line."""
+    command = parser(__doc__)
+    command.add_argument("--rounds", type=int, default=9)
+    command.add_argument("--requests", type=int, default=200, help="of each round")
+    which = command.add_mutually_exclusive_group()
+    which.add_argument("--records", type=int, default=20_000, help="of the account")
+    which.add_argument("--use", default="", metavar="NAME", help="of a database that was kept")
+    options = command.parse_args()
+    with kept_place(options.use) if options.use else place(False) as here:
+        if not options.use:
+            crowd.build(here, crowd.Size(options.records, 0, 0))
+        _measure(here, options)
+
+
+def _measure(here: Place, options: argparse.Namespace) -> None:
+    app = create_app(Settings.load(environ=here.environment, root=Path(here.folder)))
+    hub: Hub = app.extensions["crmhub"]
+    account = crowd.big_account(hub)
+    if not options.use:
+        with hub.database.reading() as connection:
+            floor.make(connection)
+    key = hub.database.transact(lambda tx: keys.create(tx, account.id)).api_key
+    name = f"layers-{uuid.uuid4().hex[:8]}"
+    other, issued = open_account(hub, name=name, client_id=name, plan="unlimited", by=BENCHMARKS)
+    base = f"/{account.client_id}/api/v1/contacts"
+    print(f"{'':<33}{'us':>6}{'calls':>7}" + "".join(f"{layer:>10}" for layer in _LAYERS))
+    with served.bare_table(here):
+        os.environ |= {
+            "BARE_DATABASE_URL": here.url,
+            "BARE_ACCOUNT": str(account.id),
+            "BARE_CURSOR": "c" * 100,
+        }
+        bare = served.bare()
+        for each in served.calls(hub, base, {"service-apikey": key}, other, issued.api_key):
+            for side, of, make in (("", app, each.hub), (", bare", bare, each.bare)):
+                _told(f"{each.name.partition(' (')[0].partition(',')[0]}{side}", of, make, options)
+    hub.close()
+
+
+def _told(
+    name: str, app: flask.Flask, make: Callable[[int], bytes], options: argparse.Namespace
+) -> None:
+    spent = []
+    for _ in range(options.rounds):
+        sent = [_environ(make(number)) for number in range(options.requests)]
+        began = time.process_time()
+        for each in sent:
+            _answer(app, each)
+        spent.append((time.process_time() - began) / options.requests * 1e6)
+    sent = [_environ(make(number)) for number in range(options.requests)]
+    profile = cProfile.Profile()
+    profile.enable()
+    for each in sent:
+        _answer(app, each)
+    profile.disable()
+    calls = Counter[str]()
+    stats = pstats.Stats(profile).stats  # type: ignore[attr-defined]
+    for (file, _, _), (_, times, *_) in stats.items():
+        calls[_layer(file)] += times
+    per = [round(calls[layer] / options.requests) for layer in _LAYERS]
+    shown = "".join(f"{number:>10,}" for number in per)
+    print(f"{name:<33}{min(spent):>6,.0f}{sum(per):>7,}{shown}")
+
+
+def _layer(file: str) -> str:
+    return next(layer for layer, parts in _LAYERS.items() if any(part in file for part in parts))
+
+
+def _environ(data: bytes) -> WSGIEnvironment:
+    head, _, body = data.partition(b"\r\n\r\n")
+    first, *lines = head.decode().split("\r\n")
+    method, path, _ = first.split(" ")
+    headers = [line.split(": ", 1) for line in lines]
+    builder = EnvironBuilder(
+        path, method=method, data=body, headers=[(name, value) for name, value in headers]
+    )
+    return builder.get_environ()
+
+
+def _answer(app: flask.Flask, environ: WSGIEnvironment) -> None:
+    chunks, status, _ = run_wsgi_app(app, environ, buffered=True)
+    if not status.startswith("2"):
+        raise SystemExit(f"{environ['PATH_INFO']}: {status} {b''.join(chunks)!r}")
+
+
+if __name__ == "__main__":
+    main()
