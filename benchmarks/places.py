@@ -138,7 +138,12 @@ class Place:
     @property
     def environment(self) -> dict[str, str]:
         """What the processes are started with."""
-        return {**os.environ, "CRMHUB_DATABASE_URL": self.url, "CRMHUB_LOG_LEVEL": "error"}
+        mine = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("CRMHUB_") or name.startswith("CRMHUB_TEST_")
+        }
+        return {**mine, "CRMHUB_DATABASE_URL": self.url, "CRMHUB_LOG_LEVEL": "error"}
 
     @property
     def dialect(self) -> str:

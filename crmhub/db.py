@@ -136,7 +136,7 @@ class Connection:
         self.dialect = database.dialect
 
     def begin(self) -> None:
-        """Begin a transaction: on PostgreSQL together with the first statement of it."""
+        """Begin a transaction: on PostgreSQL not before its first statement."""
         if self.dialect == "sqlite":
             self.run("BEGIN IMMEDIATE")
         else:

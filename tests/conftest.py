@@ -5,6 +5,7 @@ Nothing is emptied between tests, so they run side by side and in any order.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import flask
@@ -29,6 +30,20 @@ db._CONNECT_SECONDS = db._BUSY_SECONDS = 60
 def pytest_configure(config: pytest.Config) -> None:
     # The workers of xdist run the tests; the process that they report to does the telling.
     config.pluginmanager.register(databases.DatabaseReport(), "databases")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_are_left() -> Iterator[None]:
+    """`crmhub serve` hands its options on in the environment: no test finds another one's there."""
+    before = _our_environment()
+    yield
+    for name in _our_environment():
+        del os.environ[name]
+    os.environ.update(before)
+
+
+def _our_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("CRMHUB_")}
 
 
 @pytest.fixture(scope="session")

@@ -231,7 +231,9 @@ def test_a_revoked_key_ends_at_once(admin: Admin, client: Client, other: Client)
         ({"scopes": ["all"]}, 400, "does not know 'all'; known are contacts:read"),
         ({"scopes": []}, 400, "scopes: is empty"),
         ({"expiresAt": "soon"}, 400, "expiresAt: must be a date such as"),
-        ({"expiresAt": "9999-12-31T23:59:59-14:00"}, 400, "expiresAt: must be a date such as"),
+        ({"expiresAt": "2031-12-31T08:00"}, 400, "expiresAt: must be a date such as"),
+        ({"expiresAt": "2031-02-30"}, 422, "expiresAt: 2031-02-30 is not in the calendar."),
+        ({"expiresAt": "9999-12-31T23:59:59-14:00"}, 422, "is not in the calendar"),
         ({"expiresAt": "2001-01-01"}, 422, "the time has passed already"),
     ],
 )

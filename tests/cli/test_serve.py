@@ -215,7 +215,13 @@ def test_a_name_and_a_port_of_the_environment_will_do(crmhub, tmp_path):
 
 def test_a_start_that_takes_long_is_told_and_then_that_it_is_ready(tmp_path):
     slow = tmp_path / "slow.py"
-    slow.write_text("from crmhub.cli import main, serving\nserving._START_SECONDS = 0\nmain()\n")
+    slow.write_text(
+        "from crmhub.cli import main, serving\n"
+        "serving._START_SECONDS = 0\n"
+        "answers, late = serving._answers, iter([False, False])\n"
+        "serving._answers = lambda *where: next(late, True) and answers(*where)\n"
+        "main()\n"
+    )
     port = free_port()
     process = subprocess.Popen(
         [CRMHUB[0], str(slow), "serve", "--port", str(port), "--workers", "1", "--no-worker"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +19,11 @@ from crmhub.api.admin.lists import PageOf, all_of
 from crmhub.api.answers import as_json, nothing
 from crmhub.api.authentication import hub
 from crmhub.api.schemas import MOMENT, Shown, Strict, Text, Words
+from crmhub.errors import Semantic
+
+_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = r"T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?"
+_SAID = re.compile(f"^{_DATE}({_TIME})?$")
 
 
 class _Moment(Text):
@@ -25,15 +31,18 @@ class _Moment(Text):
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         text = super()._deserialize(value, attr, data, **kwargs)
+        if not _SAID.fullmatch(text):
+            raise ma.ValidationError(
+                "must be a date such as 2031-12-31, or with its time 2031-12-31T08:00:00Z"
+            )
         try:
             read = datetime.fromisoformat(text)
             # In UTC it may be beyond the years there are.
             read = (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
-            return int(read.timestamp() * 1000)
         except (ValueError, OverflowError):
-            raise ma.ValidationError(
-                "must be a date such as 2031-12-31, or with its time 2031-12-31T08:00:00Z"
-            ) from None
+            # Schemas cannot tell it from a day that there is.
+            raise Semantic(f"{self.data_key}: {text} is not in the calendar.") from None
+        return int(read.timestamp() * 1000)
 
 
 def _some(given: Any) -> None:
@@ -51,7 +60,10 @@ class KeyInput(Strict):
     )
     expires_at = _Moment(
         data_key="expiresAt",
-        metadata={"description": "When it ends; without it never. A date is meant in UTC."},
+        metadata={
+            "pattern": _SAID.pattern,
+            "description": "When it ends; without it never. A date is meant in UTC.",
+        },
     )
 
 
