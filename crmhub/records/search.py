@@ -486,6 +486,9 @@ class Search:
             else:
                 text = _combined(text, ids.text, negated=each.negated)
             first = False
+        if self._connection.dialect == "sqlite" and len(self._conditions) > 1:
+            # In order, SQLite merges what the indexes bring in order; else it sorts each part.
+            text += " order by 1"
         return text, params
 
     def _everything(self) -> int:
