@@ -215,7 +215,7 @@ class Connection:
             return went if added is None else [*went, self.add(added)]
         filled = [part for part in parts if part.rows]
         if not filled:
-            return [0] * len(parts)
+            return [0] * len(parts) + ([] if added is None else [self.add(added)])
         shape = [(p.table, tuple(p.types.items()), p.or_skip, len(p.rows) == 1) for p in filled]
         values: list[Any] = []
         for part in filled:

@@ -84,6 +84,11 @@ _RECORD = {
     "properties": "jsonb",
 }
 _SHARDS = 16
+_WITH_OTHERS = (
+    "n + (select coalesce(sum(other.n), 0) from record_count as other"
+    " where other.account_id = record_count.account_id and other.kind = record_count.kind"
+    " and other.shard <> 0)"
+)
 _RECORD_KEY = {"account_id": "int", "kind": "int", "id": "bigint"}
 
 
@@ -365,15 +370,13 @@ def _taken(
 def _counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> Added:
     # The row is held until the commit has reached the disk, and all who add to it wait for that.
     # Only a quota needs it: then all add to one row, and are told what is in the others, too.
-    of = f"account_id = {account_id:d} and kind = {kind.code:d}"
-    others = f"(select coalesce(sum(n), 0) from record_count where {of} and shard <> 0)"
     shard = 0 if quota is not None else threading.get_native_id() % _SHARDS
     return Added(
         "record_count",
         "n",
         {"account_id": account_id, "kind": kind.code, "shard": shard},
         by,
-        told="n" if quota is None else f"n + {others}",
+        told="n" if quota is None else _WITH_OTHERS,
     )
 
 

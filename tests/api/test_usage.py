@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import flask
 import pytest
 
 from crmhub.accounts import keys
 from crmhub.accounts.plans import RESOURCES
 from crmhub.actions.hub import Hub
+from crmhub.records.kinds import DEALS
+from tests.api.helper_calls import switch
 from tests.clients import Client, open_client
 
 
@@ -29,6 +33,23 @@ def test_usage_counts_live_records_against_the_plans_quotas(app: flask.Flask) ->
             "tickets": {"used": 1, "limit": 100},
         },
     }
+
+
+def test_a_quota_counts_what_was_created_while_there_was_none(
+    app: flask.Flask, client: Client
+) -> None:
+    hub: Hub = app.extensions["crmhub"]
+    # Each thread counts in a row of its own while there is no quota.
+    with ThreadPoolExecutor(4) as pool:
+        made = [each.result() for each in [pool.submit(client.make, "deals") for _ in range(99)]]
+    switch(app, client, plan="free")
+    assert client.post("/deals", {"properties": {"dealname": "the last"}}).status_code == 201
+    refused = client.post("/deals", {"properties": {"dealname": "one more"}})
+    assert refused.status_code == 402
+    assert "100 are stored" in refused.json["message"]  # type: ignore[index]
+    client.delete(f"/deals/{made[0]}")
+    assert client.post("/deals", {"properties": {"dealname": "again"}}).status_code == 201
+    assert hub.records.counts(client.account)[DEALS.code] == 100
 
 
 def test_a_plan_without_limits_says_so(client: Client) -> None:
