@@ -10,16 +10,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from crmhub.db import Connection, now_ms
 
-VERBS = ("open", "change", "create", "revoke", "rotate", "enrol", "unenrol", "retry", "erase")
-OBJECTS = ("account", "connection", "key", "webhookId", "token", "workflow", "actions", "person")
-Verb = Literal["open", "change", "create", "revoke", "rotate", "enrol", "unenrol", "retry", "erase"]
+Verb = Literal[
+    "open", "change", "create", "revoke", "rotate", "enrol", "unenrol", "retry", "erase",
+    "import", "export",
+]  # fmt: skip
 Object = Literal[
-    "account", "connection", "key", "webhookId", "token", "workflow", "actions", "person"
-]
+    "account", "connection", "key", "webhookId", "token", "workflow", "actions", "person",
+    "records",
+]  # fmt: skip
+VERBS: tuple[str, ...] = get_args(Verb)
+OBJECTS: tuple[str, ...] = get_args(Object)
 
 SET = "set"
 """What stands for a secret that is there."""

@@ -110,6 +110,7 @@ def test_every_command_works_as_printed(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "people.csv").write_text("email,First name\nada@example.com,Ada\n")
     for line in _COMMAND.findall((README.parent / page).read_text()):
         words = shlex.split(line)
         elsewhere = ("serve", "worker", "actions show", "actions retry", "admin token revoke")

@@ -19,6 +19,7 @@ from crmhub.cli.actions import actions
 from crmhub.cli.adapters import adapter, adapters
 from crmhub.cli.admin import admin
 from crmhub.cli.auditing import audit
+from crmhub.cli.csv_files import export, import_
 from crmhub.cli.database import db
 from crmhub.cli.demo import demo
 from crmhub.cli.doctor import doctor
@@ -105,6 +106,8 @@ for _command in (
     admin,
     audit,
     workflow,
+    import_,
+    export,
     erase,
     db,
     doctor,

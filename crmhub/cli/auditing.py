@@ -14,8 +14,21 @@ from crmhub.cli.output import in_words, print_columns, print_json
 # Said again, so that `--help` needs to load nothing.
 _OBJECTS = (
     "account", "connection", "key", "webhookId", "token", "workflow", "actions", "person",
+    "records",
 )  # fmt: skip
-_VERBS = ("open", "change", "create", "revoke", "rotate", "enrol", "unenrol", "retry", "erase")
+_VERBS = (
+    "open",
+    "change",
+    "create",
+    "revoke",
+    "rotate",
+    "enrol",
+    "unenrol",
+    "retry",
+    "erase",
+    "import",
+    "export",
+)
 
 
 @click.group()

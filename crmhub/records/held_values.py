@@ -55,8 +55,7 @@ def claim(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
                 raise DuplicateValue(
                     f"unique: {kind.name} {first} and {id} have the same {known.name}; change one"
                     " of them first.",
-                    name=known.name,
-                    existing_id=first,
+                    [("unique", known.name, first)],
                 )
 
 

@@ -39,12 +39,16 @@ class InvalidProperties(Semantic):
 
 
 class DuplicateValue(Conflict):
-    """A unique value that the record `existing_id` of the same account holds already."""
+    """Unique values that other records of the same account hold already.
 
-    def __init__(self, message: str, *, name: str, existing_id: int) -> None:
-        super().__init__(f"{message} Existing ID: {existing_id}")
-        self.name = name
-        self.existing_id = existing_id
+    `taken` is each of them: the path of its input, the property, the id of who holds it. `name` and
+    `existing_id` are of the first.
+    """
+
+    def __init__(self, message: str, taken: Sequence[tuple[str, str, int]]) -> None:
+        self.taken = tuple(taken)
+        _, self.name, self.existing_id = taken[0]
+        super().__init__(f"{message} Existing ID: {self.existing_id}")
 
 
 def check(

@@ -352,19 +352,18 @@ def _taken(
     """Return the error that names whose unique values others have already."""
     names = {known.prop_id: known.name for known in catalogue if known.unique}
     held = holders(tx, catalogue.account_id, [(prop_id, key) for _, prop_id, key, _ in claimed])
-    problems = []
+    taken = []
     for _, prop_id, key, record_id in claimed:
         holder = held.get((prop_id, key))
         if holder is None:
             return Deadlocked("A record that held the same value was archived just now; try again.")
         if holder != record_id:
-            problems.append((names[prop_id], paths[record_id], holder))
+            taken.append((paths[record_id], names[prop_id], holder))
     words = "; ".join(
         f"{property_path(path, name)}: another {catalogue.kind.singular}, {holder}, has this value"
-        for name, path, holder in problems
+        for path, name, holder in taken
     )
-    name, _, holder = problems[0]
-    return DuplicateValue(f"{words}.", name=name, existing_id=holder)
+    return DuplicateValue(f"{words}.", taken)
 
 
 def _counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> Added:

@@ -1,0 +1,276 @@
+"""crmhub import and export: each row once, also when the process is killed; nothing runs."""
+
+from __future__ import annotations
+
+import csv
+import signal
+import stat
+import subprocess
+import time
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from crmhub.actions.hub import Hub
+from crmhub.records.kinds import CONTACTS
+from crmhub.records.listing import PageRequest
+from crmhub.records.search import Query
+from crmhub.settings import Settings
+from tests.cli.conftest import CRMHUB, environment
+
+_TITLES = ["email", "firstname", "city"]
+
+
+@pytest.fixture
+def acme(crmhub):
+    crmhub("account", "create", "Acme")
+    return crmhub
+
+
+@pytest.fixture
+def hub(acme):
+    hub = Hub.open(Settings.load(acme.env, acme.root))
+    yield hub
+    hub.close()
+
+
+def _write(crmhub, rows, titles=_TITLES, name="people.csv") -> None:
+    with (crmhub.root / name).open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([titles, *rows])
+
+
+def _read(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def _exported(crmhub, *options: str) -> list[dict[str, str]]:
+    return list(
+        csv.DictReader(StringIO(crmhub("export", "acme", "contacts", "-", *options).stdout))
+    )
+
+
+def _emails(crmhub) -> list[str]:
+    return sorted(row["email"] for row in _exported(crmhub))
+
+
+def test_rows_become_records_and_what_cannot_be_goes_to_a_file(acme):
+    _write(
+        acme,
+        [
+            ["ADA@example.com", "Ada", "London"],
+            ["no address", "Bob", "Paris"],
+            ["", "", ""],
+            ["ada@example.com", "Ada again", ""],
+            ["eve@example.com", "Eve"],
+            ["carl@example.com", "Carl", ""],
+        ],
+    )
+    told = acme("import", "acme", "contacts", "people.csv", code=1).output
+    assert "2 created, 0 updated.\n3 refused, with their reasons in people.refused.csv." in told
+    assert _emails(acme) == ["ada@example.com", "carl@example.com"]
+    titles, *refused = _read(acme.root / "people.refused.csv")
+    assert titles == [*_TITLES, "crmhub_line", "crmhub_refused"]
+    assert [row[-2] for row in refused] == ["3", "5", "6"]
+    assert refused[0][-1].startswith('email: "no address" is not an email address')
+    assert "has this value already" in refused[1][-1]
+    assert refused[2][-1].startswith("it has 2 cells and the header 3")
+
+
+def test_a_corrected_file_of_refused_rows_is_imported_as_it_is(acme):
+    _write(acme, [["no address", "Bob", "Paris"]])
+    acme("import", "acme", "contacts", "people.csv", code=1)
+    refused = acme.root / "people.refused.csv"
+    refused.write_text(refused.read_text().replace("no address", "bob@example.com", 1))
+    told = acme("import", "acme", "contacts", "people.refused.csv").output
+    assert "Columns that are left out: crmhub_line, crmhub_refused." in told
+    assert _emails(acme) == ["bob@example.com"]
+
+
+def test_by_a_unique_property_rows_change_whom_they_mean(acme):
+    _write(acme, [["ada@example.com", "Ada", "London"]])
+    acme("import", "acme", "contacts", "people.csv")
+    _write(
+        acme,
+        [
+            ["ada@example.com", "Augusta", ""],
+            ["Bob@example.com", "Bob", ""],
+            ["bob@example.com", "Robert", "Paris"],
+        ],
+    )
+    done = acme.json("import", "acme", "contacts", "people.csv", "--by", "email")
+    assert (done["created"], done["updated"], done["refused"]) == (1, 2, 0)
+    found = {row["email"]: (row["firstname"], row["city"]) for row in _exported(acme)}
+    assert found == {
+        "ada@example.com": ("Augusta", "London"),
+        "bob@example.com": ("Robert", "Paris"),
+    }
+    acme("import", "acme", "contacts", "people.csv", "--by", "email", "--clear", "--again")
+    assert {row["city"] for row in _exported(acme)} == {"", "Paris"}
+
+
+def test_an_export_is_imported_by_id(acme):
+    _write(acme, [["ada@example.com", "Ada", "London"], ["bob@example.com", "=1+1", "-"]])
+    acme("import", "acme", "contacts", "people.csv")
+    acme("export", "acme", "contacts", "out.csv")
+    out = acme.root / "out.csv"
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    assert ",'=1+1," in out.read_text()
+    changed = out.read_text().replace("London", "Lyon")
+    (acme.root / "in.csv").write_text(changed)
+    done = acme.json("import", "acme", "contacts", "in.csv", "--by", "id")
+    assert (done["created"], done["updated"], done["refused"]) == (0, 2, 0)
+    found = {row["firstname"]: row["city"] for row in _exported(acme, "--raw")}
+    assert found == {"Ada": "Lyon", "=1+1": "-"}
+
+
+def test_an_unknown_id_is_refused_alone(acme):
+    _write(acme, [["17", "Ada"], ["", "New"], ["x", "Bob"]], titles=["id", "firstname"])
+    done = acme.json("import", "acme", "contacts", "people.csv", "--by", "id", code=1)
+    assert (done["created"], done["updated"], done["refused"]) == (1, 0, 2)
+    reasons = [row[-1] for row in _read(acme.root / "people.refused.csv")[1:]]
+    assert reasons == ["id: there is no contact 17", "id: 'x' is no id of a record"]
+
+
+@pytest.mark.parametrize(
+    ("titles", "options", "words"),
+    [
+        (["email", "Nmae"], (), "column 'Nmae': contacts have no property of this name or label"),
+        (
+            ["email", "E-mail"],
+            ("--column", "E-mail=email"),
+            "an earlier column holds email already",
+        ),
+        (["email"], ("--column", "Mail=email"), "--column Mail: no column has this title"),
+        (["email"], ("--by", "city"), "--by: city is not unique"),
+        (["firstname"], ("--by", "email"), "--by: no column holds email"),
+        (["createdAt"], (), "columns: none of them holds a property"),
+    ],
+)
+def test_columns_that_cannot_be_are_named_before_anything_is_stored(acme, titles, options, words):
+    _write(acme, [["a@b.co"] * len(titles)], titles=titles)
+    told = acme("import", "acme", "contacts", "people.csv", *options, code=1).stderr
+    assert "Nothing was imported." in told
+    assert words in told
+    assert _exported(acme) == []
+
+
+def test_titles_are_names_or_labels_or_what_is_said_of_them(acme):
+    _write(acme, [["a@b.co", "Ada", "1", "x"]], titles=["EMAIL", "First Name", "Stadt", "Notes"])
+    options = ("--column", "Stadt=city", "--column", "Notes=")
+    told = acme("import", "acme", "contacts", "people.csv", *options).output
+    assert "Columns that are left out: Notes." in told
+    [row] = _exported(acme, "--property", "firstname", "--property", "city")
+    assert (row["firstname"], row["city"]) == ("Ada", "1")
+
+
+def test_a_file_is_imported_once(acme):
+    _write(acme, [["", "Ada", ""]])
+    acme("import", "acme", "contacts", "people.csv")
+    told = acme("import", "acme", "contacts", "people.csv", code=1).stderr
+    assert "was imported already: 1 created, 0 updated, 0 refused. --again imports it anew" in told
+    acme("import", "acme", "contacts", "people.csv", "--again")
+    assert len(_exported(acme)) == 2
+
+
+def test_rows_refused_before_are_not_written_over(acme):
+    _write(acme, [["no address", "Bob", "Paris"]])
+    (acme.root / "people.refused.csv").write_text("to be corrected\n")
+    told = acme("import", "acme", "contacts", "people.csv", code=1).stderr
+    assert "may hold rows that were refused before" in told
+    acme("import", "acme", "contacts", "people.csv", "--refused", "other.csv", code=1)
+    assert len(_read(acme.root / "other.csv")) == 2
+
+
+def test_a_full_plan_stops_the_import_and_a_larger_one_lets_it_go_on(acme, hub):
+    acme("account", "set", "acme", "plan=free")
+    _write(acme, [[f"p{n}@example.com", "", ""] for n in range(1300)])
+    told = acme("import", "acme", "contacts", "people.csv", code=1).stderr
+    assert "The plan allows 1000 contacts" in told
+    acme("account", "set", "acme", "plan=unlimited")
+    done = acme.json("import", "acme", "contacts", "people.csv")
+    assert (done["created"], done["refused"]) == (1300, 0)
+    assert len(_emails(acme)) == 1300
+
+
+def test_a_killed_import_goes_on_and_stores_each_row_once(acme, hub):
+    rows = [["bad" if n % 97 == 0 else f"p{n}@example.com", f"N{n}", ""] for n in range(6000)]
+    _write(acme, rows)
+    settings = {name.removeprefix("CRMHUB_"): value for name, value in acme.env.items()}
+    command = [*CRMHUB, "import", "acme", "contacts", "people.csv"]
+    account = hub.directory.by_client_id("acme")
+    page = PageRequest(Query(limit=1))
+    for _ in range(2):
+        stored = hub.records.page(account, CONTACTS, page).total
+        running = subprocess.Popen(
+            command,
+            cwd=acme.root,
+            env=environment(**settings),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while running.poll() is None:
+            if hub.records.page(account, CONTACTS, page).total > stored:
+                running.send_signal(signal.SIGKILL)
+            time.sleep(0.01)
+        assert running.returncode == -signal.SIGKILL
+    done = acme.json("import", "acme", "contacts", "people.csv", code=1)
+    assert (done["created"], done["refused"]) == (5938, 62)
+    assert len(_emails(acme)) == len(set(_emails(acme))) == 5938
+    refused = [row[-2] for row in _read(acme.root / "people.refused.csv")[1:]]
+    assert refused == [str(n + 2) for n in range(6000) if n % 97 == 0]
+
+
+def test_two_that_import_the_same_file_store_each_row_once(acme, hub):
+    _write(acme, [["", f"N{n}", ""] for n in range(4000)])
+    settings = {name.removeprefix("CRMHUB_"): value for name, value in acme.env.items()}
+    command = [*CRMHUB, "import", "acme", "contacts", "people.csv"]
+    both = [
+        subprocess.Popen(
+            command,
+            cwd=acme.root,
+            env=environment(**settings),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    told = [each.communicate()[1] for each in both]
+    assert sorted(each.returncode for each in both) == [0, 1], told
+    assert any("Another process imports" in each or "imported already" in each for each in told)
+    assert len(_exported(acme)) == 4000
+
+
+def test_an_export_holds_what_the_filters_let_through(acme):
+    _write(acme, [[f"p{n}@example.com", "", "Rome" if n % 2 else "Oslo"] for n in range(9)])
+    acme("import", "acme", "contacts", "people.csv")
+    rows = _exported(acme, "--filter", "city IN Rome,Oslo", "--filter", "email NEQ p1@example.com")
+    assert sorted(row["email"] for row in rows) == [f"p{n}@example.com" for n in range(9) if n != 1]
+    told = acme("export", "acme", "contacts", "-", "--filter", "city LIKE Rome", code=1).stderr
+    assert "filters[0].operator: unknown operator; send one of EQ" in told
+    told = acme("export", "acme", "contacts", "-", "--property", "citty", code=1).stderr
+    assert "did you mean city" in told
+
+
+def test_an_export_writes_over_nothing_and_leaves_no_half(acme):
+    out = acme.root / "out.csv"
+    out.write_text("mine")
+    assert "--force" in acme("export", "acme", "contacts", "out.csv", code=2).stderr
+    acme("export", "acme", "contacts", "out.csv", "--force", "--property", "nope", code=1)
+    assert out.read_text() == "mine"
+    assert [each.name for each in acme.root.glob("*.part")] == []
+    assert "No such file" in acme("export", "acme", "contacts", "no/out.csv", code=1).stderr
+
+
+def test_who_imported_and_exported_stands_in_the_audit_log(acme):
+    _write(acme, [["a@b.co", "Ada", ""]])
+    acme("import", "acme", "contacts", "people.csv")
+    acme("export", "acme", "contacts", "out.csv")
+    entries = acme.json("audit", "list", "--object", "records")
+    assert [(each["verb"], each["objectId"]) for each in entries] == [
+        ("export", "contacts"),
+        ("import", "contacts"),
+    ]
+    assert entries[1]["after"] == {"created": 1, "updated": 0, "refused": 0}
