@@ -74,11 +74,18 @@ def sqlite_database(directory: Path) -> str:
 @contextmanager
 def postgresql_database() -> Iterator[str]:
     """Make a PostgreSQL database at the newest schema, give its URL, and drop it afterwards."""
+    with empty_postgresql_database() as url:
+        upgrade(url)
+        yield url
+
+
+@contextmanager
+def empty_postgresql_database() -> Iterator[str]:
+    """Make a PostgreSQL database without any table, give its URL, and drop it afterwards."""
     name = f"crmhub_test_{os.getpid()}_{token(40, BASE36)}"
     url = make_url(POSTGRES).set(database=name).render_as_string(hide_password=False)
     administer(POSTGRES, f"create database {name} encoding 'UTF8' template template0")
     try:
-        upgrade(url)
         yield url
     finally:
         # Pools that a test left open must not keep it.

@@ -1,11 +1,14 @@
-"""`crmhub db`: the database's schema, and an index that an installation may want."""
+"""`crmhub db`: the database's schema, its backups, and an index that an installation may want."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
+
+from crmhub.cli.output import print_json
 
 if TYPE_CHECKING:
     from crmhub.db import Database
@@ -54,6 +57,58 @@ def index(trigram: bool, drop_trigram: bool) -> None:
             return
         made = _told_meanwhile(hub.database)
         click.echo("The index is built." if made else "The index is there already.")
+
+
+@db.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def backup(file: Path, as_json: bool) -> None:
+    """Write the whole database into FILE, as it is at one moment, beside a running service.
+
+    For PostgreSQL that is pg_dump's custom format. FILE holds everything but the keys: keep
+    CRMHUB_ENCRYPTION_KEYS and CRMHUB_SECRET_KEY elsewhere, since without them the credentials of
+    CRMs cannot be read.
+    """
+    from crmhub.actions import backup as backups
+    from crmhub.settings import Settings
+
+    settings = Settings.load()
+    try:
+        size = backups.backup(settings.database_url, file)
+    except OSError as exc:
+        raise click.ClickException(f"{exc.filename or file}: {exc.strerror}.") from exc
+    if as_json:
+        print_json({"file": str(file), "bytes": size})
+    else:
+        click.echo(f"{file}: {size:,} bytes.")
+
+
+@db.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def restore(file: Path, as_json: bool) -> None:
+    """Fill an empty database from FILE, a backup of the same kind of database.
+
+    All or nothing, and brought to the newest schema. What waited in the journal then may have
+    been carried out since: each is looked up in its CRM before it is sent again.
+    """
+    from crmhub.actions import backup as backups
+    from crmhub.settings import Settings
+
+    settings = Settings.load()
+    try:
+        held = backups.restore(settings.database_url, file)
+    except OSError as exc:
+        raise click.ClickException(f"{exc.filename or file}: {exc.strerror}.") from exc
+    if as_json:
+        print_json(
+            {"accounts": held.accounts, "records": held.records, "unfinished": held.unfinished}
+        )
+        return
+    click.echo(
+        f"Restored: {held.accounts:,} accounts, {held.records:,} records,"
+        f" {held.unfinished:,} unfinished actions. `crmhub doctor` tells whether all is in place."
+    )
 
 
 def _told_meanwhile(database: Database) -> bool:

@@ -1,0 +1,170 @@
+"""crmhub db backup and restore: one moment of everything, and nothing twice afterwards."""
+
+from __future__ import annotations
+
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import flask
+import pytest
+
+from crmhub.actions.hub import Hub
+from crmhub.app import create_app
+from crmhub.records.kinds import CONTACTS
+from crmhub.records.writing import NewRecord
+from crmhub.settings import Settings
+from tests.actions.working import change
+from tests.api.helper_calls import known
+from tests.cli.conftest import CommandLine
+from tests.clients import Client, open_client
+from tests.databases import empty_postgresql_database
+
+
+@pytest.fixture
+def app(crmhub: CommandLine) -> Iterator[flask.Flask]:
+    crmhub("db", "upgrade")
+    app = create_app(Settings.load(crmhub.env, crmhub.root))
+    yield app
+    app.extensions["crmhub"].close()
+
+
+@pytest.fixture
+def bot(app: flask.Flask) -> Client:
+    """A client of an account that knows one contact."""
+    client = open_client(app)
+    known(client)
+    return client
+
+
+@pytest.fixture
+def hub(app: flask.Flask) -> Hub:
+    return app.extensions["crmhub"]
+
+
+@pytest.fixture
+def elsewhere(crmhub: CommandLine, tmp_path: Path) -> Iterator[CommandLine]:
+    """The same installation on a database that is empty."""
+    if crmhub.env["CRMHUB_DATABASE_URL"].startswith("sqlite"):
+        url = f"sqlite:///{tmp_path / 'restored.db'}"
+        yield CommandLine(tmp_path, {"CRMHUB_DATABASE_URL": url})
+        return
+    with empty_postgresql_database() as url:
+        yield CommandLine(tmp_path, {"CRMHUB_DATABASE_URL": url})
+
+
+def _hub(crmhub: CommandLine) -> Hub:
+    return Hub.open(Settings.load(crmhub.env, crmhub.root))
+
+
+def test_what_was_backed_up_is_restored(crmhub, bot, elsewhere):
+    client_id = bot.account.client_id
+    made = crmhub.json("db", "backup", "hub.backup")
+    file = crmhub.root / "hub.backup"
+    assert made["bytes"] == file.stat().st_size > 1000
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    held = elsewhere.json("db", "restore", "hub.backup")
+    assert held == {"accounts": 1, "records": 1, "unfinished": 0}
+    assert elsewhere.json("doctor", "--all")["ok"]
+    for command in (["account", "show", client_id], ["key", "list", client_id], ["audit", "list"]):
+        assert elsewhere.json(*command) == crmhub.json(*command)
+    rows = ("export", client_id, "contacts", "-")
+    assert elsewhere(*rows).stdout == crmhub(*rows).stdout
+
+
+def test_what_waited_is_looked_up_before_it_is_sent_again(crmhub, bot, hub, elsewhere):
+    change(hub, bot, "state = 'queued', doubt_since = null")
+    crmhub("db", "backup", "hub.backup")
+    assert elsewhere.json("db", "restore", "hub.backup")["unfinished"] == 1
+    restored = _hub(elsewhere)
+    with restored.database.reading() as db:
+        rows = db.rows("select state, doubt_since = created_at from action")
+    restored.close()
+    assert [tuple(row) for row in rows] == [("queued", True)]
+
+
+def test_no_id_is_given_out_twice(crmhub, bot, hub, elsewhere):
+    new = [NewRecord({"firstname": "Ada"})]
+    account = bot.account
+    crmhub("db", "backup", "hub.backup")
+    later = {hub.records.create(account, CONTACTS, new)[0].id for _ in range(500)}
+    elsewhere("db", "restore", "hub.backup")
+    restored = _hub(elsewhere)
+    anew = {restored.records.create(account, CONTACTS, new)[0].id for _ in range(500)}
+    restored.close()
+    assert later.isdisjoint(anew)
+
+
+def test_a_backup_beside_writers_is_one_moment(crmhub, bot, hub, elsewhere):
+    new = [NewRecord({"firstname": f"N{n}", "city": "Rome"}) for n in range(5)]
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.is_set():
+            hub.records.create(bot.account, CONTACTS, new)
+
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    try:
+        crmhub("db", "backup", "hub.backup")
+    finally:
+        over.set()
+        for writer in writers:
+            writer.join()
+    held = elsewhere.json("db", "restore", "hub.backup")
+    assert held["records"] % 5 == 1
+    assert elsewhere.json("doctor", "--all")["ok"]
+
+
+def test_neither_writes_over_anything(crmhub, bot, elsewhere):
+    (crmhub.root / "hub.backup").write_text("mine")
+    assert "is there already" in crmhub("db", "backup", "hub.backup", code=1).stderr
+    crmhub("db", "backup", "other.backup")
+    told = crmhub("db", "restore", "other.backup", code=1).stderr
+    assert "is there already" in told or "is not empty" in told
+    elsewhere("db", "restore", "other.backup")
+    elsewhere("db", "restore", "other.backup", code=1)
+    assert elsewhere.json("doctor")["ok"]
+
+
+def test_a_damaged_backup_leaves_the_database_empty(crmhub, bot, elsewhere):
+    crmhub("db", "backup", "hub.backup")
+    file = crmhub.root / "hub.backup"
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) * 2 // 3])
+    told = elsewhere("db", "restore", "hub.backup", code=1).stderr
+    assert told.startswith("crmhub: ")
+    file.write_bytes(content)
+    elsewhere("db", "restore", "hub.backup")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"email,name\n", "is no backup"), (b"", "is no backup")],
+)
+def test_what_is_no_backup_is_named(elsewhere, content, words):
+    (elsewhere.root / "x.csv").write_bytes(content)
+    assert words in elsewhere("db", "restore", "x.csv", code=1).stderr
+
+
+def test_a_backup_of_the_other_database_is_named(elsewhere):
+    sqlite = elsewhere.env["CRMHUB_DATABASE_URL"].startswith("sqlite")
+    (elsewhere.root / "x").write_bytes(b"PGDMP\x01" if sqlite else b"SQLite format 3\0")
+    told = elsewhere("db", "restore", "x", code=1).stderr
+    assert "is of the other kind of database" in told
+
+
+def test_a_backup_of_a_newer_version_is_named(crmhub, bot, hub, elsewhere):
+    with hub.database.reading() as db:
+        now = db.scalar("select version_num from alembic_version")
+        db.run("update alembic_version set version_num = '9999'")
+        crmhub("db", "backup", "hub.backup")
+        db.run("update alembic_version set version_num = :now", {"now": now})
+    told = elsewhere("db", "restore", "hub.backup", code=1).stderr
+    assert "of a newer version of crmhub" in told
+
+
+def test_where_nothing_can_be_written_it_says_so(crmhub, bot):
+    assert "No such file" in crmhub("db", "backup", "no/hub.backup", code=1).stderr
