@@ -19,7 +19,8 @@ passed, a tenth of that.
   of an index up to there.
 - What is left is fetched.
 Where the ids of several filters are found, one that lets at most ten thousand through has its
-documents tested for the others; larger sets are joined.
+documents tested for the others; larger sets are joined, each read once and in order where its
+index has one, so that they are merged.
 
 Under `updated_at desc`, the default, a record that changes while a client walks jumps to the
 front, past the client. So when such a walk ends it catches up: the records that existed at its
@@ -30,7 +31,8 @@ start: the catching up begins that much earlier, and leaves out what the first p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -243,8 +245,8 @@ class Search:
     def total(self) -> int:
         """Return how many records pass all filters, exactly."""
         if any(not each.negated for each in self._conditions):
-            text, params = self._tested() or self._ids()
-            return int(self._scalar(f"select count(*) from ({text}) as found", params))
+            with self._all() as (ids, params):
+                return int(self._scalar(f"select count(*) from ({ids}) as found", params))
         everything = self._everything()
         if not self._conditions:
             return everything
@@ -279,10 +281,21 @@ class Search:
         return Place(getattr(row, self._query.sort), row.id)
 
     def _fetch(self, after: Place | None) -> list[Listed]:
-        ids, params = self._tested() or self._ids()
         behind, values = self._behind(after)
-        page = self._among(self._sorted_of(ids, behind))
-        return self._few_rows(page, params | values, self._wanted)
+        with self._all() as (ids, params):
+            page = self._among(self._sorted_of(ids, behind))
+            return self._few_rows(page, params | values, self._wanted)
+
+    @contextmanager
+    def _all(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Lend the select of the ids of all records that pass."""
+        if tested := self._tested():
+            yield tested
+        elif self._alone:
+            yield self._ids()
+        else:
+            with self._connection.joining():
+                yield self._ids()
 
     def _tested(self) -> tuple[str, dict[str, Any]] | None:
         """The select of the ids of all records that pass: the few of one filter, tested.
@@ -474,22 +487,17 @@ class Search:
 
     def _ids(self) -> tuple[str, dict[str, Any]]:
         """The select of the ids of all records that pass."""
-        text, params = f"select id from records where {_OF}", dict[str, Any]()
-        first = True
-        for n, each in sorted(enumerate(self._conditions), key=lambda one: one[1].negated):
+        sets, without = list[str](), list[str]()
+        params: dict[str, Any] = {}
+        for n, each in enumerate(self._conditions):
             ids = each.ids(self._connection, n)
             params |= ids.params
-            if first and not each.negated:
-                text = ids.text
-            elif self._connection.dialect == "sqlite":
-                text = f"{text} {'except' if each.negated else 'intersect'} {ids.text}"
-            else:
-                text = _combined(text, ids.text, negated=each.negated)
-            first = False
-        if self._connection.dialect == "sqlite" and len(self._conditions) > 1:
-            # In order, SQLite merges what the indexes bring in order; else it sorts each part.
-            text += " order by 1"
-        return text, params
+            (without if each.negated else sets).append(ids.text)
+        sets = sets or [f"select id from records where {_OF}"]
+        if len(sets) + len(without) == 1:
+            return sets[0], params
+        combined = _merged if self._connection.dialect == "sqlite" else _joined
+        return combined(sets, without), params
 
     def _everything(self) -> int:
         return int(self._scalar(_EVERYTHING, {}))
@@ -498,18 +506,26 @@ class Search:
         return self._connection.scalar(sql, self._of | params)
 
 
-def _combined(ids: str, others: str, *, negated: bool) -> str:
-    """Return the select of those ids that are among the others too, or (`negated`) are not.
+def _merged(sets: Sequence[str], without: Sequence[str]) -> str:
+    """Return SQLite's select of the ids that are in all sets and in none of the others."""
+    # In order, it merges what the indexes bring in order; else it sorts each part.
+    return " except ".join((" intersect ".join(sets), *without)) + " order by 1"
 
-    PostgreSQL joins in half of the time that INTERSECT takes. A full join it can only do by hash
-    or merge; an inner one it would do by nested loops where it takes large sets for small ones.
+
+def _joined(sets: Sequence[str], without: Sequence[str]) -> str:
+    """Return PostgreSQL's select of the ids that are in all sets and in none of the others.
+
+    Where an index brings a set in order of its ids it is merged, in a quarter of the time that
+    INTERSECT takes. What is left out has to be said to be in order: else it is sorted, or hashed.
     """
-    found = "is null" if negated else "is not null"
-    return (
-        f"select one from (select a.id as one, b.id as other from ({ids}) as a (id)"
-        f" full join ({others}) as b (id) on a.id = b.id offset 0) as both_sides"
-        f" where one is not null and other {found}"
-    )
+    first, *others = sets
+    joins = [f" join ({ids}) as s{n} (id) using (id)" for n, ids in enumerate(others)]
+    joins += [
+        f" left join ({ids} order by 1 offset 0) as w{n} (id) using (id)"
+        for n, ids in enumerate(without)
+    ]
+    where = "".join(f" and w{n}.id is null" for n, _ in enumerate(without))
+    return f"select id from ({first}) as s (id){''.join(joins)} where true{where}"
 
 
 def _passes(row: Listed, conditions: Sequence[Condition]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,11 +40,19 @@ class Asked(Connection):
     def __init__(self, inner: Connection) -> None:
         self._inner = inner
         self.dialect = inner.dialect
-        self.asked: list[tuple[str, Params]] = []
+        self.asked: list[tuple[str, Params, bool]] = []
+        self._joins = False
 
     def rows(self, sql: str, params: Params | None = None) -> list[Row]:
-        self.asked.append((sql, params or {}))
+        self.asked.append((sql, params or {}, self._joins))
         return self._inner.rows(sql, params)
+
+    @contextmanager
+    def joining(self) -> Iterator[None]:
+        self._joins = True
+        with self._inner.joining():
+            yield
+        self._joins = False
 
 
 @dataclass
@@ -70,7 +78,11 @@ class Library:
                 conditions=parse(filters, self.catalogue, region=""),
             )
         )
-        return [sorted(self._read(sql, params)) for sql, params in asked.asked]
+        found = []
+        for sql, params, joins in asked.asked:
+            with self.connection.joining() if joins else nullcontext():
+                found.append(sorted(self._read(sql, params)))
+        return found
 
     def _read(self, sql: str, params: Params) -> Iterator[str]:
         if self.connection.dialect == "sqlite":
@@ -105,8 +117,8 @@ def _of_postgresql(plan: Mapping[str, Any]) -> Iterator[str]:
         yield _entered(index, entered)
     elif table and table != "record_count":
         yield table
-    if kind == "Nested Loop":
-        yield kind
+    if kind == "Nested Loop" or kind.endswith("Join"):
+        yield f"{kind} {plan['Join Type']}"
     for each in plan.get("Plans", []):
         yield from _of_postgresql(each)
 
@@ -223,6 +235,11 @@ def test_large_sets_are_joined(library: Library, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(search, "_SOME", 0)
     for filters in ((BERLIN, OLDER), (BERLIN, NOT_NEWER)):
         *probes, joined = library.reads(filters, Search.total)
+        if library.connection.dialect == "postgresql":
+            # In order, and not one entry of a set is looked up for each of the other.
+            assert joined.pop(0) == f"Merge Join {'Anti' if NOT_NEWER in filters else 'Inner'}"
+            # What comes on the same connection is planned as ever.
+            assert library.connection.scalar("show enable_nestloop") == "on"
         assert joined == [VALUE, VALUE]
         assert {each for probe in probes for each in probe} == {VALUE}
 
