@@ -3,11 +3,17 @@
 The table `floor` has a typed column for each property, and indexes made for just these queries;
 of the document of a contact, which the hub keeps too, it knows nothing. Each query stands here
 twice: as filters of the hub, and as the condition that one would write by hand.
+
+So there are two floors for several filters at once. The one has an index for the very pair or
+triple: the least that anything can take, where one knows beforehand what will be asked. The other
+one is `by_columns`, with indexes of single columns alone: what a hand makes where callers may
+combine any filters, as those of the hub may.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,21 +39,24 @@ COLUMNS = ("id", "created_at", "updated_at", *_TEXTS, *_NUMBERS, *_DATES)
 _SORTED = (
     "account_id",
     "account_id, city",
+    "account_id, state",
     "account_id, lastname",
     "account_id, lifecyclestage",
     "account_id, hs_lead_status",
-    "account_id, city, state",
-    "account_id, city, lifecyclestage",
 )
 _INDEXES = (
     "account_id, jobtitle",
     "account_id, twitterhandle",
     "account_id, hubspotscore",
     "account_id, closedate",
+)
+SORTS = ("created_at", "updated_at")
+_COMBINED = (
+    *(f"account_id, city, state, {sort}, id" for sort in SORTS),
+    *(f"account_id, city, lifecyclestage, {sort}, id" for sort in SORTS),
     "account_id, city, lifecyclestage, hubspotscore",
     "account_id, lastname, city, lifecyclestage",
 )
-SORTS = ("created_at", "updated_at")
 
 
 def make(connection: Connection) -> None:
@@ -69,6 +78,20 @@ def make(connection: Connection) -> None:
         )
     for each in _INDEXES:
         connection.run(f"create index on floor ({each})")
+    for number, each in enumerate(_COMBINED):
+        connection.run(f"create index floor_combined_{number} on floor ({each})")
+
+
+@contextmanager
+def by_columns(connection: Connection) -> Iterator[None]:
+    """Until the block ends, the table has indexes of single columns alone, in their sort orders."""
+    connection.run("begin")
+    try:
+        for number, _ in enumerate(_COMBINED):
+            connection.run(f"drop index floor_combined_{number}")
+        yield
+    finally:
+        connection.run("rollback")
 
 
 @dataclass(frozen=True, slots=True)
