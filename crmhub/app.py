@@ -32,10 +32,14 @@ from crmhub.api.documentation import Document
 from crmhub.api.present import current
 from crmhub.api.reading import LARGEST_BODY, check_path
 from crmhub.api.records import RecordId, records_blueprint
+from crmhub.console import routes as console
+from crmhub.console.blueprint import blueprint as pages
 from crmhub.records.kinds import KINDS
 from crmhub.settings import Settings
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
+# Begin the names of the endpoints of operators.
+_OPERATORS = (f"{admin.blueprint.name}.", f"{pages.name}.")
 _log = structlog.get_logger("crmhub.request")
 
 
@@ -52,7 +56,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     """
     settings = settings or Settings.load()
     logs.configure(settings.log_level)
-    app = _App("crmhub", static_folder=None)
+    app = _App("crmhub", static_folder=None, static_url_path="/static")
     app.config.update(
         MAX_CONTENT_LENGTH=LARGEST_BODY,
         API_TITLE="crmhub",
@@ -83,6 +87,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     for module in (catalogue, pipelines, usage, workflows, chatbot, functions, admin):
         api.register_blueprint(module.blueprint)
     operations.register(app)
+    console.register(app)
     failures.register(app)
     return app
 
@@ -97,7 +102,7 @@ def _begin() -> None:
 
 def _forget_client_id(endpoint: str | None, values: dict[str, Any] | None) -> None:
     # The key has already proved which account this is; to operators it is an argument.
-    if values and not (endpoint or "").startswith(f"{admin.blueprint.name}."):
+    if values and not (endpoint or "").startswith(_OPERATORS):
         values.pop("client_id", None)
 
 

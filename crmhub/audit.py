@@ -19,11 +19,14 @@ Verb = Literal[
     "import", "export",
 ]  # fmt: skip
 Object = Literal[
-    "account", "connection", "key", "webhookId", "token", "workflow", "actions", "person",
+    "account", "connection", "key", "webhookId", "token", "user", "workflow", "actions", "person",
     "records",
 ]  # fmt: skip
 VERBS: tuple[str, ...] = get_args(Verb)
 OBJECTS: tuple[str, ...] = get_args(Object)
+
+AuthorKind = Literal["cli", "token", "user"]
+AUTHOR_KINDS: tuple[AuthorKind, ...] = get_args(AuthorKind)
 
 SET = "set"
 """What stands for a secret that is there."""
@@ -32,10 +35,10 @@ _SHOWN = 6
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who changes something: a user of the operating system at the command line, or the program
-    that has an admin token, whose id stands in `id`."""
+    """Who changes something: a user of the operating system at the command line, the program that
+    has an admin token, or a user of the console; of the latter two `id` holds the id."""
 
-    kind: Literal["cli", "token"]
+    kind: AuthorKind
     name: str
     id: str = ""
 

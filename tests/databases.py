@@ -1,8 +1,9 @@
-"""The databases the tests run on: SQLite always, PostgreSQL and Redis where they can be reached.
+"""What the tests run on: SQLite always, PostgreSQL, Redis and Chromium where they are there.
 
 `CRMHUB_TEST_POSTGRES` and `CRMHUB_TEST_REDIS` say where they are. The tests make and drop
 databases of their own on PostgreSQL; on Redis they claim an empty numbered one and empty it again.
-What `CRMHUB_TEST_REQUIRE` names (`postgresql,redis`) must have been used, or the run fails.
+What `CRMHUB_TEST_REQUIRE` names (`postgresql,redis,chromium`) must have been used, or the
+run fails.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from benchmarks.places import administer
 from crmhub.db import upgrade
 from crmhub.secrets import BASE36, token
 
-NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "redis": "Redis"}
+NAMES = {
+    "sqlite": "SQLite",
+    "postgresql": "PostgreSQL",
+    "redis": "Redis",
+    "chromium": "Chromium",
+}
+CHROMIUM = Path("/usr/bin/chromium")
 POSTGRES = os.environ.get(
     "CRMHUB_TEST_POSTGRES", "postgresql+psycopg://root@127.0.0.1:5432/postgres"
 )
@@ -37,7 +44,7 @@ _TAKE_OVER = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('set', KE
 
 @cache
 def left_out(name: str) -> str | None:
-    """Return why the database cannot be used, or None when it can."""
+    """Return why this cannot be used, or None when it can."""
     try:
         if name == "postgresql":
             _postgresql().close()
@@ -46,6 +53,8 @@ def left_out(name: str) -> str | None:
                 client.ping()
     except (psycopg.Error, redis.RedisError) as exc:
         return str(exc).partition("\n")[0]
+    if name == "chromium" and not CHROMIUM.exists():
+        return f"there is no {CHROMIUM}; Debian's package chromium has it"
     return None
 
 
@@ -139,7 +148,7 @@ def emptied(client: redis.Redis) -> str:
 
 
 class DatabaseReport:
-    """Counts the tests that ran on each database, says so at the end, and fails what must."""
+    """Counts the tests that ran on each of them, says so at the end, and fails what must."""
 
     def __init__(self) -> None:
         self.ran: Counter[str] = Counter()
@@ -151,9 +160,9 @@ class DatabaseReport:
             )
 
     def pytest_runtest_setup(self, item: pytest.Function) -> None:
-        """Note on the item which databases it uses; xdist carries that to the main process."""
+        """Note on the item what it runs on; xdist carries that to the main process."""
         params = item.callspec.params if hasattr(item, "callspec") else {}
-        used = {name for name in NAMES if f"{name}_url" in item.fixturenames}
+        used = {name for name in NAMES if {f"{name}_url", name} & set(item.fixturenames)}
         if "database_url" in params:
             used.add(str(params["database_url"]))
         item.user_properties += [("database", name) for name in sorted(used)]
@@ -166,7 +175,7 @@ class DatabaseReport:
             )
 
     def missing(self) -> list[str]:
-        """Return a sentence for each required database that no test ran on."""
+        """Return a sentence for what is required and no test ran on."""
         return [
             f"CRMHUB_TEST_REQUIRE names {name}, but "
             + (f"it cannot be used: {left_out(name)}" if left_out(name) else "no test ran on it")
@@ -175,7 +184,7 @@ class DatabaseReport:
         ]
 
     def summary(self) -> str:
-        """Return in words which databases ran and why others did not."""
+        """Return in words what tests ran on, and why not on the others."""
         told = []
         for name, shown in NAMES.items():
             if count := self.ran[name]:
@@ -184,7 +193,7 @@ class DatabaseReport:
                 told.append(f"{shown} left out: {reason}")
             else:
                 told.append(f"{shown} (no tests)")
-        return "databases: " + "; ".join(told)
+        return "ran on: " + "; ".join(told)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

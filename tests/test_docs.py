@@ -27,9 +27,9 @@ _EXAMPLE = re.compile(r"```console\n\$ (curl .*)\n(\{.*\})\n```")
 _COMMAND = re.compile(r"^\.venv/bin/crmhub (.*?)(?:\s+#.*)?$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/integrator.md", "docs/bot-builder.md"])
-def test_every_request_is_answered_as_printed(page: str, client: Client, app: flask.Flask) -> None:
-    text = (README.parent / page).read_text()
+@pytest.mark.parametrize("name", ["README.md", "docs/integrator.md", "docs/bot-builder.md"])
+def test_every_request_is_answered_as_printed(name: str, client: Client, app: flask.Flask) -> None:
+    text = (README.parent / name).read_text()
     examples = _EXAMPLE.findall(text)
     assert len(examples) == text.count("$ curl") > 0
 
@@ -105,17 +105,24 @@ def _comparable(value: Any) -> Any:
     return "…" if isinstance(value, int) and value > 10**9 else value
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/operator.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/operator.md"])
 def test_every_command_works_as_printed(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "people.csv").write_text("email,First name\nada@example.com,Ada\n")
-    for line in _COMMAND.findall((README.parent / page).read_text()):
+    for line in _COMMAND.findall((README.parent / name).read_text()):
         words = shlex.split(line)
-        elsewhere = ("serve", "worker", "actions show", "actions retry", "admin token revoke")
+        elsewhere = (
+            "serve",
+            "worker",
+            "actions show",
+            "actions retry",
+            "admin token revoke",
+            "admin user password",
+        )
         if " ".join(words).startswith(elsewhere):
             # Done for real elsewhere; here its options are known.
             words.append("--help")
-        result = CliRunner().invoke(main, words, prog_name="crmhub")
+        result = CliRunner().invoke(main, words, prog_name="crmhub", input="a long password\n")
         assert result.exit_code == 0, f"{line}: {result.output}"

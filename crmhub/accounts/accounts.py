@@ -39,6 +39,7 @@ __all__ = [
     "load_by_id",
     "open_account",
     "rotate",
+    "search_accounts",
     "set_adapter",
     "set_switches",
 ]
@@ -184,6 +185,26 @@ def list_accounts(
         {"after": after, "limit": _EVERY if limit is None else limit},
     )
     return [account_of(row, plans) for row in rows]
+
+
+def search_accounts(
+    db: Connection, plans: Mapping[str, Plan], words: str, *, after: int = 0, limit: int
+) -> list[Account]:
+    """Return up to `limit` accounts behind the id `after`, the oldest first, that `words` names.
+
+    Names and client ids are compared without regard to case, over all of Unicode.
+    """
+    wanted = words.casefold()
+    rows = db.rows(
+        "select id, name, client_id from account where id > :after order by id", {"after": after}
+    )
+    # Here and not in SQL: SQLite folds the letters of ASCII alone.
+    ids = [id for id, *names in rows if any(wanted in name.casefold() for name in names)][:limit]
+    if not ids:
+        return []
+    among, params = db.among("a.id", "ids", ids)
+    found = db.rows(f"select {COLUMNS} from {TABLES} where {among} order by a.id", params)
+    return [account_of(row, plans) for row in found]
 
 
 def plans_in_use(db: Connection) -> set[str]:

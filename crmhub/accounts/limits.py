@@ -22,6 +22,7 @@ from limits.strategies import MovingWindowRateLimiter
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.directory import Caller
 from crmhub.accounts.plans import Rate
+from crmhub.secrets import digest
 
 if TYPE_CHECKING:
     from redis import ConnectionPool
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MISSES = Rate(60, 60)
+# Of one address or with one email. Each process holds its share: many enough for several.
+_SIGN_INS = Rate(30, 300)
 # A request waits this long for Redis, and after a failure none does for a while.
 _REDIS_SECONDS = 0.25
 _RETRY_SECONDS = 5.0
@@ -94,6 +97,13 @@ class Limits:
     def miss(self, address: str) -> RateStatus:
         """Count a call from `address` that found no account, or had a wrong secret or token."""
         return self._hit([(f"miss/{_network(address)}", _MISSES)])
+
+    def sign_in(self, address: str, email: str) -> RateStatus:
+        """Count a try to sign in to the console from `address` as `email`."""
+        who = digest(email)
+        return self._hit(
+            [(f"sign-in/{_network(address)}", _SIGN_INS), (f"sign-in-as/{who}", _SIGN_INS)]
+        )
 
     def _hit(self, limits: list[tuple[str, Rate | None]]) -> RateStatus:
         given = [(name, rate) for name, rate in limits if rate is not None]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from crmhub.db import Database, now_ms
 from crmhub.metrics import Gauge
@@ -47,6 +50,35 @@ class Backlog:
             _log.warning("Metrics without those of the journal: %s.", type(exc).__name__)
             seen, up = [], 0
         return [*seen, Gauge("database_up", "Whether the journal could be read.", {"": up})]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How many actions of an account wait: for a try, or for an operator."""
+
+    queued: int = 0
+    dead: int = 0
+
+
+def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting]:
+    """Return what waits of each of these accounts; what is done costs nothing."""
+    counts: dict[int, Counter[str]] = {id: Counter() for id in account_ids}
+    if not counts:
+        return {}
+    with database.reading() as connection:
+        among, params = connection.among("account_id", "accounts", list(counts))
+        # As the indexes of the schema say it.
+        for states in ("('running', 'queued')", "('dead', 'parked')"):
+            for account_id, state, count in connection.rows(
+                f"select account_id, state, count(*) from action where state in {states}"
+                f" and {among} group by account_id, state",
+                params,
+            ):
+                counts[account_id][state] = count
+    return {
+        id: Waiting(states["queued"] + states["running"], states["dead"] + states["parked"])
+        for id, states in counts.items()
+    }
 
 
 def _seen(database: Database) -> list[Gauge]:

@@ -1,4 +1,4 @@
-"""Whose request this is, behind proxies that are trusted to say so."""
+"""Whose request this is and how it came, behind proxies that are trusted to say so."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ def client_address(request: flask.Request, trusted: Sequence[Network]) -> str:
             break
         caller = str(address)
     return caller
+
+
+def is_https(request: flask.Request, trusted: Sequence[Network]) -> bool:
+    """Return whether the caller came over https, by a proxy's word when it is one of `trusted`."""
+    said = request.headers.get("X-Forwarded-Proto", "").rpartition(",")[2].strip().lower()
+    return (
+        said if said and _is_trusted(request.remote_addr or "", trusted) else request.scheme
+    ) == "https"
 
 
 def _is_trusted(text: str, trusted: Sequence[Network]) -> bool:

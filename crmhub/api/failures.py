@@ -59,7 +59,12 @@ def _http(error: HTTPException) -> flask.Response:
 
 def _in_shape(response: flask.Response) -> flask.Response:
     # Werkzeug raises nothing when the If-Match of a static file fails: it sends the file with 412.
-    if response.status_code < 400 or response.mimetype == "application/json":
+    # A page of the console has words of its own for those who read HTML.
+    if (
+        response.status_code < 400
+        or response.mimetype == "application/json"
+        or flask.g.get("is_page")
+    ):
         return response
     response.close()
     return _http(default_exceptions.get(response.status_code, InternalServerError)())

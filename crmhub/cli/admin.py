@@ -1,17 +1,22 @@
-"""`crmhub admin`: who may call the admin API."""
+"""`crmhub admin`: who may call the admin API, and who may use the console."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import rich_click as click
 
-from crmhub.cli.inputs import expiring
+from crmhub.cli.inputs import expiring, read_password
 from crmhub.cli.opening import author, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_json, standing
+
+if TYPE_CHECKING:
+    from crmhub.accounts.users import User
 
 
 @click.group()
 def admin() -> None:
-    """What belongs to the operator: tokens of the admin API."""
+    """What belongs to the operator: tokens of the admin API, users of the console."""
 
 
 @admin.group()
@@ -106,3 +111,106 @@ def revoke(token_id: str) -> None:
 
         operating.revoke_token(hub, token_id, by=author())
     click.echo(f"Token {token_id} is revoked.")
+
+
+# --- users of the console ----------------------------------------------------------------------
+
+_password = click.option(
+    "--password-file",
+    "password",
+    required=True,
+    metavar="FILE",
+    callback=lambda _ctx, _option, source: read_password(source),
+    help="Where the password is; - reads standard input, or asks.",
+)
+
+
+@admin.group()
+def user() -> None:
+    """Let people use the console, and shut them out."""
+
+
+@user.command(name="create")
+@click.argument("email")
+@_password
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def create_user(email: str, password: str, as_json: bool) -> None:
+    """Let somebody sign in at /console with EMAIL and a password of 12 characters or more."""
+    with opened_hub() as hub:
+        from crmhub.actions import users
+
+        made = users.create_user(hub, email, password, by=author())
+    if as_json:
+        print_json(_user_shown(made))
+        return
+    click.echo(f"{made.email} may sign in at /console.")
+
+
+@user.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_users(as_json: bool) -> None:
+    """List who may use the console, and who no more."""
+    with opened_hub() as hub:
+        from crmhub.actions import users
+
+        found = users.list_users(hub)
+    if as_json:
+        print_json([_user_shown(one) for one in found])
+        return
+    print_columns(
+        ("USER ID", "EMAIL", "STATE", "LAST SIGN-IN"),
+        [
+            (
+                one.user_id,
+                one.email,
+                f"disabled {in_words(one.disabled_at)}" if one.disabled_at else "live",
+                in_words(one.last_sign_in_at),
+            )
+            for one in found
+        ],
+    )
+
+
+@user.command()
+@click.argument("email")
+def disable(email: str) -> None:
+    """Shut a user out; their sessions end within a second."""
+    _set_disabled(email, True)
+    click.echo(f"{email} is shut out.")
+
+
+@user.command()
+@click.argument("email")
+def enable(email: str) -> None:
+    """Let a disabled user sign in again."""
+    _set_disabled(email, False)
+    click.echo(f"{email} may sign in at /console.")
+
+
+@user.command(name="password")
+@click.argument("email")
+@_password
+def change_password(email: str, password: str) -> None:
+    """Give a user another password; their sessions end within a second."""
+    with opened_hub() as hub:
+        from crmhub.actions import users
+
+        users.set_password(hub, email, password, by=author())
+    click.echo(f"{email} has another password.")
+
+
+def _set_disabled(email: str, disabled: bool) -> None:
+    with opened_hub() as hub:
+        from crmhub.actions import users
+
+        users.set_disabled(hub, email, disabled, by=author())
+
+
+def _user_shown(one: User) -> dict[str, Any]:
+    return {
+        "userId": one.user_id,
+        "email": one.email,
+        "createdAt": iso(one.created_at),
+        "disabledAt": iso(one.disabled_at),
+        "lastSignInAt": iso(one.last_sign_in_at),
+    }

@@ -13,7 +13,7 @@ from crmhub.cli.output import in_words, print_columns, print_json
 
 # Said again, so that `--help` needs to load nothing.
 _OBJECTS = (
-    "account", "connection", "key", "webhookId", "token", "workflow", "actions", "person",
+    "account", "connection", "key", "webhookId", "token", "user", "workflow", "actions", "person",
     "records",
 )  # fmt: skip
 _VERBS = (
@@ -33,14 +33,18 @@ _VERBS = (
 
 @click.group()
 def audit() -> None:
-    """Who changed what, by command or through the admin API."""
+    """Who changed what, by command, in the console or through the admin API."""
 
 
 @audit.command(name="list")
 @click.option("--account", "client_id", metavar="CLIENT_ID", help="Of this account.")
 @click.option("--object", "object_", type=click.Choice(_OBJECTS), help="What was changed.")
 @click.option("--verb", type=click.Choice(_VERBS), help="What was done to it.")
-@click.option("--by", metavar="NAME", help="A user, or the name or id of an admin token.")
+@click.option(
+    "--by",
+    metavar="NAME",
+    help="A user, an email of the console, or the name or id of an admin token.",
+)
 @click.option("--newer-than", type=duration, metavar="TIME", help="Since so long ago: 12h.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @click.option("--before", type=int, metavar="ID", help="Begin behind this entry.")

@@ -78,29 +78,38 @@ def read_secrets(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name: _read_secret(name, source) for name, source in sources.items()}
 
 
-def _read_secret(name: str, source: str) -> str:
+def read_password(source: str) -> str:
+    """Return the password in a file, or from standard input when that is `-`.
+
+    Raises UsageError when there is none.
+    """
+    if source == "-" and sys.stdin.isatty():
+        return str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
+    return _read_secret("password", source if source == "-" else f"@{source}", "--password-file")
+
+
+def _read_secret(name: str, source: str, option: str = "") -> str:
+    option = option or f"--secret {name}"
     if source == "-":
         if sys.stdin.isatty():
             return str(click.prompt(name, hide_input=True))
-        return _one_line(name, sys.stdin.read())
+        return _one_line(option, sys.stdin.read())
     if source.startswith("@"):
         try:
-            return _one_line(name, Path(source[1:]).expanduser().read_text(encoding="utf-8"))
+            return _one_line(option, Path(source[1:]).expanduser().read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as exc:
             reason = getattr(exc, "strerror", None) or "it is not UTF-8"
-            raise click.UsageError(
-                f"--secret {name}: {source[1:]} cannot be read: {reason}."
-            ) from exc
+            raise click.UsageError(f"{option}: {source[1:]} cannot be read: {reason}.") from exc
     if source:
         raise click.UsageError(
-            f"--secret {name}: a secret typed here would stay in the shell's history; "
+            f"{option}: a secret typed here would stay in the shell's history; "
             f"put it in a file and give {name}=@FILE, or pipe it in and give {name}=-."
         )
     return ""
 
 
-def _one_line(name: str, text: str) -> str:
+def _one_line(option: str, text: str) -> str:
     text = text.strip()
     if not text:
-        raise click.UsageError(f"--secret {name}: nothing was given.")
+        raise click.UsageError(f"{option}: nothing was given.")
     return text

@@ -19,6 +19,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW")
 _PLACEHOLDER = re.compile(r"<(?:[^<>:]+:)?([^<>]+)>")
 _API = "/<client_id>/api/v1"
 _ADMIN = "/admin/v1"
+_CONSOLE = "/console"
 _HELPERS = ("/chatbot/", "/crm-api-interface/")
 # What stands in a path beside the account's ids and what the document lists; a new name gets `1`.
 _USUAL = {"name": "firstname", "path": "index.css"}
@@ -44,6 +45,10 @@ class Endpoint:
     @property
     def of_admin(self) -> bool:
         return self.rule.startswith(_ADMIN)
+
+    @property
+    def of_console(self) -> bool:
+        return self.rule.startswith(_CONSOLE)
 
     @property
     def of_helper(self) -> bool:

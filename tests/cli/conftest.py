@@ -58,9 +58,9 @@ class CommandLine:
         assert result.exit_code == code, result.output
         return result
 
-    def json(self, *args: str, code: int = 0) -> Any:
+    def json(self, *args: str, code: int = 0, stdin: str | None = None) -> Any:
         """Return what a command prints with --json."""
-        return json.loads(self(*args, "--json", code=code).stdout)
+        return json.loads(self(*args, "--json", code=code, stdin=stdin).stdout)
 
 
 @pytest.fixture

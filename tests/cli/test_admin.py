@@ -41,3 +41,53 @@ def test_list_tells_tokens_apart_without_showing_them(crmhub):
 
 def test_revoke_names_a_token_that_is_not_there(crmhub):
     assert "no admin token 'adm_x'" in crmhub("admin", "token", "revoke", "adm_x", code=1).stderr
+
+
+# --- users of the console ------------------------------------------------------------------------
+
+CREATE = ("admin", "user", "create", "Ops@Example.com", "--password-file", "-")
+ENOUGH = "correct horse battery\n"
+
+
+def test_a_user_of_the_console_is_made_and_listed(crmhub):
+    made = crmhub.json(*CREATE, stdin=ENOUGH)
+    assert list(made) == ["userId", "email", "createdAt", "disabledAt", "lastSignInAt"]
+    assert (made["email"], made["disabledAt"]) == ("ops@example.com", None)
+    assert crmhub.json("admin", "user", "list") == [made]
+    listed = crmhub("admin", "user", "list").stdout
+    assert re.search(rf"{made['userId']} +ops@example.com +live +never", listed)
+
+
+def test_a_password_comes_from_a_file(crmhub, tmp_path):
+    (tmp_path / "secret").write_text(ENOUGH)
+    crmhub("admin", "user", "create", "a@example.com", "--password-file", "secret")
+    (tmp_path / "secret").write_text("short")
+    short = crmhub(
+        "admin", "user", "password", "a@example.com", "--password-file", "secret", code=1
+    )
+    assert "it has 5 characters; give 12" in short.stderr
+    gone = ("admin", "user", "password", "a@example.com", "--password-file", "nowhere")
+    assert "--password-file: nowhere cannot be read" in crmhub(*gone, code=2).stderr
+
+
+def test_a_user_who_cannot_be_is_refused(crmhub):
+    crmhub(*CREATE, stdin=ENOUGH)
+    assert "a user ops@example.com already" in crmhub(*CREATE, stdin=ENOUGH, code=1).stderr
+    wrong = ("admin", "user", "create", "ops", "--password-file", "-")
+    assert "'ops' is not an email" in crmhub(*wrong, stdin=ENOUGH, code=1).stderr
+    assert "no user 'x@y.z'" in crmhub("admin", "user", "disable", "x@y.z", code=1).stderr
+
+
+def test_what_is_done_to_users_is_in_the_audit_log(crmhub):
+    made = crmhub.json(*CREATE, stdin=ENOUGH)
+    for verb in ("disable", "disable", "enable"):
+        crmhub("admin", "user", verb, "ops@example.com")
+    crmhub("admin", "user", "password", "ops@example.com", "--password-file", "-", stdin=ENOUGH)
+    entries = crmhub.json("audit", "list", "--object", "user")
+    assert [(one["verb"], one["after"]) for one in reversed(entries)] == [
+        ("create", {"email": "ops@example.com"}),
+        ("change", {"disabled": True}),
+        ("change", {"disabled": False}),
+        ("change", {"password": "set anew"}),
+    ]
+    assert {one["objectId"] for one in entries} == {made["userId"]}

@@ -105,13 +105,13 @@ def test_a_dead_claim_is_taken_over(redis_url, redis_database, monkeypatch):
 def test_the_summary_names_each_database_and_its_tests(run_suite, postgresql_url, redis_url):
     status, output = run_suite(workers=2, CRMHUB_TEST_REQUIRE="postgresql,redis,sqlite")
     assert status == 0, output
-    assert "databases: SQLite (1 test); PostgreSQL (1 test); Redis (1 test)" in output
+    assert "ran on: SQLite (1 test); PostgreSQL (1 test); Redis (1 test)" in output
 
 
 def test_a_server_that_is_away_is_left_out_in_words(run_suite):
     status, output = run_suite(**AWAY)
     assert status == 0, output
-    assert "databases: SQLite (1 test); PostgreSQL left out: " in output
+    assert "ran on: SQLite (1 test); PostgreSQL left out: " in output
     assert "Redis left out: " in output
     assert "2 passed, 2 skipped" in output
     assert "hunter2" not in output
@@ -138,4 +138,4 @@ def test_a_run_without_tests_fails(run_suite):
 def test_a_misspelt_requirement_is_refused(run_suite):
     status, output = run_suite(CRMHUB_TEST_REQUIRE="postgres")
     assert status == pytest.ExitCode.USAGE_ERROR, output
-    assert "postgres is none of sqlite, postgresql, redis" in output
+    assert "postgres is none of sqlite, postgresql, redis, chromium" in output

@@ -14,7 +14,7 @@ from crmhub.api.admin.callers import needs
 from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
 from crmhub.api.authentication import hub
 from crmhub.api.schemas import MOMENT, Choice, Shown
-from crmhub.audit import OBJECTS, VERBS, Wanted
+from crmhub.audit import AUTHOR_KINDS, OBJECTS, VERBS, Wanted
 
 
 class AuditQuery(PageQuery):
@@ -23,16 +23,20 @@ class AuditQuery(PageQuery):
     account = Filled("The clientId of the account.", 64)
     object = Choice(dict.fromkeys(OBJECTS), metadata={"description": "What was changed."})
     verb = Choice(dict.fromkeys(VERBS), metadata={"description": "What was done to it."})
-    by = Filled("The name or the id of a token, or a user at the command line.", 100)
+    by = Filled(
+        "The name or the id of a token, a user at the command line, or one of the console.", 100
+    )
     newer_than = Age("Since so long ago: 12h.", data_key="newerThan")
 
 
 class AuthorShown(Shown):
-    """Who made a change: a user at the command line, or the program with a token."""
+    """Who made a change: a user at the command line or the console, or a program by its token."""
 
-    kind = fields.String(required=True, validate=validate.OneOf(["cli", "token"]))
+    kind = fields.String(required=True, validate=validate.OneOf(AUTHOR_KINDS))
     name = fields.String(required=True)
-    id = fields.String(required=True, metadata={"description": 'Of the token; else "".'})
+    id = fields.String(
+        required=True, metadata={"description": 'Of the token or the user of the console; else "".'}
+    )
 
 
 def _values(when: str) -> fields.Dict:

@@ -1,0 +1,74 @@
+"""Passwords of people: what is stored of them, and whether one fits."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+import threading
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from crmhub.errors import Semantic, Unavailable
+from crmhub.secrets import same
+
+SHORTEST = 12
+_LONGEST = 1000
+
+# 2^15, 8, 3: of the settings that OWASP's Password Storage Cheat Sheet holds for equal, the one
+# that takes 32 MiB, so that a small machine can serve beside it.
+_LOG_N, _R, _P = 15, 8, 3
+_SALT_BYTES, _KEY_BYTES = 16, 32
+
+# Each takes half a second of a processor: a crowd that signs in must not stop the service.
+_AT_ONCE = threading.BoundedSemaphore(2)
+_PATIENCE_S = 5.0
+
+
+def to_store(password: str) -> str:
+    """Return what is stored of a password; raises Semantic for one that is too short or long."""
+    if not SHORTEST <= len(password) <= _LONGEST:
+        raise Semantic(
+            f"password: it has {len(password)} characters; give {SHORTEST} to {_LONGEST}, such as"
+            " four or five words of your own."
+        )
+    salt = secrets.token_bytes(_SALT_BYTES)
+    return "$".join(
+        ["scrypt", str(_LOG_N), str(_R), str(_P), _text(salt), _text(_key(password, salt))]
+    )
+
+
+def fits(password: str, stored: str | None) -> bool:
+    """Return whether the password is the stored one.
+
+    It takes as long when nothing is stored, so that nobody learns who has a password. Raises
+    Unavailable when too many ask at once.
+    """
+    _, log_n, r, p, salt, key = (stored or _NOBODYS).split("$")
+    given = _key(password[:_LONGEST], base64.b64decode(salt), log_n=int(log_n), r=int(r), p=int(p))
+    return same(given, base64.b64decode(key)) and stored is not None
+
+
+def _key(password: str, salt: bytes, *, log_n: int = _LOG_N, r: int = _R, p: int = _P) -> bytes:
+    # However a keyboard composes an accented letter (NIST SP 800-63B, 3.1.1.2).
+    text = unicodedata.normalize("NFKC", password).encode("utf-8", "surrogatepass")
+    with _turn():
+        return hashlib.scrypt(text, salt=salt, n=2**log_n, r=r, p=p, maxmem=2**27, dklen=_KEY_BYTES)
+
+
+@contextmanager
+def _turn() -> Iterator[None]:
+    if not _AT_ONCE.acquire(timeout=_PATIENCE_S):
+        raise Unavailable("Too many people sign in at once; try again in a moment.", retry_after=5)
+    try:
+        yield
+    finally:
+        _AT_ONCE.release()
+
+
+def _text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+_NOBODYS = "$".join(["scrypt", str(_LOG_N), str(_R), str(_P), _text(bytes(16)), _text(bytes(32))])

@@ -1,0 +1,20 @@
+"""The blueprint on which every page of the console is registered."""
+
+from __future__ import annotations
+
+import flask
+
+PREFIX = "/console"
+
+blueprint = flask.Blueprint(
+    "console",
+    __name__,
+    url_prefix=PREFIX,
+    template_folder="templates",
+    static_folder="static",
+)
+
+
+def is_ours(path: str) -> bool:
+    """Return whether a path is the console's; `/console-2/api/v1` is an account's."""
+    return path.startswith(PREFIX) and path[len(PREFIX) :][:1] in ("", "/")

@@ -1,0 +1,121 @@
+"""Who is signed in, and that a POST comes from a form of ours.
+
+The cookie holds the token of a session, of which the database has a digest. Before sign-in it holds
+a token of no session, so that the form for signing in is proved like all others: each form carries
+a signature of the cookie. The browser's own word on where a POST comes from is asked, too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+from urllib.parse import urlsplit
+
+import flask
+
+from crmhub.accounts.users import LONGEST_MS, SignedIn
+from crmhub.actions import users
+from crmhub.api.addresses import is_https
+from crmhub.api.authentication import hub
+from crmhub.audit import Author
+from crmhub.console.blueprint import PREFIX, blueprint
+from crmhub.errors import Forbidden, Unauthorized
+from crmhub.secrets import derive, new_secret, same, sign
+
+COOKIE = "crmhub_console"
+FIELD = "csrf"
+# Endpoints for those who are not signed in.
+OPEN = frozenset({"console.static", "console.sign_in", "console.let_in"})
+_TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
+
+
+class NotSignedIn(Unauthorized):
+    """Nobody is signed in, or no more."""
+
+
+@blueprint.before_request
+def guard() -> None:
+    """Find who is signed in; raises NotSignedIn, and Forbidden for a POST from elsewhere."""
+    endpoint = flask.request.endpoint
+    # To OPTIONS Flask answers by itself: which methods there are is no secret.
+    if endpoint == "console.static" or flask.request.method == "OPTIONS":
+        return
+    flask.g.cookie = given = _cookie()
+    flask.g.signed_in = users.signed_in(hub(), given) if given else None
+    if flask.g.signed_in is None and endpoint not in OPEN:
+        raise NotSignedIn("Sign in at /console/sign-in; the session is over, or there was none.")
+    if flask.request.method not in ("GET", "HEAD"):
+        _demand_our_form()
+
+
+def _cookie() -> str:
+    given = flask.request.cookies.get(COOKIE, "")
+    return given if _TOKEN.fullmatch(given) else ""
+
+
+def _demand_our_form() -> None:
+    if not flask.g.cookie:
+        raise Forbidden(
+            "The browser sent no cookie with this form. Allow cookies for this address; in"
+            " production the console is reached over https alone."
+        )
+    if not _from_here() or not same(flask.request.form.get(FIELD, ""), csrf_token()):
+        raise Forbidden(
+            "This form is not from a page of this session; nothing was changed."
+            " Open the page again, and send it from there."
+        )
+
+
+def _from_here() -> bool:
+    """Return whether the browser says that the request is from a page of ours, if it says."""
+    site = flask.request.headers.get("Sec-Fetch-Site")
+    if site:
+        return site in ("same-origin", "none")
+    origin = flask.request.headers.get("Origin")
+    return origin is None or urlsplit(origin).netloc == flask.request.host
+
+
+def csrf_token() -> str:
+    """Return what a form of this session carries; a cookie is set where there is none yet."""
+    if not flask.g.cookie:
+        flask.g.cookie = flask.g.new_cookie = new_secret()
+    key = derive(hub().settings.secret_key, "console")
+    return sign(key, flask.g.cookie.encode()).hex()
+
+
+def remember(session: str) -> None:
+    """Let the answer set the cookie to this session's token."""
+    flask.g.new_cookie = session
+
+
+def set_cookie(response: flask.Response) -> None:
+    """Set the cookie where this request gave it another value."""
+    value: str | None = flask.g.get("new_cookie")
+    if value is None:
+        return
+    response.set_cookie(
+        COOKIE,
+        value,
+        max_age=LONGEST_MS // 1000,
+        path=PREFIX,
+        httponly=True,
+        samesite="Lax",
+        secure=secure(),
+    )
+
+
+def secure() -> bool:
+    """Return whether browsers are to come over https alone."""
+    settings = hub().settings
+    return settings.env == "production" or is_https(flask.request, settings.trusted_proxies)
+
+
+def signed_in() -> SignedIn:
+    """Return who is signed in; not on the pages in OPEN."""
+    return cast(SignedIn, flask.g.signed_in)
+
+
+def author() -> Author:
+    """Return who is signed in, as the audit log names them."""
+    user = signed_in()
+    return Author("user", user.email, user.user_id)

@@ -1,0 +1,157 @@
+"""What the console answers: pages, redirects with a word on the next page, errors as pages."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote, unquote
+
+import flask
+import orjson
+from markupsafe import Markup
+
+from crmhub import __version__
+from crmhub.api.answers import failure
+from crmhub.api.authentication import hub
+from crmhub.api.present import current
+from crmhub.console import guarding
+from crmhub.console.blueprint import PREFIX, is_ours
+from crmhub.console.guarding import NotSignedIn
+from crmhub.errors import HubError
+from crmhub.secrets import derive, same, sign
+
+HEAD = (("Accounts", "console.accounts", "accounts"),)
+"""The pages that the head names: label, endpoint, and the first part of the paths behind it."""
+
+# Styles and scripts come from files of this service alone; Bootstrap draws its arrows with data:.
+_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:;"
+    " form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # Not no-referrer: a browser would then say "null" where a form comes from.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_HEADINGS = {
+    403: "This was refused",
+    404: "Nothing is here",
+    429: "Too many calls",
+    500: "Something went wrong",
+    503: "The hub is not ready",
+}
+_A_YEAR_S = 365 * 24 * 3600
+_SAID = "crmhub_console_said"
+
+
+def page(template: str, status: int = 200, **context: Any) -> flask.Response:
+    """Return a page made from a template of `templates/console/`."""
+    text = flask.render_template(
+        f"console/{template}",
+        user=flask.g.get("signed_in"),
+        csrf=_csrf,
+        said=_said(),
+        head=HEAD,
+        part=flask.request.path.removeprefix(f"{PREFIX}/").partition("/")[0],
+        version=__version__,
+        **context,
+    )
+    response = flask.Response(text, status=status, content_type="text/html; charset=utf-8")
+    # A failure with a body of its own.
+    flask.g.is_page = True
+    if flask.request.cookies.get(_SAID):
+        response.delete_cookie(_SAID, path=PREFIX)
+    return response
+
+
+def _csrf() -> Markup:
+    """Return what stands in every form that posts."""
+    field = Markup('<input type="hidden" name="{}" value="{}">')
+    return field.format(guarding.FIELD, guarding.csrf_token())
+
+
+def done(said: str, endpoint: str, **values: Any) -> flask.Response:
+    """Return the answer to a form that has done its work: a redirect to a page that says so.
+
+    A page loaded again sends no form again.
+    """
+    response = see(flask.url_for(endpoint, **values))
+    response.set_cookie(
+        _SAID,
+        f"{_signature(said)}.{quote(said)}",
+        max_age=60,
+        path=PREFIX,
+        httponly=True,
+        samesite="Lax",
+        secure=guarding.secure(),
+    )
+    return response
+
+
+def see(address: str) -> flask.Response:
+    """Return a redirect to another page of ours."""
+    return flask.Response(status=303, headers={"Location": address})
+
+
+def refused(error: HubError, template: str, **context: Any) -> flask.Response:
+    """Return a form once more with what is wrong, as `error`; raises it for who reads no HTML."""
+    if not wants_html():
+        raise error
+    return page(template, error.status, error=error.message, **context)
+
+
+def wants_html() -> bool:
+    """Return whether the caller would rather read HTML than JSON, as browsers do."""
+    accepted = flask.request.accept_mimetypes
+    return accepted.best_match(["application/json", "text/html"]) == "text/html"
+
+
+def finish(response: flask.Response) -> flask.Response:
+    """Give an answer under /console its headers; a failure becomes a page where one is wanted."""
+    if not is_ours(current(flask.request).path):
+        return response
+    if response.status_code >= 400 and response.mimetype == "application/json" and wants_html():
+        response = _as_page(response)
+    response.headers.extend(_HEADERS)
+    response.vary.update(["Accept", "Cookie"])
+    if flask.request.endpoint != "console.static":
+        response.headers["Cache-Control"] = "no-store"
+    if guarding.secure():
+        response.headers["Strict-Transport-Security"] = f"max-age={_A_YEAR_S}"
+    guarding.set_cookie(response)
+    return response
+
+
+def _as_page(failed: flask.Response) -> flask.Response:
+    """Return the page that says what a failure of SPEC 2.3 says."""
+    # A path that is none, or a method: no view was looked for, and nobody for it.
+    flask.g.setdefault("cookie", "")
+    told = orjson.loads(failed.data)
+    heading = _HEADINGS.get(failed.status_code, "This did not work")
+    shown = page("error.html", failed.status_code, heading=heading, message=told["message"])
+    for name in ("Allow", "Retry-After"):
+        if name in failed.headers:
+            shown.headers[name] = failed.headers[name]
+    return shown
+
+
+def ask_to_sign_in(error: NotSignedIn) -> flask.Response:
+    """Lead a browser to the form for signing in, and back afterwards; others are told."""
+    if not wants_html():
+        return failure(error)
+    back = flask.request.full_path.rstrip("?") if flask.request.method == "GET" else None
+    return see(flask.url_for("console.sign_in", next=back))
+
+
+def _said() -> str:
+    """Return what the answer before has to say, if anything."""
+    signature, _, text = flask.request.cookies.get(_SAID, "").partition(".")
+    text = unquote(text)
+    return text if same(signature, _signature(text)) else ""
+
+
+def _signature(said: str) -> str:
+    key = derive(hub().settings.secret_key, "console")
+    return sign(key, f"{guarding.COOKIE}:{flask.g.cookie}:{said}".encode()).hex()

@@ -1,0 +1,25 @@
+"""The console, as the application registers it."""
+
+from __future__ import annotations
+
+import flask
+from flask_bootstrap import Bootstrap5
+
+from crmhub.console import account, accounts, signing_in, words
+from crmhub.console.blueprint import blueprint
+from crmhub.console.guarding import NotSignedIn
+from crmhub.console.pages import ask_to_sign_in, finish
+
+__all__ = ["account", "accounts", "register", "signing_in"]
+
+
+def register(app: flask.Flask) -> None:
+    """Add the console to `app`."""
+    # Bootstrap's files come with its package: no page loads anything from elsewhere.
+    app.config["BOOTSTRAP_SERVE_LOCAL"] = True
+    Bootstrap5(app)
+    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+    words.register(app)
+    app.register_blueprint(blueprint)
+    app.register_error_handler(NotSignedIn, ask_to_sign_in)
+    app.after_request(finish)

@@ -1,0 +1,83 @@
+"""An operator who is signed in: without a browser (`operator`), and in Chromium (`page`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import flask
+import pytest
+from playwright.sync_api import BrowserContext, Page
+
+from crmhub.actions.hub import Hub
+from crmhub.settings import Settings
+from tests import databases
+from tests.cli.servers import serving
+from tests.consoles import Operator, open_console, start_session, unused_email
+
+# What its many helpers would look for elsewhere; and it may run as root in a container.
+_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture
+def operator(app: flask.Flask) -> Operator:
+    """A browser without JavaScript at the console, signed in."""
+    return open_console(app)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A hub that serves at `url`, and the same from within."""
+
+    url: str
+    hub: Hub
+
+
+@pytest.fixture(scope="session")
+def served(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A real service on each database in turn, with a worker; it may call this machine."""
+    root = tmp_path_factory.mktemp("served")
+    given = {"database_url": database_url, "egress_allow": "127.0.0.0/8"}
+    with serving(root, "--workers", "1", **given) as server:
+        environ = {f"CRMHUB_{name.upper()}": value for name, value in given.items()}
+        hub = Hub.open(Settings.load(environ, root))
+        yield Served(f"http://127.0.0.1:{server.port}", hub)
+        hub.close()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The browser of the system; skips without it."""
+    if reason := databases.left_out("chromium"):
+        pytest.skip(f"Chromium left out: {reason}")
+    return os.fspath(databases.CHROMIUM)
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(chromium: str) -> dict[str, object]:
+    """How pytest-playwright starts the browser."""
+    return {"executable_path": chromium, "args": _FLAGS}
+
+
+@pytest.fixture(scope="session")
+def browser_context_args(served: Served) -> dict[str, object]:
+    """What each test's browser starts with: addresses are relative to the served hub."""
+    return {"base_url": served.url}
+
+
+@pytest.fixture
+def page(context: BrowserContext, served: Served) -> Page:
+    """A page of a browser whose user is signed in; what the browser refuses fails the test."""
+    session = start_session(served.hub, unused_email())
+    where = {"domain": "127.0.0.1", "path": "/console"}
+    context.add_cookies([{"name": "crmhub_console", "value": session, **where}])
+    return context.new_page()

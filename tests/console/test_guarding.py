@@ -1,0 +1,136 @@
+"""What protects every page: tokens in forms, headers, errors in the caller's language."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.consoles import Operator, open_console, text_of
+
+
+def opened(operator, **options):
+    return operator.send("/accounts/new", {"name": "Made by a form"}, **options)
+
+
+def test_a_form_is_taken_from_its_own_page(operator):
+    assert opened(operator).status_code == 201
+
+
+@pytest.mark.parametrize("csrf", ["", "0" * 32, "é"])
+def test_a_form_without_its_token_changes_nothing(operator, csrf):
+    form = {"name": "Forged", "csrf": csrf}
+    answer = operator.open("POST", "/accounts/new", data=form)
+    assert answer.status_code == 403
+    assert "not from a page of this session" in text_of(answer)
+    assert "No account matches" in text_of(operator.get("/accounts?q=Forged"))
+
+
+def test_a_token_of_another_session_is_none(app, operator):
+    other = open_console(app)
+    page = other.get("/accounts/new").text
+    token = re.search(r'name="csrf" value="(\w+)"', page)[1]
+    answer = operator.open("POST", "/accounts/new", data={"name": "Forged", "csrf": token})
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+    ],
+)
+def test_a_form_that_a_browser_says_is_from_elsewhere_is_refused(operator, headers):
+    assert opened(operator, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Sec-Fetch-Site": "same-origin"}, {"Origin": "http://localhost"}]
+)
+def test_a_form_that_a_browser_says_is_from_here_is_taken(operator, headers):
+    assert opened(operator, headers=headers).status_code == 201
+
+
+def test_a_browser_without_cookies_is_told_so(app):
+    answer = Operator(app).open("POST", "/sign-in", data={"email": "a@b.c", "password": "x"})
+    assert answer.status_code == 403
+    assert "Allow cookies" in text_of(answer)
+
+
+def test_pages_allow_no_foreign_and_no_inline_code(operator):
+    answer = operator.get("/accounts")
+    policy = answer.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; ")
+    for part in ("form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'"):
+        assert part in policy
+    assert "unsafe" not in policy
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Referrer-Policy"] == "same-origin"
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_pages_load_from_here_and_hold_no_style_or_script_of_their_own(operator):
+    text = operator.get("/accounts/new").text
+    for address in re.findall(r'(?:src|href|action)="([^"]*)"', text):
+        assert address.startswith(("/console", "/bootstrap/static/", "#")), address
+    assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]* src=)", text)
+
+
+@pytest.mark.parametrize("path", ["console.css", "console.js", "icon.svg"])
+def test_files_are_served_without_signing_in(app, path):
+    answer = app.test_client().get(f"/console/static/{path}", buffered=True)
+    assert answer.status_code == 200
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] != "no-store"
+
+
+def test_bootstrap_is_served_from_here(app):
+    path = "/bootstrap/static/css/bootstrap.min.css"
+    assert app.test_client().get(path, buffered=True).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/accounts/nobody", 404),
+        ("GET", "/nothing", 404),
+        ("DELETE", "/accounts", 405),
+        ("GET", "/static/nothing.css", 404),
+    ],
+)
+def test_an_error_is_a_page_for_browsers_and_json_for_programs(operator, method, path, status):
+    shown = operator.open(method, path)
+    told = operator.open(method, path, headers={"Accept": "*/*"})
+    assert (shown.status_code, told.status_code) == (status, status)
+    assert shown.mimetype == "text/html"
+    assert sorted(told.json) == ["category", "message", "status", "timestamp"]
+    assert told.json["message"] in text_of(shown)
+    assert shown.headers.get("Allow") == told.headers.get("Allow")
+    assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
+
+
+def test_a_form_that_is_refused_is_json_for_programs(operator):
+    answer = operator.send("/accounts/new", {"name": " "}, headers={"Accept": "*/*"})
+    assert answer.status_code == 422
+    assert answer.json["category"] == "SemanticError"
+
+
+def test_a_bug_is_a_page_that_says_nothing_of_it(app, operator, monkeypatch):
+    def broken(*_args, **_named):
+        raise RuntimeError("the secret is hunter2")
+
+    monkeypatch.setattr("crmhub.console.accounts.stored.search_accounts", broken)
+    answer = operator.get("/accounts")
+    assert answer.status_code == 500
+    assert "X-Request-Id" in text_of(answer)
+    assert "hunter2" not in answer.text
+
+
+def test_an_account_may_be_named_like_the_console(app):
+    answer = app.test_client().get("/console-2/api/v1/contacts", headers={"Accept": "text/html"})
+    assert answer.status_code == 401
+    assert "Content-Security-Policy" not in answer.headers
+    assert answer.mimetype == "application/json"
