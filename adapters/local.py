@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from crmhub.adapter import Adapter, Contact, Linked, Saved
+from crmhub.adapter import Adapter, Contact, Described, Kind, Linked, Pipeline, Saved
 
 
 class LocalAdapter(Adapter):
@@ -37,3 +37,9 @@ class LocalAdapter(Adapter):
 
     def check(self) -> None:
         """Find nothing wrong: whoever got here has reached the store's database."""
+
+    def describe(self, kind: Kind) -> list[Described]:
+        return self.context.store.describe(kind)
+
+    def pipelines(self, kind: Linked) -> list[Pipeline]:
+        return self.context.store.pipelines(kind)

@@ -19,8 +19,8 @@ Verb = Literal[
     "import", "export",
 ]  # fmt: skip
 Object = Literal[
-    "account", "connection", "key", "webhookId", "token", "user", "workflow", "actions", "person",
-    "records",
+    "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",
+    "actions", "person", "records",
 ]  # fmt: skip
 VERBS: tuple[str, ...] = get_args(Verb)
 OBJECTS: tuple[str, ...] = get_args(Object)

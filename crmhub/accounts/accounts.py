@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from crmhub.accounts import keys
+from crmhub.accounts.field_maps import EMPTY, FieldMap
 from crmhub.accounts.plans import Plan
 from crmhub.accounts.switches import Switches, read_switches
 from crmhub.accounts.webhook_ids import (
@@ -41,6 +42,7 @@ __all__ = [
     "rotate",
     "search_accounts",
     "set_adapter",
+    "set_field_map",
     "set_switches",
 ]
 
@@ -74,6 +76,7 @@ class ConnectionInfo:
     settings: Mapping[str, str]
     credentials: str = field(repr=False)
     """Sealed; `accounts.connections.open_credentials` opens them. Empty: there are none."""
+    field_map: FieldMap = EMPTY
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ class IssuedIds:
 # The tables and columns that `account_of` reads; further columns may be selected before them.
 COLUMNS = (
     "a.id, a.client_id, a.name, a.plan, a.switches, a.catalogue_version, a.pipelines_edited,"
-    " a.disabled_at, a.created_at, c.id, c.adapter, c.settings, c.credentials"
+    " a.disabled_at, a.created_at, c.id, c.adapter, c.settings, c.credentials, c.field_map"
 )
 TABLES = "account a join connection c on c.account_id = a.id and c.id = a.connection_id"
 
@@ -134,9 +137,7 @@ def account_of(row: Sequence[Any], plans: Mapping[str, Plan]) -> Account:
         name=name,
         plan=plans.get(plan) or plans["default"],
         switches=Switches.from_json(switches),
-        connection=ConnectionInfo(
-            connection[0], connection[1], json.loads(connection[2]), connection[3]
-        ),
+        connection=_connection_of(connection),
         catalogue_version=catalogue_version,
         pipelines_edited=bool(pipelines_edited),
         disabled=disabled_at is not None,
@@ -147,13 +148,20 @@ def account_of(row: Sequence[Any], plans: Mapping[str, Plan]) -> Account:
 def load_connection(db: Connection, account_id: int, connection_id: int) -> ConnectionInfo:
     """Return a connection of the account, also one that it has left; raise NotFound."""
     row = db.row(
-        "select id, adapter, settings, credentials from connection"
+        "select id, adapter, settings, credentials, field_map from connection"
         " where account_id = :account and id = :connection",
         {"account": account_id, "connection": connection_id},
     )
     if row is None:
         raise NotFound(f"There is no connection {connection_id} of account number {account_id}.")
-    return ConnectionInfo(row[0], row[1], json.loads(row[2]), row[3])
+    return _connection_of(row)
+
+
+def _connection_of(row: Sequence[Any]) -> ConnectionInfo:
+    id, adapter, settings, credentials, field_map = row
+    return ConnectionInfo(
+        id, adapter, json.loads(settings), credentials, FieldMap.from_json(field_map)
+    )
 
 
 def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
@@ -418,6 +426,18 @@ def set_adapter(
             "update account set connection_id = :id where id = :account",
             {"id": newest + 1, "account": account_id},
         )
+    return load_by_id(tx, account_id, plans)
+
+
+def set_field_map(
+    tx: Connection, account_id: int, field_map: FieldMap, plans: Mapping[str, Plan]
+) -> Account:
+    """Set the field map of the account's present connection; return the account."""
+    account = locked(tx, account_id, plans)
+    tx.run(
+        "update connection set field_map = :field_map where account_id = :account and id = :id",
+        {"field_map": field_map.to_json(), "account": account_id, "id": account.connection.id},
+    )
     return load_by_id(tx, account_id, plans)
 
 

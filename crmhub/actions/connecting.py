@@ -14,6 +14,7 @@ from crmhub.accounts.connections import open_credentials, seal_credentials
 from crmhub.actions.deadlines import is_queued, patience, remaining, within
 from crmhub.actions.hub import Hub
 from crmhub.actions.store import OwnRecords
+from crmhub.actions.translated import Translated
 from crmhub.adapter import Adapter, AdapterError, BadConfig, Budget, Context, configured
 from crmhub.secrets import SealBroken
 
@@ -22,14 +23,20 @@ _LATER = 60
 _CHECK_S = 20.0
 
 
-def connect(hub: Hub, account: Account) -> Adapter:
-    """Return the account's adapter, ready to be called; nobody is called yet.
+def connect(hub: Hub, account: Account, *, anew: bool = False) -> Adapter:
+    """Return the account's adapter, ready to be called in the hub's names; nobody is called yet.
 
     It is the same one for as long as nothing of the account changes, so that it may remember
-    what its CRM told. Raises BadConfig when the adapter is not installed or cannot work with
-    what is stored.
+    what its CRM told; with `anew` it is one that remembers nothing. Raises BadConfig when the
+    adapter is not installed or cannot work with what is stored.
     """
-    return hub.connected.get(account, lambda: _made(hub, account, _Stored(hub, account)))
+
+    def make() -> Adapter:
+        made = _made(hub, account, _Stored(hub, account))
+        field_map = account.connection.field_map
+        return Translated(made, field_map) if field_map else made
+
+    return make() if anew else hub.connected.get(account, make)
 
 
 class _Credentials(Protocol):

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from crmhub.accounts.accounts import Account
+from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.actions import dispatch
 from crmhub.actions.bindings import Bound, chatted, note_chat, of_token, remember, settle
 from crmhub.actions.connecting import connect, told
 from crmhub.actions.deadlines import within
-from crmhub.actions.dispatch import Action, Done, Mapped, crm_id_of, note_failure
+from crmhub.actions.dispatch import Action, Done, Mapped, crm_id_of, named_for, note_failure
 from crmhub.actions.hub import Hub
-from crmhub.actions.inputs import Sent, filled, split_name, usable
+from crmhub.actions.inputs import Sent, filled, usable
 from crmhub.actions.journal import Entry, New
 from crmhub.actions.partial import store_what_is_good
-from crmhub.adapter import Adapter, contract
+from crmhub.adapter import Adapter, Written, contract
 from crmhub.db import Connection
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
 
@@ -64,8 +65,10 @@ def get_properties(
         return _last_known(bound, asked)
     if reason := hub.journal.away(account):
         return _last_known(bound, asked, reason)
-    wanted = [name for name in asked if name != "name"]
-    wanted += [part for part in _PARTS if "name" in asked and part not in wanted]
+    whole = account.connection.field_map.whole_name
+    wanted = [name for name in asked if whole or name != WHOLE_NAME]
+    if WHOLE_NAME in asked and not whole:
+        wanted += [part for part in _PARTS if part not in wanted]
     with told(account), within(account.switches.deadline_s):
         try:
             adapter = connect(hub, account)
@@ -78,7 +81,9 @@ def get_properties(
                 raise
             return _last_known(bound, asked)
     _remember(hub, account, bound, contact.properties)
-    known = {**contact.properties, "name": _whole_name(contact.properties)}
+    known = dict(contact.properties)
+    if not whole:
+        known[WHOLE_NAME] = _whole_name(known)
     return Properties(
         {name: known.get(name, "") for name in asked},
         tuple(name for name in asked if name not in known),
@@ -93,7 +98,8 @@ def _last_known(bound: Bound, asked: Sequence[str], reason: str = "") -> Propert
             f"The account's CRM cannot be asked now, and nothing is known yet. {reason}".strip(),
             retry_after=5,
         )
-    known = {**known, "name": _whole_name(known)}
+    # Which of the two was kept depends on the field map of that time.
+    known = {**known, WHOLE_NAME: known.get(WHOLE_NAME) or _whole_name(known)}
     # What was never asked for may exist all the same: nothing is called missing.
     return Properties({name: known.get(name, "") for name in asked}, (), stale=True)
 
@@ -126,6 +132,7 @@ class SetProperties(Action):
     """A call of setProperties."""
 
     kind: ClassVar[str] = "setProperties"
+    record: ClassVar[Written] = "contacts"
 
     contact_token: str
     properties: Sent
@@ -141,10 +148,10 @@ class SetProperties(Action):
         return New(self.kind, bound.person, bound.hub_id, request)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the usable properties, with `name` as first and last name."""
+        """Return the usable properties, with `name` as the CRM takes it."""
         properties, refused = usable(self.properties)
-        if "name" in properties:
-            properties = split_name(properties.pop("name")) | properties
+        if WHOLE_NAME in properties:
+            properties = named_for(account, properties.pop(WHOLE_NAME)) | properties
         return Mapped(properties, tuple(refused))
 
     def perform(

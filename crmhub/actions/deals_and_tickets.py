@@ -10,12 +10,12 @@ from typing import ClassVar
 
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings, dispatch
-from crmhub.actions.dispatch import Action, Done, Mapped, crm_id_of
+from crmhub.actions.dispatch import Action, Done, Mapped, completed, crm_id_of
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import Sent, filled, usable
 from crmhub.actions.journal import Entry, New
 from crmhub.actions.partial import PLACES, refusal, store_what_is_good
-from crmhub.adapter import Adapter, Linked, Problem, Saved, Uncertain, contract, features
+from crmhub.adapter import Adapter, Linked, Problem, Saved, Uncertain, Written, contract
 from crmhub.db import Connection, now_ms
 from crmhub.errors import NotFound
 
@@ -52,6 +52,7 @@ class CreateForContact(Action):
     """A call of createDeal or createTicket."""
 
     kind: ClassVar[str]
+    record: ClassVar[Written]
     linked: ClassVar[Linked]
 
     contact_id: str
@@ -72,12 +73,14 @@ class CreateForContact(Action):
         return New(self.kind, person, hub_id, request, identity)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the usable properties that are not blank."""
+        """Return the usable properties that are not blank, with the field map's constants."""
         properties, refused = usable(self.properties)
         properties = {name: value for name, value in properties.items() if value.strip()}
-        if not properties:
-            refused.append(Problem(_TITLES[self.linked], "it is blank or missing; send a value"))
-        return Mapped(properties, tuple(refused))
+        mapped = completed(account, self.linked, properties, refused)
+        if mapped.properties:
+            return mapped
+        missing = Problem(_TITLES[self.linked], "it is blank or missing; send a value")
+        return Mapped({}, (*mapped.refused, missing))
 
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
@@ -116,7 +119,7 @@ class CreateForContact(Action):
                 self.linked, contact_id, entry.id, sent=properties, since_ms=since_ms
             )
 
-        can_tell = "find_marked" in features(type(adapter))
+        can_tell = adapter.can("find_marked")
         if entry.doubt_since and can_tell and (found := earlier(entry.doubt_since)):
             return found
         began = now_ms()
@@ -136,10 +139,10 @@ class CreateForContact(Action):
 @dataclass(frozen=True, slots=True)
 class CreateDeal(CreateForContact):
     kind = "createDeal"
-    linked = "deals"
+    record = linked = "deals"
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTicket(CreateForContact):
     kind = "createTicket"
-    linked = "tickets"
+    record = linked = "tickets"

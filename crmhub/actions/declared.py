@@ -16,16 +16,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crmhub.accounts import accounts
+from crmhub.accounts import accounts, field_maps
 from crmhub.accounts.accounts import Account, IssuedIds
-from crmhub.actions import operating
+from crmhub.accounts.field_maps import FieldMap
+from crmhub.actions import mapping, operating
 from crmhub.actions.hub import Hub
 from crmhub.actions.opening import open_account
 from crmhub.actions.operating import Crm
 from crmhub.actions.switching import Decision
 from crmhub.audit import Author
 from crmhub.db import Connection
-from crmhub.errors import Conflict, NotFound, Semantic
+from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
 from crmhub.settings import SettingsError
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
@@ -34,12 +35,13 @@ _NOT_SET = "not set"
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """An account as a file declares it; `crm` is None where the file leaves it as it is."""
+    """An account as a file declares it; what is None the file leaves as it is."""
 
     client_id: str
     values: Mapping[str, Any]
     disabled: bool | None
     crm: Crm | None = field(repr=False)
+    field_map: FieldMap | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,12 @@ class _Reader:
         table = self._table(client_id, table, known)
         switches = self._switches(f"{client_id}.switches", table.pop("switches", {}))
         connection, disabled = table.pop("connection", None), table.pop("disabled", None)
-        crm = None if connection is None else self._crm(f"{client_id}.connection", connection)
-        return Declared(client_id, {**table, **switches}, disabled, crm)
+        crm = field_map = None
+        if connection is not None:
+            where = f"{client_id}.connection"
+            field_map = self._field_map(where, connection.pop("field_map", None))
+            crm = self._crm(where, connection)
+        return Declared(client_id, {**table, **switches}, disabled, crm, field_map)
 
     def _switches(self, where: str, table: Mapping[str, Any]) -> dict[str, Any]:
         """Return switches; which there are, and what they take, is asked when they are set."""
@@ -105,6 +111,13 @@ class _Reader:
             else:
                 right[name] = value
         return right
+
+    def _field_map(self, where: str, given: Any) -> FieldMap | None:
+        try:
+            return None if given is None else field_maps.read(given)
+        except (BadRequest, Semantic) as exc:
+            self._wrong(where, "field_map", exc.message)
+            return None
 
     def _crm(self, where: str, table: Mapping[str, Any]) -> Crm | None:
         table = self._table(where, table, {"adapter": str, "settings": dict, "secrets": dict})
@@ -271,6 +284,8 @@ def _one(
         differences += _connect(
             hub, account, declared.crm, by, new=opened is not None, queued=queued
         )
+    if declared.field_map is not None:
+        differences += _mapped(hub, client_id, declared.field_map, by)
     return Outcome(client_id, opened, tuple(differences))
 
 
@@ -294,6 +309,18 @@ def _connect(
     changed = operating.set_crm(hub, account.client_id, crm, ask=False, queued=queued, by=by)
     was, became = operating.connections(hub, account, changed)
     return _differences(_flat(was), _flat(became))
+
+
+def _mapped(
+    hub: Hub, client_id: str, field_map: FieldMap, by: Author
+) -> list[tuple[str, Any, Any]]:
+    before = operating.find(hub, client_id).connection.field_map
+    mapping.set_field_map(hub, client_id, field_map, ask=False, by=by)
+    was, became = (
+        {f"connection.field_map.{path}": rule for path, rule in one.flat().items()}
+        for one in (before, field_map)
+    )
+    return _differences(was, became)
 
 
 def _flat(connection: Mapping[str, Any]) -> dict[str, Any]:
@@ -353,6 +380,9 @@ def _tables(hub: Hub, account: Account, facts: dict[str, Any], variables: set[st
     }
     if secrets:
         tables.append(_written([name, "connection", "secrets"], secrets))
+    for kind, rules in connection.field_map.plain().items():
+        if rules:
+            tables.append(_written([name, "connection", "field_map", kind], rules))
     return tables
 
 

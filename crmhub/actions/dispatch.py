@@ -11,19 +11,21 @@ import logging
 import random
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol
 
 from crmhub import errors, metrics
 from crmhub.accounts.accounts import Account
+from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.actions import bindings
 from crmhub.actions.connecting import connect, told
 from crmhub.actions.deadlines import remaining, within
 from crmhub.actions.hub import Hub
+from crmhub.actions.inputs import split_name
 from crmhub.actions.journal import DELAYS_S, GRACE_MS, UNFINISHED, Accepted, Entry, New, Outcome
-from crmhub.adapter import Adapter, Problem, contract
+from crmhub.adapter import Adapter, Problem, Written, contract
 from crmhub.db import Connection, now_ms
 
 Status = Literal["created", "updated", "unchanged", "queued", "ok"]
@@ -58,10 +60,32 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """What of a call goes to the CRM, by the names that the adapter knows, and what cannot."""
+    """What of a call goes to the CRM, by the names that bots use, and what cannot.
+
+    What `initial` names of it is for a contact that has no value there.
+    """
 
     properties: Mapping[str, str] = field(repr=False)
     refused: tuple[Problem, ...] = ()
+    initial: frozenset[str] = frozenset()
+
+
+def completed(
+    account: Account,
+    record: Written,
+    properties: Mapping[str, str],
+    refused: Sequence[Problem] = (),
+) -> Mapped:
+    """Return what goes to the CRM, with the constants of the account's field map."""
+    complete, initial = account.connection.field_map.of(record).completed(properties)
+    return Mapped(complete, tuple(one for one in refused if one.name not in complete), initial)
+
+
+def named_for(account: Account, name: str) -> dict[str, str]:
+    """Return a name as the account's CRM takes it: as a whole, or first and last name."""
+    if account.connection.field_map.whole_name:
+        return {WHOLE_NAME: " ".join(name.split())}
+    return split_name(name)
 
 
 class Behind(Exception):
@@ -76,6 +100,8 @@ class Action(Protocol):
     """A writing helper's call, checked as far as it can be without the CRM."""
 
     kind: ClassVar[str]
+    record: ClassVar[Written]
+    """The kind of record it writes."""
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def enter(self, tx: Connection, account: Account) -> New:
@@ -85,7 +111,7 @@ class Action(Protocol):
         """
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the properties as the adapter gets them; needs nobody."""
+        """Return the properties that the adapter is called with; needs nobody."""
 
     def alone(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
         """Keep out others that could make the same contact, until the outcome is written."""
@@ -241,7 +267,7 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
             error = exc if outcome.state == "refused" else None
         outcome = replace(
             outcome,
-            mapped=mapped.properties,
+            mapped=account.connection.field_map.of(action.record).sent(mapped.properties),
             began_at=began_at,
             ms=round((time.monotonic() - began) * 1000),
         )

@@ -104,7 +104,7 @@ class New:
 class Outcome:
     """What one try came to.
 
-    `mapped` holds the properties that were given to the adapter. A `parked` one waits `behind`
+    `mapped` holds the properties as the CRM was sent them. A `parked` one waits `behind`
     that dead action.
     A `queued` one is tried again: after `wait_s`, and when that is 0 and it `counts`, after the
     schedule's delay.

@@ -10,12 +10,12 @@ from typing import ClassVar
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings, dispatch
 from crmhub.actions.connecting import lease
-from crmhub.actions.dispatch import Action, Done, Mapped
+from crmhub.actions.dispatch import Action, Done, Mapped, completed, named_for
 from crmhub.actions.hub import Hub
-from crmhub.actions.inputs import filled, is_placeholder, split_name, unreplaced
+from crmhub.actions.inputs import filled, is_placeholder, unreplaced
 from crmhub.actions.journal import Entry, New
 from crmhub.actions.partial import refusal, store_what_is_good
-from crmhub.adapter import Adapter, Lead, Problem, Rejected, Saved
+from crmhub.adapter import Adapter, Lead, Problem, Rejected, Saved, Written
 from crmhub.db import Connection
 from crmhub.errors import Semantic, listed
 from crmhub.records import values
@@ -70,6 +70,7 @@ class CreateLead(Action):
     """
 
     kind: ClassVar[str] = "createLead"
+    record: ClassVar[Written] = "contacts"
 
     contact_token: str
     name: str
@@ -126,11 +127,13 @@ class CreateLead(Action):
             strict=account.switches.strict,
             mark=entry.id,
             tried_ms=entry.doubt_since,
+            initial=mapped.initial,
         )
 
     def done(self, adapter: Adapter, lead: Lead, saved: Saved, refused: Sequence[Problem]) -> Done:
         """Return what became of a lead that was saved."""
-        names = {problem.name for problem in refused}
+        # Whether an initial value was taken, only the CRM knows.
+        names = {problem.name for problem in refused} | lead.initial
         return Done(
             saved.outcome,
             contact_id=saved.id,
@@ -160,6 +163,6 @@ class CreateLead(Action):
                 properties[name] = values.canonical(name, text, region=region)
             except values.InvalidValue as exc:
                 refused.append(Problem(name, str(exc)))
-        named = split_name(self.name)
+        named = named_for(account, self.name)
         properties |= {name: text for name, text in named.items() if text}
-        return Mapped(properties, tuple(refused))
+        return completed(account, self.record, properties, refused)

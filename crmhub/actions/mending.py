@@ -92,7 +92,7 @@ class Try:
 class Full:
     """An action with all that is known of it: what was sent, each try, what came of it.
 
-    `mapped` is what its last try gave to the adapter, None before the first.
+    `mapped` is what its last try sent to the CRM, in its names; None before the first.
     """
 
     summary: Summary

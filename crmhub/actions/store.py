@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from crmhub.accounts.accounts import Account
 from crmhub.actions import places
 from crmhub.actions.inputs import shortened
 from crmhub.actions.locks import hold
 from crmhub.actions.phones import forms
-from crmhub.adapter import Conflict, Contact, Kind, NotFound, Problem, Rejected, Saved
+from crmhub.adapter import (
+    Choice,
+    Conflict,
+    Contact,
+    Described,
+    Kind,
+    Linked,
+    NotFound,
+    Pipeline,
+    Problem,
+    PropertyType,
+    Rejected,
+    Saved,
+)
 from crmhub.db import Connection
 from crmhub.errors import NotFound as NoRecord
 from crmhub.errors import Semantic
 from crmhub.records import values
-from crmhub.records.catalogue import Catalogue
+from crmhub.records.catalogue import Catalogue, Property
 from crmhub.records.filters import iso
 from crmhub.records.index import PREFIX
 from crmhub.records.kinds import CONTACTS, KINDS
@@ -26,6 +40,12 @@ from crmhub.records.writing import Change, NewRecord, Record
 
 _ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
 _LARGEST_ID = 2**53 - 1
+# What every record has, by the names that HubSpot's users know.
+_FIELDS: Mapping[str, PropertyType] = {
+    "hs_object_id": "number",
+    "createdate": "datetime",
+    "lastmodifieddate": "datetime",
+}
 
 
 class OwnRecords:
@@ -115,6 +135,21 @@ class OwnRecords:
 
         return self._told("contacts", properties, write)
 
+    def describe(self, kind: Kind) -> list[Described]:
+        """Return the properties of a kind, with the fields that the hub fills in."""
+        known = self._records.catalogue(self._account, KINDS[kind])
+        fields = [Described(name, name, type, read_only=True) for name, type in _FIELDS.items()]
+        return [_described(one) for one in known] + [
+            one for one in fields if known.get(one.name) is None
+        ]
+
+    def pipelines(self, kind: Linked) -> list[Pipeline]:
+        """Return the pipelines of a kind with their stages."""
+        return [
+            Pipeline(one.id, one.label, tuple(Choice(each.id, each.label) for each in one.stages))
+            for one in self._records.catalogue(self._account, KINDS[kind]).pipelines
+        ]
+
     def _record(self, contact_id: str) -> Record:
         # As the hub writes it and in no other way, so that one contact has one id.
         if not _ID.fullmatch(contact_id) or int(contact_id) > _LARGEST_ID:
@@ -182,6 +217,18 @@ class OwnRecords:
                 )
 
         return guard
+
+
+def _described(one: Property) -> Described:
+    options = tuple(Choice(option.value, option.label) for option in one.options)
+    return Described(
+        one.name,
+        one.label,
+        cast(PropertyType, one.type),
+        options,
+        read_only=one.read_only,
+        required=one.required,
+    )
 
 
 def _no_contact(contact_id: str) -> NotFound:

@@ -12,9 +12,10 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 from crmhub import idempotency, metrics
 from crmhub.accounts import accounts
@@ -31,7 +32,7 @@ from crmhub.adapter import Adapter, AdapterError, Lead, Rejected, Saved
 from crmhub.db import now_ms
 from crmhub.errors import HubError, NotFound, Unavailable
 
-_KINDS: dict[str, type[Action]] = {
+HELPERS: dict[str, type[Action]] = {
     one.kind: one for one in (CreateLead, SetProperties, CreateDeal, CreateTicket)
 }
 # A call that nobody waits for may take its time; the lease covers it and what is written after it.
@@ -192,13 +193,13 @@ def _pause(later: int | None) -> float:
     return min(_POLL_S, max(0.02, (later - now_ms()) / 1000))
 
 
-def action_of(entry: Entry) -> Action:
-    """Return the action that the journal keeps."""
-    return _KINDS[entry.kind](**entry.request)
+def action_of(helper: str, request: Mapping[str, Any]) -> Action:
+    """Return the action that the journal keeps of a helper's call."""
+    return HELPERS[helper](**request)
 
 
 def _try_one(hub: Hub, account: Account, entry: Entry) -> None:
-    attempt(hub, account, entry, action_of(entry), waits=False)
+    attempt(hub, account, entry, action_of(entry.kind, entry.request), waits=False)
 
 
 def _try_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
@@ -236,7 +237,8 @@ def _try_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
             alone.append(entry)
             continue
         judgement, done = _judged_lead(adapter, action, mapped, lead, outcome)
-        judgement = replace(judgement, mapped=mapped.properties, began_at=began_at, ms=ms)
+        sent = account.connection.field_map.of(action.record).sent(mapped.properties)
+        judgement = replace(judgement, mapped=sent, began_at=began_at, ms=ms)
         tries.append((entry, judgement, done))
     _finish_all(hub, account, _weighed_all(hub, tries))
     for entry in alone:

@@ -18,7 +18,7 @@ from crmhub.actions.dispatch import note_failure
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import filled, shortened
 from crmhub.actions.phones import readings
-from crmhub.adapter import Adapter, Contact, contract, features
+from crmhub.adapter import Adapter, Contact, contract
 from crmhub.audit import Author
 from crmhub.db import Connection, now_ms
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
@@ -217,7 +217,7 @@ def _contact(adapter: Adapter, number: str, region: str) -> Contact | None:
 
 
 def _active(hub: Hub, account: Account, adapter: Adapter, contact_id: str, since: int) -> str:
-    if "active_workflow" in features(type(adapter)):
+    if adapter.can("active_workflow"):
         return adapter.active_workflow(contact_id, since_ms=since)
     with hub.database.reading() as connection:
         workflow_id: str | None = connection.scalar(

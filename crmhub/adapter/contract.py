@@ -179,7 +179,8 @@ class Lead:
     `phone_id` the contact that this phone was last seen with: a CRM's search may not show it yet.
     With `strict` nothing is left out: what would be refused is Rejected. `mark` identifies this
     lead's write. `tried_ms` is when an earlier try that ended Uncertain began (ms since 1970),
-    0 when there was none.
+    0 when there was none. `initial` names those of the properties that are written only where the
+    contact has no value yet.
     """
 
     properties: Mapping[str, str]
@@ -190,6 +191,7 @@ class Lead:
     strict: bool = False
     mark: str = ""
     tried_ms: int = 0
+    initial: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +349,12 @@ class Store(Protocol):
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
         """Change the named properties of a contact; raises NotFound, Rejected, Conflict."""
 
+    def describe(self, kind: Kind) -> list[Described]:
+        """Return the properties of a kind."""
+
+    def pipelines(self, kind: Linked) -> list[Pipeline]:
+        """Return the pipelines of a kind with their stages."""
+
 
 class Response(Protocol):
     """A CRM's answer, whole; what `requests.Response` is, too."""
@@ -466,6 +474,10 @@ class Adapter(ABC):
     def __init__(self, context: Context) -> None:
         self.context = context
 
+    def can(self, feature: str) -> bool:
+        """Return whether the optional method of this name is there."""
+        return feature in features(type(self))
+
     @classmethod
     def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> str:
         """Return why these values, each right by itself, cannot work together, or `""`."""
@@ -546,7 +558,8 @@ class Adapter(ABC):
                 holder = self.get_contact(theirs, tuple(match.properties))
             except NotFound:
                 raise clash from None
-            return self.save(Match(holder, _but(match.properties, name), match.refused))
+            left = _new_to(holder, lead, _but(match.properties, name))
+            return self.save(Match(holder, left, match.refused))
 
     def upsert_contacts(self, leads: Sequence[Lead]) -> list[Saved | AdapterError]:
         """Upsert up to `batch_size` leads; return what became of each, in their order.
@@ -607,7 +620,7 @@ class Adapter(ABC):
 
     def _written_before(self, lead: Lead, names: Sequence[str]) -> Contact | None:
         """Return what an earlier try of this lead made, which no lookup by email shows."""
-        if not lead.tried_ms or "find_marked" not in features(type(self)):
+        if not lead.tried_ms or not self.can("find_marked"):
             return None
         made = self.find_marked(
             "contacts", "", lead.mark, sent=lead.properties, since_ms=lead.tried_ms
@@ -680,6 +693,7 @@ def decide(
     chosen = by_email or by_conversation or by_phone
     # An email that finds a contact is theirs, if only as one of several: it stays as it is.
     properties = _but(lead.properties, "email") if by_email else dict(lead.properties)
+    properties = _new_to(chosen, lead, properties)
     if chosen is None or by_phone is None or chosen.id == by_phone.id:
         return Match(chosen, properties)
     refused = Problem("phone", f"this number belongs to another contact, {by_phone.id}")
@@ -690,6 +704,12 @@ def decide(
 
 def _but(properties: Mapping[str, str], name: str) -> dict[str, str]:
     return {key: value for key, value in properties.items() if key != name}
+
+
+def _new_to(contact: Contact | None, lead: Lead, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties without those that are for an empty place which the contact fills."""
+    held = contact.properties if contact is not None else {}
+    return {n: v for n, v in properties.items() if not (n in lead.initial and held.get(n))}
 
 
 def _id(contact: Contact | None) -> str:

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from crmhub.cli.declaring import apply, export
 from crmhub.cli.inputs import as_mapping, assignment, duration, read_secrets
+from crmhub.cli.mapping import field_map
 from crmhub.cli.opening import author, load_account, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_fields, print_json
 
@@ -26,6 +27,7 @@ def account() -> None:
 
 account.add_command(apply)
 account.add_command(export)
+account.add_command(field_map)
 
 
 @account.command()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 from click.exceptions import Exit
 
-from crmhub.cli.inputs import duration
+from crmhub.cli.inputs import HELPERS, duration
 from crmhub.cli.opening import author, opened_hub
 from crmhub.cli.output import iso, print_columns, print_json
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 # Said again, so that `--help` needs to load nothing.
 _STATES = ("running", "queued", "done", "refused", "dead", "parked")
-_KINDS = ("createLead", "setProperties", "createDeal", "createTicket")
 
 
 @click.group()
@@ -32,7 +31,7 @@ def _narrowing(command: Callable[..., Any]) -> Callable[..., Any]:
         (
             click.option("--account", "client_id", metavar="CLIENT_ID", help="Of this account."),
             click.option("--state", "states", multiple=True, type=click.Choice(_STATES)),
-            click.option("--helper", "kinds", multiple=True, type=click.Choice(_KINDS)),
+            click.option("--helper", "kinds", multiple=True, type=click.Choice(HELPERS)),
             click.option("--token", metavar="CONTACTTOKEN", help="Of this conversation's person."),
             click.option("--phone", metavar="PHONE", help="Of who has this phone."),
             click.option("--reason", metavar="TEXT", help="Whose reason contains this."),

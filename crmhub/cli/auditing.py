@@ -13,8 +13,8 @@ from crmhub.cli.output import in_words, print_columns, print_json
 
 # Said again, so that `--help` needs to load nothing.
 _OBJECTS = (
-    "account", "connection", "key", "webhookId", "token", "user", "workflow", "actions", "person",
-    "records",
+    "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",
+    "actions", "person", "records",
 )  # fmt: skip
 _VERBS = (
     "open",

@@ -12,6 +12,9 @@ import rich_click as click
 
 from crmhub import durations
 
+HELPERS = ("createLead", "setProperties", "createDeal", "createTicket")
+"""Those that write, and so stand in the journal."""
+
 # These three are types of click's options; with what they raise, click names the option.
 
 

@@ -63,6 +63,12 @@ CHANGES: dict[str, tuple[str, str, Json, str]] = {
     ),
     "createKey": ("POST", "{account}/keys", {}, "create key"),
     "revokeKey": ("DELETE", "{account}/keys/{key}", None, "revoke key"),
+    "setFieldMap": (
+        "PUT",
+        "{account}/field-map",
+        {"contacts": {"topic": "city"}},
+        "change fieldMap",
+    ),
     "setConnection": (
         "PUT",
         "{account}/connection?check=false",
@@ -79,7 +85,7 @@ CHANGES: dict[str, tuple[str, str, Json, str]] = {
     "retryAction": ("POST", "/actions/{action}/retry", None, "retry actions"),
     "retryActions": ("POST", "/actions/retry", {"ids": ["{action}"]}, "retry actions"),
 }
-CHANGES_NOTHING = {"checkConnection"}
+CHANGES_NOTHING = {"checkConnection", "previewFieldMap"}
 
 
 def test_no_operation_that_changes_something_is_forgotten(app: flask.Flask) -> None:

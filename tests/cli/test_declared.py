@@ -138,6 +138,60 @@ def test_settings_are_all_there_are_and_an_empty_secret_goes(declare):
     assert (shown["connection"]["id"], shown["connection"]["secrets"]) == (2, [])
 
 
+MAPPED = """
+[acme.connection]
+adapter = "local"
+[acme.connection.field_map.contacts]
+topic = "jobtitle"
+[acme.connection.field_map.deals]
+dealstage = { values = { won = "closedwon" }, constant = "won", set = "empty" }
+"""
+
+
+def test_a_field_map_is_declared_rule_by_rule_and_exported_as_it_was(declare):
+    crmhub = declare(MAPPED)
+    (opened,) = applied(crmhub)
+    assert opened["differences"][-2:] == [
+        {
+            "name": "connection.field_map.contacts.topic",
+            "before": "not set",
+            "after": {"to": "jobtitle"},
+        },
+        {
+            "name": "connection.field_map.deals.dealstage",
+            "before": "not set",
+            "after": {
+                "to": "dealstage",
+                "values": {"won": "closedwon"},
+                "constant": "won",
+                "set": "empty",
+            },
+        },
+    ]
+    exported = crmhub("account", "export", "acme").stdout
+    declare(exported)
+    assert applied(crmhub) == []
+    # What is not named stays; what is named is all there is.
+    declare('[acme.connection]\nadapter = "local"\n')
+    assert applied(crmhub) == []
+    declare('[acme.connection]\nadapter = "local"\nfield_map = {}\n')
+    (changed,) = applied(crmhub)
+    assert {one["after"] for one in changed["differences"]} == {"not set"}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("field_map = 1", "field_map: fieldMap: must be an object"),
+        ("field_map.leads.a = 'b'", "field_map: leads: known are contacts, deals, tickets"),
+        ("field_map.contacts.email = 'b'", "field_map: contacts.email: contacts are found by it"),
+    ],
+)
+def test_a_field_map_that_cannot_be_is_told_with_its_table(declare, line, words):
+    crmhub = declare(f'[acme.connection]\nadapter = "local"\n{line}\n')
+    assert f"[acme.connection] {words}" in crmhub(*APPLY, code=2).stderr
+
+
 def test_a_secret_is_set_anew_when_it_is_another_one_only(declare):
     crmhub = declare(ACME)
     (crmhub.root / "token").write_text("pat-another\n")

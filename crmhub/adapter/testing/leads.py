@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -189,6 +190,30 @@ class LeadTests(Base):
         refused = {one.name for one in saved.refused}
         assert got == (mine if refused else {**mine, self.unknown: "x"})
         assert refused <= {self.unknown}
+
+    @pytest.mark.parametrize("together", [False, True])
+    def test_what_is_for_an_empty_place_leaves_a_value_that_is_there(
+        self, adapter: Adapter, crm: Crm, together: bool
+    ) -> None:
+        named, nameless, new = self.person(), self.person(), self.person()
+        ids = [crm.add_contact(named)]
+        ids += [crm.add_contact({**nameless, self.text: ""})]
+        leads = [
+            replace(
+                self.lead({"email": one["email"], self.text: "Only here", self.text2: "New"}),
+                initial=frozenset({self.text}),
+            )
+            for one in (named, nameless, new)
+        ]
+        if together:
+            outcomes = adapter.upsert_contacts(leads)
+        else:
+            outcomes = [adapter.upsert_contact(lead) for lead in leads]
+        saved = [one for one in outcomes if isinstance(one, Saved)]
+        assert [one.id for one in saved[:2]] == ids
+        got = [adapter.get_contact(one.id, [self.text, self.text2]).properties for one in saved]
+        assert [one[self.text] for one in got] == [named[self.text], "Only here", "Only here"]
+        assert [one[self.text2] for one in got] == ["New"] * 3
 
     # Late searches, and many at once.
 

@@ -8,6 +8,7 @@ from typing import Any
 from crmhub.accounts.accounts import Account, IssuedIds
 from crmhub.accounts.keys import IssuedKey, Key
 from crmhub.accounts.plans import Plan, Rate
+from crmhub.actions.mapping import Preview
 from crmhub.actions.operating import Detail
 from crmhub.actions.workflows import Enrolment
 from crmhub.adapter import Setting
@@ -76,6 +77,17 @@ def connection_shown(found: Detail) -> dict[str, Any]:
 
 def _secrets(found: Detail) -> list[str] | None:
     return None if found.secrets is None else list(found.secrets)
+
+
+def preview_shown(found: Preview) -> dict[str, Any]:
+    """Return what a helper's call would become."""
+    return {
+        "helper": found.helper,
+        "kind": found.kind,
+        "sent": [asdict(one) for one in found.sent],
+        "refused": [{"name": one.name, "reason": one.reason} for one in found.refused],
+        "note": found.note,
+    }
 
 
 def issued_shown(account: Account, issued: IssuedIds) -> dict[str, Any]:

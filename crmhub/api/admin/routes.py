@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from crmhub.api.admin import accounts, actions, audit, connections, keys, plans, workflows
+from crmhub.api.admin import (
+    accounts,
+    actions,
+    audit,
+    connections,
+    field_maps,
+    keys,
+    plans,
+    workflows,
+)
 from crmhub.api.admin.blueprint import blueprint
 
 __all__ = [
@@ -11,6 +20,7 @@ __all__ = [
     "audit",
     "blueprint",
     "connections",
+    "field_maps",
     "keys",
     "plans",
     "workflows",

@@ -1,0 +1,355 @@
+"""The field map of a connection: what bots call a property or a value, and what the CRM calls it.
+
+There is one for each kind of record and not for each helper, since getProperties must read what
+createLead and setProperties have written. A rule stands under the name that bots use, and says
+
+- `to`: the CRM's name of the property; the same one when not given.
+- `values`: the CRM's value for each of some values. Others are passed on as they are; of several
+  joined by ";" each is looked up.
+- `constant`: a value, as bots would send it, that createLead, createDeal and createTicket send by
+  themselves. With `set` "always" (not given: this) it replaces what the bot sent; with "empty" it
+  is sent where the bot sends nothing and the CRM has no value yet.
+
+A rule for the contacts' `name` takes the whole name; without one it is split into `firstname` and
+`lastname`. `email` and `phone` have no rule: contacts are found by them, and what a CRM calls them
+its adapter knows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from crmhub.adapter.contract import Written
+from crmhub.errors import BadRequest, Semantic, listed
+
+When = Literal["always", "empty"]
+WHEN: tuple[When, ...] = get_args(When)
+KINDS: tuple[Written, ...] = get_args(Written)
+IDENTITY = ("email", "phone")
+WHOLE_NAME = "name"
+
+MOST_RULES = 500
+MOST_VALUES = 1_000
+LONGEST_NAME = 255
+LONGEST_VALUE = 65_536
+
+Faults = list[tuple[str, str]]
+"""What is wrong as (path, reason), the path as in `contacts.city.values.Rome`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What becomes of one property; `constant` is "" where there is none."""
+
+    to: str
+    values: Mapping[str, str] = field(default_factory=dict)
+    constant: str = ""
+    when: When = "always"
+
+    def plain(self) -> dict[str, Any]:
+        """Return the rule as `read` takes it."""
+        shown: dict[str, Any] = {"to": self.to}
+        if self.values:
+            shown["values"] = dict(self.values)
+        if self.constant:
+            shown |= {"constant": self.constant, "set": self.when}
+        return shown
+
+
+@dataclass(frozen=True)
+class KindMap:
+    """The rules for one kind of record, by the names that bots use."""
+
+    rules: Mapping[str, Rule] = field(default_factory=dict)
+
+    @cached_property
+    def _hub_names(self) -> Mapping[str, str]:
+        return {rule.to: name for name, rule in self.rules.items()}
+
+    @cached_property
+    def _hub_values(self) -> Mapping[str, Mapping[str, str]]:
+        return {
+            name: {theirs: ours for ours, theirs in reversed([*rule.values.items()])}
+            for name, rule in self.rules.items()
+        }
+
+    def crm_name(self, name: str) -> str | None:
+        """Return what the CRM calls a property, None when that name means another one there."""
+        if (rule := self.rules.get(name)) is not None:
+            return rule.to
+        return None if name in self._hub_names else name
+
+    def hub_name(self, name: str) -> str:
+        """Return what bots call a property of the CRM."""
+        if name in self.rules and name not in self._hub_names:
+            # What bots call so is another property of the CRM.
+            return f"{name} (of the CRM)"
+        return self._hub_names.get(name, name)
+
+    def crm_value(self, name: str, value: str) -> str:
+        """Return a value as the CRM has it, of a property as bots call it."""
+        rule = self.rules.get(name)
+        return _looked_up(rule.values, value) if rule is not None and rule.values else value
+
+    def hub_value(self, name: str, value: str) -> str:
+        """Return the CRM's value as bots have it, of a property as they call it."""
+        table = self._hub_values.get(name)
+        return _looked_up(table, value) if table else value
+
+    def sent(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """Return properties as the CRM gets them, without those it has no name for."""
+        if not self.rules:
+            return dict(properties)
+        named = ((self.crm_name(name), name, value) for name, value in properties.items())
+        return {theirs: self.crm_value(name, value) for theirs, name, value in named if theirs}
+
+    def nameless(self, properties: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Return (name, reason) for each of these that cannot be sent."""
+        return [
+            (
+                name,
+                f"the field map writes {self._hub_names[name]} to this property of the CRM;"
+                f" send {self._hub_names[name]}",
+            )
+            for name in properties
+            if self.crm_name(name) is None
+        ]
+
+    def completed(self, properties: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
+        """Return the properties with the constants, and the names of those for empty ones only."""
+        complete, initial = dict(properties), set()
+        for name, rule in self.rules.items():
+            if not rule.constant:
+                continue
+            if rule.when == "always":
+                complete[name] = rule.constant
+            elif not complete.get(name):
+                complete[name] = rule.constant
+                initial.add(name)
+        return complete, frozenset(initial)
+
+
+def _looked_up(table: Mapping[str, str], value: str) -> str:
+    if value in table or ";" not in value:
+        return table.get(value, value)
+    parts = (part.strip() for part in value.split(";"))
+    return ";".join(table.get(part, part) for part in parts)
+
+
+_NONE = KindMap()
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMap:
+    """A connection's rules, by kind of record; a kind without any is left out."""
+
+    kinds: Mapping[Written, KindMap] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.kinds)
+
+    def of(self, kind: Written) -> KindMap:
+        """Return the rules for a kind of record."""
+        return self.kinds.get(kind, _NONE)
+
+    @property
+    def whole_name(self) -> bool:
+        """Whether the CRM takes a contact's name as a whole."""
+        return WHOLE_NAME in self.of("contacts").rules
+
+    def plain(self) -> dict[str, dict[str, Any]]:
+        """Return the map as `read` takes it, every kind named."""
+        return {
+            kind: {name: rule.plain() for name, rule in self.of(kind).rules.items()}
+            for kind in KINDS
+        }
+
+    def flat(self) -> dict[str, dict[str, Any]]:
+        """Return the rules by their paths, as in `contacts.city`."""
+        return {
+            f"{kind}.{name}": rule
+            for kind, rules in self.plain().items()
+            for name, rule in rules.items()
+        }
+
+    def to_json(self) -> str:
+        """Return the map as the database keeps it."""
+        return json.dumps({kind: rules for kind, rules in self.plain().items() if rules})
+
+    @classmethod
+    def from_json(cls, text: str) -> FieldMap:
+        """Return what `to_json` wrote."""
+        if text == "{}":
+            return EMPTY
+        stored: dict[Written, dict[str, dict[str, Any]]] = json.loads(text)
+        return cls(
+            {
+                kind: KindMap({name: _rule(name, rule) for name, rule in rules.items()})
+                for kind, rules in stored.items()
+            }
+        )
+
+
+EMPTY = FieldMap()
+
+
+def _rule(name: str, given: Mapping[str, Any]) -> Rule:
+    return Rule(
+        given.get("to", name),
+        given.get("values", {}),
+        given.get("constant", ""),
+        given.get("set", "always"),
+    )
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def read(given: Any) -> FieldMap:
+    """Return the field map that JSON or TOML describes; a text alone stands for `to`.
+
+    Raises BadRequest for what has another shape, else Semantic for what makes no sense, each with
+    every fault under its path.
+    """
+    reader = _Reader()
+    kinds = reader.kinds(given)
+    if reader.misshapen:
+        raise BadRequest(listed(reader.misshapen))
+    if reader.faults:
+        raise Semantic(listed(reader.faults))
+    return FieldMap(kinds)
+
+
+class _Reader:
+    """Reads a field map, and collects what is wrong with it."""
+
+    def __init__(self) -> None:
+        self.misshapen: Faults = []
+        self.faults: Faults = []
+
+    def kinds(self, given: Any) -> dict[Written, KindMap]:
+        read: dict[Written, KindMap] = {}
+        for kind, rules in self._object("", given).items():
+            if kind not in KINDS:
+                self.misshapen.append((str(kind)[:100], f"known are {', '.join(KINDS)}"))
+                continue
+            table = self._object(kind, rules)
+            if len(table) > MOST_RULES:
+                self.faults.append((kind, f"{len(table)} rules; give at most {MOST_RULES}"))
+                continue
+            found = {
+                name: self._rule(_path(kind, name), name, rule) for name, rule in table.items()
+            }
+            if found:
+                read[kind] = KindMap(found)
+        if not self.misshapen:
+            for kind, one in read.items():
+                self.faults += _clashes(kind, one)
+        return read
+
+    def _rule(self, path: str, name: str, given: Any) -> Rule:
+        self._name(path, name)
+        if isinstance(given, str):
+            given = {"to": given}
+        table = self._object(path, given)
+        for key in table.keys() - {"to", "values", "constant", "set"}:
+            known = "known are to, values, constant, set"
+            self.misshapen.append((f"{path}.{key[:100]}", f"is not known here; {known}"))
+        to = self._text(f"{path}.to", table.get("to", name))
+        self._name(f"{path}.to", to)
+        if not table:
+            self.faults.append((path, "it says nothing; give to, values or constant"))
+        constant = self._text(f"{path}.constant", table.get("constant", ""))
+        if "constant" in table:
+            self._value(f"{path}.constant", constant)
+        when = table.get("set", "always")
+        if when not in WHEN:
+            self.misshapen.append((f"{path}.set", f"must be one of {', '.join(WHEN)}"))
+        elif "set" in table and "constant" not in table:
+            self.faults.append((f"{path}.set", "it is about a constant; give one, or leave it out"))
+        return Rule(to, self._values(f"{path}.values", table.get("values", {})), constant, when)
+
+    def _values(self, path: str, given: Any) -> dict[str, str]:
+        table = self._object(path, given)
+        if len(table) > MOST_VALUES:
+            self.faults.append((path, f"{len(table)} values; give at most {MOST_VALUES}"))
+            return {}
+        read = {}
+        for ours, theirs in table.items():
+            where = f"{path}.{ours[:100]}"
+            read[ours] = self._text(where, theirs)
+            self._value(where, read[ours])
+            if not ours.strip():
+                self.faults.append((path, "a value in it is blank; no value is mapped by itself"))
+        return read
+
+    def _object(self, path: str, given: Any) -> Mapping[str, Any]:
+        if isinstance(given, Mapping):
+            return given
+        self.misshapen.append((path or "fieldMap", "must be an object"))
+        return {}
+
+    def _text(self, path: str, given: Any) -> str:
+        if isinstance(given, str):
+            return given
+        self.misshapen.append((path, "must be a string"))
+        return "?"
+
+    def _name(self, path: str, name: str) -> None:
+        if not (name.strip() == name != "" and name.isprintable() and len(name) <= LONGEST_NAME):
+            right = f"give 1 to {LONGEST_NAME} printable characters, no blanks around them"
+            self.faults.append((path, f"this is no property's name; {right}"))
+
+    def _value(self, path: str, value: str) -> None:
+        if not value.strip():
+            self.faults.append((path, "it is blank; give a value, or leave it out"))
+        elif len(value) > LONGEST_VALUE or "\0" in value or _lone(value):
+            self.faults.append((path, f"give text of at most {LONGEST_VALUE} characters"))
+
+
+def _lone(value: str) -> bool:
+    """Return whether half of a pair of surrogates stands in it, which no database takes."""
+    return any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _path(kind: str, name: str) -> str:
+    return f"{kind}.{name[:100]}"
+
+
+def _clashes(kind: Written, one: KindMap) -> Iterator[tuple[str, str]]:
+    """Yield what rules that are each right by themselves cannot be together."""
+    targets = defaultdict(list)
+    for name, rule in one.rules.items():
+        targets[rule.to].append(name)
+    for name, rule in one.rules.items():
+        path = _path(kind, name)
+        if kind == "contacts" and name in IDENTITY:
+            why = "contacts are found by it, and the adapter knows what the CRM calls it"
+            yield path, f"{why}; leave it out"
+        elif kind == "contacts" and rule.to in IDENTITY:
+            yield (
+                f"{path}.to",
+                f"the CRM's {rule.to} is where {rule.to} goes; name another property",
+            )
+        elif others := [other for other in targets[rule.to] if other != name]:
+            yield f"{path}.to", f"{others[0]} goes to the CRM's {rule.to}, too; one of them may"
+        if kind == "contacts":
+            yield from _unreadable(path, rule)
+
+
+def _unreadable(path: str, rule: Rule) -> Iterator[tuple[str, str]]:
+    """Yield which values getProperties could not tell from each other."""
+    alike = {value for value, count in Counter(rule.values.values()).items() if count > 1}
+    for value in sorted(alike):
+        ours = [one for one, theirs in rule.values.items() if theirs == value]
+        shown = " and ".join(one[:60] for one in ours[:3])
+        yield (
+            f"{path}.values",
+            f"{shown} both become {value[:60]}, so getProperties could not tell which it was;"
+            " leave one of them",
+        )

@@ -1,0 +1,206 @@
+"""An account's adapter behind its field map: called in the hub's names and values.
+
+This is the one place where a field map acts. Above it everything has the names that bots use: what
+the journal keeps, what is refused, what is remembered for times without the CRM. So an action that
+is tried again is mapped anew, by the map as it is then: what an operator mends in the map mends
+the actions that wait, and one that is moved to another CRM gets that one's map. Constants alone
+are added before (`FieldMap.completed`), so that one that is refused is left out like any property.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from crmhub.accounts.field_maps import FieldMap, KindMap
+from crmhub.adapter import (
+    Adapter,
+    AdapterError,
+    Conflict,
+    Contact,
+    Described,
+    Kind,
+    Lead,
+    Linked,
+    Owner,
+    Pipeline,
+    Problem,
+    Rejected,
+    Saved,
+    Written,
+)
+
+
+class Translated(Adapter):
+    """Hands every call on to the CRM's adapter, translated, and what comes of it back."""
+
+    def __init__(self, inner: Adapter, field_map: FieldMap) -> None:
+        super().__init__(inner.context)
+        self._inner = inner
+        self._map = field_map
+        self._contacts = field_map.of("contacts")
+        # What a class declares, as the inner one does.
+        vars(self).update(
+            title=inner.title,
+            settings=inner.settings,
+            record_pages=inner.record_pages,
+            remote=inner.remote,
+            batch_size=inner.batch_size,
+        )
+
+    def can(self, feature: str) -> bool:
+        return self._inner.can(feature)
+
+    # Contacts.
+
+    def find_contact(
+        self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
+    ) -> Contact | None:
+        found = self._inner.find_contact(email=email, phone=phone, names=self._asked(names))
+        return None if found is None else self._contact(found, names)
+
+    def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
+        return self._contact(self._inner.get_contact(contact_id, self._asked(names)), names)
+
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
+        sent = _sent(self._contacts, properties)
+        with _told(self._contacts):
+            return _saved(self._contacts, self._inner.create_contact(sent, mark=mark))
+
+    def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
+        sent = _sent(self._contacts, properties)
+        with _told(self._contacts):
+            return _saved(self._contacts, self._inner.update_contact(contact_id, sent))
+
+    def upsert_contact(self, lead: Lead) -> Saved:
+        sent = self._lead(lead)
+        with _told(self._contacts):
+            return _saved(self._contacts, self._inner.upsert_contact(sent))
+
+    def upsert_contacts(self, leads: Sequence[Lead]) -> list[Saved | AdapterError]:
+        outcomes: dict[int, Saved | AdapterError] = {}
+        together: dict[int, Lead] = {}
+        for index, lead in enumerate(leads):
+            try:
+                together[index] = self._lead(lead)
+            except Rejected as exc:
+                outcomes[index] = exc
+        answered = self._inner.upsert_contacts(list(together.values()))
+        for index, outcome in zip(together, answered, strict=True):
+            outcomes[index] = (
+                _saved(self._contacts, outcome)
+                if isinstance(outcome, Saved)
+                else _error(self._contacts, outcome)
+            )
+        return [outcomes[index] for index in range(len(leads))]
+
+    # Deals and tickets.
+
+    def create_for_contact(
+        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        rules = self._map.of(kind)
+        sent = _sent(rules, properties)
+        with _told(rules):
+            return _saved(rules, self._inner.create_for_contact(kind, contact_id, sent, mark=mark))
+
+    def find_marked(
+        self,
+        kind: Written,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+    ) -> Saved | None:
+        rules = self._map.of(kind)
+        found = self._inner.find_marked(
+            kind, contact_id, mark, sent=rules.sent(sent), since_ms=since_ms
+        )
+        return None if found is None else _saved(rules, found)
+
+    # What the CRM tells of itself is in its own names.
+
+    def active_workflow(self, contact_id: str, *, since_ms: int) -> str:
+        return self._inner.active_workflow(contact_id, since_ms=since_ms)
+
+    def check(self) -> None:
+        self._inner.check()
+
+    def describe(self, kind: Kind) -> list[Described]:
+        return self._inner.describe(kind)
+
+    def pipelines(self, kind: Linked) -> list[Pipeline]:
+        return self._inner.pipelines(kind)
+
+    def owners(self) -> list[Owner]:
+        return self._inner.owners()
+
+    # There and back.
+
+    def _asked(self, names: Sequence[str]) -> list[str]:
+        asked = (self._contacts.crm_name(name) for name in names)
+        return [name for name in asked if name is not None]
+
+    def _contact(self, found: Contact, names: Sequence[str]) -> Contact:
+        known = {
+            name: self._contacts.hub_value(name, found.properties[theirs])
+            for name in names
+            if (theirs := self._contacts.crm_name(name)) is not None and theirs in found.properties
+        }
+        return replace(found, properties=known)
+
+    def _lead(self, lead: Lead) -> Lead:
+        rules = self._contacts
+        initial = (rules.crm_name(name) for name in lead.initial)
+        return replace(
+            lead,
+            properties=_sent(rules, lead.properties),
+            initial=frozenset(name for name in initial if name is not None),
+        )
+
+
+def _sent(rules: KindMap, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties as the CRM gets them; raises Rejected for those that cannot be."""
+    if nameless := rules.nameless(properties):
+        raise Rejected([Problem(name, reason) for name, reason in nameless])
+    return rules.sent(properties)
+
+
+def _saved(rules: KindMap, saved: Saved) -> Saved:
+    if not saved.refused:
+        return saved
+    return replace(saved, refused=tuple(_problem(rules, one) for one in saved.refused))
+
+
+@contextmanager
+def _told(rules: KindMap) -> Iterator[None]:
+    """Let errors name properties as bots do."""
+    try:
+        yield
+    except (Rejected, Conflict) as exc:
+        told = _error(rules, exc)
+        if told is exc:
+            raise
+        raise told from exc
+
+
+def _error(rules: KindMap, exc: AdapterError) -> AdapterError:
+    told: AdapterError
+    match exc:
+        case Rejected() if exc.problems:
+            told = Rejected([_problem(rules, one) for one in exc.problems])
+        case Conflict() if exc.name:
+            name = rules.hub_name(exc.name)
+            told = Conflict(exc.message, existing_id=exc.existing_id, name=name)
+        case _:
+            return exc
+    told.correlation_id = exc.correlation_id
+    return told
+
+
+def _problem(rules: KindMap, one: Problem) -> Problem:
+    name = rules.hub_name(one.name)
+    options = tuple(rules.hub_value(name, option) for option in one.options)
+    return Problem(name, one.reason, options)

@@ -1,0 +1,187 @@
+"""The field map of an account's CRM, and what a call of a helper becomes by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask
+import marshmallow as ma
+from marshmallow import fields
+
+from crmhub.accounts import field_maps
+from crmhub.accounts.field_maps import KINDS, LONGEST_NAME, LONGEST_VALUE, WHEN
+from crmhub.actions import mapping, operating
+from crmhub.actions.worker import HELPERS
+from crmhub.api.admin.account_answers import preview_shown
+from crmhub.api.admin.blueprint import blueprint, documented
+from crmhub.api.admin.callers import author, needs, operator
+from crmhub.api.admin.connections import SaveQuery
+from crmhub.api.answers import as_json
+from crmhub.api.authentication import hub
+from crmhub.api.schemas import Choice, Inner, Properties, Shown, Strict
+from crmhub.errors import Forbidden
+
+_NAME = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME}
+_VALUE = {"type": "string", "minLength": 1, "maxLength": LONGEST_VALUE}
+_RULE = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "to": {**_NAME, "description": "The CRM's name of the property; else the same."},
+        "values": {
+            "type": "object",
+            "additionalProperties": _VALUE,
+            "description": "The CRM's value for values of bots; others are passed on.",
+        },
+        "constant": {**_VALUE, "description": "A value, as bots would send it, sent by itself."},
+        "set": {
+            "type": "string",
+            "enum": list(WHEN),
+            "description": "Whether the constant replaces what bots send (always, as when not"
+            " given), or is for where neither they nor the CRM have a value (empty).",
+        },
+    },
+}
+
+
+class _Rules(fields.Field[dict[str, Any]]):
+    """Rules by the names of properties that bots use; `field_maps.read` reads them."""
+
+    default_error_messages = {"null": "must be an object, not null"}
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise ma.ValidationError("must be an object")
+        return value
+
+
+def _rules(kind: str, shape: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": shape,
+        "description": f"Rules for {kind}, by the names that bots use.",
+    }
+
+
+class FieldMapInput(Strict):
+    """A whole field map; a kind that is not named has no rules, a text alone stands for `to`."""
+
+
+class FieldMapShown(Shown):
+    """The field map of the account's CRM."""
+
+
+for _kind in KINDS:
+    FieldMapInput._declared_fields[_kind] = _Rules(
+        metadata=_rules(_kind, {"oneOf": [_NAME, _RULE]})
+    )
+    FieldMapShown._declared_fields[_kind] = fields.Raw(required=True, metadata=_rules(_kind, _RULE))
+
+
+class NoteShown(Shown):
+    """Something to know of a rule that is no fault."""
+
+    path = fields.String(required=True)
+    message = fields.String(required=True)
+
+
+class SavedFieldMapShown(FieldMapShown):
+    """The field map as it was saved."""
+
+    notes = fields.List(fields.Nested(NoteShown), required=True)
+
+
+class PreviewInput(Strict):
+    """The call of a helper to try a field map with."""
+
+    helper = Choice(dict.fromkeys(HELPERS, None), required=True)
+    properties = Properties(
+        metadata={
+            "description": "What the bot sends; of createLead name, email and phone. Without it"
+            " the newest call there was is taken, for which the scope actions:read is needed."
+        }
+    )
+    field_map = Inner(
+        FieldMapInput,
+        data_key="fieldMap",
+        metadata={"description": "The map to try; without it the one that is set."},
+    )
+
+
+class SentShown(Shown):
+    """A property as the CRM would be sent it."""
+
+    name = fields.String(required=True, metadata={"description": "The CRM's name."})
+    value = fields.String(required=True)
+    of = fields.String(required=True, metadata={"description": "What bots call it."})
+    given = fields.String(required=True, metadata={"description": "Its value before."})
+    source = fields.String(
+        required=True,
+        metadata={
+            "enum": ["bot", "constant", "constantIfEmpty"],
+            "description": "constantIfEmpty is sent where the contact has no value only.",
+        },
+    )
+
+
+class RefusedShown(Shown):
+    """A property that would be left out, and why."""
+
+    name = fields.String(required=True)
+    reason = fields.String(required=True)
+
+
+class PreviewShown(Shown):
+    """What a call would become; nothing was sent."""
+
+    helper = fields.String(required=True)
+    kind = fields.String(required=True, metadata={"enum": list(KINDS)})
+    sent = fields.List(fields.Nested(SentShown), required=True)
+    refused = fields.List(fields.Nested(RefusedShown), required=True)
+    note = fields.String(required=True, metadata={"description": "What could not be told."})
+
+
+@blueprint.get("/accounts/<client_id>/field-map")
+@documented("getFieldMap", 200, FieldMapShown, "Read the field map of an account's CRM")
+@needs("accounts:read")
+def _get(client_id: str) -> flask.Response:
+    return as_json(operating.find(hub(), client_id).connection.field_map.plain())
+
+
+@blueprint.put("/accounts/<client_id>/field-map")
+@documented(
+    "setFieldMap",
+    200,
+    SavedFieldMapShown,
+    "Set the field map of an account's CRM, once it fits that CRM's properties",
+)
+@needs("accounts:write")
+@blueprint.arguments(SaveQuery(), location="query")
+@blueprint.arguments(FieldMapInput())
+def _set(query: dict[str, Any], body: dict[str, Any], client_id: str) -> flask.Response:
+    ask = query.get("check", "true") == "true"
+    given = field_maps.read(body)
+    account, notes = mapping.set_field_map(hub(), client_id, given, ask=ask, by=author())
+    shown = [{"path": path, "message": message} for path, message in notes]
+    return as_json({**account.connection.field_map.plain(), "notes": shown})
+
+
+@blueprint.post("/accounts/<client_id>/field-map/preview")
+@documented("previewFieldMap", 200, PreviewShown, "Show what a call would send to an account's CRM")
+@needs("accounts:read")
+@blueprint.arguments(PreviewInput())
+def _preview(body: dict[str, Any], client_id: str) -> flask.Response:
+    sample, given = body.get("properties"), body.get("field_map")
+    if sample is None and "actions:read" not in operator().scopes:
+        raise Forbidden(
+            "properties: what bots have sent is shown to a token with the scope actions:read;"
+            " send a sample."
+        )
+    found = mapping.preview(
+        hub(),
+        operating.find(hub(), client_id),
+        body["helper"],
+        sample=sample,
+        field_map=None if given is None else field_maps.read(given),
+    )
+    return as_json(preview_shown(found))
