@@ -20,7 +20,7 @@ Verb = Literal[
 ]  # fmt: skip
 Object = Literal[
     "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",
-    "actions", "person", "records",
+    "actions", "person", "records", "encryptionKey",
 ]  # fmt: skip
 VERBS: tuple[str, ...] = get_args(Verb)
 OBJECTS: tuple[str, ...] = get_args(Object)

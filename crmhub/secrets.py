@@ -181,13 +181,28 @@ class Vault:
         self._active = keys[0].id
         self._ciphers = {key.id: AESGCM(key.key) for key in keys}
 
+    @property
+    def first(self) -> str:
+        """The id of the key that seals."""
+        return self._active
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The ids of all keys, the first one first."""
+        return tuple(self._ciphers)
+
+    @property
+    def prefix(self) -> str:
+        """What everything begins with that the first key seals."""
+        return f"v1.{self._active}."
+
     def seal(self, plain: str | bytes, *, account_id: int, column: str) -> str:
         """Return `plain` (text, or UTF-8) as `v1.<key id>.<base64 of nonce and ciphertext>`."""
         text = plain if isinstance(plain, str) else plain.decode()
         nonce = secrets.token_bytes(_NONCE_BYTES)
         bound = _bound_to(self._active, account_id, column)
         ciphertext = self._ciphers[self._active].encrypt(nonce, text.encode(), bound)
-        return f"v1.{self._active}.{base64.b64encode(nonce + ciphertext).decode()}"
+        return self.prefix + base64.b64encode(nonce + ciphertext).decode()
 
     def open(self, sealed: str, *, account_id: int, column: str) -> str:
         """Return the text that was sealed for this account and column, or raise SealBroken."""

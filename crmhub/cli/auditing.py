@@ -14,7 +14,7 @@ from crmhub.cli.output import in_words, print_columns, print_json
 # Said again, so that `--help` needs to load nothing.
 _OBJECTS = (
     "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",
-    "actions", "person", "records",
+    "actions", "person", "records", "encryptionKey",
 )  # fmt: skip
 _VERBS = (
     "open",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from crmhub.cli.output import print_json
+from crmhub.cli.resealing import reseal
 
 if TYPE_CHECKING:
     from crmhub.db import Database
@@ -19,6 +20,9 @@ _TOLD_EVERY_S = 5
 @click.group()
 def db() -> None:
     """Look after the database."""
+
+
+db.add_command(reseal)
 
 
 @db.command()

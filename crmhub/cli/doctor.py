@@ -85,6 +85,7 @@ def _examine(*, everything: bool, repair: bool) -> Iterator[Finding]:
         yield _redis(settings)
         yield from _adapters(hub)
         if migrations is not None and migrations.state == "ok":
+            yield _keys(hub)
             yield from _accounts(hub)
             yield from _records(hub, everything=everything, repair=repair)
     finally:
@@ -219,6 +220,29 @@ def _adapters(hub: Hub) -> Iterator[Finding]:
             yield Finding(name, "fail", one.error)
         else:
             yield Finding(name, "ok", f"{one.title} {one.version}")
+
+
+def _keys(hub: Hub) -> Finding:
+    """Tell whether everything is sealed with the first encryption key."""
+    from crmhub.actions.resealing import counts
+
+    found, first = counts(hub.database), hub.vault.first
+    others = {key_id: count for key_id, count in sorted(found.items()) if key_id != first}
+    told = ", ".join(f"{count} with {key_id}" for key_id, count in others.items())
+    if lost := sorted(others.keys() - set(hub.vault.key_ids)):
+        return Finding(
+            "encryption keys",
+            "fail",
+            f"sealed are {told}, but encryption_keys does not name {', '.join(lost)};"
+            " put it back behind the first, or set these credentials anew.",
+        )
+    if others:
+        return Finding(
+            "encryption keys",
+            "warn",
+            f"sealed are {told}, which is not the first; run `crmhub db reseal`.",
+        )
+    return Finding("encryption keys", "ok", f"{found[first]} sealed values, all with {first}")
 
 
 def _accounts(hub: Hub) -> Iterator[Finding]:

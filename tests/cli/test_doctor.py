@@ -29,6 +29,7 @@ def test_a_sound_installation_is_ok(crmhub):
         "redis",
         "adapter hubspot",
         "adapter local",
+        "encryption keys",
         "accounts",
         "records",
     ]

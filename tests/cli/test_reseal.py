@@ -1,0 +1,333 @@
+"""crmhub db reseal: the encryption keys change while the service runs."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from crmhub.accounts.connections import open_credentials
+from crmhub.actions import operating, resealing
+from crmhub.actions.hub import Hub
+from crmhub.actions.resealing import SEALED
+from crmhub.audit import Author
+from crmhub.db import Database
+from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
+from crmhub.settings import Settings
+from tests.cli.conftest import CRMHUB, environment
+from tests.cli.servers import serving
+
+CHECK = ("db", "reseal", "--check")
+K1, K2, K3 = (f"k{n}:{base64.b64encode(bytes([n]) * 32).decode()}" for n in (1, 2, 3))
+RATE, SECONDS = 50, 6
+OAUTH = ("client_id", "client_secret", "refresh_token")
+
+
+def secret(n):
+    return f"pat-{n:04}"
+
+
+@pytest.fixture
+def keyed(crmhub):
+    """An installation whose keys can be set, with an account that has a credential."""
+
+    def keys(*keys):
+        crmhub.env["CRMHUB_ENCRYPTION_KEYS"] = ",".join(keys)
+        return crmhub
+
+    keys(K1)
+    with_credentials(crmhub, "acme", access_token=secret(0))
+    return keys
+
+
+def with_credentials(crmhub, client_id, *options, **secrets):
+    crmhub("account", "create", client_id)
+    given = []
+    for name, value in secrets.items():
+        (crmhub.root / name).write_text(value)
+        given += ["--secret", f"{name}=@{name}"]
+    crmhub("account", "adapter", client_id, "hubspot", *options, *given)
+
+
+def opened(crmhub, client_id="acme"):
+    """Return the stored credentials, with the keys that are set now."""
+    hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
+    try:
+        return open_credentials(hub.vault, operating.find(hub, client_id))
+    finally:
+        hub.close()
+
+
+def everything(database_url):
+    """Return every text that stands in the database."""
+    database = Database(database_url, pool_size=1)
+    with database.reading() as db:
+        sql = (
+            "select tablename from pg_tables where schemaname = 'public'"
+            if db.dialect == "postgresql"
+            else "select name from sqlite_master where type = 'table'"
+        )
+        rows = [row for (table,) in db.rows(sql) for row in db.rows(f"select * from {table}")]
+    database.close()
+    return [value for row in rows for value in row if isinstance(value, str)]
+
+
+def test_what_another_key_sealed_is_sealed_with_the_first(keyed, database_url):
+    crmhub = keyed(K2, K1)
+    assert crmhub(*CHECK, code=1).stdout == ("k2: 0 (the first key)\nk1: 1 (still needed)\n")
+    done = crmhub("db", "reseal")
+    assert done.stdout == (
+        "1 value was sealed anew with k2.\nk2: 1 (the first key)\n"
+        "k1: 0 (nothing needs it any more: take it out of CRMHUB_ENCRYPTION_KEYS)\n"
+    )
+    assert crmhub.json("db", "reseal") == {
+        "resealed": 0,
+        "first": "k2",
+        "sealed": {"k2": 1, "k1": 0},
+    }
+    assert opened(keyed(K2)) == {"access_token": secret(0)}
+    assert not [text for text in everything(database_url) if text.startswith("v1.k1.")]
+    entries = crmhub.json("audit", "list", "--object", "encryptionKey")
+    assert [(one["verb"], one["objectId"], one["after"]) for one in entries] == [
+        ("rotate", "k2", {"resealed": 1})
+    ]
+
+
+def test_every_sealed_column_is_known_to_it(keyed, database_url):
+    columns = {(one.table, one.column) for one in SEALED}
+    database = Database(database_url, pool_size=1)
+    found = set()
+    with database.reading() as db:
+        for table, column in _text_columns(db):
+            if db.scalar(f"select count(*) from {table} where {column} like 'v1.k1.%'"):
+                found.add((table, column))
+    database.close()
+    assert found == columns
+
+
+def _text_columns(db):
+    if db.dialect == "postgresql":
+        return db.rows(
+            "select table_name, column_name from information_schema.columns"
+            " where table_schema = 'public' and data_type = 'text'"
+        )
+    return db.rows(
+        "select m.name, c.name from sqlite_master m join pragma_table_info(m.name) c"
+        " where m.type = 'table' and lower(c.type) = 'text'"
+    )
+
+
+def test_a_key_that_is_gone_is_named_and_the_others_go_on(keyed):
+    with_credentials(keyed(K3, K1), "bolt", access_token=secret(1))
+    crmhub = keyed(K2, K3)
+    told = crmhub("db", "reseal", code=1)
+    assert "k1: 1 (CRMHUB_ENCRYPTION_KEYS does not name it: put it back" in told.stdout
+    assert "crmhub: acme: credentials: sealed with the key 'k1'" in told.stderr
+    assert opened(crmhub, "bolt") == {"access_token": secret(1)}
+    found = {one["name"]: one for one in crmhub.json("doctor", code=1)["checks"]}
+    assert found["encryption keys"]["state"] == "fail"
+    assert "1 with k1" in found["encryption keys"]["message"]
+    keyed(K2, K1)("db", "reseal")
+    assert opened(keyed(K2)) == {"access_token": secret(0)}
+
+
+def test_doctor_tells_of_what_is_not_sealed_with_the_first_key(keyed):
+    checks = {one["name"]: one for one in keyed(K2, K1).json("doctor")["checks"]}
+    assert checks["encryption keys"] == {
+        "name": "encryption keys",
+        "state": "warn",
+        "message": "sealed are 1 with k1, which is not the first; run `crmhub db reseal`.",
+    }
+
+
+def test_many_are_done_in_small_steps_and_a_stop_in_between_loses_nothing(
+    keyed, monkeypatch, database_url
+):
+    crmhub = keyed(K1)
+    for n in range(1, 8):
+        with_credentials(crmhub, f"many-{n}", access_token=secret(n))
+    monkeypatch.setattr(resealing, "_AT_ONCE", 3)
+    hub = Hub.open(Settings.load(keyed(K2, K1).env, crmhub.root))
+
+    def stop(done):
+        if done == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        resealing.reseal(hub, by=Author("cli", "tests"), told=stop)
+    assert resealing.counts(hub.database) == {"k2": 6, "k1": 2}
+    told = []
+    assert resealing.reseal(hub, by=Author("cli", "tests"), told=told.append).done == 2
+    assert told == [2]
+    hub.close()
+    keyed(K2)
+    assert [opened(crmhub, f"many-{n}") for n in range(1, 8)] == [
+        {"access_token": secret(n)} for n in range(1, 8)
+    ]
+
+
+def test_what_an_adapter_saves_meanwhile_is_not_overwritten(keyed, monkeypatch):
+    crmhub = keyed(K2, K1)
+    hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
+    sealed_anew = resealing._sealed_anew
+
+    def and_then_saved(vault, one, rows):
+        anew = sealed_anew(vault, one, rows)
+        saved = vault.seal('{"access_token": "newer"}', account_id=1, column=one.column)
+        hub.database.transact(
+            lambda tx: tx.run("update connection set credentials = :it", {"it": saved})
+        )
+        return anew
+
+    with hub.database.reading() as db:
+        assert db.scalar("select count(*) from connection where credentials <> ''") == 1
+        account = db.scalar("select account_id from connection where credentials <> ''")
+    monkeypatch.setattr(
+        resealing,
+        "_sealed_anew",
+        lambda vault, one, rows: and_then_saved(_For(vault, account), one, rows),
+    )
+    assert resealing.reseal(hub, by=Author("cli", "tests")).done == 0
+    hub.close()
+    assert opened(crmhub) == {"access_token": "newer"}
+
+
+class _For:
+    """A vault that seals for one account, whatever account is named."""
+
+    def __init__(self, vault, account_id):
+        self._vault, self._account_id = vault, account_id
+
+    def open(self, sealed, **of):
+        return self._vault.open(sealed, **of)
+
+    def seal(self, plain, *, account_id, column):
+        return self._vault.seal(plain, account_id=self._account_id, column=column)
+
+
+@pytest.mark.parametrize(
+    "command", [("serve",), ("worker",), ("db", "upgrade"), ("account", "list")]
+)
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ("", "CRMHUB_ENCRYPTION_KEYS: required in production and not given"),
+        ("nonsense", "CRMHUB_ENCRYPTION_KEYS (environment): key 1 has no id"),
+        (f"{K1},{K1}", "CRMHUB_ENCRYPTION_KEYS (environment): key id k1 is given twice"),
+    ],
+)
+def test_production_starts_with_good_keys_only(tmp_path, command, keys, words):
+    env = {"env": "production", "database_url": f"sqlite:///{tmp_path}/crmhub.db"}
+    if keys:
+        env["encryption_keys"] = keys
+    ended = subprocess.run(
+        [*CRMHUB, *command],
+        cwd=tmp_path,
+        env=environment(**env),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert words in ended.stderr
+    assert "CRMHUB_SECRET_KEY: required in production and not given" in ended.stderr
+    assert K1.partition(":")[2] not in ended.stderr
+    assert list(tmp_path.iterdir()) == [], "nothing was made"
+
+
+# --- while it runs -----------------------------------------------------------------------------
+
+
+def test_keys_change_while_fifty_requests_a_second_are_answered(crmhub, database_url):
+    """One service has the former key first still, the other one the new key, as while services
+    are started again one by one; and the CRM gives a new refresh token every other second, each
+    of which works once."""
+    options = Options(
+        limit="100000/10s", search_limit="none", rotates=True, expires_in=2.0, token_limit="none"
+    )
+    with FakeHubSpot(options) as fake:
+        crmhub.env["CRMHUB_ENCRYPTION_KEYS"] = K1
+        opened = crmhub.json("account", "create", "busy")
+        crmhub("account", "set", "busy", "deadline_s=25")
+        given = {name: getattr(fake.options, name) for name in OAUTH}
+        options = ["--set", f"base_url={fake.url}"]
+        for name, value in given.items():
+            (crmhub.root / name).write_text(value)
+            options += ["--secret", f"{name}=@{name}"]
+        crmhub("account", "adapter", "busy", "hubspot", *options)
+        settings = {"database_url": database_url, "secret_key": "s" * 40}
+        (crmhub.root / "other").mkdir()
+        both = f"{K1},{K2}", f"{K2},{K1}"
+        with (
+            serving(crmhub.root, "--workers", "1", **settings, encryption_keys=both[0]) as former,
+            serving(
+                crmhub.root / "other", "--workers", "1", "--no-worker", **settings,
+                encryption_keys=both[1],
+            ) as renewed,
+        ):  # fmt: skip
+            asked = Asked(opened["generatedId"], former, renewed)
+            assert asked.lead("t") == 200
+            with ThreadPoolExecutor(17) as pool:
+                asking = pool.submit(asked.steadily, pool)
+                while not asking.done():
+                    assert set(resealed(crmhub, settings, both[1])) <= {0, 1}
+                statuses = [one.result() for one in asking.result()]
+        assert len(statuses) == RATE * SECONDS
+        assert set(statuses) == {200}
+        assert fake.tokens.refreshes > 2
+        assert fake.tokens.refused_refreshes == 0
+        assert max(resealed(crmhub, settings, both[1])) == 0
+        # Nothing needs the former key any more.
+        with serving(crmhub.root, "--workers", "2", **settings, encryption_keys=K2) as server:
+            asked = Asked(opened["generatedId"], server)
+            assert {asked.lead(n) for n in range(4)} == {200}
+            assert {asked.read(n) for n in range(4)} == {200}
+
+
+def resealed(crmhub, settings, keys):
+    """Run the command twice at once; return the exit codes."""
+    processes = [
+        subprocess.Popen(
+            [*CRMHUB, "db", "reseal"],
+            cwd=crmhub.root,
+            env=environment(**settings, encryption_keys=keys),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(2)
+    ]
+    return [process.wait(120) for process in processes]
+
+
+class Asked:
+    """Asks services in turn."""
+
+    def __init__(self, generated_id, *servers):
+        self._generated_id = generated_id
+        self._servers = itertools.cycle(servers)
+
+    def steadily(self, pool):
+        """Ask so many times a second, whatever the answers take; one lead for four reads."""
+        began, answers = time.monotonic(), []
+        for n in range(RATE * SECONDS):
+            time.sleep(max(0.0, began + n / RATE - time.monotonic()))
+            answers.append(pool.submit(self.read if n % 5 else self.lead, n))
+        return answers
+
+    def lead(self, n):
+        return self._post("createLead", f"{n}", name=f"Ann {n}", email=f"ann{n}@x.org")
+
+    def read(self, _n):
+        return self._post("getProperties", "t", props=["email"])
+
+    def _post(self, helper, token, **fields):
+        body = json.dumps({"contactToken": token, **fields})
+        path = f"/chatbot/{helper}/{self._generated_id}"
+        headers = [("Content-Type", "application/json")]
+        return next(self._servers).answer("POST", path, body, headers)[0]
