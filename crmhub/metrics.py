@@ -69,6 +69,11 @@ def attempted(adapter: str, outcome: str, seconds: float) -> None:
     _meters().attempts.of(adapter, outcome).observe(seconds)
 
 
+def alert_sent(outcome: str) -> None:
+    """Count a try to send an alert: taken or failed."""
+    _meters().alerts.of(outcome).inc()
+
+
 def helper_answered(helper: str, status: str) -> None:
     """Count an answer to a bot."""
     _meters().helper_answers.of(helper, status).inc()
@@ -216,6 +221,7 @@ class _Meters:
             "outcome",
             buckets=_ATTEMPT_S,
         )
+        self.alerts = counter("alert_tries_total", "Tries to send an alert.", "outcome")
         self.helper_answers = counter(
             "helper_answers_total", "Answers to bots.", "helper", "status"
         )

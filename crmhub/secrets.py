@@ -121,6 +121,34 @@ def sign(key: bytes, payload: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class WebhookSecret:
+    """Signs messages to a webhook as https://www.standardwebhooks.com has it."""
+
+    key: bytes = field(repr=False)
+
+    def headers(self, id: str, at_s: int, body: bytes) -> dict[str, str]:
+        """Return the headers of a message that is sent at this time (s since 1970)."""
+        signed = hmac.digest(self.key, f"{id}.{at_s}.".encode() + body, "sha256")
+        return {
+            "webhook-id": id,
+            "webhook-timestamp": str(at_s),
+            "webhook-signature": f"v1,{base64.b64encode(signed).decode()}",
+        }
+
+
+def parse_webhook_secret(text: str) -> WebhookSecret:
+    """Read `whsec_` and base64 of 24 to 64 bytes; ValueError shows nothing of it."""
+    prefix, _, encoded = text.strip().partition("_")
+    try:
+        key = base64.b64decode(encoded, validate=True) if prefix == "whsec" else b""
+    except binascii.Error:
+        key = b""
+    if not 24 <= len(key) <= 64:
+        raise ValueError("is no signing secret; give whsec_ and 24 to 64 random bytes in base64")
+    return WebhookSecret(key)
+
+
+@dataclass(frozen=True, slots=True)
 class EncryptionKey:
     """A key for sealed columns, and the id under which sealed values name it."""
 

@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from crmhub.secrets import EncryptionKey, new_encryption_key, new_secret, parse_encryption_keys
+from crmhub import durations
+from crmhub.secrets import (
+    EncryptionKey,
+    WebhookSecret,
+    new_encryption_key,
+    new_secret,
+    parse_encryption_keys,
+    parse_webhook_secret,
+)
 
 Network = IPv4Network | IPv6Network
 
@@ -180,6 +188,25 @@ def _encryption_keys(raw: Any) -> tuple[EncryptionKey, ...]:
     return parse_encryption_keys(",".join(_text(item) for item in items))
 
 
+def _web_url(raw: Any) -> str:
+    text = _text(raw)
+    if not text.startswith(("https://", "http://")) or not _check_server_url(text):
+        # Not repeated: such addresses may hold a secret.
+        raise ValueError("is not the address of a webhook; give https://host/path")
+    return text
+
+
+def _webhook_secret(raw: Any) -> WebhookSecret:
+    return parse_webhook_secret(_text(raw))
+
+
+def _duration_ms(raw: Any) -> int:
+    found = durations.milliseconds(_text(raw))
+    if not found:
+        raise ValueError(f"{_shown(raw)} is not a time; give {durations.FORM}")
+    return found
+
+
 def _shown(raw: Any) -> str:
     text = repr(raw)
     return text if len(text) <= 60 else f"{text[:57]}..."
@@ -220,6 +247,14 @@ class Settings:
     """Whose `X-Forwarded-For` is believed."""
     plans: Path | None = field(default=None, metadata=_read_by(_path))
     """The file of plans; None means the built-in ones."""
+    alert_url: str | None = field(default=None, repr=False, metadata=_read_by(_web_url))
+    """Where alerts go (`actions.alerts`); None sends none."""
+    alert_secret: WebhookSecret | None = field(
+        default=None, repr=False, metadata=_read_by(_webhook_secret)
+    )
+    """Signs the alerts."""
+    alert_queue_age: int = field(default=600_000, metadata=_read_by(_duration_ms))
+    """How old the oldest queued action may become before that is told of (ms)."""
     host: str = field(default="127.0.0.1", metadata=_read_by(_host))
     port: int = field(default=8080, metadata=_read_by(_whole(1, 65535)))
     workers: int = field(default=2, metadata=_read_by(_whole(1, 256)))
@@ -247,6 +282,7 @@ class Settings:
         for name in _MADE_SECRET:
             if not source.given(name):
                 values[name] = source.secret(name, values["env"])
+        source.together("alert_url", "alert_secret")
         if source.problems:
             raise SettingsError(source.problems)
         given = {name: value for name, value in values.items() if value is not None}
@@ -302,6 +338,12 @@ class _Source:
     def given(self, name: str) -> bool:
         """Return whether the setting is given at all, right or wrong."""
         return _variable(name) in self._environ or name in self._file
+
+    def together(self, name: str, other: str) -> None:
+        """Note a fault where only one of two settings is given."""
+        if self.given(name) != self.given(other):
+            there, missing = (name, other) if self.given(name) else (other, name)
+            self.problems.append(f"{self._where(there)}: needs {_variable(missing)} beside it.")
 
     def _where(self, name: str) -> str:
         if _variable(name) in self._environ:

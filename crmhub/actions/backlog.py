@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from crmhub.actions import alerts
 from crmhub.db import Database, now_ms
 from crmhub.metrics import Gauge
 
@@ -96,11 +97,13 @@ def _seen(database: Database) -> list[Gauge]:
             "select count(*) from outage o join account a"
             " on a.id = o.account_id and a.connection_id = o.connection_id where o.failures > 0"
         )
+        alerted = alerts.counts(connection)
     counts = dict.fromkeys(_STATES, 0) | {state: count for state, count, _ in found}
     oldest = next((created for state, _, created in found if state == "queued"), None)
     age = 0.0 if oldest is None else max(0.0, (now_ms() - oldest) / 1000)
     return [
         Gauge("actions", "Actions that are not done, by state.", counts, label="state"),
         Gauge("oldest_queued_action_age_seconds", "Age of the oldest queued one.", {"": age}),
+        Gauge("alerts", "What operators are alerted of, by kind.", alerted, label="kind"),
         Gauge("connections_away", "Connections whose CRM is thought to be away.", {"": away}),
     ]

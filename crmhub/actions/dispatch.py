@@ -318,8 +318,9 @@ def crm_id_of(hub: Hub, account: Account, hub_id: str) -> str:
 def note_failure(hub: Hub, account: Account, exc: contract.AdapterError) -> None:
     """Let the connection wait when a read has found its CRM away."""
     here = (account.id, account.connection.id)
-    if outage := weighed(hub, here, judged(exc, waits=True)).away:
-        hub.journal.shut(account, outage)
+    outcome = weighed(hub, here, judged(exc, waits=True))
+    if outcome.away:
+        hub.journal.shut(account, outcome.away, outcome.word)
 
 
 def weighed(hub: Hub, here: tuple[int, int], outcome: Outcome, *, probing: bool = False) -> Outcome:

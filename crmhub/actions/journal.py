@@ -42,6 +42,8 @@ GRACE_MS = 2_000
 _FIRST_OUTAGE_MS, _LONGEST_OUTAGE_MS = 2_000, 60_000
 _PROBE_MS = 5_000
 _SHOWN = 500
+# What a try ends with where the operator must mend the account's connection.
+_CREDENTIALS = ("BadConfig", "Denied")
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,10 +371,10 @@ class Journal:
             self._wake(tx)
         return True
 
-    def shut(self, account: Account, reason: str) -> None:
-        """Note that a connection's CRM is away, as a read has found."""
+    def shut(self, account: Account, reason: str, word: str = "") -> None:
+        """Note that a connection's CRM is away, as a read has found that ended with `word`."""
         entry = _nothing_of(account)
-        outcome = Outcome("queued", "", away=reason)
+        outcome = Outcome("queued", word, away=reason)
         self._database.transact(lambda tx: _shut(tx, entry, outcome, now_ms()))
 
     def away(self, account: Account) -> str:
@@ -656,6 +658,7 @@ def _shut(tx: Connection, entry: Entry, outcome: Outcome, moment: int) -> None:
         "connection": entry.connection_id,
         "now": moment,
         "reason": _shown(outcome.away or outcome.message),
+        "cause": "credentials" if outcome.word in _CREDENTIALS else "away",
     }
     row = tx.row(
         "select failures, until from outage"
@@ -669,10 +672,10 @@ def _shut(tx: Connection, entry: Entry, outcome: Outcome, moment: int) -> None:
         until = moment + min(_FIRST_OUTAGE_MS * 2 ** min(failures - 1, 10), _LONGEST_OUTAGE_MS)
     until = max(until, moment + int(outcome.wait_s * 1000))
     tx.run(
-        "insert into outage (account_id, connection_id, since, until, failures, reason)"
-        " values (:account, :connection, :now, :until, :failures, :reason)"
+        "insert into outage (account_id, connection_id, since, until, failures, reason, cause)"
+        " values (:account, :connection, :now, :until, :failures, :reason, :cause)"
         " on conflict (account_id, connection_id) do update set until = excluded.until,"
-        " failures = excluded.failures, reason = excluded.reason",
+        " failures = excluded.failures, reason = excluded.reason, cause = excluded.cause",
         of | {"until": until, "failures": failures},
     )
 

@@ -20,6 +20,7 @@ from typing import Any
 from crmhub import idempotency, metrics
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
+from crmhub.actions import alerts
 from crmhub.actions.connecting import connect
 from crmhub.actions.contact_properties import SetProperties
 from crmhub.actions.deadlines import within
@@ -68,8 +69,11 @@ class Worker:
 
     def run(self) -> None:
         """Work until `stop` is called."""
-        listener = threading.Thread(target=self._listen, daemon=True)
-        listener.start()
+        threading.Thread(target=self._listen, daemon=True).start()
+        watching = threading.Thread(
+            target=alerts.watch, args=(self._hub, self._stopping), daemon=True
+        )
+        watching.start()
         clean_at = count_at = time.monotonic()
         with ThreadPoolExecutor(self._threads, thread_name_prefix="worker") as pool:
             while not self._stopping.is_set():
@@ -90,6 +94,8 @@ class Worker:
                     self._stopping.wait(_AWAY_S)
                     continue
                 self._wake.wait(pause)
+        # A message that is under way ends within 10 s.
+        watching.join()
 
     def _begin(self, pool: ThreadPoolExecutor, due: Sequence[Connection]) -> int:
         """Begin what is due as far as there are free threads; return how many jobs that were."""

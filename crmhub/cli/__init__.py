@@ -18,6 +18,7 @@ from crmhub.cli.accounts import account
 from crmhub.cli.actions import actions
 from crmhub.cli.adapters import adapter, adapters
 from crmhub.cli.admin import admin
+from crmhub.cli.alerting import alert
 from crmhub.cli.auditing import audit
 from crmhub.cli.csv_files import export, import_
 from crmhub.cli.database import db
@@ -103,6 +104,7 @@ for _command in (
     adapters,
     adapter,
     actions,
+    alert,
     admin,
     audit,
     workflow,

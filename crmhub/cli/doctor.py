@@ -87,6 +87,8 @@ def _examine(*, everything: bool, repair: bool) -> Iterator[Finding]:
         if migrations is not None and migrations.state == "ok":
             yield _keys(hub)
             yield from _accounts(hub)
+            yield from _journal(hub)
+            yield _alerts(hub)
             yield from _records(hub, everything=everything, repair=repair)
     finally:
         hub.close()
@@ -270,6 +272,26 @@ def _accounts(hub: Hub) -> Iterator[Finding]:
             yield Finding(f"account {account.client_id}", "fail", exc.message)
     if not faulty:
         yield Finding("accounts", "ok", f"{len(found)}, each with a CRM that is set up")
+
+
+def _journal(hub: Hub) -> Iterator[Finding]:
+    """Yield what is the matter with what helpers accepted, or that nothing is."""
+    from crmhub.actions import alerts
+
+    with hub.database.reading() as db:
+        found = alerts.now(db, old_ms=hub.settings.alert_queue_age)
+    for alert in found:
+        yield Finding(f"account {alert.client_id}", "warn", alert.in_words())
+    if not found:
+        yield Finding("journal", "ok", "nothing waits for long, and no action is dead")
+
+
+def _alerts(hub: Hub) -> Finding:
+    url = hub.settings.alert_url
+    if url is None:
+        return Finding("alerts", "ok", "none are sent: CRMHUB_ALERT_URL is not set")
+    wrong = hub.egress.fault(url)
+    return Finding("alerts", "fail" if wrong else "ok", wrong or "their address may be called")
 
 
 def _records(hub: Hub, *, everything: bool, repair: bool) -> Iterator[Finding]:

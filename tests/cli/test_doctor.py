@@ -6,8 +6,10 @@ import socket
 
 import pytest
 
+from crmhub.actions.hub import Hub
 from crmhub.cli.doctor import _compared, _some
 from crmhub.db import Database
+from crmhub.settings import Settings
 
 
 def states(crmhub, code=0):
@@ -31,6 +33,8 @@ def test_a_sound_installation_is_ok(crmhub):
         "adapter local",
         "encryption keys",
         "accounts",
+        "journal",
+        "alerts",
         "records",
     ]
     assert {one["state"] for one in found.values()} == {"ok"}
@@ -160,3 +164,28 @@ def test_two_records_with_one_unique_value_stay_for_a_person_to_settle(crmhub, d
 def test_only_some_of_many_ids_are_named():
     assert _some({3, 1, 2}) == "1, 2, 3"
     assert _some(range(8)) == "0, 1, 2, 3, 4 and 3 more"
+
+
+def test_what_is_the_matter_is_said_with_what_to_do(crmhub):
+    hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
+    crmhub("account", "create", "Acme")
+    account = hub.directory.by_client_id("acme")
+    hub.journal.shut(account, "no", "Denied")
+    hub.close()
+    told = crmhub("doctor").stdout
+    assert "warn  account acme: its CRM (local) refuses the credentials since" in told
+    [listed] = crmhub.json("alert", "list")
+    assert (listed["type"], listed["clientId"]) == ("credentials.refused", "acme")
+    assert "acme: its CRM (local) refuses" in crmhub("alert", "list").stdout
+
+
+def test_an_address_for_alerts_that_may_not_be_called_is_named(crmhub):
+    assert "Set CRMHUB_ALERT_URL" in crmhub("alert", "test", code=2).stderr
+    crmhub.env["CRMHUB_ALERT_URL"] = "https://10.0.0.1/alerts"
+    crmhub.env["CRMHUB_ALERT_SECRET"] = "whsec_" + "a" * 40
+    found = states(crmhub, code=1)["alerts"]
+    assert found["state"] == "fail"
+    assert "10.0.0.1 is not a public address" in found["message"]
+    assert "was not taken: 10.0.0.1 is not" in crmhub("alert", "test", code=1).stderr
+    del crmhub.env["CRMHUB_ALERT_SECRET"]
+    assert "needs CRMHUB_ALERT_SECRET beside it" in crmhub("alert", "list", code=2).stderr
