@@ -112,7 +112,12 @@ def query(hub: Hub, client: Client, sql: str, it: Any = None) -> list[Any]:
 def forms(text: str) -> set[bytes]:
     """Return the bytes by which a text would be found: clear, escaped, url-encoded, base64, hex."""
     raw = text.lower().encode()
-    found = {raw, raw.hex().encode(), json.dumps(text.lower())[1:-1].encode()}
+    found = {
+        raw,
+        raw.hex().encode(),
+        text.encode().hex().encode(),
+        json.dumps(text.lower())[1:-1].encode(),
+    }
     found |= {quote(text, safe="").lower().encode(), quote_plus(text).lower().encode()}
     for original in (text.encode(), raw):
         for skipped in range(3):

@@ -1,23 +1,32 @@
 """Requests full of personal data and secrets, in a process of its own so that its log is whole.
 
 `python -m tests.api.planted DATABASE_URL DIRECTORY` makes them, logs to standard error as the
-service does, and prints as JSON what must not be found there, and how many requests there were.
+service does, and leaves in the directory what else is looked through: `metrics`, `audit`, and the
+whole database as `dump`. It prints as JSON what was planted, and how many requests there were.
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import flask
+from sqlalchemy.engine import make_url
 
+from crmhub.actions.hub import Hub
 from crmhub.app import create_app
+from crmhub.console.guarding import COOKIE
+from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
+from tests.actions.working import hurry, rows, soon, working
 from tests.admin import open_admin
 from tests.clients import Client, open_client
+from tests.consoles import Operator, new_user
 
 EMAIL = "ada.planted@example.com"
 PHONE = "+4930901820"
@@ -28,6 +37,8 @@ PERSON = {
     "lastname": "Plantedlast",
 }
 TOKEN = "planted-contact-token"
+KEY = b"planted key of all credentials.."
+PASSWORD = "planted horse battery staple"
 SECRET_KEY = "the planted secret key of all signatures"
 
 
@@ -37,7 +48,7 @@ def main(url: str, root: Path) -> None:
             root=root,
             database_url=url,
             secret_key=SECRET_KEY,
-            encryption_keys=(EncryptionKey("k1", b"p" * 32),),
+            encryption_keys=(EncryptionKey("k1", KEY),),
             log_level="debug",
         )
     )
@@ -46,23 +57,34 @@ def main(url: str, root: Path) -> None:
     counted = _Counted(client, http)
     public_api(counted)
     helpers(counted)
-    shown = operators(app, counted)
+    *secrets, rotated = operators(app, counted)
+    secrets += with_a_crm(app, counted)
+    secrets += at_the_console(app, counted)
+    secrets += [SECRET_KEY, client.key, client.key[10:30], client.ids.webhook_secret]
+    secrets += [KEY.decode(), base64.b64encode(KEY).decode()]
+    # What leads to an account is in the database, for operators to copy it.
+    ids = [client.ids.generated_id, client.ids.portal_id, rotated]
+    admin = open_admin(app)
+    counted.n += 1
+    audit = admin.get("/audit?limit=100").get_json()
+    assert not audit["hasMore"]
+    (root / "audit").write_text(json.dumps(audit["results"]))
+    (root / "metrics").write_text(counted.get("/metrics").text)
+    (root / "dump").write_bytes(dump(url))
     failures(app, counted)
-    planted = [
-        *shown,
-        *PERSON.values(),
-        "planted@",
-        PHONE[1:],
-        TOKEN,
-        SECRET_KEY,
-        client.key,
-        client.key[10:30],
-        client.ids.generated_id,
-        client.ids.portal_id,
-        client.ids.webhook_secret,
-    ]
     app.extensions["crmhub"].close()
-    json.dump({"planted": planted, "requests": counted.n}, sys.stdout)
+    personal = [*PERSON.values(), "planted@", PHONE[1:], TOKEN]
+    told = {"secrets": [*secrets, admin.token], "personal": personal, "ids": ids}
+    json.dump({**told, "requests": counted.n}, sys.stdout)
+
+
+def dump(url: str) -> bytes:
+    """Return all that a thief of the database gets."""
+    if url.startswith("sqlite"):
+        path = Path(url.removeprefix("sqlite:///"))
+        return b"".join(one.read_bytes() for one in sorted(path.parent.glob(f"{path.name}*")))
+    libpq = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    return subprocess.run(["pg_dump", libpq], check=True, capture_output=True).stdout
 
 
 class _Counted:
@@ -131,13 +153,13 @@ def helpers(hub: _Counted) -> None:
 
 
 def operators(app: flask.Flask, hub: _Counted) -> list[str]:
-    """Do what operators do with secrets; return those, and what they were shown once."""
+    """Do what operators do with secrets; return those, and a generated id."""
     secret, admin = "pat-planted-credential", open_admin(app)
     path = f"/accounts/{hub.client.account.client_id}"
 
-    def call(method: str, tail: str, body: Any) -> Any:
+    def call(method: str, tail: str, body: Any, **options: Any) -> Any:
         hub.n += 1
-        return admin.call(method, path + tail, body).get_json()
+        return admin.call(method, path + tail, body, **options).get_json()
 
     crm = {"adapter": "hubspot", "secrets": {"access_token": secret}}
     crm["settings"] = {"base_url": "https://crm.planted.invalid"}
@@ -148,11 +170,68 @@ def operators(app: flask.Flask, hub: _Counted) -> list[str]:
     call("PUT", "/connection?check=false", crm)
     call("POST", "/connection/check", {})
     call("PUT", "/connection", {"adapter": "local"})
-    key = call("POST", "/keys", {})["apiKey"]
+    key = call("POST", "/keys", {}, headers={"Idempotency-Key": "planted"})["apiKey"]
     call("DELETE", f"/keys/{key}", None)
     rotated = call("POST", "/webhook-ids/rotate", {"what": "secret"})["secret"]
     generated = call("POST", "/webhook-ids/rotate", {"what": "generated"})["generated"]
     return [secret, admin.token, key, rotated, generated]
+
+
+def with_a_crm(app: flask.Flask, hub: _Counted) -> list[str]:
+    """Send leads to a CRM that renews tokens, refuses values and goes away; return its secrets."""
+    inner: Hub = app.extensions["crmhub"]
+    secrets = {name: f"planted-{name}" for name in ("client_secret", "refresh_token")}
+    options = Options(limit="none", search_limit="none", rotates=True, **secrets)
+    path = f"/accounts/{hub.client.account.client_id}"
+    admin = open_admin(app)
+    token = "planted-token-of-the-crm"
+    lead = {"contactToken": token, "name": "Plantedfirst Plantedlast", "email": EMAIL}
+    with FakeHubSpot(options) as fake:
+        given = {"client_id": fake.options.client_id, **secrets}
+        crm = {"adapter": "hubspot", "settings": {"base_url": fake.url}, "secrets": given}
+        rules = {"contacts": {"topic": {"to": "jobtitle", "values": {EMAIL: "lead"}}}}
+        for part, body in (("connection", crm), ("field-map", rules)):
+            hub.n += 1
+            answer = admin.put(f"{path}/{part}", body)
+            assert answer.status_code == 200, answer.text
+        done = hub.post("/chatbot/createLead/{generated}", lead)
+        assert done.status_code == 200, done.text
+        issued = [*fake.tokens.issued, fake.tokens.refresh_token]
+        fake.expire_tokens()
+        props = {"topic": EMAIL, "city": PHONE, EMAIL: "x"}
+        hub.post("/chatbot/setProperties/{generated}", {"contactToken": token, "props": props})
+        deal = {"dealname": EMAIL, "dealstage": PHONE}
+        contact = {"contactId": done.json["contactId"], "properties": deal}
+        assert hub.post("/crm-api-interface/createDeal/{portal}", contact).status_code == 422
+        issued += [*fake.tokens.issued, fake.tokens.refresh_token]
+    away = {**lead, "contactToken": f"{token}-away", "phone": PHONE}
+    assert hub.post("/chatbot/createLead/{generated}", away).status_code == 202
+    before = len(rows(inner, hub.client, "outcome", "action_try"))
+    with working(inner):
+        soon(
+            lambda: (
+                hurry(inner, hub.client)
+                or len(rows(inner, hub.client, "outcome", "action_try")) > before
+            )
+        )
+    hub.n += 1
+    admin.put(f"{path}/connection", {"adapter": "local", "queued": "drop"})
+    assert len(set(issued)) >= 4, "tokens were renewed"
+    return [*secrets.values(), *issued, admin.token]
+
+
+def at_the_console(app: flask.Flask, hub: _Counted) -> list[str]:
+    """Sign in, wrongly first; return the password and the session."""
+    operator = Operator(app, new_user(app.extensions["crmhub"], PASSWORD))
+    # Each time the form is opened, and sent.
+    hub.n += 4
+    assert operator.sign_in(f"{PASSWORD} no").status_code >= 400
+    assert operator.sign_in(PASSWORD).status_code == 303
+    hub.n += 1
+    assert operator.get("/accounts").status_code == 200
+    cookie = operator.http.get_cookie(COOKIE, path="/console")
+    assert cookie is not None
+    return [PASSWORD, cookie.value]
 
 
 def failures(app: flask.Flask, hub: _Counted) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +24,6 @@ from tests import databases
 from tests.api.endpoints import Endpoint, endpoints, example
 from tests.api.refusals import assert_no_faults, faults, refused
 from tests.clients import Client, open_client
-from tests.own_databases import KINDS, own_database
 
 
 def test_an_error_has_exactly_four_keys_and_a_time_of_now(client: Client) -> None:
@@ -223,56 +219,3 @@ def test_a_database_that_cannot_be_written_still_reads(
     refused(again.post("/contacts", {"properties": {"firstname": "x"}}), 503)
     refused(again.delete(f"/contacts/{id}"), 503)
     app.extensions["crmhub"].close()
-
-
-# --- the log ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Log:
-    """What a process wrote while it was called, and what it must not have written."""
-
-    text: str
-    forbidden: list[str]
-    requests: int
-
-    @property
-    def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.text.splitlines()]
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
-    """The log of requests full of personal data and secrets, on a database of their own."""
-    root = tmp_path_factory.mktemp("planted")
-    with own_database(request.param, root) as url:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.api.planted", url, str(root)],
-            cwd=Path(__file__).parents[2],
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
-        yield Log(done.stderr, told["planted"], told["requests"])
-
-
-def test_no_log_line_holds_personal_data_or_a_secret(log: Log) -> None:
-    assert [thing for thing in log.forbidden if thing in log.text] == []
-
-
-def test_every_request_has_one_line_in_the_log(log: Log) -> None:
-    requests = [line for line in log.lines if line["event"] == "request"]
-    assert len(requests) == len({line["request_id"] for line in requests}) == log.requests
-    assert {line["status"] for line in requests} >= {200, 201, 400, 401, 404, 409, 422, 500}
-    assert {line["route"] for line in requests} >= {None, "/<client_id>/api/v1/contacts"}
-
-
-def test_a_crash_is_in_the_log_with_its_place(log: Log) -> None:
-    crashes = [line for line in log.lines if line["event"] == "unexpected failure"]
-    assert "RuntimeError" in {line["error"] for line in crashes}
-    requests = {line["request_id"]: line["status"] for line in log.lines if "status" in line}
-    for crash in crashes:
-        assert requests[crash["request_id"]] == 500
-        # Of our own code, or of the test that crashes.
-        assert any("crmhub/" in place or "planted.py" in place for place in crash["place"])
