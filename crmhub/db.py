@@ -47,12 +47,18 @@ _JOINING = {
     "max_parallel_workers_per_gather": "0",
     "plan_cache_mode": "force_custom_plan",
 }
+# Of a statement with a gate: whether the one row of its first part went in.
+_FIRST_IN = "exists (select from p0)"
 # Rows that a statement of SQLite names; more take no less time.
 _AT_ONCE = 200
 
 
 class Duplicate(Exception):
     """A row with this key exists already."""
+
+
+class Shut(Exception):
+    """The gate of an insert was shut: nothing went in."""
 
 
 class Deadlocked(Unavailable):
@@ -103,30 +109,43 @@ class Added:
         return [self.by, *self.keys.values()]
 
 
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A condition of PostgreSQL with `%s` for its values, asked before anything goes in."""
+
+    sql: str
+    values: tuple[Any, ...]
+
+
 @lru_cache(maxsize=256)
 def _inserting(
-    parts: tuple[tuple[str, tuple[tuple[str, str], ...], bool, bool], ...], adding: str
+    parts: tuple[tuple[str, tuple[tuple[str, str], ...], bool, bool], ...], adding: str, gate: str
 ) -> str:
     """Return PostgreSQL's statement that inserts into all of these and counts each.
 
     A part is table, columns with types, whether to skip existing keys, and whether it is one row.
-    `adding` is one more statement, of which the value is returned behind the counts.
+    `adding` is one more statement, of which the value is returned behind the counts, and then
+    what the condition `gate` came to.
     """
-    inserts = []
+    inserts = [f"gate (open) as materialized (select {gate})"] if gate else []
     for number, (table, types, or_skip, one) in enumerate(parts):
         names = ", ".join(name for name, _ in types)
         if one:
-            source = f"values ({', '.join(['%s'] * len(types))})"
+            source = f"select {', '.join(['%s'] * len(types))}"
         else:
             arrays = ", ".join(f"cast(%s as {_plain(kind)}[])" for _, kind in types)
             columns = ", ".join(_cast(f"rows.{name}", kind) for name, kind in types)
             source = f"select {columns} from unnest({arrays}) as rows({names})"
+        if gate:
+            source += f" where {_FIRST_IN if number else '(select open from gate)'}"
         skip = " on conflict do nothing" if or_skip else ""
         inserts.append(f"p{number} as (insert into {table} ({names}) {source}{skip} returning 1)")
     told = [f"(select count(*) from p{number})" for number in range(len(parts))]
     if adding:
         inserts.append(f"added (it) as ({adding})")
         told.append("(select it from added)")
+    if gate:
+        told.append("(select open from gate)")
     return f"with {', '.join(inserts)} select {', '.join(told)}"
 
 
@@ -212,11 +231,15 @@ class Connection:
         marks = ", ".join("?" * len(types))
         return self._each(f"{into} values ({marks}){skip}", rows)
 
-    def insert_all(self, *parts: Rows, added: Added | None = None) -> list[int]:
+    def insert_all(
+        self, *parts: Rows, added: Added | None = None, gate: Gate | None = None
+    ) -> list[int]:
         """Insert rows into several tables and return how many went into each.
 
         Behind them comes what `added` comes to, whose row is locked once the first part is in. On
-        PostgreSQL that is one statement, whatever the number of tables and rows.
+        PostgreSQL that is one statement, whatever the number of tables and rows. There it may have
+        a `gate`, by which `Shut` is raised; then the first part is one row, and where that is
+        skipped nothing goes in at all.
         """
         if self.dialect == "sqlite":
             went = [self.insert(p.table, p.types, p.rows, or_skip=p.or_skip) for p in parts]
@@ -231,10 +254,14 @@ class Connection:
             values += part.rows[0] if one else map(list, zip(*part.rows, strict=True))
         adding = ""
         if added is not None:
-            adding = added.sql("%s", "(select count(*) from p0) >= 0")
+            adding = added.sql("%s", _FIRST_IN if gate else "(select count(*) from p0) >= 0")
             values += added.values
-        told = iter(self._sent(_inserting(tuple(shape), adding), values).fetchone())
-        return [next(told) if part.rows else 0 for part in parts] + list(told)
+        sql = _inserting(tuple(shape), adding, gate.sql if gate else "")
+        told = list(self._sent(sql, [*gate.values, *values] if gate else values).fetchone())
+        if gate and not told.pop():
+            raise Shut
+        counts = iter(told)
+        return [next(counts) if part.rows else 0 for part in parts] + list(counts)
 
     def add(self, added: Added) -> int:
         """Add to a number and return what it comes to."""
@@ -343,6 +370,11 @@ class Connection:
             with suppress(Unavailable, self._database.drivers_errors):
                 for name in _JOINING:
                     self.run(f"reset {name}")
+
+    @staticmethod
+    def held_at(account_id: int, version: int) -> Gate:
+        """Return the gate that holds an account's catalogue, as `hold` does, at this version."""
+        return Gate("catalogue_held(%s, %s) = %s", (_LOCKS, account_id, version))
 
     def hold(self, key: int, *, alone: bool, then: str = "") -> Row | None:
         """Hold the lock `key` until the transaction ends: alone, or with others who share it.
@@ -492,8 +524,10 @@ class Database:
             return nullcontext(self._here.transaction.connection)
         return _Lent(self)
 
-    def transact(self, work: Callable[[Connection], T]) -> T:
+    def transact(self, work: Callable[[Connection], T], *, one_statement: bool = False) -> T:
         """Run `work` in a transaction and commit; an exception from it rolls all back.
+
+        With `one_statement` nothing else of `work` writes, and PostgreSQL commits that by itself.
 
         A deadlock or a dead pooled connection runs `work` again, so it must do nothing that
         cannot be undone by a rollback. Inside another `transact` it is a part of that one: an
@@ -504,6 +538,8 @@ class Database:
         for attempt in range(_DEADLOCK_TRIES):
             try:
                 with self._turn(), self.reading() as connection:
+                    if one_statement and self.dialect == "postgresql":
+                        return work(connection)
                     return self._transact_on(connection, work)
             except Deadlocked:
                 if attempt == _DEADLOCK_TRIES - 1:

@@ -118,6 +118,11 @@ class Catalogue:
         """The names of the properties each record must have."""
         return tuple(each.name for each in self if each.required)
 
+    @cached_property
+    def unique(self) -> tuple[Property, ...]:
+        """The properties of which no two records have the same value."""
+        return tuple(each for each in self if each.unique)
+
     def nearest(self, name: str) -> list[str]:
         """Return up to three known names that look like `name`."""
         return difflib.get_close_matches(name[:100], self._properties, n=3, cutoff=0.6)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from crmhub.accounts.accounts import Account
-from crmhub.db import Connection, Database, now_ms
+from crmhub.db import Connection, Database, Shut, now_ms
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
 from crmhub.records import associations, marks, upserts, writing
 from crmhub.records import catalogue as catalogues
@@ -154,16 +154,35 @@ class RecordStore:
                 problems,
             )
 
+        quota = account.plan.quotas.get(kind.name)
+
         def write(tx: Connection, catalogue: Catalogue, prepared: list[NewRecord]) -> list[Record]:
             if guard is not None:
                 guard(tx, catalogue)
             if mark:
                 marks.keep(tx, account.id, mark, kind, ids[0])
-            quota = account.plan.quotas.get(kind.name)
             return writing.create(tx, catalogue, prepared, ids=ids, now=now_ms(), quota=quota)
 
+        def write_alone(
+            connection: Connection, catalogue: Catalogue, prepared: list[NewRecord]
+        ) -> list[Record]:
+            gate = connection.held_at(account.id, catalogue.version)
+            return writing.create(
+                connection, catalogue, prepared, ids=ids, now=now_ms(), quota=None, gate=gate
+            )
+
+        alone = len(inputs) == 1 and not inputs[0].associations
+        alone = alone and guard is None and not mark and quota is None
         names = (name for new in inputs for name in new.properties)
-        return self._write(account, kind, names, prepare, write, define=define_unknown)
+        return self._write(
+            account,
+            kind,
+            names,
+            prepare,
+            write,
+            alone=write_alone if alone else None,
+            define=define_unknown,
+        )
 
     def update(
         self,
@@ -255,8 +274,16 @@ class RecordStore:
         prepare: Callable[[Catalogue], T],
         write: Callable[[Connection, Catalogue, T], R],
         *,
+        alone: Callable[[Connection, Catalogue, T], R] | None = None,
         define: bool = False,
     ) -> R:
+        """Prepare a write and run it in a transaction, again where the catalogue has changed.
+
+        `alone` does the same as `write`, in one statement that holds the catalogue by itself: a
+        third of what PostgreSQL and this process do for a transaction of one record.
+        """
+        if self.database.dialect == "sqlite":
+            alone = None
         define = define or account.switches.auto_define_properties
         sent = set(names)
         catalogue = self.catalogue(account, kind)
@@ -273,8 +300,12 @@ class RecordStore:
                 catalogue = fresh
                 continue
             try:
+                # Two unique values may be taken one by one.
+                if alone is not None and len(catalogue.unique) < 2:
+                    work = _with(catalogue, prepared, alone)
+                    return self.database.transact(work, one_statement=True)
                 return self.database.transact(_checked(account, catalogue, prepared, write))
-            except _CatalogueChanged:
+            except (_CatalogueChanged, Shut):
                 catalogue = self.catalogues.reload(account.id, kind)
         # The catalogue changes all the time: now nobody may change it until this is written.
         return self.catalogues.edit(
@@ -354,6 +385,12 @@ class RecordStore:
                     {"account": account.id},
                 )
             }
+
+
+def _with(
+    catalogue: Catalogue, prepared: T, write: Callable[[Connection, Catalogue, T], R]
+) -> Callable[[Connection], R]:
+    return lambda connection: write(connection, catalogue, prepared)
 
 
 def _checked(

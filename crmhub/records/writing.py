@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from crmhub.db import Added, Connection, Deadlocked, Row, Rows
+from crmhub.db import Added, Connection, Deadlocked, Gate, Row, Rows
 from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, listed
 from crmhub.records import associations
 from crmhub.records.associations import Links
@@ -121,10 +121,10 @@ def finish(
 
 def refuse_twins(catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, str]]]) -> None:
     """Raise Conflict that names each two inputs of a batch that hold the same unique value."""
+    if len(inputs) < 2:
+        return
     problems = []
-    for known in catalogue:
-        if not known.unique:
-            continue
+    for known in catalogue.unique:
         seen: dict[str, str] = {}
         for path, properties in inputs:
             value = properties.get(known.name)
@@ -147,10 +147,13 @@ def create(
     ids: Sequence[int],
     now: int,
     quota: int | None,
+    gate: Gate | None = None,
 ) -> list[Record]:
     """Store new records, made by `finish`, under `ids`.
 
-    Raises DuplicateValue, Semantic for a link to nothing, LimitExceeded beyond the quota.
+    Raises DuplicateValue, Semantic for a link to nothing, LimitExceeded beyond the quota. With a
+    `gate` it is one statement: of one record, without links and quota, and at most one property
+    is unique, so that a value that is taken leaves nothing behind. Raises `Shut`, too.
     """
     account, kind = catalogue.account_id, catalogue.kind
     links = [
@@ -175,6 +178,7 @@ def create(
         Rows("records", _RECORD, rows),
         *change.rows(),
         added=_counter(account, kind, len(rows), quota),
+        gate=gate,
     )
     if free < len(claimed):
         raise _taken(tx, catalogue, claimed, paths)
@@ -350,7 +354,7 @@ def _taken(
     tx: Connection, catalogue: Catalogue, claimed: Sequence[Row], paths: Mapping[int, str]
 ) -> DuplicateValue | Deadlocked:
     """Return the error that names whose unique values others have already."""
-    names = {known.prop_id: known.name for known in catalogue if known.unique}
+    names = {known.prop_id: known.name for known in catalogue.unique}
     held = holders(tx, catalogue.account_id, [(prop_id, key) for _, prop_id, key, _ in claimed])
     taken = []
     for _, prop_id, key, record_id in claimed:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -140,6 +141,37 @@ def test_what_becomes_required_is_demanded_in_another_process_at_once(
     definitions.change(here, account, CONTACTS, "colour", {"required": True})
     with pytest.raises(InvalidProperties):
         create(there, account)
+
+
+def test_a_write_sees_the_change_that_it_waited_for(
+    here: RecordStore, there: RecordStore, account: Account
+) -> None:
+    definitions.define(here, account, CONTACTS, COLOUR)
+    create(there, account)
+
+    def change(pool: ThreadPoolExecutor) -> Future[int]:
+        definitions.change(here, account, CONTACTS, "colour", {"required": True})
+        writing = pool.submit(create, there, account)
+        waits_for_a_lock(there.database)
+        return writing
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = here.database.transact(lambda _: change(pool))
+        with pytest.raises(InvalidProperties):
+            writing.result()
+
+
+def waits_for_a_lock(database: Database) -> None:
+    """Return when somebody waits for a catalogue; on SQLite all wait for the one writer."""
+    waiting = (
+        "select count(*) from pg_locks join pg_database on oid = database"
+        " where datname = current_database() and locktype = 'advisory' and not granted"
+    )
+    until = time.monotonic() + 120
+    with database.reading() as connection:
+        while connection.dialect == "postgresql" and not connection.scalar(waiting):
+            assert time.monotonic() < until, "nobody waits"
+            time.sleep(0.01)
 
 
 def test_what_becomes_unique_is_so_in_another_process_at_once(

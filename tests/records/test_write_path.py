@@ -159,3 +159,28 @@ def test_an_update_that_changes_nothing_writes_nothing(
     assert client.patch(f"/contacts/{id}", {"properties": {"city": "Rome"}}).status_code == 200
     verbs = {sql.split()[0].lower() for sql, _ in sent}
     assert not verbs & {"insert", "update", "delete", "with"}
+
+
+def test_one_record_alone_is_one_statement_on_postgresql(
+    hub: Hub, client: Client, sent: Sent
+) -> None:
+    def create(n: int) -> None:
+        new = NewRecord({"email": f"grace{n}@example.com", "city": "Rome"})
+        hub.records.create(client.account, CONTACTS, [new])
+
+    create(1)
+    sent.clear()
+    create(2)
+    assert len(sent) == 1 or hub.database.dialect == "sqlite"
+    before = stored(hub)
+    with pytest.raises(DuplicateValue):
+        create(2)
+    assert stored(hub) == before
+
+
+def stored(hub: Hub) -> list[int]:
+    """Return how many rows each table of records has, and what their counters say."""
+    tables = [f"select count(*) from {table}" for table in ("records", *TABLES)]
+    counted = [*tables, "select coalesce(sum(n), 0) from record_count"]
+    with hub.database.reading() as connection:
+        return [int(connection.scalar(each)) for each in counted]
