@@ -26,11 +26,13 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint format lock clean
+.PHONY: help install run test lint format lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo '  Options: make run PORT=8081 HOST=0.0.0.0 · make test ARGS="-k search" · PYTHON=python3.12'
+
+install: $(RUN_READY) ## set up .venv to run crmhub, and do no more
 
 run: $(RUN_READY) ## set up, make a demo account, print its key and curl lines, serve
 	@$(COMPILE)

@@ -1,0 +1,30 @@
+# The image runs what `make run` runs, from the same lock file:
+#   docker build -t crmhub .
+#   docker run --rm crmhub --help
+FROM python:3.13-slim AS build
+RUN apt-get update && apt-get install -y --no-install-recommends make \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /opt/crmhub
+COPY Makefile pyproject.toml requirements.lock README.md LICENSE ./
+COPY crmhub crmhub
+COPY adapters adapters
+RUN make install
+
+FROM python:3.13-slim
+# pg_dump and psql are for `crmhub db backup` and `restore`; they must be as new as the server.
+RUN apt-get update && apt-get install -y --no-install-recommends postgresql-client \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 1000 --create-home --home-dir /var/lib/crmhub crmhub
+COPY --from=build /opt/crmhub /opt/crmhub
+ENV PATH=/opt/crmhub/.venv/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    CRMHUB_HOST=0.0.0.0
+# Relative paths start here: config/ where one is mounted, var/ for SQLite and development's keys.
+WORKDIR /var/lib/crmhub
+USER crmhub
+VOLUME /var/lib/crmhub
+EXPOSE 8080
+# SIGTERM lets the requests under way end, within 35 s.
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["crmhub"]
+CMD ["serve"]

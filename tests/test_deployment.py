@@ -1,0 +1,79 @@
+"""Image, compose file and systemd unit follow from what crmhub really has."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from crmhub.cli import main, working
+from crmhub.settings import _readers
+
+_ROOT = Path(__file__).parents[1]
+_FILES = ("Dockerfile", "compose.yaml", "config/systemd/crmhub.service")
+_UNIT = _ROOT / "config" / "systemd" / "crmhub.service"
+
+
+def _text(name: str) -> str:
+    return (_ROOT / name).read_text(encoding="utf-8")
+
+
+def _commands() -> list[str]:
+    unit = re.findall(r"^Exec\w+=\S+/crmhub (.+)$", _UNIT.read_text(encoding="utf-8"), re.M)
+    composed = re.findall(r"^    command: (.+)$", _text("compose.yaml"), re.M)
+    composed = [each for each in composed if not each.startswith("redis-server")]
+    image = re.findall(r'^CMD \["(.+)"\]$', _text("Dockerfile"), re.M)
+    return [*unit, *composed, *image]
+
+
+def test_every_command_is_one():
+    commands = _commands()
+    assert len(commands) == 6
+    for command in commands:
+        result = CliRunner().invoke(main, [*shlex.split(command), "--help"])
+        assert result.exit_code == 0, f"{command}: {result.output}"
+
+
+@pytest.mark.parametrize("name", _FILES)
+def test_every_setting_is_one(name):
+    named = set(re.findall(r"\bCRMHUB_([A-Z_]+)\b", _text(name)))
+    assert named <= {each.upper() for each in _readers()}
+    assert named
+
+
+def test_the_image_gets_what_it_copies_and_builds_what_make_run_builds():
+    taken = re.findall(r"^COPY (?!--from)(.+) \S+$", _text("Dockerfile"), re.M)
+    sources = {source for line in taken for source in line.split()}
+    let_in = set(re.findall(r"^!(.+)$", _text(".dockerignore"), re.M))
+    assert sources == let_in
+    assert all((_ROOT / source).exists() for source in sources)
+    assert "RUN make install\n" in _text("Dockerfile")
+    assert "\ninstall: $(RUN_READY)" in _text("Makefile")
+    assert "\nrun: $(RUN_READY)" in _text("Makefile")
+
+
+def test_whoever_stops_it_waits_for_what_is_under_way():
+    # The package names the command `serve` as its module is named.
+    serve = import_module("crmhub.cli.serve")
+    longest = max(serve._GRACE_SECONDS, working._STOP_SECONDS)
+    [composed] = re.findall(r"stop_grace_period: (\d+)s", _text("compose.yaml"))
+    [unit] = re.findall(r"TimeoutStopSec=(\d+)", _UNIT.read_text(encoding="utf-8"))
+    assert int(composed) > longest
+    assert int(unit) > longest
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not here")
+def test_systemd_takes_the_unit(tmp_path):
+    copy = tmp_path / _UNIT.name
+    copy.write_text(_UNIT.read_text().replace("/opt/crmhub/.venv/bin/crmhub", "/bin/true"))
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False
+    )
+    ours = [line for line in verified.stderr.splitlines() if copy.name in line]
+    assert ours == []
