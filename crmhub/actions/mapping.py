@@ -7,7 +7,7 @@ against the two catalogues it stands between, the account's own and the CRM's.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -39,6 +39,9 @@ from crmhub.records.kinds import KINDS as RECORD_KINDS
 _ASK_S = 20.0
 _CONTACT_NAMES = (WHOLE_NAME,)
 _LEAD = ("name", "email", "phone")
+
+# Each compares a name with all that are known.
+_SUGGESTIONS = 20
 
 Told = tuple[tuple[str, str], ...]
 """What is to be said of a map, as (path, words)."""
@@ -146,21 +149,23 @@ def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
 def _strange(
     hub: Hub, account: Account, kind: Written, rules: KindMap
 ) -> Iterator[tuple[str, str]]:
-    known = set(_known_here(hub, account, kind))
-    for name in rules.rules:
-        if name not in known:
-            meant = _meant(name, known)
-            yield f"{kind}.{name}", f"the account's {kind} have no such property{meant}"
+    known = _known_here(hub, account, kind)
+    unknown = sorted(rules.rules.keys() - set(known))
+    for number, name in enumerate(unknown):
+        meant = _meant(name, known, number)
+        yield f"{kind}.{name}", f"the account's {kind} have no such property{meant}"
 
 
 def _misfits(
     kind: Written, rules: KindMap, theirs: Mapping[str, Described]
 ) -> Iterator[tuple[str, str]]:
+    unknown = 0
     for name, rule in rules.rules.items():
         path = f"{kind}.{name}"
         described = theirs.get(rule.to)
         if described is None:
-            meant = _meant(rule.to, theirs)
+            meant = _meant(rule.to, theirs, unknown)
+            unknown += 1
             yield f"{path}.to", f"{kind} have no property {rule.to} in the CRM{meant}"
             continue
         if described.read_only:
@@ -176,8 +181,9 @@ def _misfits(
                 yield where, f"{rule.to} of the CRM does not take it: {exc}"
 
 
-def _meant(name: str, known: Mapping[str, object] | set[str]) -> str:
-    near = difflib.get_close_matches(name[:100], known, n=3)
+def _meant(name: str, known: Collection[str], number: int) -> str:
+    """Return what was meant by the unknown name of this number, for the first few of them."""
+    near = difflib.get_close_matches(name[:100], known, n=3) if number < _SUGGESTIONS else []
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 

@@ -12,6 +12,7 @@ from crmhub.cli.inputs import as_mapping, assignment, duration, read_secrets
 from crmhub.cli.mapping import field_map
 from crmhub.cli.opening import author, load_account, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_fields, print_json
+from crmhub.errors import listed
 
 if TYPE_CHECKING:
     from crmhub.accounts.webhook_ids import Rotatable, WebhookId
@@ -200,12 +201,19 @@ def adapter(
 @account.command()
 @click.argument("client_id")
 def check(client_id: str) -> None:
-    """Talk to an account's CRM and say what is wrong; exits with 1 when something is."""
+    """Talk to an account's CRM and say what is wrong; exits with 1 when something is.
+
+    Its field map is held against what the CRM has.
+    """
     with opened_hub() as hub:
+        from crmhub.actions import mapping
         from crmhub.actions.connecting import check as find_fault
 
         checked = load_account(hub, client_id)
+        field_map = checked.connection.field_map
         wrong = find_fault(hub, checked)
+        if not wrong and (faults := mapping.check(hub, checked, field_map).faults):
+            wrong = f"field map: {listed(faults)}"
     if wrong:
         raise click.ClickException(f"{checked.connection.adapter}: {wrong}")
     click.echo(f"{checked.connection.adapter}: all is well.")

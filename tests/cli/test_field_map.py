@@ -46,6 +46,8 @@ def test_a_map_that_does_not_fit_is_not_saved_unless_nobody_is_asked(acme):
     assert acme.json(*SHOW)["contacts"] == {}
     acme(*SHOW, "--file", "-", "--no-check", stdin=wrong)
     assert acme.json(*SHOW)["contacts"] == {"topic": {"to": "jobtitel"}}
+    told = acme("account", "check", "acme", code=1).stderr
+    assert "local: field map: contacts.topic.to: contacts have no property jobtitel" in told
 
 
 def test_a_preview_sends_and_saves_nothing(acme):

@@ -8,9 +8,11 @@ import json
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+import crmhub
 from crmhub.accounts.connections import open_credentials
 from crmhub.actions import operating, resealing
 from crmhub.actions.hub import Hub
@@ -120,6 +122,17 @@ def _text_columns(db):
         "select m.name, c.name from sqlite_master m join pragma_table_info(m.name) c"
         " where m.type = 'table' and lower(c.type) = 'text'"
     )
+
+
+def test_nothing_seals_but_what_is_known_to_it():
+    package = Path(crmhub.__file__).parent
+    sealing = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if "vault.seal(" in path.read_text()
+    }
+    # Who seals another column names it in `resealing.SEALED`, and stands here.
+    assert sealing == {"accounts/connections.py", "actions/resealing.py"}
 
 
 def test_a_key_that_is_gone_is_named_and_the_others_go_on(keyed):

@@ -1,0 +1,58 @@
+"""What operators can map, and what a map that is held against a CRM costs."""
+
+from __future__ import annotations
+
+import time
+
+import flask
+
+from crmhub.accounts import field_maps
+from crmhub.actions import mapping
+from crmhub.actions.connecting import connect
+from crmhub.actions.hub import Hub
+from crmhub.actions.mapping import Mappable
+from crmhub.actions.translated import Translated
+from crmhub.fakes.hubspot.fake import FakeHubSpot
+from tests.adapters.fakes import FAKE, adapters, fake_client, hubspot_client
+from tests.clients import Client
+
+
+def by_kind(hub: Hub, client: Client) -> dict[str, Mappable]:
+    return {one.kind: one for one in mapping.mappable(hub, client.account)}
+
+
+def test_both_sides_are_told_with_what_each_takes(app: flask.Flask, hub: Hub) -> None:
+    with FakeHubSpot() as fake:
+        found = by_kind(hub, hubspot_client(app, fake))
+    assert list(found) == ["contacts", "deals", "tickets"]
+    contacts = found["contacts"]
+    assert {"name", "firstname", "jobtitle"} <= set(contacts.ours)
+    theirs = {one.name: one for one in contacts.theirs}
+    assert "lead" in [option.value for option in theirs["lifecyclestage"].options]
+    assert not {"email", "phone"} & {*theirs, *contacts.ours}, "these have no rule"
+    assert "hs_object_id" not in theirs, "the CRM writes it itself"
+    deals = {one.name: one for one in found["deals"].theirs}
+    assert "closedwon" in [option.value for option in deals["dealstage"].options]
+
+
+def test_a_crm_that_cannot_tell_says_why(app: flask.Flask) -> None:
+    with adapters(app, FAKE):
+        hub: Hub = app.extensions["crmhub"]
+        found = by_kind(hub, fake_client(app)[0])
+    assert found["contacts"].theirs == ()
+    assert found["contacts"].unknown == "The Fake adapter cannot list properties."
+    assert "firstname" in found["contacts"].ours
+
+
+def test_without_a_map_nothing_stands_before_the_adapter(hub: Hub, client: Client) -> None:
+    assert not isinstance(connect(hub, client.account), Translated)
+
+
+def test_a_map_of_any_size_is_held_against_the_crm_in_no_time(hub: Hub, client: Client) -> None:
+    values = {f"value {n}": f"v{n}" for n in range(1_000)}
+    rules = {f"of_bots_{n}": {"to": f"of_crm_{n}", "values": values} for n in range(40)}
+    rules |= {f"further_{n}": {"to": f"unknown_{n}"} for n in range(460)}
+    began = time.monotonic()
+    checked = mapping.check(hub, client.account, field_maps.read({"contacts": rules}))
+    assert time.monotonic() - began < 5
+    assert len(checked.faults) == len(checked.notes) == 500
