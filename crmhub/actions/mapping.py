@@ -171,14 +171,28 @@ def _misfits(
         if described.read_only:
             yield f"{path}.to", f"the CRM sets {rule.to} itself; name another property"
             continue
-        values = {f"{path}.values.{ours}": value for ours, value in rule.values.items()}
+        for ours, value in rule.values.items():
+            fault = _misfit(described, value, read_back=kind == "contacts")
+            if fault:
+                yield f"{path}.values.{ours}", fault
         if rule.constant:
-            values[f"{path}.constant"] = rules.crm_value(name, rule.constant)
-        for where, value in values.items():
-            try:
-                coerced(described, value)
-            except Misfit as exc:
-                yield where, f"{rule.to} of the CRM does not take it: {exc}"
+            value = rules.crm_value(name, rule.constant)
+            if fault := _misfit(described, value, read_back=False):
+                yield f"{path}.constant", fault
+
+
+def _misfit(described: Described, value: str, *, read_back: bool) -> str:
+    """Return why a property of the CRM cannot have this value, or "".
+
+    One that is `read_back` must be as the CRM keeps it: yes, kept as true, would be read as true.
+    """
+    try:
+        kept = coerced(described, value)
+    except Misfit as exc:
+        return f"{described.name} of the CRM does not take it: {exc}"
+    if read_back and kept != value:
+        return f"the CRM keeps it as {kept}; give that, so that getProperties knows it again"
+    return ""
 
 
 def _meant(name: str, known: Collection[str], number: int) -> str:

@@ -15,6 +15,8 @@ from crmhub.cli.output import in_words, iso, print_columns, print_fields, print_
 from crmhub.errors import listed
 
 if TYPE_CHECKING:
+    from collections.abc import Sized
+
     from crmhub.accounts.webhook_ids import Rotatable, WebhookId
     from crmhub.actions.operating import Detail
     from crmhub.actions.switching import Decision
@@ -296,6 +298,7 @@ def _print_account(found: Detail) -> None:
     from dataclasses import asdict
 
     account, ids, secrets = found.account, found.ids, found.secrets
+    rules = account.connection.field_map.flat()
     settings = [f"{name}={value}" for name, value in account.connection.settings.items()]
     hidden = (
         ["secrets that cannot be opened"]
@@ -310,6 +313,7 @@ def _print_account(found: Detail) -> None:
             ("Opened", in_words(account.created_at)),
             ("Plan", account.plan.name),
             ("CRM", ", ".join([account.connection.adapter, *settings, *hidden])),
+            *([("Field map", _counted(rules))] if rules else []),
             *(
                 (f"{one.purpose.capitalize()} id", _valid(one))
                 for one in ids
@@ -320,6 +324,10 @@ def _print_account(found: Detail) -> None:
     )
     click.echo()
     print_fields((name, _shown(value)) for name, value in asdict(account.switches).items())
+
+
+def _counted(rules: Sized) -> str:
+    return f"{len(rules)} rule{'s' if len(rules) > 1 else ''}"
 
 
 def _valid(one: WebhookId) -> str:

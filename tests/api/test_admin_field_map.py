@@ -258,7 +258,7 @@ def test_a_map_is_held_against_what_local_has(admin: Admin, client: Client) -> N
     wrong = {
         "contacts": {
             "topic": "citty",
-            "kind": {"to": "lifecyclestage", "values": {"New": "lead", "Old": "gone"}},
+            "kind": {"to": "lifecyclestage", "values": {"New": "Lead", "Old": "gone"}},
             "made": "createdate",
         },
         "deals": {"dealstage": {"values": {"won": "closedwon", "lost": "closed"}}},
@@ -268,6 +268,7 @@ def test_a_map_is_held_against_what_local_has(admin: Admin, client: Client) -> N
     assert message.startswith("Nothing was saved: contacts.topic.to: contacts have no property")
     assert "citty in the CRM; did you mean city?" in message
     assert 'contacts.kind.values.Old: lifecyclestage of the CRM does not take it: "gone"' in message
+    assert "contacts.kind.values.New: the CRM keeps it as lead; give that" in message
     assert "contacts.made.to: the CRM sets createdate itself" in message
     assert "deals.dealstage.values.lost: dealstage of the CRM does not take it" in message
     assert "tickets.hs_ticket_priority.constant: " in message

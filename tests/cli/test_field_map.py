@@ -34,6 +34,7 @@ def test_a_map_is_set_from_a_file_or_standard_input_and_shown(acme):
     shown = acme(*SHOW).stdout
     assert "contacts  topic     jobtitle  Sales=sales  -" in shown
     assert "From the chat (if empty)" in shown
+    assert "\nField map     2 rules\n" in acme("account", "show", "acme").stdout
     acme(*SHOW, "--file", "-", stdin="{}")
     assert acme.json(*SHOW)["contacts"] == {}
     assert [one["object"] for one in acme.json("audit", "list")] == ["fieldMap"] * 2 + ["account"]
