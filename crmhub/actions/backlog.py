@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from crmhub.accounts.accounts import Account
 from crmhub.actions import alerts
 from crmhub.db import Database, now_ms
 from crmhub.metrics import Gauge
@@ -80,6 +81,26 @@ def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting
         id: Waiting(states["queued"] + states["running"], states["dead"] + states["parked"])
         for id, states in counts.items()
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """Why an account's CRM is left alone for now: since when, until when (ms), and its words."""
+
+    since: int
+    until: int
+    reason: str
+
+
+def away(database: Database, account: Account) -> Away | None:
+    """Return why actions of the account wait as a whole, None when they do not."""
+    with database.reading() as connection:
+        row = connection.row(
+            "select since, until, reason from outage where account_id = :account"
+            " and connection_id = :connection and failures > 0",
+            {"account": account.id, "connection": account.connection.id},
+        )
+    return None if row is None else Away(*row)
 
 
 def _seen(database: Database) -> list[Gauge]:

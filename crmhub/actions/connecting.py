@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from crmhub import adapter as contract
 from crmhub import errors
@@ -17,6 +17,8 @@ from crmhub.actions.store import OwnRecords
 from crmhub.actions.translated import Translated
 from crmhub.adapter import Adapter, AdapterError, BadConfig, Budget, Context, configured
 from crmhub.secrets import SealBroken
+
+T = TypeVar("T")
 
 _SOON = 5
 _LATER = 60
@@ -184,6 +186,12 @@ def told(account: Account) -> Iterator[None]:
 def check(hub: Hub, account: Account) -> str:
     """Talk to the account's CRM and return what is wrong in words, "" when all is well."""
     return in_words(_asked(lambda: connect(hub, account)))
+
+
+def ask(hub: Hub, account: Account, question: Callable[[Adapter], T]) -> T:
+    """Return what the account's CRM answers an operator; raises the adapter's errors."""
+    with within(_CHECK_S):
+        return question(connect(hub, account))
 
 
 def try_out(

@@ -1,20 +1,134 @@
-"""One account: what it is, how it is reached, how its helpers behave."""
+"""One account: what it is, what its helpers do where there is a choice, what it may use."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import Any
+
 import flask
 
-from crmhub.actions import operating
+from crmhub.actions import backlog, operating
+from crmhub.actions.operating import Detail
+from crmhub.adapter.registry import Installed
 from crmhub.api.authentication import hub
 from crmhub.console.blueprint import blueprint
-from crmhub.console.pages import page
+from crmhub.console.guarding import author
+from crmhub.console.pages import done, page, refused
+from crmhub.errors import HubError
+from crmhub.records.kinds import KINDS
 
-TABS = (("Overview", "console.account"),)
-"""The pages of an account: label and endpoint."""
+TABS = (
+    ("Overview", "console.account"),
+    ("CRM", "console.crm"),
+    ("Bots", "console.bots"),
+    ("Keys", "console.keys"),
+    ("Catalogue", "console.catalogue"),
+)
+"""The pages of an account: label and endpoint. Endpoints behind a tab begin with its own."""
+
+SWITCHES = (
+    (
+        "strict",
+        "Strict",
+        "One bad value refuses a whole helper call. Otherwise the good ones are stored, and the"
+        " others named in the answer.",
+    ),
+    (
+        "soft_errors",
+        "Soft errors",
+        "Helpers answer errors with status 200, for builders that show nothing of others.",
+    ),
+    (
+        "require_secret",
+        "Demand the webhook secret",
+        "Every helper call must carry it in the header X-Webhook-Secret.",
+    ),
+    (
+        "bare_tokens",
+        "Find the account by the contactToken alone",
+        "getProperties and setProperties may be called without an id in the path.",
+    ),
+    (
+        "auto_define_properties",
+        "Define unknown properties",
+        "The public API stores an unknown property as text instead of refusing it.",
+    ),
+)
+"""Those that are on or off: name, label, and what it means."""
+_OTHERS = ("name", "plan", "lead_requires", "deadline_s", "region", "rotation", "portal_alias")
+_LEAD = (("email", "an email"), ("email_or_phone", "an email or a phone"))
+
+
+def about(client_id: str) -> dict[str, Any]:
+    """Return what every page of an account is made from; raises NotFound."""
+    found = operating.detail(hub(), client_id)
+    return {"account": found.account, "detail": found, "tabs": TABS}
+
+
+def installed(name: str) -> Installed:
+    """Return the adapter of this name, with its error where it cannot be used."""
+    for one in hub().registry.installed():
+        if one.name == name:
+            return one
+    return Installed(name, "", "", error=f"No adapter named {name!r} is installed.")
 
 
 @blueprint.get("/accounts/<client_id>")
 def account(client_id: str) -> flask.Response:
     """Show an account."""
-    found = operating.detail(hub(), client_id)
-    return page("account/overview.html", account=found.account, detail=found, tabs=TABS)
+    return page("account/overview.html", **_overview(client_id))
+
+
+@blueprint.post("/accounts/<client_id>")
+def change_account(client_id: str) -> flask.Response:
+    """Change the name, the plan and the switches."""
+    form = flask.request.form
+    values: dict[str, Any] = {name: form.get(name, "").strip() for name in _OTHERS if name in form}
+    values |= {name: "true" if name in form else "false" for name, _, _ in SWITCHES}
+    try:
+        operating.change(hub(), client_id, values, by=author())
+    except HubError as exc:
+        shown = _overview(client_id)
+        return refused(exc, "account/overview.html", **{**shown, "given": values})
+    return done("Saved. It is in effect within a second.", "console.account", client_id=client_id)
+
+
+@blueprint.post("/accounts/<client_id>/disabled")
+def disable_account(client_id: str) -> flask.Response:
+    """Shut the account everywhere, or open it again."""
+    disabled = flask.request.form.get("disabled") == "true"
+    operating.change(hub(), client_id, {}, disabled=disabled, by=author())
+    said = "The account is disabled." if disabled else "The account is enabled."
+    return done(said, "console.account", client_id=client_id)
+
+
+def _overview(client_id: str) -> dict[str, Any]:
+    shared = about(client_id)
+    found: Detail = shared["detail"]
+    plan, used = found.account.plan, hub().records.counts(found.account)
+    alias = "".join(one.value for one in found.ids if one.purpose == "alias")
+    return {
+        **shared,
+        "adapter": installed(found.account.connection.adapter),
+        "away": backlog.away(hub().database, found.account),
+        "waiting": backlog.waiting(hub().database, [found.account.id])[found.account.id],
+        "usage": [
+            (name, used.get(kind.code, 0), plan.quotas.get(name)) for name, kind in KINDS.items()
+        ],
+        "given": {
+            "name": found.account.name,
+            "plan": plan.name,
+            **{name: _text(value) for name, value in asdict(found.account.switches).items()},
+            "portal_alias": alias,
+        },
+        "switches": SWITCHES,
+        "lead": _LEAD,
+        "plans": [(name, name) for name in sorted(hub().plans)],
+    }
+
+
+def _text(value: Any) -> str:
+    """Return a switch as a form holds it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -25,7 +25,7 @@ HEAD = (("Accounts", "console.accounts", "accounts"),)
 # Styles and scripts come from files of this service alone; Bootstrap draws its arrows with data:.
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:;"
-    " form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
@@ -46,7 +46,7 @@ _A_YEAR_S = 365 * 24 * 3600
 _SAID = "crmhub_console_said"
 
 
-def page(template: str, status: int = 200, **context: Any) -> flask.Response:
+def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
     """Return a page made from a template of `templates/console/`."""
     text = flask.render_template(
         f"console/{template}",

@@ -5,12 +5,30 @@ from __future__ import annotations
 import flask
 from flask_bootstrap import Bootstrap5
 
-from crmhub.console import account, accounts, signing_in, words
+from crmhub.console import (
+    account,
+    accounts,
+    bots,
+    catalogue,
+    connection,
+    keys,
+    signing_in,
+    words,
+)
 from crmhub.console.blueprint import blueprint
 from crmhub.console.guarding import NotSignedIn
 from crmhub.console.pages import ask_to_sign_in, finish
 
-__all__ = ["account", "accounts", "register", "signing_in"]
+__all__ = [
+    "account",
+    "accounts",
+    "bots",
+    "catalogue",
+    "connection",
+    "keys",
+    "register",
+    "signing_in",
+]
 
 
 def register(app: flask.Flask) -> None:

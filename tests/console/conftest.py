@@ -14,18 +14,8 @@ from crmhub.actions.hub import Hub
 from crmhub.settings import Settings
 from tests import databases
 from tests.cli.servers import serving
+from tests.console.chromium import FLAGS
 from tests.consoles import Operator, open_console, start_session, unused_email
-
-# What its many helpers would look for elsewhere; and it may run as root in a container.
-_FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture
@@ -65,7 +55,7 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 def browser_type_launch_args(chromium: str) -> dict[str, object]:
     """How pytest-playwright starts the browser."""
-    return {"executable_path": chromium, "args": _FLAGS}
+    return {"executable_path": chromium, "args": FLAGS}
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +66,12 @@ def browser_context_args(served: Served) -> dict[str, object]:
 
 @pytest.fixture
 def page(context: BrowserContext, served: Served) -> Page:
-    """A page of a browser whose user is signed in; what the browser refuses fails the test."""
+    """A page of a browser whose user is signed in."""
+    return signed_in(context, served)
+
+
+def signed_in(context: BrowserContext, served: Served) -> Page:
+    """Return a page whose user is signed in, without the half second that signing in takes."""
     session = start_session(served.hub, unused_email())
     where = {"domain": "127.0.0.1", "path": "/console"}
     context.add_cookies([{"name": "crmhub_console", "value": session, **where}])

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
+from crmhub.actions import operating
+from crmhub.actions.opening import open_account
 from crmhub.secrets import BASE36, token
-from tests.console.conftest import Served
+from tests.adapters.hubspot_crm import HubSpotCrm
+from tests.clients import TESTS
+from tests.console.conftest import Served, signed_in
+from tests.console.screenshots import PAGES
 from tests.consoles import PASSWORD, new_user
 
 
@@ -37,21 +42,34 @@ def test_one_signs_in_opens_an_account_and_signs_out(
     expect(page).to_have_url(re.compile("/console/sign-in"))
 
 
-def test_the_browser_has_nothing_to_complain_of(page: Page) -> None:
+def test_the_browser_has_nothing_to_complain_of(page: Page, served: Served) -> None:
     complaints: list[str] = []
 
     def hear(message: ConsoleMessage) -> None:
-        complaints.append(message.text)
+        # Its advice on forms with several passwords is none.
+        if message.type in ("error", "warning"):
+            complaints.append(message.text)
 
     page.on("console", hear)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    for path in ("/console/accounts", "/console/accounts/new"):
-        page.goto(path)
+    account, _ = open_account(served.hub, name="Looked at", by=TESTS)
+    of_one = [path.format(acme=account.client_id, local=account.client_id) for _, path in PAGES]
+    for path in of_one[:-1]:
+        page.goto(f"/console{path}")
     origin = page.url.partition("/console")[0]
     assert complaints == []
     assert [url for url in asked if not url.startswith((f"{origin}/", "data:"))] == []
+
+
+def test_no_page_is_wider_than_a_phone(page: Page, served: Served) -> None:
+    name = "Donaudampfschifffahrtsgesellschaftskapitänsmützenfabrik & Co. KG"
+    account, _ = open_account(served.hub, name=name, by=TESTS)
+    page.set_viewport_size({"width": 390, "height": 844})
+    for _, path in PAGES:
+        page.goto(f"/console{path.format(acme=account.client_id, local=account.client_id)}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
 
 
 def test_the_keyboard_alone_is_enough(page: Page) -> None:
@@ -72,3 +90,46 @@ def test_a_value_is_copied_by_its_button(page: Page, context: BrowserContext) ->
     page.get_by_role("button", name="Copy").first.click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == key.input_value()
+
+
+def test_a_crm_is_chosen_refused_saved_and_left_again(page: Page, served: Served) -> None:
+    account, _ = open_account(served.hub, name=f"Acme {token(30, BASE36)}", by=TESTS)
+    with HubSpotCrm() as crm:
+        page.goto(f"/console/accounts/{account.client_id}")
+        page.get_by_role("link", name="Settings of the CRM, and test").click()
+        page.get_by_label("CRM", exact=True).select_option("HubSpot")
+        page.get_by_role("button", name="Show its settings").click()
+        page.get_by_label("API address").fill(crm.url)
+        page.get_by_label("Access token").fill("pat-wrong")
+        page.get_by_role("button", name="Test connection").click()
+        alert = page.get_by_role("alert")
+        expect(alert).to_contain_text("HubSpot says: HubSpot refuses the access token")
+        # What was typed is still there.
+        expect(page.get_by_label("Access token")).to_have_value("pat-wrong")
+        page.get_by_role("button", name="Save", exact=True).click()
+        expect(alert).to_contain_text("Nothing was saved, for the check failed: HubSpot refuses")
+        expect(page.get_by_label("Access token")).to_have_value("")
+        page.get_by_label("Access token").fill(crm.fake.token)
+        page.get_by_role("button", name="Test connection").click()
+        expect(page.get_by_role("status")).to_contain_text("HubSpot says that all is well.")
+        page.get_by_role("button", name="Save", exact=True).click()
+        expect(page.get_by_role("status")).to_have_text("Saved; the CRM says that all is well.")
+        assert operating.find(served.hub, account.client_id).connection.adapter == "hubspot"
+        page.get_by_label("CRM", exact=True).select_option("local")
+        page.get_by_role("button", name="Show its settings").click()
+        page.get_by_role("button", name="Save", exact=True).click()
+        expect(page.get_by_role("heading", level=2)).to_have_text("local")
+        assert operating.find(served.hub, account.client_id).connection.adapter == "local"
+
+
+def test_a_connection_is_tested_without_javascript(browser: Browser, served: Served) -> None:
+    account, _ = open_account(served.hub, name=f"Acme {token(30, BASE36)}", by=TESTS)
+    context = browser.new_context(base_url=served.url, java_script_enabled=False)
+    page = signed_in(context, served)
+    page.goto(f"/console/accounts/{account.client_id}/crm?adapter=hubspot")
+    page.get_by_label("API address").fill("http://127.0.0.1:9")
+    page.get_by_label("Access token").fill("pat-wrong")
+    page.get_by_role("button", name="Test connection").click()
+    expect(page.get_by_role("alert")).to_contain_text("HubSpot says: ")
+    expect(page.get_by_label("API address")).to_have_value("http://127.0.0.1:9")
+    context.close()

@@ -1,5 +1,7 @@
-// Buttons that copy. Without this file they stay hidden, and the values can be selected.
+// What pages do beside working without it.
 "use strict";
+
+// Buttons that copy. Without this file they stay hidden, and the values can be selected.
 
 for (const button of document.querySelectorAll("[data-copy]")) {
   const source = document.getElementById(button.dataset.copy);
@@ -22,5 +24,37 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     }
     button.textContent = "Copied";
     setTimeout(() => (button.textContent = label), 2000);
+  });
+}
+
+// A button whose answer is shown in its place on this page, so that what was typed stays.
+// Without this file the answer is a page of its own.
+for (const button of document.querySelectorAll("[data-into]")) {
+  button.addEventListener("click", async (event) => {
+    event.preventDefault();
+    const place = document.getElementById(button.dataset.into);
+    const label = button.textContent;
+    button.disabled = true;
+    button.textContent = "Asking …";
+    try {
+      const answer = await fetch(button.formAction, {
+        method: "POST",
+        body: new FormData(button.form),
+        headers: { Accept: "text/html" },
+      });
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const told = page.getElementById(button.dataset.into);
+      if (!told) {
+        // Another page than this one: the session is over, or the hub is away.
+        location.reload();
+        return;
+      }
+      place.replaceChildren(...told.children);
+      place.scrollIntoView({ block: "nearest" });
+    } catch {
+      place.textContent = "The hub cannot be reached; try again.";
+    }
+    button.disabled = false;
+    button.textContent = label;
   });
 }

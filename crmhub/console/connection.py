@@ -1,0 +1,117 @@
+"""Which CRM an account uses: the form made from what the adapter's class declares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask
+
+from crmhub.actions import backlog, operating, switching
+from crmhub.actions.operating import Crm
+from crmhub.actions.switching import DECISIONS
+from crmhub.api.authentication import hub
+from crmhub.console.account import about, installed
+from crmhub.console.blueprint import blueprint
+from crmhub.console.guarding import author
+from crmhub.console.pages import done, page, refused
+from crmhub.errors import HubError, NotFound
+
+_FATES = {
+    "finish": "Finish them in the CRM that is left; it is called for nothing else any more.",
+    "move": "Move them to the new CRM, where the former one was not told of the person yet; the"
+    " others are finished there.",
+    "drop": "Drop them. They can be brought back one by one, to the former CRM.",
+}
+_SETTING, _SECRET, _REMOVED = "setting.", "secret.", "removed."
+
+
+@blueprint.get("/accounts/<client_id>/crm")
+def crm(client_id: str) -> flask.Response:
+    """Show the form of the account's CRM, or of another one that is to be chosen."""
+    return page("account/crm.html", **_shown(client_id, flask.request.args.get("adapter", "")))
+
+
+@blueprint.post("/accounts/<client_id>/crm")
+def crm_save(client_id: str) -> flask.Response:
+    """Save the CRM once it says that all is well, or unasked."""
+    form = flask.request.form
+    name, decision = form.get("adapter", ""), form.get("queued", "")
+    ask = "unasked" not in form
+    try:
+        operating.set_crm(
+            hub(),
+            client_id,
+            _crm(name),
+            ask=ask,
+            queued=decision if decision in DECISIONS else None,
+            by=author(),
+        )
+    except HubError as exc:
+        return refused(exc, "account/crm.html", **_shown(client_id, name, typed=True))
+    said = "Saved; the CRM says that all is well." if ask else "Saved. The CRM was not asked."
+    return done(said, "console.crm", client_id=client_id)
+
+
+@blueprint.post("/accounts/<client_id>/crm/check")
+def crm_check(client_id: str) -> flask.Response:
+    """Ask the CRM with what was typed; nothing is saved."""
+    name = flask.request.form.get("adapter", "")
+    try:
+        wrong = operating.check_crm(hub(), client_id, _crm(name))
+    except HubError as exc:
+        return refused(exc, "account/crm.html", **_shown(client_id, name, typed=True))
+    shown = _shown(client_id, name, typed=True)
+    return page("account/crm.html", asked=True, wrong=wrong, **shown)
+
+
+def _crm(adapter: str) -> Crm:
+    """Return the CRM that the form describes. A secret that was left empty stays as it is."""
+    form = flask.request.form
+
+    def given(prefix: str) -> dict[str, str]:
+        return {
+            name.removeprefix(prefix): value.strip()
+            for name, value in form.items()
+            if name.startswith(prefix)
+        }
+
+    secrets = {name: value for name, value in given(_SECRET).items() if value}
+    removed = dict.fromkeys(given(_REMOVED), "")
+    return Crm(adapter, given(_SETTING), {**removed, **secrets}, whole=True, guarded=True)
+
+
+def _shown(client_id: str, name: str, *, typed: bool = False) -> dict[str, Any]:
+    """Return what the form is made from: as it is stored, or as it was just typed."""
+    shared = about(client_id)
+    account = shared["account"]
+    present = account.connection.adapter
+    adapter = installed(name or present)
+    if name and name not in hub().registry.names:
+        raise NotFound(f"There is no adapter {name[:60]!r} here.")
+    same = adapter.name == present
+    given = dict(account.connection.settings) if same else {}
+    removed: set[str] = set()
+    if typed:
+        given = dict(_crm(adapter.name).settings)
+        removed = {
+            one.removeprefix(_REMOVED) for one in flask.request.form if one.startswith(_REMOVED)
+        }
+    with hub().database.reading() as db:
+        queued = switching.queued(db, account)
+    stored = shared["detail"].secrets if same else ()
+    return {
+        **shared,
+        "adapter": adapter,
+        "present": installed(present),
+        "same": same,
+        "adapters": [(one.name, one.title or one.name) for one in hub().registry.installed()],
+        "given": given,
+        "removed": removed,
+        # None: they are there, and cannot be opened.
+        "stored": stored or (),
+        "broken": stored is None,
+        "away": backlog.away(hub().database, account),
+        "queued": 0 if same else queued,
+        "fates": _FATES,
+        "fate": flask.request.form.get("queued", "finish"),
+    }

@@ -1,0 +1,75 @@
+"""An account's API keys: made, shown once, ended."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import flask
+
+from crmhub.accounts import keys as stored
+from crmhub.actions import operating
+from crmhub.api.authentication import hub
+from crmhub.console.account import about
+from crmhub.console.blueprint import blueprint
+from crmhub.console.guarding import author
+from crmhub.console.pages import done, page, refused
+from crmhub.errors import HubError
+from crmhub.records.kinds import KINDS
+
+_DAY_MS = 24 * 3600 * 1000
+_LIVES = {"": "never", "30": "in 30 days", "90": "in 90 days", "365": "in a year"}
+
+
+@blueprint.get("/accounts/<client_id>/keys")
+def keys(client_id: str) -> flask.Response:
+    """List the keys."""
+    return page("account/keys.html", **_shown(client_id))
+
+
+@blueprint.post("/accounts/<client_id>/keys")
+def keys_create(client_id: str) -> flask.Response:
+    """Make a key and show it, this once."""
+    form = flask.request.form
+    scopes, life = form.getlist("scope"), form.get("life", "")
+    ends = _now() + int(life) * _DAY_MS if life and life in _LIVES else None
+    try:
+        issued = operating.create_key(hub(), client_id, scopes=scopes, expires_at=ends, by=author())
+    except HubError as exc:
+        return refused(exc, "account/keys.html", **_shown(client_id, scopes, life))
+    return page("account/key.html", 201, **about(client_id), issued=issued)
+
+
+@blueprint.post("/accounts/<client_id>/keys/<key_id>/revoke")
+def keys_revoke(client_id: str, key_id: str) -> flask.Response:
+    """End a key."""
+    operating.revoke_key(hub(), client_id, key_id, by=author())
+    return done(f"Key {key_id} is revoked.", "console.keys", client_id=client_id)
+
+
+def _shown(client_id: str, scopes: list[str] | None = None, life: str = "") -> dict[str, Any]:
+    shared = about(client_id)
+    with hub().database.reading() as db:
+        found = stored.list_keys(db, shared["account"].id)
+    return {
+        **shared,
+        # Those that work first, the newest of them at the top.
+        "keys": sorted(found, key=lambda one: (_ended(one), -one.created_at)),
+        "ended": _ended,
+        "resources": list(KINDS),
+        "all_scopes": stored.SCOPES,
+        "scopes": scopes or (),
+        "lives": list(_LIVES.items()),
+        "life": life,
+    }
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _ended(one: stored.Key) -> str:
+    """Return why a key works no more, "" when it does."""
+    if one.revoked_at is not None:
+        return "revoked"
+    return "expired" if one.expires_at is not None and one.expires_at <= _now() else ""

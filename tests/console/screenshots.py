@@ -1,0 +1,146 @@
+"""Photographs every page of the console: `python -m tests.console.screenshots DIR`.
+
+At the width of a desktop and of a phone, over a hub with a few accounts: to look at.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from playwright.sync_api import Page, sync_playwright
+
+from crmhub.accounts.accounts import Account, IssuedIds
+from crmhub.actions import operating
+from crmhub.actions.hub import Hub
+from crmhub.actions.opening import open_account
+from crmhub.actions.operating import Crm
+from crmhub.actions.users import create_user
+from crmhub.settings import Settings
+from tests import databases
+from tests.adapters.hubspot_crm import TOKEN, HubSpotCrm
+from tests.cli.servers import serving
+from tests.clients import TESTS
+from tests.console.chromium import FLAGS
+from tests.consoles import PASSWORD
+
+WIDTHS = {"desktop": (1280, 800), "phone": (390, 844)}
+EMAIL = "ops@example.com"
+
+# Name and path; {acme} is an account on HubSpot, {local} one without a CRM of its own.
+PAGES = (
+    ("accounts", "/accounts"),
+    ("accounts-none", "/accounts?q=nobody"),
+    ("account-new", "/accounts/new"),
+    ("account", "/accounts/{acme}"),
+    ("account-crm", "/accounts/{acme}/crm"),
+    ("account-crm-change", "/accounts/{local}/crm?adapter=hubspot"),
+    ("account-bots", "/accounts/{acme}/bots"),
+    ("account-keys", "/accounts/{acme}/keys"),
+    ("account-catalogue", "/accounts/{acme}/catalogue?kind=deals"),
+    ("account-catalogue-hub", "/accounts/{local}/catalogue?kind=tickets"),
+    ("error", "/accounts/nobody"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Camera:
+    """Opens pages of the console, and writes what they look like into a directory."""
+
+    page: Page
+    directory: Path
+    width: str
+
+    def shoot(self, name: str) -> None:
+        self.page.screenshot(path=self.directory / f"{name}-{self.width}.png", full_page=True)
+
+    def open(self, path: str) -> None:
+        self.page.goto(f"/console{path}")
+
+
+def main() -> None:
+    """Write the pictures into the directory named at the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.console.screenshots")
+    parser.add_argument("directory", type=Path, help="where the pictures go")
+    directory: Path = parser.parse_args().directory
+    directory.mkdir(parents=True, exist_ok=True)
+    with sampled() as (url, names), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=databases.CHROMIUM, args=FLAGS)
+        for width, (wide, high) in WIDTHS.items():
+            context = browser.new_context(
+                base_url=url, viewport={"width": wide, "height": high}, device_scale_factor=1
+            )
+            photograph(Camera(context.new_page(), directory, width), names)
+            context.close()
+        browser.close()
+
+
+def photograph(camera: Camera, names: dict[str, str]) -> None:
+    """Sign in, open each page, and do what leads to the pages that are shown once."""
+    camera.open("/sign-in")
+    camera.shoot("sign-in")
+    page = camera.page
+    page.get_by_label("Email").fill(EMAIL)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    for name, path in PAGES:
+        camera.open(path.format(**names))
+        camera.shoot(name)
+    camera.open(f"/accounts/{names['local']}/crm?adapter=hubspot")
+    page.get_by_label("Access token").fill("pat-wrong")
+    page.get_by_label("API address").fill(names["hubspot"])
+    page.get_by_role("button", name="Save", exact=True).click()
+    camera.shoot("account-crm-refused")
+    camera.open(f"/accounts/{names['acme']}/keys")
+    page.get_by_role("button", name="Make the key").click()
+    camera.shoot("account-key")
+    camera.open("/accounts/new")
+    page.get_by_label("Name").fill(f"A new account on a {camera.width}")
+    page.keyboard.press("Enter")
+    page.get_by_label("API key").wait_for()
+    camera.shoot("account-opened")
+
+
+@contextmanager
+def sampled() -> Iterator[tuple[str, dict[str, str]]]:
+    """Serve a hub with something to see; give its address, and what stands in paths."""
+    with TemporaryDirectory(prefix="crmhub-screenshots-") as root, HubSpotCrm() as crm:
+        given = {
+            "database_url": databases.sqlite_database(Path(root)),
+            "egress_allow": "127.0.0.0/8",
+        }
+        environ = {f"CRMHUB_{name.upper()}": value for name, value in given.items()}
+        hub = Hub.open(Settings.load(environ, Path(root)))
+        names = {**_samples(hub, crm.url), "hubspot": crm.url}
+        with serving(Path(root), "--workers", "1", **given) as server:
+            yield f"http://127.0.0.1:{server.port}", names
+        hub.close()
+
+
+def _samples(hub: Hub, crm: str) -> dict[str, str]:
+    create_user(hub, EMAIL, PASSWORD, by=TESTS)
+    acme, _ = _account(hub, "Acme GmbH & Co. KG", plan="free")
+    operating.set_crm(
+        hub, acme.client_id, Crm("hubspot", {"base_url": crm}, TOKEN), by=TESTS, ask=True
+    )
+    operating.create_key(
+        hub, acme.client_id, scopes=["contacts:read"], expires_at=1_924_992_000_000, by=TESTS
+    )
+    local, _ = _account(hub, "Bäckerei Müller")
+    closed, _ = _account(hub, "A customer who has left")
+    operating.change(hub, closed.client_id, {}, disabled=True, by=TESTS)
+    for name in ("Northwind Traders", "A name that is much longer than anybody would have thought"):
+        _account(hub, name)
+    return {"acme": acme.client_id, "local": local.client_id}
+
+
+def _account(hub: Hub, name: str, plan: str = "default") -> tuple[Account, IssuedIds]:
+    return open_account(hub, name=name, plan=plan, by=TESTS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""One account: its settings, keys, webhook ids and addresses, as forms change them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+
+import pytest
+
+from crmhub import audit
+from crmhub.actions import operating
+from crmhub.audit import Wanted
+from crmhub.console import snippets
+from tests.clients import TESTS
+from tests.consoles import text_of, value_of
+
+
+@pytest.fixture
+def path(client):
+    return f"/accounts/{client.account.client_id}"
+
+
+def present(hub, client):
+    return operating.find(hub, client.account.client_id)
+
+
+def settings(hub, client, **changed):
+    account = present(hub, client)
+    as_shown = {
+        "name": account.name,
+        "plan": account.plan.name,
+        "lead_requires": "email",
+        "deadline_s": "3",
+        "region": "",
+        "rotation": "random",
+        "portal_alias": "",
+        "bare_tokens": "true",
+    }
+    return as_shown | changed
+
+
+def test_settings_are_saved_and_say_who_did_it(hub, client, operator, path):
+    form = settings(hub, client, strict="true", region="de", deadline_s="4.5", plan="free")
+    del form["bare_tokens"]
+    answer = operator.send(path, form)
+    assert (answer.status_code, answer.location) == (303, f"/console{path}")
+    page = operator.get(path)
+    assert "Saved. It is in effect within a second." in text_of(page)
+    assert "Saved" not in text_of(operator.get(path))
+    account = present(hub, client)
+    switches = account.switches
+    assert (switches.strict, switches.region, switches.deadline_s) == (True, "DE", 4.5)
+    assert (switches.bare_tokens, account.plan.name) == (False, "free")
+    with hub.database.reading() as db:
+        entry = audit.listed(db, Wanted(account_id=account.id), limit=1)[0]
+    assert (entry.by.kind, entry.by.name, entry.after["region"]) == ("user", operator.email, "DE")
+
+
+def test_settings_that_cannot_be_are_shown_again_and_nothing_is_saved(hub, client, operator, path):
+    form = settings(hub, client, region="XX", deadline_s="99", name="Other", strict="true")
+    answer = operator.send(path, form)
+    assert answer.status_code == 422
+    assert "region: 'XX' is not a region" in text_of(answer)
+    assert "deadline_s: '99' is not a number of seconds" in text_of(answer)
+    assert 'value="99"' in answer.text
+    assert re.search(r'id="f-strict"[^>]* checked', answer.text)
+    assert present(hub, client).name != "Other"
+
+
+def test_an_account_is_disabled_and_enabled(hub, client, operator, path):
+    operator.send(f"{path}/disabled", {"disabled": "true"}, at=path)
+    assert "Its keys and webhook addresses work again" in text_of(operator.get(path))
+    assert present(hub, client).disabled
+    operator.send(f"{path}/disabled", {"disabled": "false"}, at=path)
+    assert not present(hub, client).disabled
+
+
+def test_no_page_changes_anything_by_get(app, operator, path):
+    for rule in app.url_map.iter_rules():
+        if rule.rule.startswith("/console") and "POST" in rule.methods:
+            assert "GET" not in rule.methods, rule
+
+
+def test_usage_is_told_beside_its_limit(hub, client, operator, path):
+    client.make("contacts")
+    operating.change(hub, client.account.client_id, {"plan": "free"}, by=TESTS)
+    assert "Contacts 1 of 1,000" in text_of(operator.get(path))
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+
+def test_a_key_is_shown_once_works_and_is_revoked(hub, client, operator, path):
+    form = {"scope": ["contacts:read", "deals:write"], "life": "90"}
+    answer = operator.send(f"{path}/keys", form)
+    assert answer.status_code == 201
+    key = value_of(answer, "api-key")
+    caller = hub.directory.by_any_key(key)
+    assert caller.scopes == {"contacts:read", "deals:write"}
+    page = operator.get(f"{path}/keys")
+    assert key not in page.text
+    assert f"…{key[-4:]}" in page.text
+    answer = operator.send(f"{path}/keys/{caller.key_id}/revoke", at=f"{path}/keys")
+    assert answer.status_code == 303
+    assert hub.directory.by_any_key(key) is None
+    assert "revoked" in text_of(operator.get(f"{path}/keys"))
+
+
+def test_a_scope_that_is_none_is_refused(operator, path):
+    answer = operator.send(f"{path}/keys", {"scope": "everything"})
+    assert answer.status_code == 422
+    assert "There is no scope everything" in text_of(answer)
+
+
+def test_a_key_of_another_account_cannot_be_revoked(app, hub, client, other, operator, path):
+    key_id = hub.directory.by_any_key(other.key).key_id
+    answer = operator.send(f"{path}/keys/{key_id}/revoke", at=f"{path}/keys")
+    assert answer.status_code == 404
+    assert hub.directory.by_any_key(other.key) is not None
+
+
+# --- bots ----------------------------------------------------------------------------------------
+
+
+def rotate(operator, path, what, kept):
+    return operator.send(f"{path}/bots/rotate", {"what": what, "kept": kept}, at=f"{path}/bots")
+
+
+def test_an_id_is_replaced_and_the_old_one_stays_for_a_while(hub, client, operator, path):
+    fresh = value_of(rotate(operator, path, "generated", "7d"), "rotated")
+    for one in (client.ids.generated_id, fresh):
+        assert hub.directory.by_webhook_id(one)[0].id == client.account.id
+    page = operator.get(f"{path}/bots")
+    assert value_of(page, "url-createLead").endswith(f"/chatbot/createLead/{fresh}")
+    assert "the old one, valid until" in text_of(page)
+
+
+def test_a_secret_is_replaced_at_once_and_shown_once(hub, client, operator, path):
+    fresh = value_of(rotate(operator, path, "secret", "0"), "rotated")
+    assert hub.directory.by_secret(fresh).id == client.account.id
+    assert hub.directory.by_secret(client.ids.webhook_secret) is None
+    assert fresh not in operator.get(f"{path}/bots").text
+
+
+@pytest.mark.parametrize("form", [("alias", "7d"), ("secret", "1000y"), ("", "")])
+def test_what_cannot_be_replaced_is_refused(operator, path, form):
+    assert rotate(operator, path, *form).status_code == 400
+
+
+def test_an_address_is_the_one_that_a_proxy_was_asked_for(operator, path):
+    page = operator.get(f"{path}/bots", base_url="https://localhost:8443")
+    assert value_of(page, "url-createDeal").startswith("https://localhost:8443/crm-api-")
+
+
+@pytest.mark.parametrize("helper", snippets.HELPERS, ids=lambda one: one.name)
+def test_every_address_answers_what_its_curl_line_sends(client, operator, path, helper):
+    client.helper(
+        "/chatbot/createLead/{generated}",
+        {"contactToken": "chat-17", "name": "Ada Lovelace", "email": "ada@example.com"},
+    )
+    page = operator.get(f"{path}/bots?helper={helper.name}")
+    line = re.search(r'id="c-snippet-1">(.*?)</code>', page.text, re.DOTALL)[1]
+    words = shlex.split(re.sub(r"&#34;|&#39;", lambda q: {"&#34;": '"', "&#39;": "'"}[q[0]], line))
+    sent = json.loads(words[words.index("-d") + 1])
+    answer = client.helper(words[1].removeprefix("http://localhost"), sent)
+    expected = 404 if helper.name in ("createDeal", "createTicket") else 200
+    # The sample has no contact's id: that is to come from createLead.
+    assert answer.status_code == expected, answer.text
+
+
+@pytest.mark.parametrize("helper", snippets.HELPERS, ids=lambda one: one.name)
+@pytest.mark.parametrize("secret", [False, True])
+def test_builders_can_read_their_snippets(helper, secret):
+    url = "https://hub.example.com" + helper.path.format(generated="g", portal="p")
+    node = json.loads(snippets.n8n(helper, url, secret=secret))["nodes"][0]["parameters"]
+    flow = {one["type"]: one for one in json.loads(snippets.node_red(helper, url, secret=secret))}
+    assert node["url"] == flow["http request"]["url"] == url
+    assert flow["function"]["wires"] == [[flow["http request"]["id"]]]
+    block = snippets.http_block(helper, url, secret=secret)
+    assert json.loads(block.partition("\n\n")[2]).keys() == helper.body.keys()
+    for text in (json.dumps(node), json.dumps(flow), block):
+        assert ("X-Webhook-Secret" in text) is secret
+    for name in helper.body:
+        assert f"{name}: " in node["jsonBody"]

@@ -1,0 +1,202 @@
+"""Which CRM an account uses: the form that its class declares, and what the CRM says to it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from ipaddress import ip_network
+
+import pytest
+
+from crmhub.actions import operating
+from crmhub.actions.operating import Crm
+from crmhub.settings import Settings
+from tests.actions.working import change
+from tests.adapters.hubspot_crm import TOKEN, HubSpotCrm
+from tests.api.helper_calls import known
+from tests.clients import TESTS
+from tests.consoles import text_of
+
+WRONG = "HubSpot refuses the access token"
+SECRET = "pat-na1-not-the-right-one"
+
+
+@pytest.fixture(scope="session")
+def settings(settings: Settings) -> Settings:
+    return replace(settings, egress_allow=(ip_network("127.0.0.0/8"),))
+
+
+@pytest.fixture(scope="module")
+def hubspot():
+    with HubSpotCrm() as crm:
+        yield crm
+
+
+@pytest.fixture
+def path(client):
+    return f"/accounts/{client.account.client_id}/crm"
+
+
+@pytest.fixture
+def form(hubspot):
+    """The form of HubSpot, filled in rightly."""
+    return {
+        "adapter": "hubspot",
+        "setting.base_url": hubspot.url,
+        "setting.api_version": "2026-09",
+        "secret.access_token": TOKEN["access_token"],
+    }
+
+
+@pytest.fixture
+def on_hubspot(hub, client, hubspot):
+    crm = Crm("hubspot", {"base_url": hubspot.url}, TOKEN)
+    operating.set_crm(hub, client.account.client_id, crm, ask=False, by=TESTS)
+
+
+def detail(hub, client):
+    return operating.detail(hub, client.account.client_id)
+
+
+def test_the_form_is_what_the_class_declares(operator, path):
+    page = operator.get(f"{path}?adapter=hubspot")
+    assert "HubSpot in place of local" in text_of(page)
+    assert 'placeholder="https://api.hubapi.com"' in page.text
+    assert '<option value="2026-09" selected>' in page.text
+    assert "HubSpot supports a dated version for 18 months" in text_of(page)
+    secret = re.search(r'<input[^>]*name="secret.access_token"[^>]*>', page.text)[0]
+    assert 'type="password"' in secret
+    assert 'autocomplete="new-password"' in secret
+    # Nobody is asked for what the adapter keeps itself.
+    assert "OAuth access token" not in text_of(page)
+
+
+def test_a_crm_that_says_no_is_not_saved_and_quoted(hub, client, operator, path, form):
+    answer = operator.send(path, form | {"secret.access_token": SECRET})
+    assert answer.status_code == 422
+    assert WRONG in text_of(answer)
+    assert form["setting.base_url"] in answer.text
+    assert SECRET not in answer.text
+    assert detail(hub, client).account.connection.adapter == "local"
+
+
+def test_a_crm_that_says_yes_is_saved(hub, client, operator, path, form):
+    answer = operator.send(path, form)
+    assert answer.status_code == 303
+    page = operator.get(path)
+    assert "Saved; the CRM says that all is well." in text_of(page)
+    assert "It is stored; leave empty to keep it." in text_of(page)
+    assert TOKEN["access_token"] not in page.text
+    assert detail(hub, client).secrets == ("access_token",)
+
+
+@pytest.mark.parametrize("token", [SECRET, TOKEN["access_token"]])
+def test_a_connection_is_tested_without_being_saved(hub, client, operator, path, form, token):
+    form = form | {"secret.access_token": token}
+    answer = operator.send(f"{path}/check", form, at=path)
+    assert answer.status_code == 200
+    said = "HubSpot says that all is well" if token != SECRET else WRONG
+    assert said in text_of(answer)
+    assert token not in answer.text
+    assert detail(hub, client).account.connection.adapter == "local"
+
+
+def test_an_address_that_is_not_public_is_refused_in_words(operator, path, form):
+    answer = operator.send(
+        f"{path}/check", form | {"setting.base_url": "https://10.0.0.1"}, at=path
+    )
+    assert "10.0.0.1 is not a public address" in text_of(answer)
+
+
+def test_a_crm_that_is_away_is_saved_unasked(hub, client, operator, path, form):
+    form |= {"secret.access_token": SECRET, "unasked": "true"}
+    assert operator.send(path, form).status_code == 303
+    assert "Saved. The CRM was not asked." in text_of(operator.get(path))
+    assert detail(hub, client).account.connection.adapter == "hubspot"
+
+
+@pytest.mark.usefixtures("on_hubspot")
+def test_a_secret_that_is_left_empty_stays_and_one_can_be_removed(
+    hub, client, operator, path, form
+):
+    form |= {"secret.access_token": "", "setting.api_version": "v3"}
+    assert operator.send(path, form).status_code == 303
+    found = detail(hub, client)
+    assert found.account.connection.settings["api_version"] == "v3"
+    assert found.secrets == ("access_token",)
+    form |= {
+        "removed.access_token": "true",
+        "unasked": "true",
+        "secret.client_id": "a",
+        "secret.client_secret": "b",
+        "secret.refresh_token": "c",
+    }
+    assert operator.send(path, form).status_code == 303
+    assert detail(hub, client).secrets == ("client_id", "client_secret", "refresh_token")
+
+
+@pytest.mark.usefixtures("on_hubspot")
+def test_a_stored_secret_is_sent_to_no_other_address(operator, path, form):
+    form |= {"secret.access_token": "", "setting.base_url": "http://127.0.0.1:9"}
+    for where in (path, f"{path}/check"):
+        answer = operator.send(where, form, at=path)
+        assert answer.status_code == 422
+        assert "another address than before" in text_of(answer)
+
+
+@pytest.mark.usefixtures("on_hubspot")
+def test_back_to_local(hub, client, operator, path):
+    page = operator.get(f"{path}?adapter=local")
+    assert "local in place of HubSpot" in text_of(page)
+    assert operator.send(path, {"adapter": "local"}).status_code == 303
+    assert detail(hub, client).account.connection.adapter == "local"
+
+
+@pytest.mark.parametrize("fate", ["finish", "drop"])
+def test_what_is_queued_must_be_decided(hub, client, operator, path, form, fate):
+    known(client, "chat-1")
+    change(hub, client, "state = 'queued', finished_at = null, run_at = 9000000000000")
+    assert "1 action is queued for local" in text_of(operator.get(f"{path}?adapter=hubspot"))
+    undecided = operator.send(path, form)
+    assert undecided.status_code == 409
+    assert "say finish (there), move" in text_of(undecided)
+    assert operator.send(path, form | {"queued": fate}).status_code == 303
+    left = [one.queued for one in detail(hub, client).former]
+    assert left == ([1] if fate == "finish" else [])
+
+
+def test_an_adapter_that_is_not_installed_is_told(operator, path):
+    assert operator.get(f"{path}?adapter=nope").status_code == 404
+    answer = operator.send(path, {"adapter": "nope"})
+    assert answer.status_code in (404, 422)
+
+
+# --- what it can hold ----------------------------------------------------------------------------
+
+
+def catalogue(operator, path, query=""):
+    return text_of(operator.get(f"{path.removesuffix('/crm')}/catalogue{query}"))
+
+
+@pytest.mark.usefixtures("on_hubspot")
+def test_the_crm_tells_its_properties_pipelines_and_owners(operator, path):
+    told = catalogue(operator, path, "?kind=deals")
+    for words in ("Sales Pipeline default", "closedwon", "Deal Name dealname", "marie@example.com"):
+        assert words in told
+    assert "Sales Pipeline" not in catalogue(operator, path, "?kind=contacts")
+    assert "The public API reads and writes these" in catalogue(operator, path, "?of=hub")
+
+
+def test_the_hub_tells_what_its_own_records_can_hold(client, operator, path):
+    client.post("/properties/contacts", {"name": "shoe_size", "label": "Shoe", "type": "number"})
+    told = catalogue(operator, path)
+    assert "Helpers and the public API read and write these." in told
+    assert "Shoe shoe_size number" in told
+    assert "closedlost" in catalogue(operator, path, "?kind=deals")
+
+
+def test_a_crm_that_cannot_tell_says_why(hub, client, hubspot, operator, path):
+    crm = Crm("hubspot", {"base_url": hubspot.url}, {"access_token": SECRET})
+    operating.set_crm(hub, client.account.client_id, crm, ask=False, by=TESTS)
+    told = catalogue(operator, path, "?kind=deals")
+    assert told.count(f"HubSpot says: {WRONG}") == 3
