@@ -244,7 +244,7 @@ class Settings:
     egress_allow: tuple[Network, ...] = field(default=(), metadata=_read_by(_networks))
     """Networks that outgoing calls may reach although they are not public."""
     trusted_proxies: tuple[Network, ...] = field(default=(), metadata=_read_by(_networks))
-    """Whose `X-Forwarded-For` is believed."""
+    """Whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed."""
     plans: Path | None = field(default=None, metadata=_read_by(_path))
     """The file of plans; None means the built-in ones."""
     alert_url: str | None = field(default=None, repr=False, metadata=_read_by(_web_url))

@@ -40,12 +40,21 @@ def guard() -> None:
     # To OPTIONS Flask answers by itself: which methods there are is no secret.
     if endpoint == "console.static" or flask.request.method == "OPTIONS":
         return
-    flask.g.cookie = given = _cookie()
-    flask.g.signed_in = users.signed_in(hub(), given) if given else None
+    recognise()
     if flask.g.signed_in is None and endpoint not in OPEN:
         raise NotSignedIn("Sign in at /console/sign-in; the session is over, or there was none.")
     if flask.request.method not in ("GET", "HEAD"):
         _demand_our_form()
+
+
+def recognise() -> None:
+    """Find whose session the cookie names, once for a request; raises Unavailable."""
+    if "signed_in" in flask.g:
+        return
+    flask.g.signed_in = None
+    flask.g.cookie = given = _cookie()
+    if given:
+        flask.g.signed_in = users.signed_in(hub(), given)
 
 
 def _cookie() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -126,8 +127,9 @@ def finish(response: flask.Response) -> flask.Response:
 
 def _as_page(failed: flask.Response) -> flask.Response:
     """Return the page that says what a failure of SPEC 2.3 says."""
-    # A path that is none, or a method: no view was looked for, and nobody for it.
-    flask.g.setdefault("cookie", "")
+    # Of a path that is none there was no view to be guarded: nobody has looked who asks.
+    with suppress(HubError):
+        guarding.recognise()
     told = orjson.loads(failed.data)
     heading = _HEADINGS.get(failed.status_code, "This did not work")
     shown = page("error.html", failed.status_code, heading=heading, message=told["message"])

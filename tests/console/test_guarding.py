@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from crmhub.errors import Unavailable
 from tests.consoles import Operator, open_console, text_of
 
 
@@ -110,6 +111,20 @@ def test_an_error_is_a_page_for_browsers_and_json_for_programs(operator, method,
     assert told.json["message"] in text_of(shown)
     assert shown.headers.get("Allow") == told.headers.get("Allow")
     assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
+
+
+def test_who_is_signed_in_stays_so_on_a_page_that_is_none(operator):
+    assert operator.email in text_of(operator.get("/nothing"))
+
+
+def test_a_database_that_is_away_is_told_on_a_page(operator, monkeypatch):
+    def away(*_args):
+        raise Unavailable("The database is away.", retry_after=5)
+
+    monkeypatch.setattr("crmhub.console.guarding.users.signed_in", away)
+    answer = operator.get("/accounts")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert "The hub is not ready The database is away." in text_of(answer)
 
 
 def test_a_form_that_is_refused_is_json_for_programs(operator):
