@@ -27,6 +27,8 @@ from tests.cli.servers import serving
 CHECK = ("db", "reseal", "--check")
 K1, K2, K3 = (f"k{n}:{base64.b64encode(bytes([n]) * 32).decode()}" for n in (1, 2, 3))
 RATE, SECONDS = 50, 6
+# As many as may wait for a CRM in one process; whoever comes on top is queued.
+CALLERS = 12
 OAUTH = ("client_id", "client_secret", "refresh_token")
 
 
@@ -259,10 +261,10 @@ def test_production_starts_with_good_keys_only(tmp_path, command, keys, words):
 
 def test_keys_change_while_fifty_requests_a_second_are_answered(crmhub, database_url):
     """One service has the former key first still, the other one the new key, as while services
-    are started again one by one; and the CRM gives a new refresh token every other second, each
+    are started again one by one; and the CRM gives a new refresh token every third second, each
     of which works once."""
     options = Options(
-        limit="100000/10s", search_limit="none", rotates=True, expires_in=2.0, token_limit="none"
+        limit="100000/10s", search_limit="none", rotates=True, expires_in=3.0, token_limit="none"
     )
     with FakeHubSpot(options) as fake:
         crmhub.env["CRMHUB_ENCRYPTION_KEYS"] = K1
@@ -286,14 +288,14 @@ def test_keys_change_while_fifty_requests_a_second_are_answered(crmhub, database
         ):  # fmt: skip
             asked = Asked(opened["generatedId"], former, renewed)
             assert asked.lead("t") == 200
-            with ThreadPoolExecutor(17) as pool:
+            with ThreadPoolExecutor(CALLERS + 1) as pool:
                 asking = pool.submit(asked.steadily, pool)
                 while not asking.done():
                     assert set(resealed(crmhub, settings, both[1])) <= {0, 1}
                 statuses = [one.result() for one in asking.result()]
         assert len(statuses) == RATE * SECONDS
         assert set(statuses) == {200}
-        assert fake.tokens.refreshes > 2
+        assert fake.tokens.refreshes >= 2
         assert fake.tokens.refused_refreshes == 0
         assert max(resealed(crmhub, settings, both[1])) == 0
         # Nothing needs the former key any more.
@@ -343,4 +345,5 @@ class Asked:
         body = json.dumps({"contactToken": token, **fields})
         path = f"/chatbot/{helper}/{self._generated_id}"
         headers = [("Content-Type", "application/json")]
-        return next(self._servers).answer("POST", path, body, headers)[0]
+        status, _, told = next(self._servers).answer("POST", path, body, headers)
+        return status if status == 200 else (status, told)
