@@ -538,7 +538,8 @@ def _starts(day: int) -> int:
 def iso(moment: int) -> str:
     """Return milliseconds since 1970 as `YYYY-MM-DDTHH:MM:SS.mmmZ` (SPEC 2.1)."""
     seconds, ms = divmod(moment, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+    # Half as dear as strftime: each record that is answered whole has two of them.
+    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{ms:03d}Z"
 
 
 def _moment_text(connection: Connection, column: str) -> str:
