@@ -114,7 +114,8 @@ def test_a_cursor_brings_its_filters_along_and_takes_no_others(
 
 def test_a_list_is_narrowed(hub: Hub, admin: Admin, client: Client) -> None:
     phone = "+12025550134"
-    known(client, "a", phone=phone), known(client, "b", email="b@x.org")
+    known(client, "a", phone=phone)
+    contact_id = known(client, "b", email="b@x.org")
     client.helper(
         "/chatbot/setProperties/{generated}", {"contactToken": "b", "props": {"city": "R"}}
     )
@@ -129,7 +130,10 @@ def test_a_list_is_narrowed(hub: Hub, admin: Admin, client: Client) -> None:
     assert found(helper="setProperties") == ["setProperties done"]
     assert found(contactToken="b") == ["setProperties done", "createLead done"]
     assert found(phone="+1 (202) 555-0134") == ["createLead done"]
+    assert found(contactId=contact_id) == ["setProperties done", "createLead done"]
+    assert found(contactId="hub-1") == found(contactId="nobody", state="done") == []
     assert found(reason="100% of the scopes") == ["createLead dead"]
+    assert len(found(newerThan="1h")) == 4
     assert found(reason="1_0%") == found(phone="nonsense") == found(contactToken="nobody") == []
     assert found(state="running") == found(olderThan="1h") == []
     assert len(found(olderThan="0s", limit="100")) == 4
@@ -145,13 +149,17 @@ def test_old_actions_are_found_by_their_age(hub: Hub, admin: Admin, client: Clie
     change(hub, client, aging, new=aged, ago=ago, old=old)
     assert [one["actionId"] for one in actions(admin, client, olderThan="2h")] == [aged]
     assert actions(admin, client, olderThan="4h") == []
+    assert [one["actionId"] for one in actions(admin, client, newerThan="2h")] == [young]
     assert [one["actionId"] for one in actions(admin, client)] == [young, aged]
 
 
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("nope=1", "known are account, contactToken, phone, reason, olderThan, limit, cursor"),
+        (
+            "nope=1",
+            "known are account, contactToken, contactId, phone, reason, olderThan, newerThan",
+        ),
         ("state=lost", "does not know 'lost'; known are running, queued, done"),
         ("helper=createContact", "known are createLead"),
         ("olderThan=soon", "olderThan: must be a number and s, m, h, d or w"),

@@ -51,9 +51,13 @@ def _some(given: Any) -> None:
 class _Narrowing(Strict):
     account = Filled("The clientId of the account.", _LONGEST_ID)
     contact_token = Filled("Of this conversation's person.", LONGEST, data_key="contactToken")
+    contact = Filled(
+        "Of who has this id: the hub's (`hub-…`) or the CRM's.", LONGEST, data_key="contactId"
+    )
     phone = Filled("Of who has this phone.", LONGEST)
     reason = Filled("Whose reason contains this, in any case.", _LONGEST_REASON)
     older_than = Age("Accepted so long ago: 2h.", data_key="olderThan")
+    newer_than = Age("Accepted since so long ago: 2h.", data_key="newerThan")
 
 
 _STATE = {"description": "In one of these states."}
@@ -196,7 +200,8 @@ def _retry(body: dict[str, Any]) -> flask.Response:
     if not wanted.narrows:
         raise BadRequest(
             "body: chooses nothing; send ids, or narrow by account, state, helper, contactToken,"
-            ' phone, reason or olderThan. {"state": ["dead"]} means everything that is dead.'
+            " contactId, phone, reason, olderThan or newerThan."
+            ' {"state": ["dead"]} means everything that is dead.'
         )
     return as_json({"retried": mending.retry(hub().database, wanted, by=author())})
 
@@ -207,9 +212,11 @@ def _wanted(asked: dict[str, Any], *, after: str = "") -> Wanted:
         states=asked.get("state", ()),
         kinds=asked.get("helper", ()),
         contact_token=asked.get("contact_token", ""),
+        contact=asked.get("contact", ""),
         phone=asked.get("phone", ""),
         reason=asked.get("reason", ""),
         older_than_ms=asked.get("older_than", 0),
+        newer_than_ms=asked.get("newer_than", 0),
         ids=asked.get("ids", ()),
         after=after,
     )
