@@ -69,6 +69,7 @@ class Wanted:
     verb: str = ""
     by: str = ""
     newer_than_ms: int | None = None
+    older_than_ms: int | None = None
     before_id: int | None = None
 
 
@@ -121,6 +122,7 @@ def listed(db: Connection, wanted: Wanted, *, limit: int) -> list[Entry]:
         ("e.verb = :verb", "verb", wanted.verb or None),
         (":by in (e.author, e.author_id)", "by", wanted.by or None),
         ("e.at >= :since", "since", _ago(wanted.newer_than_ms)),
+        ("e.at < :until", "until", _ago(wanted.older_than_ms)),
         ("e.id < :before", "before", wanted.before_id),
     ):
         if value is not None:

@@ -23,6 +23,7 @@ TABS = (
     ("Bots", "console.bots"),
     ("Keys", "console.keys"),
     ("Catalogue", "console.catalogue"),
+    ("Records", "console.records"),
 )
 """The pages of an account: label and endpoint. Endpoints behind a tab begin with its own."""
 

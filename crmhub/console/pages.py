@@ -14,13 +14,17 @@ from crmhub import __version__
 from crmhub.api.answers import failure
 from crmhub.api.authentication import hub
 from crmhub.api.present import current
-from crmhub.console import guarding
+from crmhub.console import banner, guarding
 from crmhub.console.blueprint import PREFIX, is_ours
 from crmhub.console.guarding import NotSignedIn
 from crmhub.errors import HubError
 from crmhub.secrets import derive, same, sign
 
-HEAD = (("Accounts", "console.accounts", "accounts"),)
+HEAD = (
+    ("Accounts", "console.accounts", "accounts"),
+    ("Activity", "console.activity", "activity"),
+    ("Audit log", "console.audit_log", "audit"),
+)
 """The pages that the head names: label, endpoint, and the first part of the paths behind it."""
 
 # Styles and scripts come from files of this service alone; Bootstrap draws its arrows with data:.
@@ -52,6 +56,7 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
     text = flask.render_template(
         f"console/{template}",
         user=flask.g.get("signed_in"),
+        banner=banner.banner() if flask.g.get("signed_in") else [],
         csrf=_csrf,
         said=_said(),
         head=HEAD,
@@ -78,6 +83,7 @@ def done(said: str, endpoint: str, **values: Any) -> flask.Response:
 
     A page loaded again sends no form again.
     """
+    banner.forget()
     response = see(flask.url_for(endpoint, **values))
     response.set_cookie(
         _SAID,

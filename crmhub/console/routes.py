@@ -8,10 +8,15 @@ from flask_bootstrap import Bootstrap5
 from crmhub.console import (
     account,
     accounts,
+    activity,
+    audit_log,
+    banner,
     bots,
     catalogue,
+    charts,
     connection,
     keys,
+    records,
     signing_in,
     words,
 )
@@ -22,10 +27,14 @@ from crmhub.console.pages import ask_to_sign_in, finish
 __all__ = [
     "account",
     "accounts",
+    "activity",
+    "audit_log",
     "bots",
     "catalogue",
+    "charts",
     "connection",
     "keys",
+    "records",
     "register",
     "signing_in",
 ]
@@ -38,6 +47,7 @@ def register(app: flask.Flask) -> None:
     Bootstrap5(app)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     words.register(app)
+    banner.register(app)
     app.register_blueprint(blueprint)
     app.register_error_handler(NotSignedIn, ask_to_sign_in)
     app.after_request(finish)

@@ -1,0 +1,62 @@
+"""The audit log: who changed what, and when, with the values before and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask
+
+from crmhub import audit
+from crmhub.api.authentication import hub
+from crmhub.audit import OBJECTS, VERBS, Wanted
+from crmhub.console import narrowing
+from crmhub.console.blueprint import blueprint
+from crmhub.console.narrowing import asked
+from crmhub.console.pages import page, refused
+from crmhub.errors import HubError
+
+_FILTERS = ("account", "object", "verb", "by", "newerThan", "olderThan")
+_AT_ONCE = 50
+_OBJECT_CHOICES = (("", "Anything"), *((name, name) for name in OBJECTS))
+_VERB_CHOICES = (("", "Any change"), *((name, name) for name in VERBS))
+
+
+@blueprint.get("/audit")
+def audit_log() -> flask.Response:
+    """List changes, the newest first."""
+    given = asked(*_FILTERS)
+    after = asked("after").get("after", "")
+    choices: dict[str, Any] = {
+        "given": given,
+        "objects": _OBJECT_CHOICES,
+        "verbs": _VERB_CHOICES,
+    }
+    try:
+        wanted = _wanted(given, after)
+    except HubError as exc:
+        return refused(exc, "audit/list.html", entries=[], **choices)
+    with hub().database.reading() as db:
+        found = audit.listed(db, wanted, limit=_AT_ONCE + 1)
+    shown = found[:_AT_ONCE]
+    return page(
+        "audit/list.html",
+        entries=shown,
+        after=after,
+        next=shown[-1].id if len(found) > _AT_ONCE else None,
+        **choices,
+    )
+
+
+def _wanted(given: dict[str, str], after: str) -> Wanted:
+    account = narrowing.account(given)
+    (object,) = narrowing.one_of(given, "object", OBJECTS)[:1] or ("",)
+    (verb,) = narrowing.one_of(given, "verb", VERBS)[:1] or ("",)
+    return Wanted(
+        account_id=account.id if account else None,
+        object=object,
+        verb=verb,
+        by=given.get("by", ""),
+        newer_than_ms=narrowing.age(given, "newerThan", "Within the last") or None,
+        older_than_ms=narrowing.age(given, "olderThan", "Longer ago than") or None,
+        before_id=narrowing.whole(after),
+    )

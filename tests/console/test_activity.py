@@ -1,0 +1,266 @@
+"""Activity: what became of each call, of each person, and how what died is brought back."""
+
+from __future__ import annotations
+
+import pytest
+
+from crmhub import audit
+from crmhub.actions.journal import New
+from crmhub.audit import Wanted
+from crmhub.db import now_ms
+from tests.actions.working import change, rows, states, work_off
+from tests.api.helper_calls import CREATE_DEAL, SET_PROPERTIES, known
+from tests.consoles import text_of
+
+HOSTILE = "<script>alert(1)</script>\u202e🦊" + "x" * 65_000
+
+
+def of(client, **more):
+    return {"account": client.account.client_id, **more}
+
+
+def newest(hub, client):
+    return rows(hub, client, "id")[-1][0]
+
+
+def queue(hub, client, person="p", request=None):
+    """Accept an action that is to wait, and return its id."""
+    new = New("createLead", person, person, request or {"contact_token": "t"})
+    options = {"lease_s": 30, "wait_s": 600}
+    return hub.journal.accept(client.account, lambda _tx: new, now=False, **options).action_id
+
+
+def end(hub, client, id, state, **more):
+    what = "".join(f", {name} = :{name}" for name in more)
+    change(
+        hub, client, f"state = '{state}', finished_at = :now{what} where id = :it",
+        now=now_ms(), it=id, **more,
+    )  # fmt: skip
+
+
+# --- the list ----------------------------------------------------------------------------------
+
+
+def test_the_list_shows_what_became_of_each_call(client, hub, operator):
+    known(client, "chat-1")
+    end(hub, client, queue(hub, client), "dead", reason="no such stage")
+    page = text_of(operator.get("/activity", query_string=of(client)))
+    assert f"createLead {client.account.client_id} dead no such stage 0" in page
+    assert f"createLead {client.account.client_id} done 1" in page
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [
+        ({}, 3),
+        ({"state": "done"}, 2),
+        ({"state": "dead,parked"}, 1),
+        ({"helper": "setProperties"}, 1),
+        ({"contactToken": "chat-1"}, 2),
+        ({"phone": "+1 (202) 555-0134"}, 2),
+        ({"reason": "NO SUCH"}, 1),
+        ({"newerThan": "1h"}, 3),
+        ({"olderThan": "1h"}, 0),
+        ({"contact": "nobody"}, 0),
+        ({"state": "done", "reason": "no such"}, 0),
+    ],
+)
+def test_the_list_is_narrowed(client, hub, operator, given, count):
+    known(client, "chat-1", phone="+12025550134")
+    client.helper(SET_PROPERTIES, {"contactToken": "chat-1", "props": {"city": "Rome"}})
+    end(hub, client, queue(hub, client), "dead", reason="no such stage")
+    answer = operator.get("/activity", query_string=of(client, **given))
+    assert answer.text.count('data-label="Helper"') == count
+    if not count:
+        assert "No action matches" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"account": "nobody"}, "nobody"),
+        ({"state": "lost"}, "state: 'lost' is none of running, queued"),
+        ({"helper": "x,createLead"}, "helper: 'x' is none of createLead"),
+        ({"olderThan": "soon"}, "Older than: 'soon' is not a number and s, m, h, d or w"),
+    ],
+)
+def test_a_filter_that_cannot_be_is_said_so_above_the_form(operator, given, words):
+    answer = operator.get("/activity", query_string=given)
+    assert answer.status_code in (400, 404)
+    assert words in text_of(answer)
+    assert 'name="reason"' in answer.text
+
+
+def test_pages_of_the_list_hold_everything_once(client, hub, operator, monkeypatch):
+    monkeypatch.setattr("crmhub.console.activity._AT_ONCE", 2)
+    ids = [queue(hub, client, f"p{i}") for i in range(5)]
+    seen, path = [], f"/activity?account={client.account.client_id}&state=queued"
+    while path:
+        page = operator.get(path).text
+        seen += [id for id in ids if f"/console/activity/{id}" in page]
+        after = page.partition('rel="next"')[0].rpartition('href="/console')[2]
+        path = after.partition('"')[0].replace("&amp;", "&") if 'rel="next"' in page else ""
+    assert (sorted(seen), len(seen)) == (sorted(ids), 5)
+
+
+def test_what_no_database_takes_is_looked_for_and_not_found(client, operator):
+    for query in ("reason=%00", "contact=a%00b", "after=%00", "phone=%ED%A0%80", "reason=%FF"):
+        assert operator.get(f"/activity?{query}").status_code == 200, query
+
+
+# --- one ---------------------------------------------------------------------------------------
+
+
+def test_an_action_tells_what_was_sent_how_it_was_mapped_and_each_try(client, hub, operator):
+    contact_id = known(client, "chat-1", name="Ann Lee", email="ann@x.org")
+    page = operator.get(f"/activity/{newest(hub, client)}")
+    words = text_of(page)
+    assert "What was sent" in words
+    assert "contact_token chat-1" in words
+    assert "firstname Ann lastname Lee" in words.partition("How it was mapped")[2]
+    assert "1 try" in words
+    assert "took" in words
+    assert f'href="/console/records/{client.account.client_id}/contacts/{contact_id}"' in page.text
+
+
+def test_a_deal_leads_to_the_deal_and_its_contact(client, hub, operator):
+    contact_id = known(client)
+    body = {"contactId": contact_id, "properties": {"dealname": "Big"}}
+    client.helper(CREATE_DEAL, body)
+    (deal,) = client.get("/deals").json["results"]
+    page = operator.get(f"/activity/{newest(hub, client)}")
+    for kind, id in (("deals", deal["id"]), ("contacts", contact_id)):
+        path = f"/console/records/{client.account.client_id}/{kind}/{id}"
+        assert f'href="{path}"' in page.text
+        assert operator.get(path.removeprefix("/console")).status_code == 200
+
+
+def test_an_action_tells_what_it_waits_for(client, hub, operator):
+    first, second = queue(hub, client), queue(hub, client)
+    page = operator.get(f"/activity/{second}")
+    assert "waits for its turn" in text_of(page)
+    assert f'href="/console/activity/{first}"' in page.text
+    end(hub, client, first, "dead"), end(hub, client, second, "parked", behind=first)
+    assert "behind a dead action of the same person" in text_of(operator.get(f"/activity/{second}"))
+    assert "1 action of the same person waits behind it" in text_of(
+        operator.get(f"/activity/{first}")
+    )
+
+
+def test_an_action_tells_that_its_crm_is_away(client, hub, operator):
+    id = queue(hub, client)
+    hub.journal.shut(client.account, "The CRM answers 503.")
+    words = text_of(operator.get(f"/activity/{id}"))
+    assert "Its CRM is called again" in words
+    assert "The CRM answers 503." in words
+
+
+def test_an_action_that_is_not_there_is_404(operator):
+    for id in ("act-0", "x" * 3000, "..", "é"):
+        assert operator.get(f"/activity/{id}").status_code == 404, id[:9]
+
+
+def test_hostile_values_stay_text_and_in_their_place(client, hub, operator):
+    id = queue(hub, client, request={"properties": {"note": HOSTILE}, HOSTILE[:40]: "1"})
+    end(hub, client, id, "dead", reason=HOSTILE[:400])
+    for path in (f"/activity/{id}", "/activity", "/activity/contact"):
+        answer = operator.get(path, query_string=of(client, contact="p"))
+        assert answer.status_code == 200
+        assert "<script>alert" not in answer.text, path
+        assert "&lt;script&gt;alert" in answer.text, path
+    assert "<bdi>" in answer.text
+
+
+def test_a_link_of_a_crm_is_followed_over_the_web_alone(client, hub, operator, monkeypatch):
+    monkeypatch.setattr("crmhub.console.activity._is_own", lambda adapter: False)
+    known(client)
+    id = newest(hub, client)
+    for url, shown in (("https://crm.example/1", 1), ("javascript:alert(1)", 0)):
+        result = f'{{"contact_id": "7", "record_id": "", "url": "{url}", "refused": []}}'
+        change(hub, client, "result = :result", result=result)
+        assert operator.get(f"/activity/{id}").text.count(f'href="{url}"') == shown
+
+
+# --- of one person -----------------------------------------------------------------------------
+
+
+def test_a_timeline_holds_what_one_person_sent_and_no_other(client, hub, operator):
+    contact_id = known(client, "chat-1")
+    known(client, "chat-2", email="bob@x.org", name="Bob")
+    client.helper(SET_PROPERTIES, {"contactToken": "chat-1", "props": {"city": "Rome"}})
+    (hub_id,) = rows(hub, client, "hub_id")[0]
+    for contact in (contact_id, hub_id):
+        answer = operator.get("/activity/contact", query_string=of(client, contact=contact))
+        words = text_of(answer)
+        assert words.index("setProperties done") < words.index("createLead done")
+        assert "Rome" in words
+        assert "Bob" not in words
+        listed = operator.get("/activity", query_string=of(client, contact=contact))
+        assert listed.text.count('data-label="Helper"') == 2
+
+
+def test_a_timeline_shows_nothing_of_other_accounts(client, other, hub, operator):
+    contact_id = known(client, "chat-1")
+    answer = operator.get("/activity/contact", query_string=of(other, contact=contact_id))
+    assert "Nothing was sent for this contact" in answer.text
+
+
+def test_a_timeline_of_nobody_in_particular_is_400(client, operator):
+    for given in ({}, of(client), {"contact": "1"}):
+        assert operator.get("/activity/contact", query_string=given).status_code == 400
+
+
+# --- retry -------------------------------------------------------------------------------------
+
+
+def test_an_action_is_tried_again_from_its_page(client, hub, operator):
+    known(client)
+    id = newest(hub, client)
+    end(hub, client, id, "dead", reason="no such stage")
+    answer = operator.send(f"/activity/{id}/retry", at=f"/activity/{id}")
+    assert (answer.status_code, answer.headers["Location"]) == (303, f"/console/activity/{id}")
+    assert "This action will be tried again now." in text_of(operator.get(f"/activity/{id}"))
+    work_off(hub, client)
+    assert states(hub, client) == ["done"]
+    with hub.database.reading() as db:
+        (entry, *_) = audit.listed(db, Wanted(verb="retry", by=operator.email), limit=2)
+    assert (entry.object, entry.object_id) == ("actions", id)
+
+
+def test_what_is_done_has_no_button_and_is_not_tried_again(client, hub, operator):
+    known(client)
+    id = newest(hub, client)
+    assert "Try again now" not in operator.get(f"/activity/{id}").text
+    answer = operator.send(f"/activity/{id}/retry", at="/accounts/new")
+    assert answer.status_code == 409
+    assert states(hub, client) == ["done"]
+
+
+def test_many_are_tried_again_after_the_page_has_said_how_many(client, other, hub, operator):
+    ids = [queue(hub, client, f"p{i}") for i in range(3)]
+    for id in (*ids[:2], queue(hub, other)):
+        end(hub, client, id, "dead", reason="no such stage")
+        end(hub, other, id, "dead", reason="no such stage")
+    path = f"/activity/retry?account={client.account.client_id}&reason=such"
+    page = text_of(operator.get(path))
+    assert "2 actions can be tried again: 2 dead ." in page
+    assert states(hub, client) == ["dead", "dead", "queued"]
+    assert operator.send(path).status_code == 303
+    assert "2 actions will be tried again now." in text_of(operator.get("/activity"))
+    assert states(hub, client) == ["queued"] * 3
+    assert states(hub, other) == ["dead"]
+
+
+def test_where_nothing_is_dead_there_is_nothing_to_confirm(client, operator):
+    known(client)
+    answer = operator.get("/activity/retry", query_string=of(client))
+    assert "nothing is dead" in answer.text
+    assert "<button" not in answer.text.partition("<main")[2]
+
+
+def test_a_retry_from_elsewhere_changes_nothing(client, hub, operator):
+    id = queue(hub, client)
+    end(hub, client, id, "dead")
+    for path in (f"/activity/{id}/retry", f"/activity/retry?account={client.account.client_id}"):
+        assert operator.open("POST", path).status_code == 403
+    assert states(hub, client) == ["dead"]

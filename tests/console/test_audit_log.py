@@ -1,0 +1,69 @@
+"""The audit log, as the console shows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from crmhub.actions import operating
+from tests.clients import TESTS
+from tests.consoles import text_of
+
+HOSTILE = "<b>Acme</b>"
+
+
+@pytest.fixture
+def of(hub, client):
+    """The account's entries: it was opened, got a key, and another name."""
+    operating.create_key(
+        hub, client.account.client_id, scopes=["contacts:read"], expires_at=None, by=TESTS
+    )
+    operating.change(hub, client.account.client_id, {"name": HOSTILE}, by=TESTS)
+    return {"account": client.account.client_id}
+
+
+def entries(answer):
+    return [
+        text_of_one.split("</span>")[0] for text_of_one in answer.text.split('fw-semibold">')[1:]
+    ]
+
+
+def test_changes_are_listed_the_newest_first_with_before_and_after(client, of, operator):
+    answer = operator.get("/audit", query_string=of)
+    words = text_of(answer)
+    assert words.index("change account") < words.index("create key") < words.index("open account")
+    assert "by tests , at the command line" in words
+    assert "&lt;b&gt;Acme" in answer.text
+    assert "<b>Acme" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"verb": "create"}, ["create key"]),
+        ({"object": "account", "verb": "change"}, ["change account"]),
+        ({"by": "nobody"}, []),
+        ({"newerThan": "1h", "object": "key"}, ["create key"]),
+        ({"olderThan": "1h"}, []),
+    ],
+)
+def test_the_log_is_narrowed(of, operator, given, found):
+    assert entries(operator.get("/audit", query_string={**of, **given})) == found
+
+
+@pytest.mark.parametrize("given", [{"verb": "x"}, {"object": "x"}, {"newerThan": "x"}])
+def test_a_filter_that_cannot_be_is_said_so_above_the_form(operator, given):
+    answer = operator.get("/audit", query_string=given)
+    assert answer.status_code == 400
+    assert "'x' is" in text_of(answer)
+
+
+def test_pages_of_the_log_hold_everything_once(of, operator, monkeypatch):
+    monkeypatch.setattr("crmhub.console.audit_log._AT_ONCE", 1)
+    seen, path = [], f"/audit?account={of['account']}"
+    while path:
+        answer = operator.get(path)
+        seen += entries(answer)
+        after = answer.text.partition('rel="next"')[0].rpartition('href="/console')[2]
+        path = after.partition('"')[0].replace("&amp;", "&") if 'rel="next"' in answer.text else ""
+    assert seen[:2] == ["change account", "create key"]
+    assert len(seen) == len(set(seen)) >= 3

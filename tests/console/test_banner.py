@@ -1,0 +1,95 @@
+"""What is the matter, above every page."""
+
+from __future__ import annotations
+
+import flask
+import pytest
+
+from crmhub.actions.alerts import Alert
+from crmhub.console import banner
+from crmhub.db import now_ms
+from crmhub.errors import Unavailable
+from tests.actions.working import change
+from tests.api.helper_calls import known
+from tests.consoles import Operator
+
+
+@pytest.fixture
+def look(app, operator):
+    """Opens a page whose banner is not that of a moment ago."""
+
+    def look(path="/accounts"):
+        app.extensions["crmhub.console.banner"].forget()
+        return operator.get(path)
+
+    return look
+
+
+def lines(answer):
+    return answer.text.partition('class="banner"')[2].partition("</section>")[0]
+
+
+def test_dead_actions_stand_above_every_page_with_a_link(client, hub, look, monkeypatch):
+    monkeypatch.setattr(banner, "_NAMED", 10_000)
+    known(client)
+    link = f"/console/activity?account={client.account.client_id}&amp;state=dead"
+    assert link not in lines(look())
+    change(hub, client, "state = 'dead', finished_at = :now", now=now_ms())
+    for path in ("/accounts", "/accounts/new", "/activity", "/audit", "/accounts/nobody"):
+        assert f'href="{link}"' in lines(look(path)), path
+    assert 'data-label="Helper"' in look(link.removeprefix("/console").replace("&amp;", "&")).text
+
+
+def test_refused_credentials_and_old_queues_stand_there(client, hub, look, monkeypatch):
+    monkeypatch.setattr(banner, "_NAMED", 10_000)
+    known(client)
+    old = now_ms() - hub.settings.alert_queue_age - 60_000
+    change(hub, client, "state = 'queued', created_at = :old", old=old)
+    hub.database.transact(
+        lambda tx: tx.run(
+            "insert into outage (account_id, connection_id, since, until, failures, reason, cause)"
+            " values (:account, :connection, :now, :now, 1, 'The token is wrong.', 'credentials')",
+            {
+                "account": client.account.id,
+                "connection": client.account.connection.id,
+                "now": now_ms(),
+            },
+        )
+    )
+    shown = lines(look())
+    name = client.account.client_id
+    assert f'href="/console/accounts/{name}"' in shown
+    assert f'href="/console/activity?account={name}&amp;state=queued,running"' in shown.replace(
+        "%2C", ","
+    )
+
+
+def test_what_was_seen_a_moment_ago_is_not_looked_for_again(app, operator, look, monkeypatch):
+    look()
+    monkeypatch.setattr(banner.alerts, "now", lambda *_, **__: pytest.fail("looked again"))
+    assert operator.get("/accounts").status_code == 200
+
+
+def test_who_is_not_signed_in_is_told_nothing(app, client, hub, look):
+    known(client)
+    change(hub, client, "state = 'dead', finished_at = :now", now=now_ms())
+    look()
+    assert 'class="banner"' not in Operator(app).get("/sign-in").text
+
+
+def test_a_page_without_a_database_has_no_banner(look, monkeypatch):
+    def away(*_, **__):
+        raise Unavailable("The database is away.")
+
+    monkeypatch.setattr(banner.alerts, "now", away)
+    assert 'class="banner"' not in look().text
+
+
+def test_many_accounts_are_counted_and_not_all_named():
+    found = [Alert(i, 1, "credentials", 0, 0, 0, f"a{i}", "hubspot") for i in range(9)]
+    app = flask.Flask(__name__)
+    app.add_url_rule("/<client_id>", "console.account", lambda: "")
+    with app.test_request_context():
+        (line,) = banner._lines(found)
+    assert line.said == "The credentials of 9 CRMs are refused:"
+    assert ([name for name, _ in line.accounts], line.others) == (["a0", "a1", "a2"], 6)

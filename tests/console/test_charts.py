@@ -1,0 +1,178 @@
+"""Charts: what the journal's history says, and how it is drawn."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+
+from crmhub.actions.history import SPANS, Span, history
+from crmhub.actions.journal import new_id
+from crmhub.console import drawing
+from crmhub.db import now_ms
+from tests.api.helper_calls import known
+from tests.consoles import text_of
+
+HOUR = 3_600_000
+
+
+def put(hub, client, *actions):
+    """Write actions into the journal: accepted and finished so long ago (ms), and their state."""
+    moment = now_ms()
+    types = {
+        "account_id": "int", "id": "text", "connection_id": "int", "kind": "text",
+        "person": "text", "hub_id": "text", "state": "text", "request": "text", "tries": "int",
+        "run_at": "bigint", "give_up_at": "bigint", "reason": "text", "created_at": "bigint",
+        "finished_at": "bigint",
+    }  # fmt: skip
+    made = []
+    for begun, over, state in actions:
+        at, until = moment - begun, None if over is None else moment - over
+        of = (client.account.id, new_id(at), client.account.connection.id, "createLead")
+        made.append((*of, "p", "p", state, "{}", 1, at, at, "", at, until))
+    hub.database.transact(lambda tx: tx.insert("action", types, made))
+
+
+def past(hub, client, span="24h"):
+    return history(hub.database, SPANS[span], client.account)
+
+
+def test_each_part_counts_what_was_accepted_and_how_it_ended(client, hub):
+    put(hub, client, *[(2 * HOUR, 2 * HOUR - 100, "done")] * 3)
+    put(hub, client, (2 * HOUR, 2 * HOUR - 5, "refused"), (2 * HOUR, 0, "dead"))
+    put(hub, client, (2 * HOUR, 0, "parked"), (60 * 86_400_000, 59 * 86_400_000, "done"))
+    parts = past(hub, client)
+    assert len(parts) == 24
+    assert [part.accepted for part in parts if part.accepted] == [6]
+    assert [(one.done, one.refused) for one in parts if one.done] == [(3, 1)]
+    assert (parts[-1].dead, parts[-1].success) == (2, 0.0)
+    assert parts[-3].success == 0.75
+    assert parts[0].success is None
+
+
+def test_what_was_accepted_before_the_time_counts_where_it_ended(client, hub):
+    put(hub, client, (30 * HOUR, HOUR // 2, "done"), (30 * HOUR, None, "queued"))
+    parts = past(hub, client)
+    assert sum(part.accepted for part in parts) == 0
+    assert sum(part.done for part in parts) == 1
+    assert [part.waiting for part in parts] in ([2] * 23 + [1], [2] * 22 + [1, 1])
+    assert parts[-1].oldest == pytest.approx(30 * HOUR, abs=60_000)
+
+
+def test_times_are_told_to_two_digits_for_half_and_for_95_of_100(client, hub):
+    took = [10 * n for n in range(1, 101)]
+    put(hub, client, *[(2 * HOUR, 2 * HOUR - ms, "done") for ms in took])
+    (part,) = [one for one in past(hub, client) if one.done]
+    assert (part.p50, part.p95) == (500, 950)
+    put(hub, client, *[(2 * HOUR, 2 * HOUR - 123_456, "done")] * 1000)
+    (part,) = [one for one in past(hub, client) if one.done]
+    assert (part.p50, part.p95) == (120_000, 120_000)
+
+
+def test_the_age_of_the_queue_is_its_highest_in_each_part(client, hub):
+    put(hub, client, (5 * HOUR, 2 * HOUR, "done"))
+    parts = past(hub, client)
+    ages = [part.oldest for part in parts if part.oldest]
+    # It grew by an hour each hour, until it was done.
+    assert len(ages) == 4
+    assert [b - a for a, b in pairwise(ages[:3])] == [HOUR, HOUR]
+    assert ages[-1] == 3 * HOUR
+    assert parts[-1].waiting == 0
+
+
+def test_a_history_is_of_one_account_or_of_all(client, other, hub):
+    put(hub, client, (1, 0, "done"))
+    assert sum(part.accepted for part in past(hub, other)) == 0
+    everything = history(hub.database, SPANS["30d"])
+    assert sum(part.accepted for part in everything) >= 1
+
+
+def test_clocks_that_differ_break_nothing(client, hub):
+    put(hub, client, (0, 5_000, "done"), (-HOUR, None, "queued"))
+    parts = past(hub, client)
+    assert sum(part.done for part in parts) == 1
+    assert min(part.oldest for part in parts) >= 0
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_charts_are_whole_pictures_with_words_and_a_table(client, hub, operator, span):
+    known(client)
+    put(hub, client, (2 * HOUR, HOUR, "dead"), (3 * HOUR, None, "queued"))
+    path = f"/activity/charts?span={span}&account={client.account.client_id}"
+    answer = operator.get(path)
+    pictures = re.findall(r"<svg.*?</svg>", answer.text, re.S)
+    assert len(pictures) == 4
+    for picture in pictures:
+        tree = ET.fromstring(picture)
+        assert (tree[0].tag, tree[1].tag) == ("title", "desc")
+        assert tree[1].text
+        assert "style" not in picture
+        assert "nan" not in picture
+    assert answer.text.count('<th scope="row">') == SPANS[span].parts
+    assert "Accepted 3 Done 1 Refused or dead 1 Waiting now 1" in text_of(answer)
+
+
+def test_a_journal_without_actions_has_charts_too(client, operator):
+    answer = operator.get(f"/activity/charts?account={client.account.client_id}")
+    assert answer.text.count("<svg") == 4
+    assert "Nothing ended in this time." in text_of(answer)
+
+
+def test_an_unknown_account_is_said_so(operator):
+    answer = operator.get("/activity/charts?account=nobody&span=nonsense")
+    assert answer.status_code == 404
+    assert "nobody" in text_of(answer)
+
+
+@pytest.mark.parametrize("most", [0, 1, 3, 4, 7, 99, 100, 12_345, 10**9])
+def test_a_scale_begins_at_nothing_and_holds_the_most(most):
+    scale = drawing.even(most)
+    assert scale.ticks[0] == (0, "0")
+    assert 0 <= scale.height(most) <= 1
+    assert len(scale.ticks) <= 6
+    assert len({label for _, label in scale.ticks}) == len(scale.ticks)
+
+
+@pytest.mark.parametrize(("least", "most"), [(0, 0), (3, 90), (100, 10**9), (10**12, 10**12)])
+def test_a_scale_of_times_has_a_bottom_and_a_top(least, most):
+    scale = drawing.times(least, most)
+    assert len(scale.ticks) >= 2
+    assert scale.height(scale.ticks[0][0]) == 0
+    assert scale.height(scale.ticks[-1][0]) == pytest.approx(1)
+
+
+def test_one_statement_reads_a_history_from_indexes(client, hub):
+    """So that its cost stays that of an index however long requests are."""
+    with hub.database.reading() as db:
+        said = []
+        explain = "explain " if db.dialect == "postgresql" else "explain query plan "
+        ask = db.rows
+
+        def rows(sql, params):
+            said.append(" ".join(str(row[-1]) for row in ask(explain + sql, params)))
+            return ask(sql, params)
+
+        if db.dialect == "postgresql":
+            db.run("set enable_seqscan = off; set enable_bitmapscan = off")
+        db.rows = rows
+        one = SimpleNamespace(dialect=db.dialect, reading=lambda: _Lent(db))
+        history(one, Span(HOUR, 24))
+        if db.dialect == "postgresql":
+            db.run("reset enable_seqscan; reset enable_bitmapscan")
+    (plan,) = said
+    words = ("Index Only Scan using", "COVERING INDEX")[db.dialect == "sqlite"]
+    assert f"{words} action_finished" in plan
+
+
+class _Lent:
+    def __init__(self, connection):
+        self.connection = connection
+
+    def __enter__(self):
+        return self.connection
+
+    def __exit__(self, *_):
+        return None
