@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 480, 200
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 26
+WIDTH, HEIGHT = 480, 206
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 32
 _INNER_WIDTH, _INNER_HEIGHT = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
 # Labels below, and those of them that a phone leaves out.
 _LABELS = 8

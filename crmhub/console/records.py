@@ -103,11 +103,12 @@ def records_one(client_id: str, kind: str, id: str) -> flask.Response:
     account, of = operating.find(hub(), client_id), _kind(kind)
     record = hub().records.get(account, of, number(of, id))
     known = hub().records.catalogue(account, of)
-    values = []
-    for name, value in record.properties.items():
+    held, values = record.properties, []
+    # As the catalogue has them; then what it does not define any more.
+    for name in dict.fromkeys((*(one.name for one in known if one.name in held), *held)):
         defined = known.get(name)
         options = {each.value: each.label for each in defined.options} if defined else {}
-        values.append((name, defined, value, options.get(value, "")))
+        values.append((name, defined, held[name], options.get(held[name], "")))
     return page(
         "records/one.html",
         record=record,

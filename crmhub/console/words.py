@@ -59,9 +59,11 @@ def lasted(milliseconds: int) -> str:
 
 
 def readable(value: Any) -> str:
-    """Return a value as a person reads it: a text as it is, anything else as JSON."""
+    """Return a value as a person reads it: texts as they are, anything else as JSON."""
     if isinstance(value, str):
         return value
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        return ", ".join(value)
     several = isinstance(value, (dict, list)) and len(value) > 1
     return json.dumps(value, ensure_ascii=False, indent=2 if several else None)
 

@@ -20,12 +20,16 @@ from crmhub.actions.hub import Hub
 from crmhub.actions.opening import open_account
 from crmhub.actions.operating import Crm
 from crmhub.actions.users import create_user
+from crmhub.app import create_app
+from crmhub.db import Connection, now_ms
 from crmhub.settings import Settings
 from tests import databases
 from tests.adapters.hubspot_crm import TOKEN, HubSpotCrm
+from tests.api.helper_calls import CREATE_DEAL, SET_PROPERTIES, known
 from tests.cli.servers import serving
-from tests.clients import TESTS
+from tests.clients import TESTS, Client
 from tests.console.chromium import FLAGS
+from tests.console.past import HOUR, busy_week, put
 from tests.consoles import PASSWORD
 
 WIDTHS = {"desktop": (1280, 800), "phone": (390, 844)}
@@ -43,7 +47,27 @@ PAGES = (
     ("account-keys", "/accounts/{acme}/keys"),
     ("account-catalogue", "/accounts/{acme}/catalogue?kind=deals"),
     ("account-catalogue-hub", "/accounts/{local}/catalogue?kind=tickets"),
+    ("records", "/records/{local}/contacts?property=firstname&operator=EQ&value=Ann"),
+    ("records-all", "/records/{local}/contacts"),
+    ("records-none", "/records/{acme}/tickets"),
+    ("activity", "/activity?account={local}"),
+    ("activity-filters", "/activity?reason=stage&olderThan=1h"),
+    ("activity-none", "/activity?account={acme}&state=running"),
+    ("activity-retry", "/activity/retry?reason=stage"),
+    ("charts-day", "/activity/charts?account={local}"),
+    ("charts-week", "/activity/charts?span=7d"),
+    ("charts-empty", "/activity/charts?span=30d&account={acme}"),
+    ("audit", "/audit"),
     ("error", "/accounts/nobody"),
+)
+# Of one thing each: what stands in their paths comes from the samples.
+OF_ONE = (
+    ("action-done", "/activity/{done}"),
+    ("action-queued", "/activity/{queued}"),
+    ("action-dead", "/activity/{dead}"),
+    ("contact", "/activity/contact?account={local}&contact={contact}"),
+    ("record", "/records/{local}/contacts/{contact}"),
+    ("record-deal", "/records/{local}/deals/{deal}"),
 )
 
 
@@ -87,7 +111,7 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     page.get_by_label("Email").fill(EMAIL)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
-    for name, path in PAGES:
+    for name, path in PAGES + OF_ONE:
         camera.open(path.format(**names))
         camera.shoot(name)
     camera.open(f"/accounts/{names['local']}/crm?adapter=hubspot")
@@ -130,12 +154,75 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
     operating.create_key(
         hub, acme.client_id, scopes=["contacts:read"], expires_at=1_924_992_000_000, by=TESTS
     )
-    local, _ = _account(hub, "Bäckerei Müller")
+    local, ids = _account(hub, "Bäckerei Müller")
     closed, _ = _account(hub, "A customer who has left")
     operating.change(hub, closed.client_id, {}, disabled=True, by=TESTS)
     for name in ("Northwind Traders", "A name that is much longer than anybody would have thought"):
         _account(hub, name)
-    return {"acme": acme.client_id, "local": local.client_id}
+    busy_week(hub, local)
+    return {
+        "acme": acme.client_id,
+        "local": local.client_id,
+        **_calls(Client(create_app(hub.settings), local, ids)),
+        **_stuck(hub, operating.find(hub, acme.client_id)),
+    }
+
+
+def _calls(bot: Client) -> dict[str, str]:
+    """Call helpers as a bot does; return what came of it."""
+    names = (
+        "Ann Lee",
+        "Ann García Márquez",
+        "Bjørn Ærøskøbing",
+        "Maximiliane von und zu Hohenfels",
+    )
+    for i, name in enumerate(names):
+        known(bot, f"chat-{i}", name=name, email=f"person-{i}@example.com", phone=f"+4930123456{i}")
+    contact = known(bot, "chat-0", name="Ann Lee", email="person-0@example.com", city="Rome")
+    note = {"message": "Could you call me back on Monday? " * 30, "city": "Firenze", "rooms": "3"}
+    bot.helper(SET_PROPERTIES, {"contactToken": "chat-0", "props": note})
+    deal = {"dealname": "Wedding cake <3 tiers>", "amount": "480", "dealstage": "no such stage"}
+    made = bot.helper(CREATE_DEAL, {"contactId": contact, "properties": deal}).get_json()
+    return {"contact": contact, "deal": made["dealId"]}
+
+
+def _stuck(hub: Hub, account: Account) -> dict[str, str]:
+    """Leave an action that is done, one that waits, and one that is dead."""
+    (done,) = put(hub, account, (2 * HOUR, 2 * HOUR - 1_240, "done"))
+    (queued,) = put(hub, account, (40 * 60_000, None, "queued"))
+    (dead,) = put(hub, account, (3 * HOUR, HOUR, "dead"), reason="HubSpot answers 403.")
+    said = {
+        dead: [("Unavailable", "HubSpot answers 503."), ("Denied", "HubSpot answers 403: the"
+        " token lacks the scope crm.objects.contacts.write.")],
+        queued: [("Unavailable", "HubSpot answers 503: Service Unavailable.")],
+        done: [("Throttled", "HubSpot answers 429."), ("created", "")],
+    }  # fmt: skip
+    rows = [
+        (account.id, id, number, now_ms() - HOUR // number, 340, word, message, f"corr-{number}f3a")
+        for id, tries in said.items()
+        for number, (word, message) in enumerate(tries, 1)
+    ]
+    columns = ("account_id", "action_id", "number", "began_at", "ms", "outcome", "message")
+    types = dict.fromkeys((*columns, "correlation_id"), "text")
+
+    def work(tx: Connection) -> None:
+        tx.insert("action_try", types, rows)
+        tx.run(
+            "update action set mapped = :mapped, request = :request, result = case state"
+            " when 'done' then :result end, run_at = :later where account_id = :account",
+            {
+                "account": account.id,
+                "mapped": '{"firstname": "Ann", "lastname": "Lee", "email": "ann@example.com"}',
+                "request": '{"contact_token": "chat-19", "name": "Ann Lee",'
+                ' "email": "ann@example.com", "properties": {"city": "Rome"}}',
+                "result": '{"status": "created", "contact_id": "70812", "record_id": "",'
+                ' "url": "https://app.hubspot.com/contacts/1/record/0-1/70812", "refused": []}',
+                "later": now_ms() + 240_000,
+            },
+        )
+
+    hub.database.transact(work)
+    return {"done": done, "queued": queued, "dead": dead}
 
 
 def _account(hub: Hub, name: str, plan: str = "default") -> tuple[Account, IssuedIds]:

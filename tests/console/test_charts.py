@@ -10,30 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from crmhub.actions.history import SPANS, Span, history
-from crmhub.actions.journal import new_id
 from crmhub.console import drawing
-from crmhub.db import now_ms
 from tests.api.helper_calls import known
+from tests.console.past import HOUR, put
 from tests.consoles import text_of
-
-HOUR = 3_600_000
-
-
-def put(hub, client, *actions):
-    """Write actions into the journal: accepted and finished so long ago (ms), and their state."""
-    moment = now_ms()
-    types = {
-        "account_id": "int", "id": "text", "connection_id": "int", "kind": "text",
-        "person": "text", "hub_id": "text", "state": "text", "request": "text", "tries": "int",
-        "run_at": "bigint", "give_up_at": "bigint", "reason": "text", "created_at": "bigint",
-        "finished_at": "bigint",
-    }  # fmt: skip
-    made = []
-    for begun, over, state in actions:
-        at, until = moment - begun, None if over is None else moment - over
-        of = (client.account.id, new_id(at), client.account.connection.id, "createLead")
-        made.append((*of, "p", "p", state, "{}", 1, at, at, "", at, until))
-    hub.database.transact(lambda tx: tx.insert("action", types, made))
 
 
 def past(hub, client, span="24h"):
@@ -41,9 +21,9 @@ def past(hub, client, span="24h"):
 
 
 def test_each_part_counts_what_was_accepted_and_how_it_ended(client, hub):
-    put(hub, client, *[(2 * HOUR, 2 * HOUR - 100, "done")] * 3)
-    put(hub, client, (2 * HOUR, 2 * HOUR - 5, "refused"), (2 * HOUR, 0, "dead"))
-    put(hub, client, (2 * HOUR, 0, "parked"), (60 * 86_400_000, 59 * 86_400_000, "done"))
+    put(hub, client.account, *[(2 * HOUR, 2 * HOUR - 100, "done")] * 3)
+    put(hub, client.account, (2 * HOUR, 2 * HOUR - 5, "refused"), (2 * HOUR, 0, "dead"))
+    put(hub, client.account, (2 * HOUR, 0, "parked"), (60 * 86_400_000, 59 * 86_400_000, "done"))
     parts = past(hub, client)
     assert len(parts) == 24
     assert [part.accepted for part in parts if part.accepted] == [6]
@@ -54,7 +34,7 @@ def test_each_part_counts_what_was_accepted_and_how_it_ended(client, hub):
 
 
 def test_what_was_accepted_before_the_time_counts_where_it_ended(client, hub):
-    put(hub, client, (30 * HOUR, HOUR // 2, "done"), (30 * HOUR, None, "queued"))
+    put(hub, client.account, (30 * HOUR, HOUR // 2, "done"), (30 * HOUR, None, "queued"))
     parts = past(hub, client)
     assert sum(part.accepted for part in parts) == 0
     assert sum(part.done for part in parts) == 1
@@ -64,16 +44,16 @@ def test_what_was_accepted_before_the_time_counts_where_it_ended(client, hub):
 
 def test_times_are_told_to_two_digits_for_half_and_for_95_of_100(client, hub):
     took = [10 * n for n in range(1, 101)]
-    put(hub, client, *[(2 * HOUR, 2 * HOUR - ms, "done") for ms in took])
+    put(hub, client.account, *[(2 * HOUR, 2 * HOUR - ms, "done") for ms in took])
     (part,) = [one for one in past(hub, client) if one.done]
     assert (part.p50, part.p95) == (500, 950)
-    put(hub, client, *[(2 * HOUR, 2 * HOUR - 123_456, "done")] * 1000)
+    put(hub, client.account, *[(2 * HOUR, 2 * HOUR - 123_456, "done")] * 1000)
     (part,) = [one for one in past(hub, client) if one.done]
     assert (part.p50, part.p95) == (120_000, 120_000)
 
 
 def test_the_age_of_the_queue_is_its_highest_in_each_part(client, hub):
-    put(hub, client, (5 * HOUR, 2 * HOUR, "done"))
+    put(hub, client.account, (5 * HOUR, 2 * HOUR, "done"))
     parts = past(hub, client)
     ages = [part.oldest for part in parts if part.oldest]
     # It grew by an hour each hour, until it was done.
@@ -84,14 +64,14 @@ def test_the_age_of_the_queue_is_its_highest_in_each_part(client, hub):
 
 
 def test_a_history_is_of_one_account_or_of_all(client, other, hub):
-    put(hub, client, (1, 0, "done"))
+    put(hub, client.account, (1, 0, "done"))
     assert sum(part.accepted for part in past(hub, other)) == 0
     everything = history(hub.database, SPANS["30d"])
     assert sum(part.accepted for part in everything) >= 1
 
 
 def test_clocks_that_differ_break_nothing(client, hub):
-    put(hub, client, (0, 5_000, "done"), (-HOUR, None, "queued"))
+    put(hub, client.account, (0, 5_000, "done"), (-HOUR, None, "queued"))
     parts = past(hub, client)
     assert sum(part.done for part in parts) == 1
     assert min(part.oldest for part in parts) >= 0
@@ -100,7 +80,7 @@ def test_clocks_that_differ_break_nothing(client, hub):
 @pytest.mark.parametrize("span", SPANS)
 def test_charts_are_whole_pictures_with_words_and_a_table(client, hub, operator, span):
     known(client)
-    put(hub, client, (2 * HOUR, HOUR, "dead"), (3 * HOUR, None, "queued"))
+    put(hub, client.account, (2 * HOUR, HOUR, "dead"), (3 * HOUR, None, "queued"))
     path = f"/activity/charts?span={span}&account={client.account.client_id}"
     answer = operator.get(path)
     pictures = re.findall(r"<svg.*?</svg>", answer.text, re.S)
