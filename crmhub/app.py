@@ -59,6 +59,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app = _App("crmhub", static_folder=None, static_url_path="/static")
     app.config.update(
         MAX_CONTENT_LENGTH=LARGEST_BODY,
+        MAX_FORM_MEMORY_SIZE=LARGEST_BODY,
         API_TITLE="crmhub",
         API_VERSION=__version__,
         OPENAPI_VERSION="3.1.0",

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -210,10 +210,18 @@ def _rule(name: str, given: Mapping[str, Any]) -> Rule:
 # --- reading -----------------------------------------------------------------------------------
 
 
+class Faulty(Semantic):
+    """A field map that makes no sense; `faults` holds every fault under its path."""
+
+    def __init__(self, faults: Sequence[tuple[str, str]], said: str = "") -> None:
+        super().__init__(f"{said}{listed(faults)}")
+        self.faults = tuple(faults)
+
+
 def read(given: Any) -> FieldMap:
     """Return the field map that JSON or TOML describes; a text alone stands for `to`.
 
-    Raises BadRequest for what has another shape, else Semantic for what makes no sense, each with
+    Raises BadRequest for what has another shape, else Faulty for what makes no sense, each with
     every fault under its path.
     """
     reader = _Reader()
@@ -221,7 +229,7 @@ def read(given: Any) -> FieldMap:
     if reader.misshapen:
         raise BadRequest(listed(reader.misshapen))
     if reader.faults:
-        raise Semantic(listed(reader.faults))
+        raise Faulty(reader.faults)
     return FieldMap(kinds)
 
 

@@ -7,6 +7,7 @@ against the two catalogues it stands between, the account's own and the CRM's.
 from __future__ import annotations
 
 import difflib
+import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -14,7 +15,7 @@ from typing import Literal
 from crmhub import audit
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.field_maps import IDENTITY, KINDS, WHOLE_NAME, FieldMap, KindMap
+from crmhub.accounts.field_maps import IDENTITY, KINDS, WHOLE_NAME, Faulty, FieldMap, KindMap
 from crmhub.actions import mending, operating
 from crmhub.actions.connecting import connect
 from crmhub.actions.deadlines import within
@@ -33,7 +34,7 @@ from crmhub.adapter import (
 from crmhub.adapter.coercion import Misfit, coerced, fitted
 from crmhub.audit import Author
 from crmhub.db import Connection
-from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
+from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
 from crmhub.records.kinds import KINDS as RECORD_KINDS
 
 _ASK_S = 20.0
@@ -62,13 +63,14 @@ class Mappable:
 
 def mappable(hub: Hub, account: Account) -> list[Mappable]:
     """Return the names that bots usually send and those that the CRM has, for each kind."""
-    return [_mappable(hub, account, kind) for kind in KINDS]
+    with within(_ASK_S):
+        return [_mappable(hub, account, kind) for kind in KINDS]
 
 
 def _mappable(hub: Hub, account: Account, kind: Written) -> Mappable:
     ours = [name for name in _known_here(hub, account, kind) if not _is_identity(kind, name)]
     try:
-        theirs = _known_there(hub, account, kind)
+        theirs = _known_there(hub, account, kind, account.connection.field_map.of(kind))
     except AdapterError as exc:
         return Mappable(kind, tuple(ours), (), exc.message)
     writable = (one for one in theirs.values() if not one.read_only)
@@ -134,7 +136,7 @@ def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
     faults: list[tuple[str, str]] = []
     notes: list[tuple[str, str]] = []
     for kind, rules in field_map.kinds.items():
-        notes += _strange(hub, account, kind, rules)
+        notes += strange(kind, rules, _known_here(hub, account, kind))
         try:
             theirs = _known_there(hub, account, kind, rules)
         except Unsupported as exc:
@@ -146,10 +148,8 @@ def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
     return Checked(tuple(faults), tuple(notes))
 
 
-def _strange(
-    hub: Hub, account: Account, kind: Written, rules: KindMap
-) -> Iterator[tuple[str, str]]:
-    known = _known_here(hub, account, kind)
+def strange(kind: Written, rules: KindMap, known: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield which rules are about none of the names that are known of the account."""
     unknown = sorted(rules.rules.keys() - set(known))
     for number, name in enumerate(unknown):
         meant = _meant(name, known, number)
@@ -201,26 +201,44 @@ def _meant(name: str, known: Collection[str], number: int) -> str:
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
+def seen(account: Account) -> str:
+    """Return what tells the account's field map, of its present CRM, from every other."""
+    text = f"{account.connection.id} {account.connection.field_map.to_json()}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def set_field_map(
-    hub: Hub, client_id: str, field_map: FieldMap, *, by: Author, ask: bool
+    hub: Hub,
+    client_id: str,
+    field_map: FieldMap,
+    *,
+    by: Author,
+    ask: bool,
+    in_place_of: str | None = None,
 ) -> tuple[Account, Told]:
     """Set the field map of an account's CRM; return the account, and what is to be said of it.
 
-    With `ask` it is checked before. Raises NotFound, Semantic with every fault, and Conflict when
-    the account got another CRM meanwhile.
+    With `ask` it is checked before. `in_place_of` is the `seen` of the map that it was made from.
+    Raises NotFound, Faulty with every fault, Semantic when the CRM cannot be asked, and Conflict
+    when the account got another CRM meanwhile, or another map than the one that was seen.
     """
     account = operating.find(hub, client_id)
     notes: Told = ()
     if ask:
         checked = _asked(hub, account, field_map)
         if checked.faults:
-            raise Semantic(f"Nothing was saved: {listed(checked.faults)}")
+            raise Faulty(checked.faults, "Nothing was saved: ")
         notes = checked.notes
 
     def work(tx: Connection) -> Account:
         before = accounts.locked(tx, account.id, hub.plans)
         if before.connection.id != account.connection.id:
             raise Conflict("The account got another CRM meanwhile, and nothing was saved.")
+        if in_place_of is not None and in_place_of != seen(before):
+            raise Conflict(
+                "The field map was changed by somebody else meanwhile, and nothing was saved."
+                " Look at theirs, or save once more to replace it."
+            )
         after = accounts.set_field_map(tx, account.id, field_map, hub.plans)
         audit.note(
             tx,

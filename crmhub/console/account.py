@@ -20,6 +20,7 @@ from crmhub.records.kinds import KINDS
 TABS = (
     ("Overview", "console.account"),
     ("CRM", "console.crm"),
+    ("Field map", "console.fieldmap"),
     ("Bots", "console.bots"),
     ("Keys", "console.keys"),
     ("Catalogue", "console.catalogue"),

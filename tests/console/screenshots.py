@@ -14,8 +14,9 @@ from tempfile import TemporaryDirectory
 
 from playwright.sync_api import Page, sync_playwright
 
+from crmhub.accounts import field_maps
 from crmhub.accounts.accounts import Account, IssuedIds
-from crmhub.actions import operating
+from crmhub.actions import mapping, operating
 from crmhub.actions.hub import Hub
 from crmhub.actions.opening import open_account
 from crmhub.actions.operating import Crm
@@ -43,6 +44,8 @@ PAGES = (
     ("account", "/accounts/{acme}"),
     ("account-crm", "/accounts/{acme}/crm"),
     ("account-crm-change", "/accounts/{local}/crm?adapter=hubspot"),
+    ("account-field-map", "/accounts/{acme}/field-map"),
+    ("account-field-map-none", "/accounts/{local}/field-map"),
     ("account-bots", "/accounts/{acme}/bots"),
     ("account-keys", "/accounts/{acme}/keys"),
     ("account-catalogue", "/accounts/{acme}/catalogue?kind=deals"),
@@ -69,6 +72,10 @@ OF_ONE = (
     ("record", "/records/{local}/contacts/{contact}"),
     ("record-deal", "/records/{local}/deals/{deal}"),
 )
+RULES = {
+    "contacts": {"position": "jobtitle", "colour": {"constant": "blue", "set": "empty"}},
+    "deals": {"dealstage": {"values": {"new": "appointmentscheduled", "won": "closedwon"}}},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,16 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     page.get_by_label("API address").fill(names["hubspot"])
     page.get_by_role("button", name="Save", exact=True).click()
     camera.shoot("account-crm-refused")
+    camera.open(f"/accounts/{names['acme']}/field-map")
+    page.get_by_label("CRM's name, deals, rule 1").fill("dealstages")
+    page.get_by_label("Values, contacts, rule 1").fill("cook: chef")
+    page.get_by_role("button", name="Save", exact=True).click()
+    camera.shoot("account-field-map-refused")
+    camera.open(f"/accounts/{names['acme']}/field-map")
+    page.get_by_label("Helper").select_option("createDeal")
+    page.get_by_label("Properties of the call").fill("dealstage = won\namount = much")
+    page.get_by_role("button", name="Preview").click()
+    camera.shoot("account-field-map-preview")
     camera.open(f"/accounts/{names['acme']}/keys")
     page.get_by_role("button", name="Make the key").click()
     camera.shoot("account-key")
@@ -151,6 +168,7 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
     operating.set_crm(
         hub, acme.client_id, Crm("hubspot", {"base_url": crm}, TOKEN), by=TESTS, ask=True
     )
+    mapping.set_field_map(hub, acme.client_id, field_maps.read(RULES), by=TESTS, ask=False)
     operating.create_key(
         hub, acme.client_id, scopes=["contacts:read"], expires_at=1_924_992_000_000, by=TESTS
     )

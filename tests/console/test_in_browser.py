@@ -133,3 +133,36 @@ def test_a_connection_is_tested_without_javascript(browser: Browser, served: Ser
     expect(page.get_by_role("alert")).to_contain_text("HubSpot says: ")
     expect(page.get_by_label("API address")).to_have_value("http://127.0.0.1:9")
     context.close()
+
+
+def test_a_field_map_is_typed_refused_tried_and_saved(page: Page, served: Served) -> None:
+    account, _ = open_account(served.hub, name=f"Acme {token(30, BASE36)}", by=TESTS)
+    page.goto(f"/console/accounts/{account.client_id}")
+    page.get_by_role("link", name="Field map").click()
+    page.get_by_label("Bots' name, deals, rule 1").fill("topic")
+    page.get_by_label("CRM's name, deals, rule 1").fill("dealnam")
+    page.get_by_label("Values, deals, rule 1").fill("a = b\nc = d")
+    # Enter saves.
+    page.get_by_label("CRM's name, deals, rule 1").press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("1 thing is wrong, and nothing was saved.")
+    wrong = page.get_by_label("CRM's name, deals, rule 1")
+    expect(wrong).to_have_accessible_description(re.compile("did you mean dealname"))
+    expect(page.get_by_label("Values, deals, rule 1")).to_have_value("a = b\nc = d")
+    wrong.fill("dealname")
+    page.get_by_role("button", name="Add more rows to deals").click()
+    page.get_by_label("Bots' name, deals, rule 7").fill("source")
+    page.get_by_label("CRM's name, deals, rule 7").fill("description")
+    page.get_by_label("Constant, deals, rule 7").fill("chatbot")
+    page.get_by_label("When the constant is set, deals, rule 7").select_option("if empty")
+    page.get_by_label("Helper").select_option("createDeal")
+    page.get_by_label("Properties of the call").fill("topic = c")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("row", name="dealname d topic c the bot")).to_be_in_viewport()
+    expect(page.get_by_role("row", name="description chatbot source")).to_be_visible()
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_role("status")).to_contain_text("Saved, and checked against the CRM.")
+    saved = operating.find(served.hub, account.client_id).connection.field_map
+    assert saved.plain()["deals"] == {
+        "topic": {"to": "dealname", "values": {"a": "b", "c": "d"}},
+        "source": {"to": "description", "constant": "chatbot", "set": "empty"},
+    }
