@@ -15,11 +15,14 @@ from typing import Any
 import orjson
 
 from crmhub.accounts import field_maps
-from crmhub.accounts.field_maps import KINDS, Faulty, FieldMap, Rule
+from crmhub.accounts.field_maps import KINDS, MOST_RULES, Faulty, FieldMap, Rule
 from crmhub.adapter.contract import Written
+from crmhub.errors import BadRequest
 
 PARTS = ("name", "to", "values", "constant", "set", "remove")
 _FIELD = re.compile(rf"({'|'.join(KINDS)})\.([0-9]{{1,6}})\.({'|'.join(PARTS)})", re.ASCII)
+# Of each kind: as many rules as there may be, and as many rows to spare.
+_MOST_ROWS = 2 * MOST_RULES
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
@@ -60,13 +63,16 @@ class Draft:
 
     @classmethod
     def typed(cls, form: Mapping[str, str]) -> Draft:
-        """Return the rows that a form sends, in their order."""
+        """Return the rows that a form sends, in their order; raises BadRequest for too many."""
         given: dict[Written, dict[int, Row]] = {kind: {} for kind in KINDS}
         for key, value in form.items():
             if found := _FIELD.fullmatch(key):
                 kind, number, part = found.groups()
                 row = given[kind].setdefault(int(number), Row())  # type: ignore[index]
                 setattr(row, part, value)
+        for kind, rows in given.items():
+            if len(rows) > _MOST_ROWS:
+                raise BadRequest(f"{kind}: {len(rows)} rows; send at most {_MOST_ROWS}.")
         return cls({kind: [row for _, row in sorted(rows.items())] for kind, rows in given.items()})
 
     def field_map(self) -> FieldMap:

@@ -319,6 +319,13 @@ def test_a_form_that_is_too_large_says_so(operator, path):
     assert "larger than 1 MiB" in text_of(answer)
 
 
+def test_more_rows_than_a_map_may_have_are_not_shown_again(operator, path):
+    rows = {f"deals.{n}.name": "x" for n in range(1_001)}
+    answer = operator.send(path, rows)
+    assert answer.status_code == 400
+    assert "deals: 1001 rows; send at most 1000." in text_of(answer)
+
+
 def test_lines_are_read_as_they_are_meant():
     text = 'a = b\r\n\r\n  c=d=e\n"f=\\"g" = " h "\n"i"="j"\nk = "l\\nm"'
     assert pairs(text) == ({"a": "b", "c": "d=e", 'f="g': " h ", "i": "j", "k": "l\nm"}, [])
