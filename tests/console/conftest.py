@@ -16,6 +16,7 @@ from tests import databases
 from tests.cli.servers import serving
 from tests.console.chromium import FLAGS
 from tests.consoles import Operator, open_console, start_session, unused_email
+from tests.own_databases import KINDS, own_database
 
 
 @pytest.fixture
@@ -32,16 +33,22 @@ class Served:
     hub: Hub
 
 
-@pytest.fixture(scope="session")
-def served(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A real service on each database in turn, with a worker; it may call this machine."""
+@pytest.fixture(scope="session", params=KINDS)
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    """A real service on each database in turn, with a worker; it may call this machine.
+
+    The database is its own: its worker would take what other tests have in their journal.
+    """
     root = tmp_path_factory.mktemp("served")
-    given = {"database_url": database_url, "egress_allow": "127.0.0.0/8"}
-    with serving(root, "--workers", "1", **given) as server:
-        environ = {f"CRMHUB_{name.upper()}": value for name, value in given.items()}
-        hub = Hub.open(Settings.load(environ, root))
-        yield Served(f"http://127.0.0.1:{server.port}", hub)
-        hub.close()
+    with own_database(request.param, root) as database_url:
+        given = {"database_url": database_url, "egress_allow": "127.0.0.0/8"}
+        with serving(root, "--workers", "1", **given) as server:
+            environ = {f"CRMHUB_{name.upper()}": value for name, value in given.items()}
+            hub = Hub.open(Settings.load(environ, root))
+            yield Served(f"http://127.0.0.1:{server.port}", hub)
+            hub.close()
 
 
 @pytest.fixture(scope="session")
