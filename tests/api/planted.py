@@ -1,14 +1,17 @@
 """Requests full of personal data and secrets, in a process of its own so that its log is whole.
 
 `python -m tests.api.planted DATABASE_URL DIRECTORY` makes them, logs to standard error as the
-service does, and leaves in the directory what else is looked through: `metrics`, `audit`, and the
-whole database as `dump`. It prints as JSON what was planted, and how many requests there were.
+service does, and leaves in the directory what else is looked through: `metrics`, `audit`, the
+console's `pages`, and the whole database as `dump`. It prints as JSON what was planted, and how
+many requests there were.
 """
 
 from __future__ import annotations
 
 import base64
+import html
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +42,8 @@ PERSON = {
 TOKEN = "planted-contact-token"
 KEY = b"planted key of all credentials.."
 PASSWORD = "planted horse battery staple"
+# Of a page of the console, without its files.
+_LINK = re.compile(r'href="/console(?!/static)(/[^"#]+)')
 SECRET_KEY = "the planted secret key of all signatures"
 
 
@@ -59,7 +64,7 @@ def main(url: str, root: Path) -> None:
     helpers(counted)
     *secrets, rotated = operators(app, counted)
     secrets += with_a_crm(app, counted)
-    secrets += at_the_console(app, counted)
+    secrets += at_the_console(app, counted, root)
     secrets += [SECRET_KEY, client.key, client.key[10:30], client.ids.webhook_secret]
     secrets += [KEY.decode(), base64.b64encode(KEY).decode()]
     # What leads to an account is in the database, for operators to copy it.
@@ -220,15 +225,24 @@ def with_a_crm(app: flask.Flask, hub: _Counted) -> list[str]:
     return [*secrets.values(), *issued, admin.token]
 
 
-def at_the_console(app: flask.Flask, hub: _Counted) -> list[str]:
-    """Sign in, wrongly first; return the password and the session."""
+def at_the_console(app: flask.Flask, hub: _Counted, root: Path) -> list[str]:
+    """Sign in, wrongly first, and leave every page; return the password and the session."""
     operator = Operator(app, new_user(app.extensions["crmhub"], PASSWORD))
     # Each time the form is opened, and sent.
     hub.n += 4
     assert operator.sign_in(f"{PASSWORD} no").status_code >= 400
     assert operator.sign_in(PASSWORD).status_code == 303
-    hub.n += 1
-    assert operator.get("/accounts").status_code == 200
+    pages = {"/accounts": "", "/activity": "", "/audit": ""}
+    while todo := [path for path, text in pages.items() if not text]:
+        for path in todo:
+            hub.n += 1
+            answer = operator.get(path)
+            assert answer.status_code in (200, 303), f"{path}: {answer.text}"
+            pages[path] = f"{answer.headers} {answer.text}"
+            links = _LINK.findall(answer.text)
+            pages |= {html.unescape(one): "" for one in links if html.unescape(one) not in pages}
+        assert len(pages) < 500
+    (root / "pages").write_text(json.dumps(pages))
     cookie = operator.http.get_cookie(COOKIE, path="/console")
     assert cookie is not None
     return [PASSWORD, cookie.value]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.actions.traces import forms
+from tests.api.planted import EMAIL
 from tests.own_databases import KINDS, own_database
 
 
@@ -25,6 +26,7 @@ class Left:
     log: str
     metrics: bytes
     audit: bytes
+    pages: bytes
     dump: bytes
     secrets: list[str]
     personal: list[str]
@@ -54,7 +56,7 @@ def left(
             text=True,
         )
         assert done.returncode == 0, done.stderr
-        files = {name: (root / name).read_bytes() for name in ("metrics", "audit", "dump")}
+        files = {name: (root / name).read_bytes() for name in ("metrics", "audit", "pages", "dump")}
         yield Left(log=done.stderr, **files, **json.loads(done.stdout))
 
 
@@ -96,6 +98,16 @@ def test_no_entry_of_the_audit_log_holds_personal_data_or_a_secret(left: Left) -
     # What an operator has written into the field map is theirs, whatever they choose.
     told = [one for one in entries if one["object"] != "fieldMap"]
     assert found(left.planted, json.dumps(told).encode()) == []
+
+
+def test_no_page_of_the_console_holds_a_secret(left: Left) -> None:
+    pages = json.loads(left.pages)
+    ends = {path.partition("?")[0].rpartition("/")[2] for path in pages}
+    assert ends >= {"crm", "bots", "keys", "catalogue", "field-map", "charts", "audit", "contacts"}
+    assert any("/activity/act-" in path for path in pages)
+    # What bots have sent is what the pages are for.
+    assert found([EMAIL], left.pages) == [EMAIL]
+    assert found(left.secrets, left.pages) == []
 
 
 def test_a_stolen_database_holds_no_secret(left: Left) -> None:
