@@ -193,12 +193,9 @@ class Import:
         refused = {each.row.line: each.fault for each in rows if each.fault}
         while True:
             good = [each for each in rows if each.row.line not in refused]
-            # Before the commit: a refusal told twice is cut off again, an untold one is lost.
-            self._refusals.write(
-                [(each.row, refused[each.row.line]) for each in rows if each.row.line in refused]
-            )
+            told = [(each.row, refused[each.row.line]) for each in rows if each.row.line in refused]
             try:
-                self._commit(rows[-1].row.end, good, len(refused))
+                self._commit(rows[-1].row.end, good, told)
                 return self.tally
             except ImportedElsewhere:
                 raise
@@ -213,8 +210,10 @@ class Import:
                 self._store(rows[:middle])
                 return self._store(rows[middle:])
 
-    def _commit(self, end: Position, good: Sequence[_Read], refused: int) -> None:
-        """Write rows, and that everything up to `end` is done."""
+    def _commit(
+        self, end: Position, good: Sequence[_Read], refused: Sequence[tuple[Row, str]]
+    ) -> None:
+        """Write rows and refusals, and that everything up to `end` is done."""
 
         def work(tx: Connection) -> Tally:
             # Held until the commit: another process with the same file waits here.
@@ -227,9 +226,12 @@ class Import:
                     f"Another process imports {self.sheet.path.name} as well; it goes on."
                 )
             created, updated = self._write(good)
+            # Before the commit: a refusal told twice is cut off again, an untold one is lost. Not
+            # before the lock: the file may be another process's, which goes on with it.
+            self._refusals.write(refused)
             before = self.tally
             done = Tally(
-                before.created + created, before.updated + updated, before.refused + refused
+                before.created + created, before.updated + updated, before.refused + len(refused)
             )
             tx.run(
                 "update csv_import set position = :end, lines = :lines, created = :created,"

@@ -279,8 +279,7 @@ class RecordStore:
     ) -> R:
         """Prepare a write and run it in a transaction, again where the catalogue has changed.
 
-        `alone` does the same as `write`, in one statement that holds the catalogue by itself: a
-        third of what PostgreSQL and this process do for a transaction of one record.
+        `alone` does the same as `write`, in one statement that holds the catalogue by itself.
         """
         if self.database.dialect == "sqlite":
             alone = None
