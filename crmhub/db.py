@@ -41,9 +41,11 @@ _BUSY_PAUSE_S = 0.05
 _CONNECT_SECONDS = 3
 # How PostgreSQL plans a join of large sets. It takes them for small ones: values go along with
 # their property, of which its statistics know nothing, and a plan for any value knows none at all.
-# Several processes would hash what one can merge, in the same time and twice the processor's.
+# To hash a set takes twice as long as to sort and to merge it; several processes would do so in the
+# same time and twice the processor's.
 _JOINING = {
     "enable_nestloop": "off",
+    "enable_hashjoin": "off",
     "max_parallel_workers_per_gather": "0",
     "plan_cache_mode": "force_custom_plan",
 }
@@ -121,11 +123,11 @@ class Gate:
 def _inserting(
     parts: tuple[tuple[str, tuple[tuple[str, str], ...], bool, bool], ...], adding: str, gate: str
 ) -> str:
-    """Return PostgreSQL's statement that inserts into all of these and counts each.
+    """Return PostgreSQL's statement that inserts into all of these and counts the first.
 
     A part is table, columns with types, whether to skip existing keys, and whether it is one row.
-    `adding` is one more statement, of which the value is returned behind the counts, and then
-    what the condition `gate` came to.
+    `adding` is one more statement, of which the value is returned behind the count, else 0; then
+    comes what the condition `gate` came to.
     """
     inserts = [f"gate (open) as materialized (select {gate})"] if gate else []
     for number, (table, types, or_skip, one) in enumerate(parts):
@@ -139,14 +141,14 @@ def _inserting(
         if gate:
             source += f" where {_FIRST_IN if number else '(select open from gate)'}"
         skip = " on conflict do nothing" if or_skip else ""
-        inserts.append(f"p{number} as (insert into {table} ({names}) {source}{skip} returning 1)")
-    told = [f"(select count(*) from p{number})" for number in range(len(parts))]
+        told = "" if number else " returning 1"
+        inserts.append(f"p{number} as (insert into {table} ({names}) {source}{skip}{told})")
     if adding:
         inserts.append(f"added (it) as ({adding})")
-        told.append("(select it from added)")
+    it, opened = "(select it from added)" if adding else "0", "true"
     if gate:
-        told.append("(select open from gate)")
-    return f"with {', '.join(inserts)} select {', '.join(told)}"
+        opened = "(select open from gate)"
+    return f"with {', '.join(inserts)} select (select count(*) from p0), {it}, {opened}"
 
 
 class Connection:
@@ -233,35 +235,34 @@ class Connection:
 
     def insert_all(
         self, *parts: Rows, added: Added | None = None, gate: Gate | None = None
-    ) -> list[int]:
-        """Insert rows into several tables and return how many went into each.
+    ) -> tuple[int, int]:
+        """Insert rows into several tables; return how many went into the first one.
 
-        Behind them comes what `added` comes to, whose row is locked once the first part is in. On
-        PostgreSQL that is one statement, whatever the number of tables and rows. There it may have
-        a `gate`, by which `Shut` is raised; then the first part is one row, and where that is
+        With it comes what `added` comes to, else 0; its row is locked once the first part is in.
+        On PostgreSQL that is one statement, whatever the number of tables and rows. There it may
+        have a `gate`, by which `Shut` is raised; then the first part is one row, and where that is
         skipped nothing goes in at all.
         """
         if self.dialect == "sqlite":
             went = [self.insert(p.table, p.types, p.rows, or_skip=p.or_skip) for p in parts]
-            return went if added is None else [*went, self.add(added)]
+            return went[0], self.add(added) if added else 0
         filled = [part for part in parts if part.rows]
         if not filled:
-            return [0] * len(parts) + ([] if added is None else [self.add(added)])
+            return 0, self.add(added) if added else 0
         shape = [(p.table, tuple(p.types.items()), p.or_skip, len(p.rows) == 1) for p in filled]
         values: list[Any] = []
         for part in filled:
             one = len(part.rows) == 1
-            values += part.rows[0] if one else map(list, zip(*part.rows, strict=True))
+            values += part.rows[0] if one else _arrays(part.types, part.rows)
         adding = ""
         if added is not None:
             adding = added.sql("%s", _FIRST_IN if gate else "(select count(*) from p0) >= 0")
             values += added.values
         sql = _inserting(tuple(shape), adding, gate.sql if gate else "")
-        told = list(self._sent(sql, [*gate.values, *values] if gate else values).fetchone())
-        if gate and not told.pop():
+        went, it, opened = self._sent(sql, [*gate.values, *values] if gate else values).fetchone()
+        if not opened:
             raise Shut
-        counts = iter(told)
-        return [next(counts) if part.rows else 0 for part in parts] + list(counts)
+        return (went if parts[0].rows else 0), it
 
     def add(self, added: Added) -> int:
         """Add to a number and return what it comes to."""
@@ -329,10 +330,7 @@ class Connection:
         arrays = ", ".join(f"cast(%s as {_plain(kind)}[])" for kind in types.values())
         columns = ", ".join(_cast(f"rows.{name}", kind) for name, kind in types.items())
         source = f"unnest({arrays}) as rows({', '.join(types)})"
-        return self._sent(
-            sql.format(rows=source, columns=columns),
-            [list(column) for column in zip(*rows, strict=True)],
-        )
+        return self._sent(sql.format(rows=source, columns=columns), _arrays(types, rows))
 
     def _each(self, sql: str, rows: Sequence[Row]) -> int:
         if not rows:
@@ -496,6 +494,7 @@ class Database:
                 isolation_level="AUTOCOMMIT",
                 connect_args={"connect_timeout": _CONNECT_SECONDS},
             )
+            sqlalchemy.event.listen(self._engine, "connect", _prepare_postgresql)
             self.drivers_errors = psycopg.Error
             self._translate = _translate_psycopg
 
@@ -665,6 +664,27 @@ class Database:
         self._engine.dispose()
 
 
+def _arrays(types: Params, rows: Sequence[Row]) -> list[str]:
+    """Return the text of PostgreSQL's array of each column of the rows.
+
+    psycopg looks at each element for its type and its quotes, which takes longer than the insert.
+    """
+    columns = zip(*rows, strict=True)
+    return [_array(kind, column) for kind, column in zip(types.values(), columns, strict=True)]
+
+
+def _array(kind: str, column: Row) -> str:
+    if _plain(kind) != "text":
+        inside = ",".join(map(str, column))
+        return f"{{{inside.replace('None', 'NULL') if None in column else inside}}}"
+    # All are quoted at once: no text of PostgreSQL has the character that stands for a quote.
+    inside = ",".join(["NULL" if each is None else f"\0{each}\0" for each in column])
+    if inside.count("\0") != 2 * (len(column) - column.count(None)):
+        raise ValueError("a text holds U+0000, which PostgreSQL cannot store")
+    inside = inside.replace("\\", "\\\\").replace('"', '\\"').replace("\0", '"')
+    return f"{{{inside}}}"
+
+
 def _plain(kind: str) -> str:
     return "text" if kind == "jsonb" else kind
 
@@ -686,6 +706,11 @@ def _prepare_sqlite(driver: Any, _record: Any) -> None:
     driver.execute("PRAGMA foreign_keys = ON")
     # What is deleted is gone from the file, as most builds have it from the start.
     driver.execute("PRAGMA secure_delete = ON")
+
+
+def _prepare_postgresql(driver: Any, _record: Any) -> None:
+    # A plan it takes for a dear one is compiled each time it runs, and is not worth that here.
+    driver.execute("set jit = off")
 
 
 _AWAY = {

@@ -11,7 +11,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -76,13 +76,12 @@ class Property:
     any_case: bool = False
     options: tuple[Option, ...] = ()
     options_from: str = ""
+    # The index table that holds its values.
+    index: str = field(init=False)
 
-    @property
-    def index(self) -> str:
-        """The index table that holds its values."""
-        if self.type in NUMBER_TYPES:
-            return "ix_num"
-        return "ix_date" if self.type in DATE_TYPES else "ix_text"
+    def __post_init__(self) -> None:
+        table = "ix_date" if self.type in DATE_TYPES else "ix_text"
+        object.__setattr__(self, "index", "ix_num" if self.type in NUMBER_TYPES else table)
 
 
 class Catalogue:

@@ -47,8 +47,9 @@ class IndexChange:
     def add(self, record_id: int, old: Mapping[str, str], new: Mapping[str, str]) -> None:
         """Note the step of a record from the properties `old` to `new`."""
         account = self._catalogue.account_id
-        for name in old.keys() | new.keys() if old else new:
-            before, after = old.get(name, ""), new.get(name, "")
+        steps = [(name, old.get(name, ""), after) for name, after in new.items()]
+        steps += [(name, before, "") for name, before in old.items() if name not in new]
+        for name, before, after in steps:
             known = self._catalogue.get(name) if before != after else None
             if known is None:
                 continue

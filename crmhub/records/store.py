@@ -284,11 +284,11 @@ class RecordStore:
         if self.database.dialect == "sqlite":
             alone = None
         define = define or account.switches.auto_define_properties
-        sent = set(names)
+        sent = set(names) if define else ()
         catalogue = self.catalogue(account, kind)
         for _ in range(_TRIES):
             missing = [name for name in sorted(sent) if catalogue.get(name) is None]
-            if define and any(definable(name) for name in missing):
+            if any(definable(name) for name in missing):
                 return self._define_and_write(account, kind, missing, prepare, write)
             try:
                 prepared = prepare(catalogue)

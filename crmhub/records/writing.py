@@ -173,7 +173,7 @@ def create(
         for id, new in zip(ids, inputs, strict=True)
     ]
     # First what another one may hold as well: waiting for that, nobody holds the counter.
-    free, *_, total = tx.insert_all(
+    free, total = tx.insert_all(
         Rows("unique_value", UNIQUE, claimed, or_skip=True),
         Rows("records", _RECORD, rows),
         *change.rows(),
@@ -385,8 +385,8 @@ def _counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> 
 
 def dump(properties: Mapping[str, str]) -> str:
     """Return properties as they are stored: in jsonb's order of keys, on both databases."""
-    ordered = sorted(properties.items(), key=lambda item: (len(item[0]), item[0]))
-    return orjson.dumps(dict(ordered)).decode()
+    ordered = sorted(sorted(properties), key=len)
+    return orjson.dumps({name: properties[name] for name in ordered}).decode()
 
 
 def with_links(record: Record, linked: Mapping[int, Links]) -> Record:
