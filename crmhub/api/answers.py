@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
+from wsgiref.types import WSGIEnvironment
 
 import flask
 import orjson
+from werkzeug.datastructures import Headers
 
 from crmhub.errors import HubError
 from crmhub.records.associations import Links
@@ -19,11 +21,21 @@ _ALWAYS = ("deals", "companies")
 _SOMETIMES = ("contacts", "tickets")
 
 
+class _Answer(flask.Response):
+    """An answer with a body whose headers go out as they stand here.
+
+    Werkzeug copies them, each one checked again, for what is never missing in these: the length.
+    """
+
+    def get_wsgi_headers(self, environ: WSGIEnvironment) -> Headers:
+        return self.headers
+
+
 def answer(
     body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> flask.Response:
     """Return a JSON answer."""
-    response = flask.Response(body, status=status, content_type="application/json")
+    response = _Answer(body, status=status, content_type="application/json")
     for name, value in (headers or {}).items():
         response.headers.add(name, value)
     return response

@@ -28,13 +28,13 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 def hub() -> Hub:
     """Return the hub of the running app."""
-    it: Hub = flask.current_app.extensions["crmhub"]
+    it: Hub = current(flask.current_app).extensions["crmhub"]
     return it
 
 
 def caller() -> Caller:
     """Return who calls; only under /<client_id>/api/v1."""
-    it: Caller = flask.g.caller
+    it: Caller = current(flask.g).caller
     return it
 
 
@@ -72,7 +72,7 @@ def authenticate() -> None:
 
 def add_rate_headers(response: flask.Response) -> flask.Response:
     """Tell the caller where it stands (CONTRACT 1.7)."""
-    rate: RateStatus | None = flask.g.get("rate")
+    rate: RateStatus | None = current(flask.g).get("rate")
     if rate is not None:
         for name, value in rate.headers.items():
             response.headers.add(name, value)

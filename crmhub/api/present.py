@@ -8,6 +8,6 @@ T = TypeVar("T")
 
 
 def current(proxy: T) -> T:
-    """Return what `flask.request` or `flask.g` stands for in this request."""
+    """Return what `flask.request`, say, stands for in this request."""
     it: T = proxy._get_current_object()  # type: ignore[attr-defined]
     return it

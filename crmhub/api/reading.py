@@ -154,12 +154,13 @@ class Parser:
             field.required or field.load_default is not ma.missing
             for field in made.load_fields.values()
         )
+        absent = _may_be_absent(made)
 
         def decorator(view: _View) -> _View:
             @wraps(view)
             def wrapper(*args: Any, **kwargs: Any) -> Any:
                 given = sent(current(flask.request))
-                loaded = _loaded(made, given) if needed or given else {}
+                loaded = _loaded(made, given, absent) if needed or given else {}
                 return view(*args, loaded, **kwargs)
 
             return cast(_View, wrapper)
@@ -167,9 +168,24 @@ class Parser:
         return decorator
 
 
-def _loaded(schema: ma.Schema, given: Any) -> Any:
+def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
+    """Return the fields that come to nothing when they are absent, with dots before inner ones.
+
+    Told so, marshmallow passes over them; else it goes through each one in every request.
+    """
+    names = []
+    for name, field in schema.load_fields.items():
+        if not field.required and field.load_default is ma.missing:
+            names.append(f"{inside}{name}")
+        inner = field.inner if isinstance(field, ma.fields.List) else field
+        if isinstance(inner, ma.fields.Nested):
+            names += _may_be_absent(inner.schema, f"{inside}{name}.")
+    return names
+
+
+def _loaded(schema: ma.Schema, given: Any, absent: list[str]) -> Any:
     try:
-        return schema.load(given)
+        return schema.load(given, partial=absent)
     except ma.ValidationError as exc:
         messages = exc.normalized_messages()  # type: ignore[no-untyped-call]
         raise BadRequest(listed(problems_of(messages))) from None
@@ -203,7 +219,7 @@ def query(req: flask.Request) -> dict[str, str]:
 
 def check_path() -> None:
     """Refuse a path with NUL, which no id or name can hold and PostgreSQL does not take."""
-    if "\0" in flask.request.path:
+    if "\0" in current(flask.request).path:
         raise BadRequest("The path holds the character U+0000; leave it out.")
 
 

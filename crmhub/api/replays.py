@@ -14,6 +14,7 @@ from werkzeug.exceptions import HTTPException
 
 from crmhub import idempotency
 from crmhub.api.authentication import account, hub, needs
+from crmhub.api.present import current
 from crmhub.errors import BadRequest, HubError
 from crmhub.idempotency import Answer
 
@@ -33,8 +34,9 @@ def once(view: _F) -> _F:
 
     @wraps(view)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        key = flask.request.headers.get(HEADER)
-        if key is None or flask.request.method != "POST":
+        request = current(flask.request)
+        key = request.headers.get(HEADER)
+        if key is None or request.method != "POST":
             return view(*args, **kwargs)
         return _answered(_checked(key), lambda: view(*args, **kwargs))
 
