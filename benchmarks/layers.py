@@ -79,7 +79,7 @@ def _measure(here: Place, options: argparse.Namespace) -> None:
         bare = served.bare()
         for each in served.calls(hub, base, {"service-apikey": key}, other, issued.api_key):
             for side, of, make in (("", app, each.hub), (", bare", bare, each.bare)):
-                _told(f"{each.name.partition(' (')[0].partition(',')[0]}{side}", of, make, options)
+                _told(f"{each.name.partition(' (')[0]}{side}", of, make, options)
     hub.close()
 
 

@@ -55,4 +55,4 @@ def test_what_a_request_costs_is_told_by_layers(postgresql_url: str) -> None:
     lines = _printed("layers", "--records", "1000", "--rounds", "1", "--requests", "3")
     heads, *rows = lines
     assert heads.split()[:2] == ["us", "calls"]
-    assert len(rows) == 4 * 2, lines
+    assert len(rows) == 5 * 2, lines
