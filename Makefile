@@ -39,8 +39,9 @@ run: $(RUN_READY) ## set up, make a demo account, print its key and curl lines, 
 	@$(BIN)/crmhub demo
 	@exec $(BIN)/crmhub serve
 
+# Where PYTHONDONTWRITEBYTECODE is set, each worker would compile all tests anew in each run.
 test: $(TEST_READY) ## set up and run the tests, on every database that can be reached
-	@$(BIN)/python -m pytest -n $(TEST_WORKERS) $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(TEST_WORKERS) $(ARGS)
 
 lint: $(TEST_READY) ## style, formatting, types and import rules
 	$(BIN)/ruff check .

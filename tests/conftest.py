@@ -32,6 +32,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(databases.DatabaseReport(), "databases")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one more for every two processors: a part of each worker's time is waiting.
+
+    No more than Redis, which has 15 databases, leaves room for beside a second run.
+    """
+    processors = os.cpu_count() or 1
+    return min(processors + (processors + 1) // 2, 7)
+
+
 @pytest.fixture(autouse=True)
 def _no_settings_are_left() -> Iterator[None]:
     """`crmhub serve` hands its options on in the environment: no test finds another one's there."""

@@ -36,7 +36,10 @@ def empty(url: str) -> None:
             names = conn.rows("select name from sqlite_master where type = 'table'")
         tables = [name for (name,) in names if name != "alembic_version"]
         if conn.dialect == "postgresql":
-            conn.run(f"truncate {', '.join(tables)}")
+            # Truncate makes each table and index anew, which takes a hundred times as long. In one
+            # statement: references are checked at its end, when nothing is left that refers.
+            parts = (f"d{number} as (delete from {name})" for number, name in enumerate(tables))
+            conn.run(f"with {', '.join(parts)} select")
         else:
             conn.run("PRAGMA foreign_keys = OFF")
             for table in tables:

@@ -277,6 +277,10 @@ def test_nothing_comes_twice_when_nothing_changes(client: Client, body: Any) -> 
 def touch_all(client: Client, ids: list[int]) -> None:
     inputs = [{"id": id, "properties": {"company": "Touched"}} for id in ids]
     assert client.post("/contacts/batch/update", {"inputs": inputs}).status_code == 200
+    # Changes of one millisecond have the order of their ids.
+    changed = now_ms()
+    while now_ms() == changed:
+        time.sleep(0.0002)
 
 
 def pages_with(client: Client, body: Any, after_first: Any, **params: Any) -> Iterator[Any]:

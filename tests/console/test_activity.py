@@ -244,7 +244,8 @@ def test_many_are_tried_again_after_the_page_has_said_how_many(client, other, hu
     path = f"/activity/retry?account={client.account.client_id}&reason=such"
     page = text_of(operator.get(path))
     assert "2 actions can be tried again: 2 dead ." in page
-    assert states(hub, client) == ["dead", "dead", "queued"]
+    wanted = dict(zip(ids, ["dead", "dead", "queued"], strict=True))
+    assert dict(rows(hub, client, "id, state")) == wanted
     assert operator.send(path).status_code == 303
     assert "2 actions will be tried again now." in text_of(operator.get("/activity"))
     assert states(hub, client) == ["queued"] * 3

@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 import redis
 
+from crmhub.accounts.accounts import open_account
+from crmhub.accounts.plans import BUILT_IN
 from crmhub.db import Database, pending
-from tests import databases
+from tests import conftest, databases
+from tests.own_databases import KINDS, empty, own_database
 
 ROOT = Path(__file__).parents[2]
 SUITE = """
@@ -63,6 +66,25 @@ def test_a_postgresql_database_is_dropped_although_someone_holds_it(postgresql_u
         gone = connection.scalar("select count(*) from pg_database where datname = :n", {"n": name})
     assert gone == 0
     assert name.startswith("crmhub_test_")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_emptied_has_its_schema_and_no_row(kind, tmp_path):
+    with own_database(kind, tmp_path) as url, closing(Database(url)) as database:
+        database.transact(lambda tx: open_account(tx, name="Acme", plans=BUILT_IN))
+        empty(url)
+        assert pending(database) is None
+        with database.reading() as connection:
+            for table in ("account", "api_key", "webhook_id"):
+                assert connection.scalar(f"select count(*) from {table}") == 0
+
+
+@pytest.mark.parametrize(("processors", "workers"), [(None, 2), (1, 2), (2, 3), (4, 6), (64, 7)])
+def test_more_workers_than_processors_run_but_not_more_than_redis_holds(
+    processors, workers, monkeypatch
+):
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    assert conftest.pytest_xdist_auto_num_workers() == workers
 
 
 def test_a_redis_database_starts_empty_and_stays_claimed(redis_database):
