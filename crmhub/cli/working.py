@@ -12,9 +12,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _STOP_SECONDS = 35
-_AFTER_FORKS = 0.5
+# The server processes come first: they need every processor for their own start.
+_AFTER_SERVERS = 0.5
 _SHORTEST_LIFE = 5.0
 _log = logging.getLogger("crmhub.worker")
+
+# Held while a worker is started, and while a server process is forked. One forked in between would
+# have a copy of the pipe by which Popen is told that the worker runs, and as long as it lives Popen
+# would wait for the end of that pipe: nobody would see the worker die.
+_starting = threading.Lock()
+os.register_at_fork(
+    before=_starting.acquire,
+    after_in_parent=_starting.release,
+    after_in_child=_starting.release,
+)
 
 
 @contextmanager
@@ -34,16 +45,14 @@ class _Keeper:
     def __init__(self) -> None:
         self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
 
     def keep(self) -> None:
         """Run a worker again and again until `stop`."""
-        # Nothing of this thread may be under way while the server processes are forked.
-        self._stopping.wait(_AFTER_FORKS)
+        self._stopping.wait(_AFTER_SERVERS)
         command = [sys.executable, "-m", "crmhub", "worker", "--of", str(os.getpid())]
         while not self._stopping.is_set():
             began = time.monotonic()
-            with self._lock:
+            with _starting:
                 if self._stopping.is_set():
                     return
                 # Not a fork of this process: that one holds the server's sockets.
@@ -57,7 +66,7 @@ class _Keeper:
 
     def stop(self) -> None:
         """End the worker after what it has under way."""
-        with self._lock:
+        with _starting:
             self._stopping.set()
             if self._process is not None and self._process.poll() is None:
                 self._process.terminate()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +22,7 @@ import pytest
 
 from crmhub.actions.hub import Hub
 from crmhub.app import create_app
+from crmhub.cli import working
 from crmhub.db import now_ms
 from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub.secrets import EncryptionKey
@@ -232,6 +235,38 @@ def test_a_service_runs_a_worker_and_another_when_it_is_killed(
         (second,) = workers_of(server)
         assert server.stop() == 0
         soon(lambda: not _runs(second))
+
+
+def test_a_worker_is_not_started_while_a_server_process_is_forked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, ended, started = threading.Event(), threading.Event(), []
+
+    class Slow:
+        def __init__(self, *_args: Any, **_options: Any) -> None:
+            begun.set()
+            time.sleep(0.5)
+            started.append(self)
+
+        def wait(self) -> int:
+            ended.wait()
+            return 0
+
+        def poll(self) -> None:
+            return None
+
+        def terminate(self) -> None:
+            ended.set()
+
+    monkeypatch.setattr(working.subprocess, "Popen", Slow)
+    with working.beside():
+        assert begun.wait(120)
+        process = multiprocessing.get_context("fork").Process(target=int)
+        process.start()
+        assert started
+        # What is forked can start processes of its own.
+        process.join(120)
+        assert process.exitcode == 0
 
 
 def test_no_worker_outlives_its_service(here: Installation) -> None:
