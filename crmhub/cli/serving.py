@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import multiprocessing
 import multiprocessing.util
@@ -25,6 +26,7 @@ _LOOP_STARTS, _LOOP_SECONDS = 10, 30.0
 
 def load() -> Flask:
     """Return the application of a server process; its hub is closed when the process ends."""
+    gc.disable()
     from crmhub import logs, metrics
     from crmhub.api.reading import LARGEST_BODY
     from crmhub.app import create_app
@@ -38,6 +40,9 @@ def load() -> Flask:
     # Not atexit: processes made by multiprocessing end without it.
     multiprocessing.util.Finalize(None, app.extensions["crmhub"].close, exitpriority=1)
     threading.Thread(target=_end_with_supervisor, daemon=True).start()
+    # What is here now is here as long as the process: no collection need go through it.
+    gc.freeze()
+    gc.enable()
     return app
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _STOP_SECONDS = 35
-# The server processes come first: they need every processor for their own start.
-_AFTER_SERVERS = 0.5
+# The server processes come first: to start they need every processor there is.
+_AFTER_SERVERS = 2.0
 _SHORTEST_LIFE = 5.0
 _log = logging.getLogger("crmhub.worker")
 

@@ -282,7 +282,7 @@ def test_no_worker_outlives_its_service(here: Installation) -> None:
 
 def test_a_service_without_a_worker_has_none(here: Installation) -> None:
     with serving(here.root, "--workers", "1", "--no-worker", **here.settings) as server:
-        time.sleep(1.5)
+        time.sleep(4)
         assert workers_of(server) == []
 
 
