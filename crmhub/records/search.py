@@ -10,13 +10,14 @@ passed, a tenth of that.
 - Fewer than a thousand matches are fetched: their ids are found, sorted by what an index holds,
   and the documents of the page are read.
 - Others are walked to, where a page should take no more documents than there are matches: the
-  sort order is read and the documents are tested. The walk gives up after three times as many as
-  it should take, but not before a thousand; nor before a quarter of the matches, at most ten
-  thousand, and before as many as match where sets would have to be joined instead. Then the
-  filter goes along with the sort order.
-- What one filter lets through, and it is more than a hundredth of all records, is guessed: ids
-  rise with time, so the page should be at one end of the set's ids. The proof passes the entries
-  of an index up to there.
+  sort order is read and the documents are tested. After twice as many as it should take, but not
+  before a thousand, the walk halts: the filter goes along with the sort order.
+- What one filter lets through, and it is more than a hundredth of all records, is then guessed:
+  ids rise with time, so the page should be at one end of the set's ids. The proof passes the
+  entries of an index up to there.
+- Else the walk goes on: for a quarter of the matches, at most ten thousand, or for as many as
+  match where sets would have to be joined instead. Behind another page it does so before anything
+  is guessed, since where that one was there is mostly more.
 - What is left is fetched.
 Where the ids of several filters are found, one that lets at most ten thousand through has its
 documents tested for the others; larger sets are merged, each read once, in the order of its index
@@ -34,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -45,10 +46,10 @@ from crmhub.records.filters import Condition, Document, Filter
 # So many are fetched whatever else they cost, and so many tested before sets are joined.
 _FEW = 1000
 _SOME = 10_000
-# A walk is worth so many documents for each match, and goes on for so many times as many as it
-# should take; without a join, for this part of the matches up to so many.
+# A walk is worth so many documents for each match, and halts after so many times as many as it
+# should take. It goes on, where no sets are joined, for this part of the matches up to so many.
 _WORTH = 1.0
-_PATIENCE = 3
+_PATIENCE = 2
 _PART = 0.25
 _LONGER_WALK = 10_000
 _LONGEST_WALK = 1_000_000
@@ -118,6 +119,16 @@ class Listed:
     created_at: int
     updated_at: int
     properties: str
+
+
+@dataclass(slots=True)
+class _Walk:
+    """How far a walk has come, how many documents its next window has, and what it has found."""
+
+    after: Place | None
+    window: int
+    documents: int = 0
+    found: list[Listed] = field(default_factory=list)
 
 
 def start(query: Query, first: Sequence[Listed], now: int) -> Start:
@@ -268,12 +279,16 @@ class Search:
             return self._fetch(after)
         everything = self._everything()
         expected = self._wanted * everything // total
-        found = None
         # What changed since is mostly little, so it is walked whatever the filters are.
-        if changed or expected <= total * _WORTH:
-            found = self._walk(expected, total, after)
+        worth = changed or expected <= total * _WORTH
+        halt = max(_FEW, _PATIENCE * expected)
+        end = max(halt, int(min(total * _PART, _LONGER_WALK) if self._alone else total * _WORTH))
+        walk = _Walk(after, max(self._wanted, expected * 3 // 2))
+        found = self._walk(walk, halt if after is None else end) if worth else None
         if found is None and not changed and self._alone and total > everything * _MANY:
             found = self._guess(after)
+        if found is None and worth:
+            found = self._walk(walk, end)
         return self._fetch(after) if found is None else found
 
     def place(self, row: Listed) -> Place:
@@ -314,39 +329,37 @@ class Search:
             params | ids.params,
         )
 
-    def _walk(self, expected: int, total: int, after: Place | None) -> list[Listed] | None:
+    def _walk(self, walk: _Walk, until: int) -> list[Listed] | None:
+        """Go on with a walk; None where so many documents (`_LONGEST_WALK` at most) end no page."""
         test, params, rest = self._test()
-        worth = min(total * _PART, _LONGER_WALK) if self._alone else total * _WORTH
-        longest = min(_LONGEST_WALK, max(_FEW, _PATIENCE * expected, int(worth)))
-        window = longest
-        if rest or self._connection.dialect == "sqlite":
-            # These read a window to its end, whether or not the page is full before.
-            window = max(self._wanted, expected * 3 // 2)
-        found: list[Listed] = []
-        while longest > 0:
-            window = min(window, longest)
-            behind, values = self._behind(after)
+        # These read a window to its end, whether or not the page is full before.
+        whole = bool(rest) or self._connection.dialect == "sqlite"
+        until = min(until, _LONGEST_WALK)
+        while walk.documents < until:
+            window = until - walk.documents
+            window = min(window, walk.window) if whole else window
+            behind, values = self._behind(walk.after)
             walked = (
                 f"(select {_COLUMNS} from records where {_OF}{behind}"
                 f" order by {self._order} limit :window) as walked"
             )
             values["window"] = window
             # Of what the database lets through, conditions that it cannot test may refuse any.
-            most = window if rest else self._wanted - len(found)
+            most = window if rest else self._wanted - len(walk.found)
             rows = self._rows(f"{walked} where {test}", params | values, most)
-            found += [row for row in rows if _passes(row, rest)]
-            if len(found) >= self._wanted:
-                return found[: self._wanted]
+            walk.found += [row for row in rows if _passes(row, rest)]
+            if len(walk.found) >= self._wanted:
+                return walk.found[: self._wanted]
             last = self._connection.row(
                 f"select {self._query.sort}, id from {walked}"
                 f" order by {self._order} limit 1 offset :before",
                 self._of | values | {"before": window - 1},
             )
             if last is None:
-                return found
-            after = Place(*last)
-            longest -= window
-            window *= _WIDER
+                return walk.found
+            walk.after = Place(*last)
+            walk.documents += window
+            walk.window *= _WIDER
         return None
 
     def _guess(self, after: Place | None) -> list[Listed] | None:

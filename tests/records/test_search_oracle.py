@@ -25,6 +25,7 @@ ORDERS = ("desc", "asc")
 PLANS: dict[str, dict[str, float]] = {
     "few at once": {"_FEW": 10},
     "walks": {"_FEW": 0, "_WORTH": 1e9},
+    "walks on": {"_FEW": 3, "_PATIENCE": 0, "_WORTH": 1e9, "_PART": 1e9, "_UNREAD": 0},
     "gives up walking": {"_FEW": 0, "_WORTH": 1e9, "_LONGEST_WALK": 4},
     "fetches ids": {"_FEW": 0, "_WORTH": 0, "_MANY": 1},
     "guesses": {"_FEW": 0, "_WORTH": 0, "_MANY": 0, "_UNREAD": 3, "_GUESSED": 1},
@@ -41,9 +42,10 @@ def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     guesses: Callable[..., Any] = search.Search._guess
     fews: Callable[..., Any] = search.Search.few
 
-    def walk(self: search.Search, *args: Any) -> Any:
-        found = walks(self, *args)
-        taken["gives up walking" if found is None else "walks"] += 1
+    def walk(self: search.Search, walk: Any, until: int) -> Any:
+        before = walk.documents
+        found = walks(self, walk, until)
+        taken["gives up walking" if found is None else "walks on" if before else "walks"] += 1
         return found
 
     def fetch(self: search.Search, *args: Any) -> Any:

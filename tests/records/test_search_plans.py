@@ -267,7 +267,7 @@ def test_few_are_found_by_their_value_and_sorted_by_their_ids(library: Library) 
 def test_a_list_and_a_walk_read_the_sort_order_from_their_place_on(library: Library) -> None:
     assert library.reads((), Search.few) == [[SORTED]]
     assert library.reads((), lambda each: each.page(CONTACTS_STORED, MIDDLE)) == [[BEHIND]]
-    walked = library.reads((BERLIN,), lambda each: each._walk(42, CONTACTS_STORED // 2, MIDDLE))
+    walked = library.reads((BERLIN,), lambda each: each._walk(search._Walk(MIDDLE, 63), 1000))
     assert walked == [[BEHIND]]
 
 
