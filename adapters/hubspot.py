@@ -30,6 +30,7 @@ from crmhub.adapter import (
     Denied,
     Described,
     Kind,
+    LacksRight,
     Lead,
     Linked,
     Match,
@@ -309,7 +310,7 @@ class HubSpotAdapter(Adapter):
         reads = "crm.objects.owners.read"
         self._try(missing, reads, "GET", self._area("owners"), params={"limit": "1"})
         if missing:
-            raise Denied(
+            raise LacksRight(
                 "The access token lacks rights in HubSpot; give it the scopes"
                 f" {', '.join(dict.fromkeys(missing))}."
             )
@@ -319,7 +320,7 @@ class HubSpotAdapter(Adapter):
     ) -> None:
         try:
             self._listed(method, *path, **options).items()
-        except _MissingScopes:
+        except LacksRight:
             missing.append(scope)
 
     def describe(self, kind: Kind) -> list[Described]:
@@ -630,7 +631,7 @@ class HubSpotAdapter(Adapter):
                 found = self._pipelines[kind].get(newer_than=newer_than)
                 stages = described.name == _PLACES[kind][1]
                 return replace(described, options=_places(found, stages=stages))
-        except _MissingScopes:
+        except LacksRight:
             pass
         return described
 
@@ -644,7 +645,7 @@ class HubSpotAdapter(Adapter):
             return text
         try:
             found = self._owners.get(newer_than=newer_than)
-        except _MissingScopes:
+        except LacksRight:
             return text
         wanted = text.strip().casefold()
         return next((one.id for one in found if one.email.casefold() == wanted), text)
@@ -748,7 +749,7 @@ class HubSpotAdapter(Adapter):
             path = self._area("properties", kind, self._mark)
             definition = self._http.send("GET", *path).object()
         # Without the right to look, or the property, writes go unmarked.
-        except (NotFound, _MissingScopes):
+        except (NotFound, LacksRight):
             return None
         fit = definition.get("type") == "string" and not _described(definition).read_only
         return definition if fit else None
@@ -955,10 +956,6 @@ def _traced(failed: Mapping[str, Any]) -> set[int]:
     return {int(one) for one in listed if isinstance(one, str) and one.isdecimal()}
 
 
-class _MissingScopes(Denied):
-    """The token is good but lacks a right."""
-
-
 class _TooLong(Rejected):
     """The address of the call is longer than HubSpot takes (414)."""
 
@@ -1028,7 +1025,7 @@ def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
     if not named and body.get("category") != "MISSING_SCOPES":
         return None
     scopes = f": it needs one of {', '.join(dict.fromkeys(named))}" if named else ""
-    return _MissingScopes(f"The access token lacks a right in HubSpot{scopes[:_SHOWN]}.")
+    return LacksRight(f"The access token lacks a right in HubSpot{scopes[:_SHOWN]}.")
 
 
 def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:

@@ -28,6 +28,21 @@ _SAME_CALL_MS = 5_000
 _MOST_VALUES = 200
 _HERE = "account_id = :account and connection_id = :connection"
 _ROW = "hub_id, person, crm_id, email, last_values, contact_token is null"
+_OF_ACTION = "account_id = a.account_id and {0}.connection_id = a.connection_id and {0}.hub_id"
+SAME_CONTACT = (
+    "(a.hub_id = :hub_id or exists (select 1 from binding o"
+    f" where o.{_OF_ACTION.format('o')} = a.hub_id and o.crm_id = :hub_id)"
+    f" or exists (select 1 from binding m left join binding o on o.{_OF_ACTION.format('o')}"
+    f" = a.hub_id where m.{_OF_ACTION.format('m')} = :hub_id"
+    " and (m.crm_id in (a.hub_id, o.crm_id) or ((m.crm_id is null or o.crm_id is null)"
+    " and (m.email = o.email"
+    " or (m.email is null and o.email is null and m.phone = o.phone))))))"
+)
+"""SQL: the action `a` is for the same contact as `:hub_id`, the hub's id or the CRM's own.
+
+Those of one `person` may be several contacts. As long as the CRM has not told who somebody is, one
+email is one contact, and one phone is where no email is known.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,17 +204,20 @@ def settle(
 
     Who turn out to be one contact are one person from then on.
     """
+    # Who is made acquainted with this contact at once would not see that it is the same.
+    hold(tx, account.id, account.connection.id, "contact", crm_id)
     here = _of(account) | {"hub_id": hub_id, "crm_id": crm_id}
     row = tx.row(
         f"select {_ROW}, (select o.person from binding o where o.account_id = :account"
         " and o.connection_id = :connection and o.crm_id = :crm_id and o.hub_id <> :hub_id"
-        f" order by o.created_at, o.hub_id limit 1) from binding where {_HERE}"
-        " and hub_id = :hub_id",
+        " order by o.created_at, o.hub_id limit 1), exists (select 1 from action a"
+        " where a.account_id = :account and a.person = :crm_id)"
+        f" from binding where {_HERE} and hub_id = :hub_id",
         here,
     )
     if row is None:
         return
-    bound, other = _as_bound(row[:-1]), row[-1]
+    bound, other, named = _as_bound(row[:-2]), row[-2], row[-1]
     changed = _merged(bound.last_values, values)
     if bound.crm_id == crm_id and changed == bound.last_values:
         return
@@ -208,11 +226,16 @@ def settle(
         f" where {_HERE} and hub_id = :hub_id",
         here | {"last_values": json.dumps(changed)},
     )
-    if other is not None and other != bound.person:
-        for table in ("binding", "action"):
+    person = other or bound.person
+    moved = [("binding", bound.person), ("action", bound.person)] if other else []
+    if named:
+        # What was accepted for the contact by the CRM's id, before anyone here was known to be it.
+        moved.append(("action", crm_id))
+    for table, former in moved:
+        if former != person:
             tx.run(
-                f"update {table} set person = :other where {_HERE} and person = :person",
-                here | {"other": other, "person": bound.person},
+                f"update {table} set person = :person where {_HERE} and person = :former",
+                here | {"person": person, "former": former},
             )
 
 

@@ -31,9 +31,12 @@ from crmhub.db import Connection, now_ms
 Status = Literal["created", "updated", "unchanged", "queued", "ok"]
 
 _QUOTA_WAIT_S = 600.0
+_RIGHT_WAIT_S = 600.0
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.02, 0.2
 # A lead that has not got in yet is looked for again after this.
 _SOON_S = 5.0
+_QUEUED = "The CRM could not take this yet; it will be tried again until it does."
+_STOPPED = "The CRM did not take this; it waits until the operator has it tried again."
 # What writing down the outcome needs of the time a caller has.
 _WRITING_S = 0.15
 _log = logging.getLogger("crmhub.actions")
@@ -211,7 +214,7 @@ def _queued(accepted: Accepted) -> Done:
         "queued",
         contact_id=accepted.hub_id,
         action_id=accepted.action_id,
-        message="The CRM could not take this yet; it will be tried again until it does.",
+        message=_STOPPED if accepted.stopped else _QUEUED,
     )
 
 
@@ -263,7 +266,7 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
         # Whatever an adapter raises must not lose the action: what is no error of the contract is
         # a bug, and the action waits until it is mended.
         except Exception as exc:
-            outcome = judged(exc, waits=waits)
+            outcome = judged(exc, waits=waits, record=action.record)
             error = exc if outcome.state == "refused" else None
         outcome = replace(
             outcome,
@@ -315,10 +318,12 @@ def crm_id_of(hub: Hub, account: Account, hub_id: str) -> str:
     raise errors.NotFound("The contact's lead was refused; call createLead again")
 
 
-def note_failure(hub: Hub, account: Account, exc: contract.AdapterError) -> None:
-    """Let the connection wait when a read has found its CRM away."""
+def note_failure(
+    hub: Hub, account: Account, exc: contract.AdapterError, *, record: str = "contacts"
+) -> None:
+    """Let the connection wait when a read of this kind of record has found its CRM away."""
     here = (account.id, account.connection.id)
-    outcome = weighed(hub, here, judged(exc, waits=True))
+    outcome = weighed(hub, here, judged(exc, waits=True, record=record))
     if outcome.away:
         hub.journal.shut(account, outcome.away, outcome.word)
 
@@ -341,8 +346,8 @@ def weighed(hub: Hub, here: tuple[int, int], outcome: Outcome, *, probing: bool 
     return replace(outcome, wait_s=DELAYS_S[0] * random.uniform(0.8, 1.2))
 
 
-def judged(exc: Exception, *, waits: bool) -> Outcome:
-    """Return what an error of a try means for its action."""
+def judged(exc: Exception, *, waits: bool, record: str = "contacts") -> Outcome:
+    """Return what an error of a try means for its action, which is about this kind of record."""
     word, message = type(exc).__name__, getattr(exc, "message", "")
     correlation = getattr(exc, "correlation_id", "")
 
@@ -353,6 +358,9 @@ def judged(exc: Exception, *, waits: bool) -> Outcome:
         case Behind():
             waiting = "It waits for the contact's lead, which is dead."
             return Outcome("parked", word, waiting, behind=exc.action_id)
+        case contract.LacksRight() if record != "contacts":
+            # Leads need another right: they must not wait for this one.
+            return queued(wait_s=_RIGHT_WAIT_S)
         case contract.BadConfig() | contract.Denied():
             return queued(away=message)
         case contract.Throttled():

@@ -2,7 +2,7 @@
 
 A row is `running` while a process works on it, `queued` while it waits for its next try, and ends
 as `done`, `refused` (the caller was told why), `dead` (nobody waited any more, or no try helped),
-or `parked` behind a dead one of the same person. Whoever works on a row holds its lease, a token
+or `parked` behind a dead one of the same contact. Whoever works on a row holds its lease, a token
 that `finish` must bring back; `run_at` is then when the lease ends, so that the row of a process
 that died falls due by itself.
 
@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from crmhub import metrics
 from crmhub.accounts.accounts import Account
+from crmhub.actions.bindings import SAME_CONTACT
 from crmhub.actions.locks import hold
 from crmhub.db import Connection, Database, now_ms
 from crmhub.errors import Semantic
@@ -43,7 +44,9 @@ _FIRST_OUTAGE_MS, _LONGEST_OUTAGE_MS = 2_000, 60_000
 _PROBE_MS = 5_000
 _SHOWN = 500
 # What a try ends with where the operator must mend the account's connection.
-_CREDENTIALS = ("BadConfig", "Denied")
+_CREDENTIALS = ("BadConfig", "Denied", "LacksRight")
+# What a try ends with that has not asked the CRM anything.
+_UNASKED = ("Behind", "NotYet", "LimitExceeded", "TooManyRequests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +88,23 @@ class Accepted:
     replayed: bool = False
     behind: bool = False
     """Whether it waits for nothing but an earlier action of the same person."""
+    stopped: bool = False
+    """Whether it is tried again only when an operator wants it."""
+
+
+class _Replayed(Exception):
+    """Ends the transaction of an action that stands in the journal under its key already."""
+
+    def __init__(self, accepted: Accepted) -> None:
+        super().__init__()
+        self.accepted = accepted
 
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """An action to accept; with `identity`, the same one of the last minute answers for it.
+    """An action to accept; `identity` is the same for the same one of the same contact.
+
+    Where it is given, one of the last minute answers for it.
 
     `first` says that nobody else can know of its person yet.
     """
@@ -171,6 +186,9 @@ class Journal:
             new = prepare(tx)
             request = _json(new.request)
             if earlier := self._earlier(tx, account, new, request, key):
+                if earlier.replayed:
+                    # What `prepare` wrote was written then; others have spoken since.
+                    raise _Replayed(earlier)
                 return earlier
             last, waits_until = (None, None) if new.first else self._before(tx, account, new)
             moment = now_ms()
@@ -208,7 +226,10 @@ class Journal:
                 return Accepted(row["id"], new.hub_id, behind=behind)
             return Accepted(row["id"], new.hub_id, _entry_of_new(row, new))
 
-        return self._database.transact(work)
+        try:
+            return self._database.transact(work)
+        except _Replayed as again:
+            return again.accepted
 
     def _before(self, tx: Connection, account: Account, new: New) -> tuple[int | None, int | None]:
         """Return the last of a person's unfinished actions, and until when any of them waits."""
@@ -233,7 +254,9 @@ class Journal:
                 " where account_id = :account and idempotency_key = :key",
                 {"account": account.id, "key": key},
             )
-            if row is not None and row[6] < now_ms() - KEY_MS:
+            # One that was dropped when the account got another CRM was never answered.
+            dropped = row is not None and row[4] == "refused" and row[5] is None
+            if row is not None and (dropped or row[6] < now_ms() - KEY_MS):
                 tx.run(
                     "update action set idempotency_key = null"
                     " where account_id = :account and id = :id",
@@ -241,33 +264,43 @@ class Journal:
                 )
                 row = None
             if row is not None:
-                if (row[2], _said(json.loads(row[3]))) != (new.kind, _said(new.request)):
+                id, hub_id, kind, kept, state, result, _ = row
+                if (kind, _said(json.loads(kept))) != (new.kind, _said(new.request)):
                     raise Semantic(
                         "Idempotency-Key: it was used for another call; use a new key for each"
                     )
-                earlier, refused = _result(row[5]), row[4] == "refused"
-                return Accepted(row[0], row[1], earlier=earlier, refused=refused, replayed=True)
+                return Accepted(
+                    id,
+                    hub_id,
+                    earlier=_result(result),
+                    refused=state == "refused",
+                    replayed=True,
+                    stopped=state in ("dead", "parked"),
+                )
             # A different key always makes a second one.
             return None
         if not new.identity:
             return None
         hold(tx, account.id, "identity", new.person, new.identity)
         row = tx.row(
-            "select id, hub_id, state, result, finished_at from action"
-            " where account_id = :account and identity = :identity and person = :person"
-            " and idempotency_key is null"
-            " and (state in ('running', 'queued') or (state = 'done' and finished_at >= :since))"
-            " order by created_at desc limit 1",
+            "select a.id, a.hub_id, a.result from action a"
+            " where a.account_id = :account and a.connection_id = :connection"
+            " and a.identity = :identity and a.person = :person and a.idempotency_key is null"
+            " and (a.state in ('running', 'queued')"
+            f" or (a.state = 'done' and a.finished_at >= :since)) and {SAME_CONTACT}"
+            " order by a.created_at desc limit 1",
             {
                 "account": account.id,
+                "connection": account.connection.id,
                 "identity": new.identity,
                 "person": new.person,
+                "hub_id": new.hub_id,
                 "since": now_ms() - IDENTITY_MS,
             },
         )
         if row is None:
             return None
-        earlier = _result(row[3])
+        earlier = _result(row[2])
         unchanged = {**earlier, "status": "unchanged"} if earlier is not None else None
         return Accepted(row[0], row[1], earlier=unchanged)
 
@@ -363,6 +396,8 @@ class Journal:
             _park(tx, entry, moment)
         if outcome.away or outcome.throttled:
             _shut(tx, entry, outcome, moment)
+        elif entry.probing and outcome.word in _UNASKED:
+            _open_again(tx, entry.account_id, entry.connection_id, moment)
         elif entry.probing:
             tx.run(
                 "delete from outage where account_id = :account and connection_id = :connection",
@@ -683,12 +718,16 @@ def _shut(tx: Connection, entry: Entry, outcome: Outcome, moment: int) -> None:
 def _park(tx: Connection, entry: Entry, moment: int) -> None:
     """Let what waits behind a dead action wait for an operator with it."""
     tx.run(
-        "update action set state = 'parked', behind = :id, finished_at = :now"
-        " where account_id = :account and person = :person and state = 'queued'"
-        " and (created_at > :created or (created_at = :created and id > :id))",
+        "update action as a set state = 'parked', behind = :id, finished_at = :now"
+        " where a.account_id = :account and a.connection_id = :connection"
+        " and a.person = :person and a.state = 'queued'"
+        " and (a.created_at > :created or (a.created_at = :created and a.id > :id))"
+        f" and {SAME_CONTACT}",
         {
             "account": entry.account_id,
+            "connection": entry.connection_id,
             "person": entry.person,
+            "hub_id": entry.hub_id,
             "id": entry.id,
             "created": entry.created_at,
             "now": moment,

@@ -285,6 +285,8 @@ def _finish_all(
 ) -> None:
     for _, outcome, _ in tries:
         metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
+    # Contacts are locked one after the other: in one order by all.
+    ordered = sorted(tries, key=lambda one: one[2].contact_id if one[2] else "")
     hub.journal.finish_all(
-        [(entry, outcome, beside(account, entry, done)) for entry, outcome, done in tries]
+        [(entry, outcome, beside(account, entry, done)) for entry, outcome, done in ordered]
     )

@@ -56,7 +56,7 @@ def get_type(
             return _active_now(hub, account, number, look_back, since, silence, quiet_since)
     except Unavailable as exc:
         if isinstance(exc.__cause__, contract.AdapterError):
-            note_failure(hub, account, exc.__cause__)
+            note_failure(hub, account, exc.__cause__, record="workflows")
         raise
 
 

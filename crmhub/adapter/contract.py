@@ -28,7 +28,8 @@ from typing import ClassVar, Literal, NoReturn, Protocol
 #
 # AdapterError
 #   BadConfig     mend the connection's settings; nothing was sent, or nothing can work
-#   Denied        renew the credentials or their rights
+#   Denied        renew the credentials
+#     LacksRight  give them a right; what needs others works
 #   NotFound      name another record
 #   Rejected      send other values
 #   Conflict      use the record that is there already
@@ -57,10 +58,11 @@ class BadConfig(AdapterError):
 
 
 class Denied(AdapterError):
-    """The CRM refuses the credentials, or they lack a right; nothing was written.
+    """The CRM refuses the credentials; nothing was written."""
 
-    Say which right is missing.
-    """
+
+class LacksRight(Denied):
+    """The credentials are good but lack a right for this call; say which."""
 
 
 class NotFound(AdapterError):

@@ -38,6 +38,7 @@ from crmhub.adapter.contract import (
     Conflict,
     Context,
     Denied,
+    LacksRight,
     NotFound,
     NotYet,
     Rejected,
@@ -366,7 +367,7 @@ def _refusal(answer: Answer, said: str) -> AdapterError:
     if status in (403, 404, 410) and not answer.is_json:
         return _page(answer)
     if status in (402, 403, 451):
-        return Denied(f"The credentials lack a right in {crm} ({status}){said}.")
+        return LacksRight(f"The credentials lack a right in {crm} ({status}){said}.")
     if status in (404, 410):
         return NotFound(f"{crm} has no such record{said}")
     if status == 409:

@@ -25,6 +25,7 @@ from crmhub.adapter import (
     AdapterError,
     Conflict,
     Denied,
+    LacksRight,
     Rejected,
     Throttled,
     Unavailable,
@@ -87,6 +88,13 @@ def set_city(client: Client, city: str, token: str = "t") -> Any:
 
 def status(answer: Any) -> tuple[int, str]:
     return answer.status_code, answer.json["status"]
+
+
+def known_later(client: Client) -> str:
+    """Call createLead while the CRM is away, and return the hub's id of the contact."""
+    answer = lead(client)
+    assert status(answer) == (202, "queued")
+    return str(answer.json["contactId"])  # type: ignore[index]
 
 
 def at_once(*calls: Callable[[], Any]) -> list[Any]:
@@ -325,6 +333,75 @@ def test_the_same_while_the_first_is_under_way_has_its_action(
     assert len(crm.linked) == 1
 
 
+@pytest.mark.parametrize("down", [False, True])
+@pytest.mark.parametrize("tokens", [("t", "t"), ("t", "u")], ids=["one conversation", "one phone"])
+def test_the_same_for_another_contact_is_made(
+    hub: Hub, bot: Client, crm: FakeCrm, tokens: tuple[str, str], down: bool
+) -> None:
+    crm.contacts |= {f"c-{name}": {"email": f"{name}@x.org"} for name in ("ann", "bea")}
+    crm.failure = GONE if down else None
+    phone = {} if tokens == ("t", "t") else {"phone": "+12025550100"}
+    people = [
+        lead(bot, token, email=f"{name}@x.org", **phone).json["contactId"]
+        for token, name in zip(tokens, ("ann", "bea"), strict=True)
+    ]
+    ids = [deal(bot, one).json["actionId" if down else "dealId"] for one in people]
+    assert len(set(ids)) == 2
+    crm.failure = None
+    hurry(hub, bot)
+    work_off(hub, bot)
+    assert sorted(contact_id for _, contact_id, _ in crm.linked) == ["c-ann", "c-bea"]
+
+
+def test_what_is_dead_holds_up_no_other_contact_of_its_phone(
+    hub: Hub, bot: Client, crm: FakeCrm
+) -> None:
+    crm.failure = GONE
+    first = lead(bot, "t", phone="+12025550100").json["contactId"]
+    deal(bot, first)
+    lead(bot, "u", email="bea@x.org", phone="+12025550100")
+    deal(bot, first, subject="B")
+
+    def refuse(call: str) -> None:
+        if call == "create_for_contact":
+            raise Rejected([], "not on a Sunday")
+
+    crm.failure, crm.during = None, refuse
+    hurry(hub, bot)
+    work_off(hub, bot)
+    assert states(hub, bot) == ["done", "dead", "done", "parked"]
+
+
+@pytest.mark.parametrize("token", ["t", "u"])
+def test_one_email_is_one_contact_before_the_crm_has_it(
+    hub: Hub, bot: Client, crm: FakeCrm, token: str
+) -> None:
+    crm.failure = GONE
+    people = [lead(bot, each).json["contactId"] for each in ("t", token)]
+    first, again = [deal(bot, each).json for each in people]
+    assert first["actionId"] == again["actionId"]
+    crm.failure = None
+    hurry(hub, bot)
+    work_off(hub, bot)
+    assert len(crm.linked) == 1
+
+
+def test_the_same_for_a_contact_whom_a_lead_turns_out_to_be_makes_one(
+    hub: Hub, bot: Client, crm: FakeCrm
+) -> None:
+    crm.contacts["c-1"] = {"email": "ann@x.org"}
+    crm.failure = GONE
+    first = deal(bot, "c-1")
+    contact_id = lead(bot).json["contactId"]
+    crm.failure = None
+    hurry(hub, bot)
+    work_off(hub, bot)
+    for each in ("c-1", contact_id):
+        again = deal(bot, each)
+        assert (status(first), status(again)) == ((202, "queued"), (200, "unchanged"))
+    assert len(crm.linked) == 1
+
+
 def test_the_same_at_once_makes_one(bot: Client, crm: FakeCrm) -> None:
     contact_id = known(bot)
     crm.during = lambda _: time.sleep(0.1)
@@ -375,6 +452,61 @@ def test_a_refusal_is_replayed_under_its_key(
     assert (again.status_code, again.headers["Idempotent-Replayed"]) == (status, "true")
     assert crm.calls == []
     assert deal(bot, contact_id, "l").json["status"] == "created"
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+def test_what_was_refused_and_waits_again_is_queued(
+    hub: Hub, bot: Client, crm: FakeCrm, key: str
+) -> None:
+    contact_id = known(bot)
+    crm.failure = Rejected([], "not on a Sunday")
+    assert deal(bot, contact_id, key).status_code == 422
+    assert retry(hub.database, Wanted(account=bot.account, states=("refused",)), by=TESTS) == 1
+    assert status(deal(bot, contact_id, key)) == (202, "queued")
+    crm.failure = None
+    work_off(hub, bot)
+    assert len(crm.linked) == 1
+
+
+def test_what_is_dead_says_so_under_its_key(hub: Hub, bot: Client, crm: FakeCrm) -> None:
+    crm.failure = GONE
+    contact_id = known_later(bot)
+    assert "until it does" in deal(bot, contact_id, "k").json["message"]
+    change(hub, bot, "state = 'dead', finished_at = created_at where kind = 'createDeal'")
+    again = deal(bot, contact_id, "k")
+    assert status(again) == (202, "queued")
+    assert "the operator" in again.json["message"]
+
+
+def test_what_was_dropped_with_its_crm_is_accepted_anew_under_its_key(
+    hub: Hub, bot: Client, crm: FakeCrm
+) -> None:
+    header = {"headers": {"Idempotency-Key": "k"}}
+    body = {"contactToken": "t", "name": "Ann Lee", "email": "ann@x.org"}
+    crm.failure = GONE
+    first = bot.helper("/chatbot/createLead/{generated}", body, **header)
+    change(hub, bot, "state = 'refused', finished_at = created_at")
+    crm.failure = None
+    hurry(hub, bot)
+    again = bot.helper("/chatbot/createLead/{generated}", body, **header)
+    assert again.json["actionId"] != first.json["actionId"]
+    assert "Idempotent-Replayed" not in again.headers
+
+
+def test_a_call_that_comes_again_changes_no_conversation(bot: Client, crm: FakeCrm) -> None:
+    def say(email: str, key: str) -> Any:
+        body = {"contactToken": "t", "name": "Ann Lee", "email": email}
+        header = {"Idempotency-Key": key}
+        return bot.helper("/chatbot/createLead/{generated}", body, headers=header)
+
+    crm.contacts["c-bea"] = {"email": "bea@x.org"}
+    first = say("ann@x.org", "k")
+    say("bea@x.org", "l")
+    again = say("ann@x.org", "k")
+    assert (again.headers["Idempotent-Replayed"], again.json) == ("true", first.json)
+    set_city(bot, "Rome")
+    cities = {one["email"]: one.get("city") for one in crm.contacts.values()}
+    assert cities == {"ann@x.org": None, "bea@x.org": "Rome"}
 
 
 @pytest.mark.parametrize("kind", ["deals", "tickets"])
@@ -574,6 +706,49 @@ def test_a_connection_that_was_mended_is_called_again_at_once(
     assert hub.journal.away(bot.account) == "revoked"
     use(app, bot, "fake", crm=bot.account.connection.settings["crm"])
     assert hub.journal.away(bot.account) == ""
+
+
+@pytest.mark.parametrize("path", [CREATE_DEAL, CREATE_TICKET])
+def test_a_right_that_only_records_beside_contacts_need_stops_no_lead(
+    hub: Hub, bot: Client, crm: FakeCrm, path: str
+) -> None:
+    contact_id = known(bot)
+
+    def lacking(call: str) -> None:
+        if call == "create_for_contact":
+            raise LacksRight("It needs crm.objects.deals.write.")
+
+    crm.during = lacking
+    assert status(deal(bot, contact_id, path=path)) == (202, "queued")
+    assert rows(hub, bot, "reason", "outage") == []
+    assert rows(hub, bot, "reason")[-1] == ("It needs crm.objects.deals.write.",)
+    assert lead(bot, "u", email="ben@x.org").status_code == 200
+    crm.during = None
+    hurry(hub, bot)
+    work_off(hub, bot)
+    assert len(crm.linked) == 1
+
+
+def test_a_right_that_leads_need_lets_the_connection_wait(
+    hub: Hub, bot: Client, crm: FakeCrm
+) -> None:
+    crm.failure = LacksRight("It needs crm.objects.contacts.write.")
+    assert lead(bot).status_code == 202
+    assert rows(hub, bot, "cause", "outage") == [("credentials",)]
+
+
+def test_a_try_that_asked_the_crm_nothing_ends_no_outage(
+    hub: Hub, bot: Client, crm: FakeCrm
+) -> None:
+    crm.failure = GONE
+    contact_id = known_later(bot)
+    change(hub, bot, "state = 'dead', finished_at = created_at")
+    assert status(deal(bot, contact_id)) == (202, "queued")
+    hub.journal.shut(bot.account, "away")
+    hurry(hub, bot)
+    work_off(hub, bot)
+    assert states(hub, bot) == ["dead", "parked"]
+    assert len(rows(hub, bot, "reason", "outage")) == 1
 
 
 def test_the_first_success_ends_the_outage_for_all(hub: Hub, bot: Client, crm: FakeCrm) -> None:

@@ -16,6 +16,7 @@ from crmhub.adapter import (
     BadConfig,
     Conflict,
     Denied,
+    LacksRight,
     NotFound,
     Rejected,
     Throttled,
@@ -111,7 +112,8 @@ def test_what_is_missing_is_named_by_the_context() -> None:
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 429])
 def test_every_field_may_be_missing_or_something_else(status: int, body: Any) -> None:
     error = refused(status, body)
-    kinds = {400: Rejected, 401: Denied, 403: Denied, 404: NotFound, 409: Conflict, 429: Throttled}
+    kinds = {400: Rejected, 401: Denied, 403: LacksRight, 404: NotFound, 409: Conflict}
+    kinds |= {429: Throttled}
     assert isinstance(error, kinds[status] | Rejected if status == 409 else kinds[status])
     assert error.message.strip()
 

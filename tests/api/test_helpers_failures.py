@@ -15,6 +15,7 @@ from crmhub.adapter import (
     BadConfig,
     Conflict,
     Denied,
+    LacksRight,
     Problem,
     Rejected,
     Throttled,
@@ -203,6 +204,21 @@ def test_the_crm_tells_the_workflow_where_it_can(fake: tuple[Client, FakeCrm]) -
     known(client, phone="+12025550100")
     answer = client.helper(GET_TYPE, BODIES[GET_TYPE]).json
     assert answer["workflowId"] == "w-of-the-crm"  # type: ignore[index]
+
+
+def test_a_right_that_only_workflows_need_stops_no_lead(fake: tuple[Client, FakeCrm]) -> None:
+    client, crm = fake
+    known(client, phone="+12025550100")
+
+    def lacking(call: str) -> None:
+        if call == "active_workflow":
+            raise LacksRight("It needs automation.")
+
+    crm.during = lacking
+    for _ in range(2):
+        answer = client.helper(GET_TYPE, BODIES[GET_TYPE])
+        assert (answer.status_code, "automation" in answer.text) == (503, True)
+    assert lead(client, "u", email="ben@x.org").status_code == 200
 
 
 def test_properties_are_left_out_one_by_one_where_the_crm_names_only_the_first(
