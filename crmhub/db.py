@@ -415,6 +415,24 @@ class Connection:
         """The suffix that keeps selected rows from being deleted; they may change meanwhile."""
         return " for key share" if self.dialect == "postgresql" else ""
 
+    def now_ms(self) -> int:
+        """Return the database's own time, the same for every host, in milliseconds.
+
+        As the first statement of a transaction it comes along with its beginning.
+        """
+        if self.dialect == "sqlite":
+            return now_ms()
+        begin, self._unsent = self._unsent, ""
+        with self._database.mapped_errors():
+            # Several statements in one message cannot be prepared.
+            cursor = self._driver.execute(
+                f"{begin}select cast({self.clock} as bigint)", prepare=False
+            )
+            while cursor.nextset():
+                pass
+            moment: int = cursor.fetchone()[0]
+        return moment
+
     @property
     def clock(self) -> str:
         """SQL for the database's own time, the same for every host: milliseconds, as a double."""

@@ -120,7 +120,7 @@ class CreateForContact(Action):
             )
 
         can_tell = adapter.can("find_marked")
-        if entry.doubt_since and can_tell and (found := earlier(entry.doubt_since)):
+        if entry.tried_ms and can_tell and (found := earlier(entry.tried_ms)):
             return found
         began = now_ms()
         try:

@@ -54,7 +54,8 @@ class Entry:
     """An action in the hands of whoever holds its lease.
 
     `doubt_since` is when the first try began of which nobody knows what it wrote (ms), 0 when
-    there is none. `probing` says that its connection is thought to be away.
+    there is none. Like all times of the journal it is the database's; this host's clock was
+    `ahead` of that by so many ms. `probing` says that its connection is thought to be away.
     """
 
     account_id: int
@@ -70,6 +71,12 @@ class Entry:
     created_at: int
     give_up_at: int
     probing: bool = False
+    ahead: int = 0
+
+    @property
+    def tried_ms(self) -> int:
+        """When the doubt began by this host's clock, 0 when there is none."""
+        return self.doubt_since and self.doubt_since + self.ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +156,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The connections with something to do, by account and connection, and when more is due.
+    """The connections with something to do, by account and connection.
 
-    `later` is in ms, None for never.
+    More is due `later`, in so many ms, None for never.
     """
 
     now: list[tuple[int, int]]
@@ -183,15 +190,15 @@ class Journal:
         """
 
         def work(tx: Connection) -> Accepted:
+            moment = tx.now_ms()
             new = prepare(tx)
             request = _json(new.request)
-            if earlier := self._earlier(tx, account, new, request, key):
+            if earlier := self._earlier(tx, account, new, request, key, moment):
                 if earlier.replayed:
                     # What `prepare` wrote was written then; others have spoken since.
                     raise _Replayed(earlier)
                 return earlier
             last, waits_until = (None, None) if new.first else self._before(tx, account, new)
-            moment = now_ms()
             free, behind = now and last is None, False
             if free:
                 # A caller does not wait to find out whether a CRM is back: the worker does.
@@ -224,7 +231,7 @@ class Journal:
                 if not wait_s:
                     self._wake(tx)
                 return Accepted(row["id"], new.hub_id, behind=behind)
-            return Accepted(row["id"], new.hub_id, _entry_of_new(row, new))
+            return Accepted(row["id"], new.hub_id, _entry_of_new(row, new, moment))
 
         try:
             return self._database.transact(work)
@@ -244,7 +251,7 @@ class Journal:
         return last, waits_until
 
     def _earlier(
-        self, tx: Connection, account: Account, new: New, request: str, key: str
+        self, tx: Connection, account: Account, new: New, request: str, key: str, moment: int
     ) -> Accepted | None:
         """Return the same action as it was accepted before, by the caller's key or its identity."""
         if key:
@@ -256,7 +263,7 @@ class Journal:
             )
             # One that was dropped when the account got another CRM was never answered.
             dropped = row is not None and row[4] == "refused" and row[5] is None
-            if row is not None and (dropped or row[6] < now_ms() - KEY_MS):
+            if row is not None and (dropped or row[6] < moment - KEY_MS):
                 tx.run(
                     "update action set idempotency_key = null"
                     " where account_id = :account and id = :id",
@@ -295,7 +302,7 @@ class Journal:
                 "identity": new.identity,
                 "person": new.person,
                 "hub_id": new.hub_id,
-                "since": now_ms() - IDENTITY_MS,
+                "since": moment - IDENTITY_MS,
             },
         )
         if row is None:
@@ -308,6 +315,7 @@ class Journal:
         """Queue an action that nobody has tried after all."""
 
         def work(tx: Connection) -> None:
+            moment = tx.now_ms()
             tx.run(
                 "update action set state = 'queued', run_at = :now, lease = null,"
                 " doubt_since = :doubt where account_id = :account and id = :id"
@@ -316,7 +324,7 @@ class Journal:
                     "account": entry.account_id,
                     "id": entry.id,
                     "lease": entry.lease,
-                    "now": now_ms(),
+                    "now": moment,
                     "doubt": entry.doubt_since or None,
                 },
             )
@@ -338,7 +346,8 @@ class Journal:
         """Write down what several tries of one connection came to; see `finish`."""
 
         def work(tx: Connection) -> list[bool]:
-            return [self._finish(tx, *one) for one in tries]
+            moment = tx.now_ms()
+            return [self._finish(tx, *one, moment) for one in tries]
 
         return self._database.transact(work)
 
@@ -348,11 +357,12 @@ class Journal:
         entry: Entry,
         outcome: Outcome,
         beside: Callable[[Connection], None],
+        moment: int,
     ) -> bool:
-        moment = now_ms()
         state, run_at, tries = _next(entry, outcome, moment)
         # A doubt lasts until the action is done: a try that could not look has not settled it.
-        doubt = entry.doubt_since or (outcome.began_at if outcome.doubt else None)
+        began = outcome.began_at - entry.ahead if outcome.began_at else moment
+        doubt = entry.doubt_since or (began if outcome.doubt else None)
         of = {"account": entry.account_id, "id": entry.id, "connection": entry.connection_id}
         held = tx.run(
             "update action set state = :state, run_at = :run_at, tries = :tries, lease = null,"
@@ -382,7 +392,7 @@ class Journal:
             " and action_id = :id), :began, :ms, :word, :message, :correlation)",
             of
             | {
-                "began": outcome.began_at or moment,
+                "began": began,
                 "ms": outcome.ms,
                 "word": outcome.word,
                 "message": _shown(outcome.message),
@@ -410,19 +420,15 @@ class Journal:
         """Note that a connection's CRM is away, as a read has found that ended with `word`."""
         entry = _nothing_of(account)
         outcome = Outcome("queued", word, away=reason)
-        self._database.transact(lambda tx: _shut(tx, entry, outcome, now_ms()))
+        self._database.transact(lambda tx: _shut(tx, entry, outcome, tx.now_ms()))
 
     def away(self, account: Account) -> str:
         """Return why the account's CRM is thought to be away, "" when it is not."""
         with self._database.reading() as connection:
             row = connection.row(
                 "select reason from outage where account_id = :account"
-                " and connection_id = :connection and failures > 0 and until > :now",
-                {
-                    "account": account.id,
-                    "connection": account.connection.id,
-                    "now": now_ms(),
-                },
+                f" and connection_id = :connection and failures > 0 and until > {connection.clock}",
+                {"account": account.id, "connection": account.connection.id},
             )
         return row[0] if row else ""
 
@@ -447,7 +453,7 @@ class Journal:
         narrowed += " and a.id = :only" if only else ""
 
         def work(tx: Connection) -> list[Entry]:
-            moment = now_ms()
+            moment = tx.now_ms()
             free, probing = _open(tx, account_id, connection_id, moment, probe=not only)
             if not free:
                 return []
@@ -487,8 +493,8 @@ class Journal:
 
     def due(self) -> Due:
         """Return the connections with something to do now, and when there will be more."""
-        moment = now_ms()
         with self._database.reading() as connection:
+            moment = connection.now_ms()
             rows = connection.rows(_DUE, {"now": moment})
         now, later = [], []
         for account_id, connection_id, first, following, until in rows:
@@ -499,7 +505,8 @@ class Journal:
             if following is not None:
                 later.append(following)
         # What has waited longest comes first.
-        return Due([(one[1], one[2]) for one in sorted(now)], min(later, default=None))
+        soonest = min(later, default=None)
+        return Due([(one[1], one[2]) for one in sorted(now)], soonest and max(0, soonest - moment))
 
     def result(self, account_id: int, action_id: str) -> Mapping[str, Any] | None:
         """Return what an action came to, None as long as it is not done."""
@@ -602,10 +609,11 @@ def _entry(
         created_at,
         give_up_at,
         probing,
+        now_ms() - moment,
     )
 
 
-def _entry_of_new(row: Mapping[str, Any], new: New) -> Entry:
+def _entry_of_new(row: Mapping[str, Any], new: New, moment: int) -> Entry:
     return Entry(
         row["account"],
         row["id"],
@@ -619,6 +627,7 @@ def _entry_of_new(row: Mapping[str, Any], new: New) -> Entry:
         0,
         row["now"],
         row["give_up"],
+        ahead=now_ms() - moment,
     )
 
 

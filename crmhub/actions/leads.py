@@ -126,7 +126,7 @@ class CreateLead(Action):
             phone_id=known.phone_id,
             strict=account.switches.strict,
             mark=entry.id,
-            tried_ms=entry.doubt_since,
+            tried_ms=entry.tried_ms,
             initial=mapped.initial,
         )
 

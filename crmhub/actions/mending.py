@@ -232,7 +232,7 @@ def _retry(tx: Connection, wanted: Wanted, by: Author) -> tuple[int, int, str]:
     if not rows:
         return 0, 0, ""
     ids = [id for (id,) in rows]
-    moment, count = now_ms(), 0
+    moment, count = tx.now_ms(), 0
     # Of all accounts at once: no two have an id in common.
     for column, states in (
         ("a.id", f"a.state in {_literal(RETRIED)}"),

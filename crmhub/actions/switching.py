@@ -16,7 +16,7 @@ from crmhub import metrics
 from crmhub.accounts.accounts import Account
 from crmhub.actions.bindings import HUB_ID
 from crmhub.actions.locks import hold_all
-from crmhub.db import Connection, Database, now_ms
+from crmhub.db import Connection, Database
 from crmhub.errors import Conflict
 
 Decision = Literal["finish", "move", "drop"]
@@ -76,7 +76,7 @@ def drop(tx: Connection, database: Database, before: Account, after: Account) ->
         " and state in ('running', 'queued') and state = 'queued' returning kind",
         {
             **_of(before),
-            "now": now_ms(),
+            "now": tx.now_ms(),
             "reason": f"Dropped by an operator, who changed the CRM from"
             f" {before.connection.adapter} to {after.connection.adapter}.",
         },
@@ -117,7 +117,7 @@ def _move(tx: Connection, before: Account, after: Account, people: Sequence[str]
     if not going:
         return 0
     among, params = tx.among("person", "people", going)
-    of = {**_of(before), **params, "new": after.connection.id, "now": now_ms()}
+    of = {**_of(before), **params, "new": after.connection.id, "now": tx.now_ms()}
     where = f"where account_id = :account and connection_id = :connection and {among}"
     tx.run(f"update binding set connection_id = :new {where}", of)
     moved = tx.run(

@@ -196,7 +196,7 @@ def _pause(later: int | None) -> float:
     # What is due already waits for others, or for a free thread: both tell of themselves.
     if later is None:
         return _POLL_S
-    return min(_POLL_S, max(0.02, (later - now_ms()) / 1000))
+    return min(_POLL_S, max(0.02, later / 1000))
 
 
 def action_of(helper: str, request: Mapping[str, Any]) -> Action:

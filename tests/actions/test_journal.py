@@ -11,7 +11,7 @@ import pytest
 
 from crmhub.actions.hub import Hub
 from crmhub.actions.journal import DELAYS_S, Accepted, Entry, New, Outcome
-from crmhub.db import now_ms
+from crmhub.db import Connection, now_ms
 from crmhub.errors import Semantic
 from crmhub.settings import Settings
 from tests.actions.callers import Caller
@@ -127,10 +127,23 @@ def test_order_does_not_hang_on_the_clocks_of_two_machines(
     hub: Hub, client: Client, accept: Accept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = accept(now=False)
-    monkeypatch.setattr("crmhub.actions.journal.now_ms", lambda: now_ms() - 60_000)
+    monkeypatch.setattr(Connection, "now_ms", lambda _: now_ms() - 60_000)
     accept(now=False)
     monkeypatch.undo()
     assert claimed(hub, client) == [first.action_id]
+
+
+def test_a_host_whose_clock_is_ahead_takes_nothing_over(
+    hub: Hub, client: Client, accept: Accept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = accept()
+    monkeypatch.setattr("crmhub.actions.journal.now_ms", lambda: now_ms() + 45_000)
+    assert claim(hub, client) == []
+    change(hub, client, "run_at = :now", now=now_ms() - 1)
+    (entry,) = claim(hub, client)
+    assert entry.id == first.action_id
+    # What an adapter compares with this host's clock.
+    assert 40_000 < entry.tried_ms - entry.doubt_since < 50_000
 
 
 def test_leads_and_others_can_be_claimed_apart(hub: Hub, client: Client, accept: Accept) -> None:
@@ -210,7 +223,8 @@ def test_a_lease_that_lasts_is_not_taken_over(hub: Hub, client: Client, accept: 
 def test_a_doubt_lasts_while_nobody_could_look(
     hub: Hub, client: Client, accept: Accept, then: Outcome
 ) -> None:
-    finish(hub, taken(accept()), replace(FAILED, began_at=4711))
+    first = taken(accept())
+    finish(hub, first, replace(FAILED, began_at=4711 + first.ahead))
     hurry(hub, client)
     (entry,) = claim(hub, client)
     finish(hub, entry, then)
