@@ -339,25 +339,29 @@ class Search:
             window = until - walk.documents
             window = min(window, walk.window) if whole else window
             behind, values = self._behind(walk.after)
-            walked = (
-                f"(select {_COLUMNS} from records where {_OF}{behind}"
-                f" order by {self._order} limit :window) as walked"
-            )
-            values["window"] = window
             # Of what the database lets through, conditions that it cannot test may refuse any.
-            most = window if rest else self._wanted - len(walk.found)
-            rows = self._rows(f"{walked} where {test}", params | values, most)
-            walk.found += [row for row in rows if _passes(row, rest)]
+            most = window + 1 if rest else self._wanted - len(walk.found)
+            # One statement, since the window ends elsewhere as soon as records come or go. Its last
+            # place stands behind what passed, and is not looked for where that fills the page.
+            rows = self._connection.rows(
+                "select * from (select id, created_at, updated_at, cast(properties as text) from"
+                f" (select {_COLUMNS} from records where {_OF}{behind}"
+                f" order by {self._order} limit :window) as walked"
+                f" where {test} order by {self._order} limit :rows) as passed"
+                f" union all select * from (select {self._query.sort}, id, 0, null from records"
+                f" where {_OF}{behind} order by {self._order} limit 1 offset :before) as last"
+                " limit :rows",
+                {**self._of, **params, **values}
+                | {"window": window, "before": window - 1, "rows": most},
+            )
+            last = rows.pop() if rows and rows[-1][-1] is None else None
+            listed = [Listed(*row) for row in rows]
+            walk.found += [row for row in listed if _passes(row, rest)]
             if len(walk.found) >= self._wanted:
                 return walk.found[: self._wanted]
-            last = self._connection.row(
-                f"select {self._query.sort}, id from {walked}"
-                f" order by {self._order} limit 1 offset :before",
-                self._of | values | {"before": window - 1},
-            )
             if last is None:
                 return walk.found
-            walk.after = Place(*last)
+            walk.after = Place(*last[:2])
             walk.documents += window
             walk.window *= _WIDER
         return None

@@ -18,7 +18,7 @@ import time_machine
 
 from crmhub.actions.hub import Hub
 from crmhub.db import Connection, now_ms
-from crmhub.records import listing
+from crmhub.records import listing, search
 from tests.api.refusals import refused
 from tests.clients import Client, needed
 from tests.pages import fetch, pages, walk
@@ -141,6 +141,37 @@ def test_by_time_of_creation_a_record_that_changes_comes_once(
             seen += ids_of(page["results"])
             once_more()
     assert sorted(seen) == ids
+
+
+@pytest.mark.parametrize("what", ["come", "go"])
+def test_a_page_of_several_windows_is_whole_whatever_comes_or_goes_between(
+    client: Client, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(search, "_FEW", 0)
+    monkeypatch.setattr(search, "_WORTH", 1e9)
+    # The first window ends among those that are found, before the page is full.
+    found = sorted(client.make("contacts", firstname="A", city="Berlin") for _ in range(60))
+    passed = [client.make("contacts", firstname="A", city="Rome") for _ in range(8)]
+    rows, windows = Connection.rows, count()
+
+    def disturbed(self: Connection, sql: str, params: Any = None) -> Any:
+        result = rows(self, sql, params)
+        if ":window" in sql and next(windows) == 0:
+            for id in passed[:5]:
+                if what == "come":
+                    client.make("contacts", firstname="A", city="Rome")
+                else:
+                    assert client.delete(f"/contacts/{id}").status_code == 204
+        return result
+
+    monkeypatch.setattr(Connection, "rows", disturbed)
+    filters = [
+        {"propertyName": "city", "operator": "EQ", "value": "Berlin"},
+        {"propertyName": "firstname", "operator": "HAS_PROPERTY"},
+    ]
+    walked = walk(client, "/contacts/search", {"filters": filters}, sort="createdAt", limit=5)
+    assert ids_of(walked) == found[::-1]
+    assert next(windows) > 2
 
 
 def test_a_walk_catches_up_with_records_that_changed_behind_it(client: Client, body: Any) -> None:

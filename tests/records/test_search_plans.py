@@ -111,6 +111,8 @@ def _of_sqlite(line: str) -> Iterator[str]:
 
 
 def _of_postgresql(plan: Mapping[str, Any]) -> Iterator[str]:
+    if plan["Actual Loops"] == 0:
+        return
     kind, index, table = plan["Node Type"], plan.get("Index Name"), plan.get("Relation Name")
     if index and (kind == "Index Only Scan" or not table.startswith("ix_")):
         entered = re.findall(r"(?:\(|ROW\()(\w+(?:, \w+)?)\)? ([<>=])", plan["Index Cond"])
@@ -268,7 +270,8 @@ def test_a_list_and_a_walk_read_the_sort_order_from_their_place_on(library: Libr
     assert library.reads((), Search.few) == [[SORTED]]
     assert library.reads((), lambda each: each.page(CONTACTS_STORED, MIDDLE)) == [[BEHIND]]
     walked = library.reads((BERLIN,), lambda each: each._walk(search._Walk(MIDDLE, 63), 1000))
-    assert walked == [[BEHIND]]
+    # PostgreSQL, which tells what was read, does not look for the window's end; nor does SQLite.
+    assert walked == [[BEHIND] * (2 if library.connection.dialect == "sqlite" else 1)]
 
 
 def test_ids_are_fetched_before_anything_is_sorted(library: Library) -> None:
