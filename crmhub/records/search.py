@@ -258,14 +258,14 @@ class Search:
         if any(not each.negated for each in self._conditions):
             with self._all() as (ids, params):
                 return int(self._scalar(f"select count(*) from ({ids}) as found", params))
-        everything = self._everything()
         if not self._conditions:
-            return everything
-        # Complements: whatever is in none of the sets.
+            return self._everything()
+        # Complements: whatever is in none of the sets. One statement, since both numbers change.
         sets = [each.ids(self._connection, n) for n, each in enumerate(self._conditions)]
         params = {name: value for each in sets for name, value in each.params.items()}
         text = " union ".join(each.text for each in sets)
-        return everything - int(self._scalar(f"select count(*) from ({text}) as found", params))
+        within = f"select count(*) from ({text}) as found"
+        return int(self._scalar(f"select ({_EVERYTHING}) - ({within})", params))
 
     def page(self, total: int, after: Place | None) -> list[Listed]:
         """Return up to limit + 1 records behind `after` (the one too many tells of more)."""
