@@ -178,20 +178,23 @@ class Search:
         if not self._conditions:
             return self._list()
         seeking = self._seeking()
-        known = len(seeking) > 1
-        chosen = self._narrowest(_FEW) if known else next(iter(seeking), -1)
+        chosen = self._narrowest(_FEW) if len(seeking) > 1 else next(iter(seeking), -1)
         if chosen < 0:
             return None
         test, params, rest = self._test(without=chosen)
         ids = self._conditions[chosen].ids(self._connection, chosen)
         total, found = "count(*) over ()", "select id from found"
         if len(self._conditions) == 1:
-            total, found = "(select count(*) from found)", self._sorted_of(found)
-        rows = self._connection.rows(
-            f"with found (id) as materialized ({ids.text} limit :most)"
-            f" select {total}, id, created_at, updated_at, cast(properties as text) from records"
-            f" where {_OF} and (select count(*) from found) < :most"
-            f" and {self._among(found)} and {test} order by {self._order_of_few} limit :rows",
+            total, found = "(select n from size)", self._sorted_of(found)
+        # Behind the records stands how many the filter lets through: no records may mean too many.
+        *rows, (size, *_) = self._connection.rows(
+            f"with found (id) as materialized ({ids.text} limit :most),"
+            " size (n) as materialized (select count(*) from found)"
+            f" select * from (select {total}, id, created_at, updated_at,"
+            f" cast(properties as text) from records"
+            f" where {_OF} and (select n from size) < :most"
+            f" and {self._among(found)} and {test} order by {self._order_of_few} limit :rows)"
+            " as few union all select n, null, null, null, null from size",
             {
                 **self._of,
                 **params,
@@ -200,12 +203,11 @@ class Search:
                 "rows": _FEW if rest else self._wanted,
             },
         )
-        if not rows:
-            # There may have been too many to test.
-            return (0, []) if known else None
+        if size > _FEW:
+            return None
         listed = [Listed(*row[1:]) for row in rows]
         if not rest:
-            return int(rows[0][0]), listed
+            return (int(rows[0][0]) if rows else 0), listed
         passed = [row for row in listed if _passes(row, rest)]
         return len(passed), passed[: self._wanted]
 

@@ -378,6 +378,22 @@ def test_the_total_of_a_negation_is_of_one_moment(
     assert (page["total"], ids_of(page["results"])) == (3, ids[::-1])
 
 
+def test_few_that_become_many_meanwhile_are_found(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "_FEW", 5)
+    ids = [client.make(firstname="A", city="Berlin") for _ in range(5)]
+    after_statement(
+        monkeypatch, ":most", lambda: ids.append(client.make(firstname="A", city="Berlin"))
+    )
+    filters = [
+        {"propertyName": "city", "operator": "EQ", "value": "Berlin"},
+        {"propertyName": "firstname", "operator": "HAS_PROPERTY"},
+    ]
+    page = fetch(client, "/contacts/search", {"filters": filters})
+    assert (page["total"], ids_of(page["results"])) == (6, ids[::-1])
+
+
 def test_an_empty_listing_is_one_empty_page(client: Client) -> None:
     crowd(client, 2)
     empty = {"total": 0, "results": [], "cursor": {"next": "", "nextLink": ""}, "hasMore": False}
