@@ -82,7 +82,7 @@ class Listing:
         cursor = ""
         if last is not None:
             place, caught_up = last
-            began = start(query, rows, now) if after is None else _start(after)
+            began = start(query, rows, now) if after is None else _start(after).having_shown(rows)
             cursor = Cursor(
                 account_id=self._account_id,
                 kind=self._kind.code,
@@ -129,7 +129,7 @@ class Listing:
                 return rows, None
             place, caught_up = None, 0
         assert after is not None
-        since = _start(after)
+        since = _start(after).having_shown(rows)
         # A full page still has to learn whether there is anything to catch up with.
         room = query.limit - len(rows)
         missed = search.again(query.catch_up(since, room))

@@ -27,7 +27,7 @@ Under `updated_at desc`, the default, a record that changes while a client walks
 front, past the client. So when such a walk ends it catches up: the records that existed at its
 start and changed since follow, oldest change first. What changes again meanwhile comes again.
 A change is stamped a little before it is committed, so it may appear behind the stamp of the
-start: the catching up begins that much earlier, and leaves out what the first page showed.
+start: the catching up begins that much earlier, and leaves out what the pages showed.
 """
 
 from __future__ import annotations
@@ -66,18 +66,29 @@ _COLUMNS = "id, created_at, updated_at, properties"
 
 # How long before its commit (ms) a change may have been stamped.
 _SLOWEST_COMMIT = 2000
+# Of so many records that changed as shortly before a walk it is known that they were shown. Their
+# ids are most of a cursor then, which stands in an address: proxies take 8,000 characters.
+_MOST_SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
     """When a walk began (ms): what is stamped later has changed since.
 
-    So has what is stamped later than `settled`, but for the records that the first page `shown`.
+    So has what is stamped later than `settled`, but for the records that were `shown`.
     """
 
     at: int
     settled: int
     shown: tuple[int, ...] = ()
+
+    def having_shown(self, page: Sequence[Listed]) -> Start:
+        """Return the same start after one more page."""
+        shown = dict.fromkeys(self.shown)
+        for row in page:
+            if max(self.settled, row.created_at) < row.updated_at <= self.at:
+                shown[row.id] = None
+        return replace(self, shown=tuple(shown)[:_MOST_SHOWN])
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +143,12 @@ class _Walk:
 
 
 def start(query: Query, first: Sequence[Listed], now: int) -> Start:
-    """Return when the walk began whose first page holds these records.
-
-    Nothing is known of what comes behind that page, so its last record bounds what is settled.
-    """
+    """Return when the walk began whose first page holds these records."""
     if not first or not query.by_newest_change:
         return Start(now, now)
     # Another process's clock may be ahead of ours.
     at = max(now, first[0].updated_at)
-    settled = max(now - _SLOWEST_COMMIT, first[-1].updated_at)
-    changed = [row for row in first if row.updated_at > max(settled, row.created_at)]
-    return Start(at, settled, tuple(row.id for row in changed))
+    return Start(at, now - _SLOWEST_COMMIT).having_shown(first)
 
 
 class Search:

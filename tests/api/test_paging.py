@@ -203,6 +203,41 @@ def test_a_change_that_was_under_way_when_the_walk_began_is_not_missed(
     assert sorted(found) == ids
 
 
+@pytest.mark.parametrize("most", [300, 5])
+def test_a_change_is_not_missed_though_others_overtake_it(
+    client: Client, hub: Hub, body: Any, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(search, "_MOST_SHOWN", most)
+    ids = crowd(client, 30)
+    time.sleep(0.005)
+    stamped = now_ms()
+    time.sleep(0.005)
+    touch_all(client, ids[10:22])
+    walked = pages(client, path_of(body), body, limit=10)
+    found = [id for page in islice(walked, 2) for id in ids_of(page["results"])]
+    # It is committed only now that the walk is past its stamp.
+    set_times(hub, client, "contacts", ids[:1], [(stamped - 1000, stamped)])
+    found += [id for page in walked for id in ids_of(page["results"])]
+    assert set(found) == set(ids)
+    # Of the twelve that changed before it, no more are shown again than were forgotten.
+    assert len(found) == len(ids) + max(0, 12 - most)
+
+
+def test_a_change_is_not_missed_though_another_clock_is_ahead(
+    client: Client, body: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = crowd(client, 40)
+    with monkeypatch.context() as ahead:
+        ahead.setattr("crmhub.records.store.now_ms", lambda: now_ms() + 60_000)
+        inputs = [{"id": id, "properties": {"company": "Ahead"}} for id in ids[20:35]]
+        assert client.post("/contacts/batch/update", {"inputs": inputs}).status_code == 200
+    walked = pages(client, path_of(body), body, limit=10)
+    found = [id for page in islice(walked, 2) for id in ids_of(page["results"])]
+    touch_all(client, ids[:3])
+    found += [id for page in walked for id in ids_of(page["results"])]
+    assert sorted(found) == ids
+
+
 @pytest.mark.parametrize("n", [10, 25])
 def test_what_changed_just_before_the_walk_does_not_come_again(
     client: Client, body: Any, n: int
