@@ -428,10 +428,14 @@ class Search:
         among, these = self._connection.among("id", "these", together)
         test, more, rest = self._test()
         rows = self._few_rows(f"{among} and {test}", params | more | these, len(together))
+        # One of them may have changed meanwhile, and no longer stand on this page.
         found = [
-            row for row in rows if _passes(row, rest) and self._is_behind(self.place(row), after)
+            row
+            for row in rows
+            if _passes(row, rest)
+            and self._is_behind(self.place(row), after)
+            and not self._is_behind(self.place(row), page[-1])
         ]
-        # One of them may have changed meanwhile.
         return found[: self._wanted] if len(found) >= self._wanted else None
 
     def _is_behind(self, place: Place, after: Place | None) -> bool:

@@ -169,6 +169,22 @@ def test_a_page_of_several_windows_is_whole_whatever_comes_or_goes_between(
     assert ids_of(walked) == found[::-1]
 
 
+@pytest.mark.parametrize("sort", ["createdAt", "updatedAt"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_guessed_page_misses_nothing_when_its_records_change_meanwhile(
+    client: Client, monkeypatch: pytest.MonkeyPatch, sort: str, order: str
+) -> None:
+    for name in ("_FEW", "_WORTH", "_MANY"):
+        monkeypatch.setattr(search, name, 0)
+    ids = crowd(client, 30)
+    after_statement(
+        monkeypatch, ":window", lambda: touch_all(client, ids[1:4] if order == "asc" else ids[-4:])
+    )
+    whole = {"filters": [{"propertyName": "firstname", "operator": "HAS_PROPERTY"}]}
+    walked = walk(client, "/contacts/search", whole, sort=sort, order=order, limit=5)
+    assert set(ids_of(walked)) == set(ids)
+
+
 def test_a_walk_catches_up_with_records_that_changed_behind_it(client: Client, body: Any) -> None:
     ids = crowd(client, 30)
     first, *rest = pages_with(client, body, lambda: touch_all(client, ids[:3]), limit=10)
