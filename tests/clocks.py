@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
 import pytest
@@ -44,3 +46,15 @@ def clock_of(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Clock:
     if hasattr(module, "now_ms"):
         monkeypatch.setattr(module, "now_ms", clock.now_ms)
     return clock
+
+
+@contextmanager
+def in_no_time() -> Iterator[None]:
+    """Assert that what is done takes this thread a few seconds of a processor at the most.
+
+    That is for what takes milliseconds, and would take minutes if its time grew with the square
+    of what it is given.
+    """
+    began = time.thread_time()
+    yield
+    assert time.thread_time() - began < 5

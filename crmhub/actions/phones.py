@@ -12,7 +12,7 @@ import re
 from crmhub.records import values
 
 _NOT_DIGITS = re.compile(r"[^0-9]+", re.ASCII)
-_SCHEME = re.compile(r"\s*(?:tel|sms|whatsapp):", re.IGNORECASE)
+_SCHEME = re.compile(r"(?:tel|sms|whatsapp):", re.IGNORECASE)
 _MOST_DIGITS = 15
 
 

@@ -32,6 +32,7 @@ _TIME = re.compile(
     r"(?:\d{4}-\d\d-\d\d|\d{8})[T ]\d\d(?::?\d\d){1,2}(?:[.,]\d+)?(?: ?(?:Z|[+-]\d\d(?::?\d\d)?))?",
     re.ASCII,
 )
+_LONGEST_OPTION = 1000
 _SHOWN = 60
 _FEW = 20
 
@@ -98,12 +99,12 @@ def coerced(described: Described, text: str) -> str:
 
 
 def _several(options: tuple[Choice, ...], text: str) -> str:
-    parts = [part.strip() for part in text.split(";") if part.strip()]
+    parts = dict.fromkeys(part.strip() for part in text.split(";") if part.strip())
     if not parts:
         raise Misfit('names no option; send values joined by ";"')
     if options:
-        parts = [_option(options, part) for part in parts]
-    return ";".join(dict.fromkeys(parts))
+        parts = dict.fromkeys(_option(options, part) for part in parts)
+    return ";".join(parts)
 
 
 def _option(options: tuple[Choice, ...], text: str) -> str:
@@ -126,7 +127,10 @@ def _option(options: tuple[Choice, ...], text: str) -> str:
 
 
 def _folded(text: str) -> str:
-    return unicodedata.normalize("NFC", text).strip().casefold()
+    # To put accents in order takes the square of their number.
+    if len(text) <= _LONGEST_OPTION:
+        text = unicodedata.normalize("NFC", text)
+    return text.strip().casefold()
 
 
 def _quoted(text: str) -> str:

@@ -67,8 +67,10 @@ _MAX_EMAIL = 320
 # found, and joins two numbers written with a slash; none of these may be made into one number.
 _INVISIBLE = r"\u00ad\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069"
 _PHONE_FILL = rf"\d\s().\[\]~\-\u2010-\u2015\u2212\uff0d\uff08\uff09{_INVISIBLE}"
+# The first class is a part of the second: without the plus behind it, each text that does not
+# match would be tried with every split between them.
 _PHONE = re.compile(
-    rf"[\s(\[\uff08{_INVISIBLE}]*[+\uff0b]?[{_PHONE_FILL}]+(?:/(?!\s*0)[{_PHONE_FILL}]+)*"
+    rf"(?:[\s(\[\uff08{_INVISIBLE}]*[+\uff0b])?[{_PHONE_FILL}]+(?:/(?!\s*0)[{_PHONE_FILL}]+)*"
 )
 _DIGIT = re.compile(r"\d")
 
@@ -426,7 +428,9 @@ def _wrong_choice(parts: list[str], options: Sequence[Option]) -> str:
 
 
 def _lowered(value: str) -> str:
-    return unicodedata.normalize("NFC", value.strip().lower())
+    text = value.strip().lower()
+    # To put accents in order takes the square of their number, and no address is longer.
+    return unicodedata.normalize("NFC", text) if len(text) <= _MAX_EMAIL else text
 
 
 def _email(value: str) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from crmhub.actions.inputs import is_placeholder, split_name
 from crmhub.actions.phones import forms, readings
+from tests.clocks import in_no_time
 
 
 @pytest.mark.parametrize(
@@ -84,6 +85,13 @@ def test_every_common_notation_of_a_number_is_read(text: str, region: str) -> No
 def test_what_is_no_number_is_read_as_it_is(text: str) -> None:
     assert readings(text, "") == [text]
     assert forms(text, "") == [text]
+
+
+@pytest.mark.parametrize("text", ["1" + "\n" * 100_000 + "x", "{" * 100_000, "{a} " * 50_000 + "x"])
+def test_no_long_text_takes_long(text: str) -> None:
+    with in_no_time():
+        assert readings(text, "") == [text]
+        assert not is_placeholder(text)
 
 
 def test_a_number_is_looked_for_in_the_forms_it_may_be_stored_in() -> None:

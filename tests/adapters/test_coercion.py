@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from crmhub.adapter import Choice, Described, Problem, PropertyType, Rejected
 from crmhub.adapter.coercion import Misfit, coerced, fitted
+from tests.clocks import in_no_time
 
 SIZES = (Choice("s", "Small"), Choice("m", "Medium"), Choice("M-1", "Café"), Choice("x", "Other"))
 
@@ -208,6 +209,19 @@ def test_a_message_stays_short_whatever_there_is() -> None:
     assert len(str(caught.value)) < 1_600
     assert str(caught.value).isprintable()
     assert len(caught.value.options) == 20
+
+
+@pytest.mark.parametrize("type", ["bool", "enumeration", "multi_enumeration"])
+def test_no_long_text_takes_long(type: PropertyType) -> None:
+    with in_no_time(), pytest.raises(Misfit):
+        of_type(type, "a" + "\u0301\u0316" * 200_000, *SIZES)
+
+
+def test_an_option_that_is_named_again_and_again_takes_no_longer() -> None:
+    many = tuple(Choice(str(n), f"Label {n}") for n in range(2_000))
+
+    with in_no_time():
+        assert of_type("multi_enumeration", "label 1999;" * 50_000, *many) == "1999"
 
 
 @pytest.mark.parametrize(("text", "value"), [("Sí", "true"), ("NO", "false"), ("true", "true")])

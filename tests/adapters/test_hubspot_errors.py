@@ -25,6 +25,7 @@ from crmhub.adapter import (
 )
 from tests.adapters.hubspot_crm import person
 from tests.adapters.hubspot_wire import record, wire
+from tests.clocks import in_no_time
 
 ID = "c3ee0a2f-3d7a-4a4e-8a0f-7f1e6e0f2b11"
 LISTED = (
@@ -203,6 +204,13 @@ def test_a_unique_value_of_another_record_is_a_conflict(where: str) -> None:
     error = refused(400, body)
     assert isinstance(error, Conflict)
     assert (error.existing_id, error.name) == ("451", "tax_id")
+
+
+def test_a_409_full_of_digits_is_read_at_once() -> None:
+    with in_no_time():
+        error = refused(409, {"message": "1" * 200_000})
+    assert isinstance(error, Conflict)
+    assert not error.existing_id
 
 
 def test_the_clash_of_a_lead_is_solved_by_the_id_it_names() -> None:

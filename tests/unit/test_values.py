@@ -27,6 +27,7 @@ from crmhub.records.values import (
     search_day,
     search_number,
 )
+from tests.clocks import in_no_time
 
 SIZES = (Option("s", "Small"), Option("m", "Medium"), Option("XL", "Extra large"))
 REGIONS = (None, "AR", "BR", "DE", "ES", "GB", "IT", "MX", "US")
@@ -492,6 +493,20 @@ def test_a_phone_number_that_cannot_be_read_whole_stays_as_given(given, region):
 @pytest.mark.parametrize("value", ["none", "n/a", "+", "---"])
 def test_a_phone_number_has_a_digit(value):
     assert "send one such as +" in refusal("phone", value)
+
+
+@pytest.mark.parametrize(
+    ("type", "value"),
+    [
+        ("phone", "(" * 65_000 + "1x"),
+        ("phone", "1/" * 32_000 + "x"),
+        ("email", "a" + "\u0301\u0316" * 200_000 + "@example.com"),
+        ("url", "a." * 32_000 + "!"),
+    ],
+)
+def test_no_long_value_takes_long(type, value):
+    with in_no_time():
+        assert for_search(type, value) == value
 
 
 @unhurried
