@@ -750,6 +750,11 @@ def _translate_sqlite(exc: Any) -> Exception | None:
     return None
 
 
+# To psycopg these are bugs of the caller's: the server takes no writes, since it became a standby
+# or its disk is full, or it has waited too long for the end of a transaction.
+_PASSING = {"25006", "25P03", "25P04"}
+
+
 def _translate_psycopg(exc: Any) -> Exception | None:
     import psycopg
 
@@ -759,6 +764,8 @@ def _translate_psycopg(exc: Any) -> Exception | None:
         return Deadlocked("The database is busy with conflicting writes; try again.")
     if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
         return Unavailable("The database cannot be reached or is shutting down; try again.")
+    if exc.sqlstate in _PASSING:
+        return Unavailable("The database cannot be written now; try again.")
     return None
 
 
@@ -792,6 +799,16 @@ def upgrade(url: str) -> None:
     from alembic import command
 
     command.upgrade(_alembic(url), "head")
+
+
+def check_writable(database: Database) -> None:
+    """Raise Unavailable where PostgreSQL takes no writes, as on a standby."""
+    if database.dialect != "postgresql":
+        return
+    with database.reading() as connection:
+        # Raised in here, it drops the connection: the next one may lead to another server.
+        if connection.scalar("show transaction_read_only") == "on":
+            raise Unavailable("The database is read-only; try again.", retry_after=5)
 
 
 def pending(database: Database) -> str | None:

@@ -21,7 +21,7 @@ import redis
 from sqlalchemy.engine import make_url
 
 from benchmarks.places import administer
-from crmhub.db import upgrade
+from crmhub.db import Database, upgrade
 from crmhub.secrets import BASE36, token
 
 NAMES = {
@@ -101,6 +101,18 @@ def empty_postgresql_database() -> Iterator[str]:
     finally:
         # Pools that a test left open must not keep it.
         administer(POSTGRES, f"drop database {name} with (force)")
+
+
+@contextmanager
+def read_only(database: Database) -> Iterator[None]:
+    """Let a PostgreSQL database take no writes on new connections, as a standby takes none."""
+    setting = f"database {database.url.database} %s default_transaction_read_only"
+    administer(POSTGRES, f"alter {setting % 'set'} = on")
+    database.close()
+    try:
+        yield
+    finally:
+        administer(POSTGRES, f"alter {setting % 'reset'}")
 
 
 @contextmanager

@@ -90,10 +90,14 @@ class Worker:
                         idempotency.forget_old(self._hub.database)
                     pause = 0.0 if began else _pause(due.later)
                 except Unavailable as exc:
-                    _log.warning("The journal cannot be read: %s", exc.message)
-                    self._stopping.wait(_AWAY_S)
+                    _log.warning("The journal cannot be worked off: %s", exc.message)
+                # A bug of ours must not end the process, which works for every account.
+                except Exception:
+                    _log.exception("The worker could not begin what is due.")
+                else:
+                    self._wake.wait(pause)
                     continue
-                self._wake.wait(pause)
+                self._stopping.wait(_AWAY_S)
         # A message that is under way ends within 10 s.
         watching.join()
 

@@ -46,7 +46,8 @@ def _healthy() -> flask.Response:
 
 
 def _ready() -> flask.Response:
-    """Answer 200 when the database is there and its schema is the newest, else 503."""
+    """Answer 200 when the database can be written and its schema is the newest, else 503."""
+    db.check_writable(hub().database)
     wrong = db.pending(hub().database)
     if wrong:
         raise Unavailable(f"The database is not ready: {wrong}.", retry_after=5)

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import flask
 import pytest
 
 from crmhub.actions.hub import Hub
+from crmhub.actions.journal import Due
 from crmhub.actions.leads import CreateLead
 from crmhub.adapter import NotFound, Unavailable
 from crmhub.app import create_app
@@ -32,6 +34,7 @@ from tests.adapters.fakes import (
 )
 from tests.api.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead, switch
 from tests.clients import Client
+from tests.databases import read_only
 from tests.own_databases import KINDS, own_database
 from tests.own_databases import empty as emptied
 
@@ -342,3 +345,39 @@ def test_a_bug_of_ours_ends_no_worker(
         whole = _queue(hub, client, "u")
         soon(lambda: hub.journal.result(client.account.id, whole) is not None)
     assert len(crm.contacts) == 1
+
+
+def test_a_bug_of_ours_in_its_loop_ends_no_worker(
+    hub: Hub,
+    fake: tuple[Client, FakeCrm],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client, _ = fake
+    queued, due = _queue(hub, client, "t"), hub.journal.due
+    bugs = [ZeroDivisionError()]
+
+    def look() -> Due:
+        if bugs:
+            raise bugs.pop()
+        return due()
+
+    monkeypatch.setattr(hub.journal, "due", look)
+    with working(hub):
+        soon(lambda: hub.journal.result(client.account.id, queued) is not None)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_database_that_takes_no_writes_for_a_while_ends_no_worker(
+    hub: Hub, fake: tuple[Client, FakeCrm], caplog: pytest.LogCaptureFixture
+) -> None:
+    if hub.database.dialect != "postgresql":
+        pytest.skip("SQLite has no standby")
+    client, _ = fake
+    queued = _queue(hub, client, "t")
+    with ExitStack() as while_it_lasts:
+        while_it_lasts.enter_context(read_only(hub.database))
+        with working(hub):
+            soon(lambda: "cannot be written" in caplog.text)
+            while_it_lasts.close()
+            soon(lambda: hub.journal.result(client.account.id, queued) is not None)

@@ -15,6 +15,8 @@ from crmhub.actions.hub import Hub
 from crmhub.app import create_app
 from crmhub.settings import Settings
 from tests.api.refusals import header_faults, refused
+from tests.clients import open_client
+from tests.databases import read_only
 from tests.own_databases import own_database
 
 
@@ -81,3 +83,20 @@ def test_readiness_is_asked_of_the_database_each_time(
     answer = http.get("/readyz")
     assert "the schema is at x" in refused(answer, 503)
     assert answer.headers["Retry-After"] == "5"
+
+
+def test_a_database_that_takes_no_writes_is_not_ready(settings: Settings) -> None:
+    app = create_app(settings)
+    database = app.extensions["crmhub"].database
+    if database.dialect != "postgresql":
+        pytest.skip("SQLite has no standby")
+    http, client = app.test_client(), open_client(app)
+    contact = {"properties": {"firstname": "Ada"}}
+    with read_only(database):
+        assert "read-only" in refused(http.get("/readyz"), 503)
+        assert "cannot be written" in refused(client.post("/contacts", contact), 503)
+        assert client.get("/contacts").status_code == 200
+    assert http.get("/readyz").status_code == 503  # on the connection that served the reads
+    assert http.get("/readyz").status_code == 200
+    assert client.post("/contacts", contact).status_code == 201
+    app.extensions["crmhub"].close()

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from crmhub.db import Connection, Database, Deadlocked, Duplicate
+from crmhub.errors import Unavailable
 from crmhub.records.ids import Ids
 from crmhub.secrets import BASE36, token
+from tests.databases import read_only
 
 
 @pytest.fixture
@@ -226,6 +228,29 @@ def test_who_finds_the_server_full_waits_for_a_free_connection(postgresql_url: s
         with admin.reading() as connection:
             connection.run(f"drop role {role}")
         admin.close()
+
+
+def test_a_connection_that_takes_no_writes_is_not_kept(
+    postgresql_url: str, account_id: int
+) -> None:
+    with closing(Database(postgresql_url, pool_size=1)) as database:
+        with read_only(database), pytest.raises(Unavailable):
+            database.transact(lambda tx: block(tx, account_id, 1))
+        database.transact(lambda tx: block(tx, account_id, 2))
+        assert kinds(database, account_id) == [2]
+
+
+def test_a_transaction_that_waited_too_long_may_be_tried_again(postgresql_url: str) -> None:
+    def wait(tx: Connection) -> None:
+        tx.run("set local idle_in_transaction_session_timeout = 1")
+        while True:
+            time.sleep(0.05)
+            tx.run("select 1")
+
+    with closing(Database(postgresql_url)) as database:
+        with pytest.raises(Unavailable):
+            database.transact(wait)
+        assert _one(database) == 1
 
 
 def _one(database: Database) -> Any:
