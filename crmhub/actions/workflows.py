@@ -88,11 +88,12 @@ def _active_now(
         return ActiveWorkflow(
             "",
             f"the contact's last chat was {hours:.1f} hours ago,"
-            f" less than lastChatInterval ({silence})",
+            f" less than lastChatInterval ({shortened(str(silence))})",
         )
     workflow_id = _active(hub, account, adapter, contact.id, since)
     if not workflow_id:
-        return ActiveWorkflow("", f"the contact entered no workflow in the last {look_back} hours")
+        asked = shortened(str(look_back))
+        return ActiveWorkflow("", f"the contact entered no workflow in the last {asked} hours")
     return ActiveWorkflow(workflow_id)
 
 

@@ -56,6 +56,26 @@ def test_no_workflow_is_a_reason(client: Client) -> None:
     assert (answer["workflowId"], "no workflow" in answer["reason"]) == ("", True)
 
 
+_DECIMALS = "1." + "3" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("phone", "interval", "silence"),
+    [("ä" * 100_000, "48", "0"), (PHONE, _DECIMALS, "0"), (PHONE, "48", _DECIMALS)],
+    ids=["phone", "interval", "silence"],
+)
+def test_a_reason_is_short_whatever_is_asked(
+    client: Client, phone: str, interval: str, silence: str
+) -> None:
+    known(client, phone=PHONE)
+    _ask(client)
+    body = f'{{"contactnumber": "{phone}", "interval": {interval}, "lastChatInterval": {silence}}}'
+    answer = client.helper(GET_TYPE, None, data=body.encode(), content_type="application/json")
+    assert (answer.status_code, answer.json["status"]) == (200, "ok")
+    assert answer.json["reason"]
+    assert len(answer.get_data()) < 2000
+
+
 @pytest.mark.parametrize(
     "written",
     [
