@@ -546,22 +546,14 @@ class Adapter(ABC):
 
         A phone that belongs to another contact than the one found is refused, the rest is
         stored. `unchanged` when the contact had every value already. Raises Rejected. The names
-        `email` and `phone` mean the lead's own, whatever the CRM calls them.
+        `email` and `phone` mean the lead's own, whatever the CRM calls them. A contact that is
+        deleted before it is written to is made anew.
         """
-        match = self.match(lead)
         try:
-            return self.save(match, mark=lead.mark)
-        except Conflict as clash:
-            # Made meanwhile, or hidden from the lookup: the CRM knows whose email or phone it is.
-            theirs, name = clash.existing_id, clash.name or "email"
-            if not theirs or name not in ("email", "phone") or theirs == _id(match.contact):
-                raise
-            try:
-                holder = self.get_contact(theirs, tuple(match.properties))
-            except NotFound:
-                raise clash from None
-            left = _new_to(holder, lead, _but(match.properties, name))
-            return self.save(Match(holder, left, match.refused))
+            return self._upserted(lead)
+        except NotFound:
+            # Deleted since it was found: nothing was written, and another look finds it no more.
+            return self._upserted(lead)
 
     def upsert_contacts(self, leads: Sequence[Lead]) -> list[Saved | AdapterError]:
         """Upsert up to `batch_size` leads; return what became of each, in their order.
@@ -599,6 +591,22 @@ class Adapter(ABC):
                 return Saved(found.id, "unchanged", found.url, match.refused)
             saved = self.update_contact(found.id, changed)
         return replace(saved, refused=match.refused + saved.refused)
+
+    def _upserted(self, lead: Lead) -> Saved:
+        match = self.match(lead)
+        try:
+            return self.save(match, mark=lead.mark)
+        except Conflict as clash:
+            # Made meanwhile, or hidden from the lookup: the CRM knows whose email or phone it is.
+            theirs, name = clash.existing_id, clash.name or "email"
+            if not theirs or name not in ("email", "phone") or theirs == _id(match.contact):
+                raise
+            try:
+                holder = self.get_contact(theirs, tuple(match.properties))
+            except NotFound:
+                raise clash from None
+            left = _new_to(holder, lead, _but(match.properties, name))
+            return self.save(Match(holder, left, match.refused))
 
     def _of_conversation(self, lead: Lead, names: Sequence[str]) -> Contact | None:
         if not lead.contact_id:

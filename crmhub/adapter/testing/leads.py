@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
@@ -335,3 +335,22 @@ class LeadTests(Base):
         id = saved.existing_id if isinstance(saved, Conflict) else saved.id
         assert id in crm.contacts()
         assert len(crm.contacts()) == 1
+
+    def test_a_contact_that_is_deleted_before_it_is_written_to_is_made_anew(
+        self, connection: Connection, crm: Crm
+    ) -> None:
+        mine = self.person()
+        crm.add_contact(mine)
+        adapter = connection.adapter()
+        update = adapter.update_contact
+
+        def late(contact_id: str, properties: Mapping[str, str]) -> Saved:
+            if contact_id in crm.contacts():
+                crm.delete_contact(contact_id)
+            return update(contact_id, properties)
+
+        adapter.update_contact = late  # type: ignore[method-assign]
+        said = {**mine, self.text: "New"}
+        saved = adapter.upsert_contact(self.lead(said))
+        assert list(crm.contacts()) == [saved.id]
+        assert adapter.get_contact(saved.id, tuple(said)).properties == said
