@@ -31,6 +31,11 @@ _WORDS = {
     404: "There is nothing at this path; /openapi.json lists what there is.",
     413: "The body is larger than 1 MiB; send less at a time.",
 }
+# A slash is one to the router, however it was encoded.
+_NO_PATH = (
+    ' A value of idProperty that holds a slash, or is "search", cannot stand in a path; read it by'
+    " POST to batch/read, with idProperty in the body."
+)
 
 
 def register(app: flask.Flask) -> None:
@@ -49,6 +54,8 @@ def _http(error: HTTPException) -> flask.Response:
     status = error.code or 500
     kind = _OURS.get(status) or (Internal if status >= 500 else BadRequest)
     message = _WORDS.get(status) or _described(error)
+    if status in (404, 405) and "idProperty" in flask.request.args:
+        message += _NO_PATH
     response = failure(kind(message))
     response.status_code = status
     for name, value in error.get_headers():

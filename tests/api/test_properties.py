@@ -719,3 +719,14 @@ def test_a_label_may_hold_any_character_of_any_language(app: flask.Flask) -> Non
     label = "Größe 👩‍💻 ٣ \u202eabc % _ ' \" {0}"
     assert define(client, "size", label=label, description=label)["label"] == label
     assert client.get("/properties/contacts/size").json["description"] == label
+
+
+@pytest.mark.parametrize(("value", "encoded"), [("A/1", "A%2F1"), ("search", "search")])
+def test_a_value_that_cannot_stand_in_a_path_is_read_in_a_batch(
+    client: Client, value: str, encoded: str
+) -> None:
+    define(client, "code", unique=True)
+    id = client.make(code=value)
+    assert "batch/read" in refused(client.get(f"/contacts/{encoded}?idProperty=code"), 404, 405)
+    body = {"idProperty": "code", "inputs": [{"id": value}]}
+    assert [r["id"] for r in client.post("/contacts/batch/read", body).json] == [id]
