@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 
 import structlog
 
@@ -24,7 +25,7 @@ def configure(level: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=lambda *_: _Lines(sys.stderr),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
@@ -39,3 +40,13 @@ def configure(level: str) -> None:
     root.setLevel(level.upper())
     # Its lines hold paths, and those may hold e-mail addresses.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
+
+
+class _Lines(structlog.WriteLogger):
+    def msg(self, message: str) -> None:
+        # A full disk, a closed terminal: what is done must not fail for want of a log. Handlers
+        # of logging have it so, too.
+        with suppress(OSError, ValueError):
+            super().msg(message)
+
+    log = debug = info = warn = warning = error = critical = msg

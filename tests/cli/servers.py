@@ -84,19 +84,25 @@ class Server:
 
 
 @contextmanager
-def serving(root: Path, *args: str, port: int | None = None, **settings: str) -> Iterator[Server]:
-    """Start the service in `root`, wait until it says that it is ready, and end it afterwards."""
+def serving(
+    root: Path, *args: str, port: int | None = None, stderr: int | None = None, **settings: str
+) -> Iterator[Server]:
+    """Start the service in `root`, wait until it says that it is ready, and end it afterwards.
+
+    `stderr` is a file descriptor to write on instead of the log, and is closed.
+    """
     port = port or free_port()
     log = root / "serve.log"
+    log.touch()
     # Removed here: a service that is killed leaves its files behind.
     temporary = TemporaryDirectory(prefix="crmhub-tests-")
-    with log.open("w") as stderr:
+    with open(log if stderr is None else stderr, "w") as errors:
         process = subprocess.Popen(
             [*CRMHUB, "serve", "--port", str(port), *args],
             cwd=root,
             env=environment(**settings) | {"TMPDIR": temporary.name},
             stdout=subprocess.PIPE,
-            stderr=stderr,
+            stderr=errors,
             text=True,
             process_group=0,
         )

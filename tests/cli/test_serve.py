@@ -252,6 +252,20 @@ def test_every_log_line_is_json_without_personal_data(acme, tmp_path):
         assert private not in log
 
 
+def test_a_log_that_nobody_takes_changes_no_answer(acme, tmp_path):
+    reader, writer = os.pipe()
+    with serving(tmp_path, "--workers", "1", stderr=writer) as server:
+        os.close(reader)
+        for _ in range(3):
+            answer = server.raw(post(acme, CONTACT, f"Content-Length: {len(CONTACT)}"))
+            assert b"201 Created" in answer
+        # More than a buffer holds of what could not be written.
+        for _ in range(100):
+            status, _, body = get(server, acme)
+            assert (status, json.loads(body)["total"]) == (200, 3)
+        assert server.stop() == 0
+
+
 def test_a_revoked_key_is_refused_by_every_process_within_a_second(crmhub, acme, tmp_path):
     with serving(tmp_path, "--workers", "2") as server:
         assert all(get(server, acme)[0] == 200 for _ in range(20))
