@@ -52,17 +52,25 @@ class _Keeper:
         command = [sys.executable, "-m", "crmhub", "worker", "--of", str(os.getpid())]
         while not self._stopping.is_set():
             began = time.monotonic()
-            with _starting:
-                if self._stopping.is_set():
-                    return
-                # Not a fork of this process: that one holds the server's sockets.
-                self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-            code = self._process.wait()
+            try:
+                became = f"ended with code {self._run(command)}"
+            except OSError as exc:
+                # Want of memory or of processes passes, and so does the upgrade of a Python.
+                became = f"could not be started: {exc.strerror}"
             if self._stopping.is_set():
                 return
-            _log.warning("The worker ended with code %d; another one begins.", code)
+            _log.warning("The worker %s; another one begins.", became)
             # One that cannot start at all must not be started without a pause.
             self._stopping.wait(max(0.1, _SHORTEST_LIFE - (time.monotonic() - began)))
+
+    def _run(self, command: list[str]) -> int | None:
+        """Run a worker to its end and return its code; None if there is to be none any more."""
+        with _starting:
+            if self._stopping.is_set():
+                return None
+            # Not a fork of this process: that one holds the server's sockets.
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        return self._process.wait()
 
     def stop(self) -> None:
         """End the worker after what it has under way."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import multiprocessing
 import os
@@ -267,6 +268,35 @@ def test_a_worker_is_not_started_while_a_server_process_is_forked(
         # What is forked can start processes of its own.
         process.join(120)
         assert process.exitcode == 0
+
+
+def test_a_worker_that_cannot_be_started_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended, started = threading.Event(), threading.Event()
+    failures = iter([BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")])
+
+    class Scarce:
+        def __init__(self, *_args: Any, **_options: Any) -> None:
+            for failure in failures:
+                raise failure
+            started.set()
+
+        def wait(self) -> int:
+            ended.wait()
+            return 0
+
+        def poll(self) -> None:
+            return None
+
+        def terminate(self) -> None:
+            ended.set()
+
+    monkeypatch.setattr(working.subprocess, "Popen", Scarce)
+    monkeypatch.setattr(working, "_SHORTEST_LIFE", 0)
+    with working.beside():
+        assert started.wait(120)
+    assert "could not be started: Resource temporarily unavailable" in caplog.text
 
 
 def test_no_worker_outlives_its_service(here: Installation) -> None:
