@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import socket
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +59,9 @@ def serve(with_worker: bool, **options: str | int | None) -> None:
     make_ready(settings)
     address = _free_address(settings.host, settings.port)
     logs.configure(settings.log_level)
-    with metrics.shared(), working.beside() if with_worker else nullcontext():
-        _run(settings, address)
+    worker = working.beside() if with_worker else nullcontext(lambda: None)
+    with metrics.shared(), worker as stop_worker:
+        _run(settings, address, stop_worker)
 
 
 def _check_plans(settings: Settings) -> None:
@@ -105,7 +107,7 @@ def _cannot_listen(host: str, port: int, exc: OSError) -> str:
     return f"Cannot listen on {host}, port {port}: {exc.strerror}."
 
 
-def _run(settings: Settings, address: str) -> None:
+def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> None:
     from granian.constants import HTTPModes, Interfaces
     from granian.http import HTTP1Settings
     from granian.log import LogLevels
@@ -132,6 +134,15 @@ def _run(settings: Settings, address: str) -> None:
         log_dictconfig=_to_our_log(),
     )
     server.respawned_wrks = serving.Replaced()
+    stop_servers: Callable[[int], None] = server.shutdown
+
+    def shutdown(exit_code: int = 0) -> None:
+        # At the same time: one after the other would take longer than anybody waits, and until
+        # then the worker would begin further calls.
+        stop_worker()
+        stop_servers(exit_code)
+
+    server.shutdown = shutdown  # type: ignore[method-assign]
     # Only from here on: its advice on numbers of threads and workers fits other services.
     server.on_startup(lambda: logging.getLogger("_granian").setLevel(logging.WARNING))
     server.on_startup(gc.enable)

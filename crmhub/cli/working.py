@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _STOP_SECONDS = 35
@@ -29,13 +29,16 @@ os.register_at_fork(
 
 
 @contextmanager
-def beside() -> Iterator[None]:
-    """Keep one worker process running as long as the block does; begin another when it dies."""
+def beside() -> Iterator[Callable[[], None]]:
+    """Keep one worker process running as long as the block does; begin another when it dies.
+
+    Lends what tells it to end sooner than that, without waiting for the end.
+    """
     keeper = _Keeper()
     thread = threading.Thread(target=keeper.keep, daemon=True)
     thread.start()
     try:
-        yield
+        yield keeper.stop
     finally:
         keeper.stop()
         thread.join(_STOP_SECONDS)

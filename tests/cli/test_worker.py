@@ -8,6 +8,7 @@ import json
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -236,6 +237,31 @@ def test_a_service_runs_a_worker_and_another_when_it_is_killed(
         (second,) = workers_of(server)
         assert server.stop() == 0
         soon(lambda: not _runs(second))
+
+
+def test_the_worker_is_told_to_end_while_a_request_is_under_way(
+    here: Installation, bot: Client
+) -> None:
+    body = b'{"contactToken": "t", "name": "Ann Lee", "email": "ann@x.org"}'
+    head = (
+        f"POST /chatbot/createLead/{bot.ids.generated_id} HTTP/1.1\r\nHost: test\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        "Expect: 100-continue\r\nConnection: close\r\n\r\n"
+    ).encode()
+    with (
+        serving(here.root, "--workers", "1", **here.settings) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=120) as caller,
+    ):
+        soon(lambda: workers_of(server))
+        (worker,) = workers_of(server)
+        caller.sendall(head)
+        # The body is being read.
+        assert b"100 Continue" in caller.recv(65536)
+        server.process.send_signal(signal.SIGTERM)
+        soon(lambda: not _runs(worker))
+        caller.sendall(body)
+        assert b"200 OK" in caller.recv(65536)
+        assert server.process.wait(120) == 0
 
 
 def test_a_worker_is_not_started_while_a_server_process_is_forked(
