@@ -42,6 +42,7 @@ def test_a_token_of_another_session_is_none(app, operator):
         {"Sec-Fetch-Site": "same-site"},
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
     ],
 )
 def test_a_form_that_a_browser_says_is_from_elsewhere_is_refused(operator, headers):
