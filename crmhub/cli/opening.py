@@ -56,7 +56,11 @@ def make_ready(settings: Settings) -> None:
 
 
 def upgrade(settings: Settings) -> None:
-    """Run the migrations that are missing; raises Unavailable when the database is away."""
+    """Run the migrations that are missing; raises Unavailable when the database is away.
+
+    Also when it is of a newer version.
+    """
+    from alembic.util import CommandError
     from sqlalchemy.exc import SQLAlchemyError
 
     from crmhub import db
@@ -66,6 +70,10 @@ def upgrade(settings: Settings) -> None:
     except SQLAlchemyError as exc:
         reason = str(getattr(exc, "orig", None) or exc).strip().partition("\n")[0]
         raise Unavailable(f"The database cannot be migrated: {reason}.") from exc
+    except CommandError as exc:
+        raise Unavailable(
+            f"The database is of a newer version of crmhub ({exc}); run that one."
+        ) from exc
 
 
 def author() -> Author:

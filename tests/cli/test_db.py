@@ -39,6 +39,46 @@ def test_a_bare_sqlite_is_made_ready_by_itself(crmhub, tmp_path):
     assert pending(Database(f"sqlite:///{tmp_path}/new.db")) is None
 
 
+@pytest.fixture
+def newer(database_url):
+    """A database that a newer version has migrated."""
+    database = Database(database_url, pool_size=1)
+    with database.reading() as conn:
+        now = conn.scalar("select version_num from alembic_version")
+    _stamp(database, "9999")
+    yield database
+    _stamp(database, now)
+    database.close()
+
+
+def _stamp(database, revision):
+    with database.reading() as conn:
+        conn.run("update alembic_version set version_num = :it", {"it": revision})
+
+
+@pytest.mark.parametrize("command", [["db", "upgrade"], ["account", "list"]])
+def test_a_database_of_a_newer_version_is_told(crmhub, newer, command):
+    refused = crmhub(*command, code=1).stderr
+    assert "of a newer version of crmhub" in refused
+    assert "db upgrade" not in refused
+    assert refused.count("\n") == 1
+
+
+def test_doctor_tells_a_newer_version_from_an_older_one(crmhub, newer):
+    assert "of a newer version of crmhub" in crmhub("doctor", code=1).stdout
+    _stamp(newer, "0001")
+    assert "is at 0001, not at" in pending(newer)
+
+
+def test_tables_of_another_schema_are_none_of_ours(crmhub, bare_postgresql):
+    database = Database(bare_postgresql, pool_size=1)
+    with database.reading() as conn:
+        conn.run("create schema other")
+        conn.run("create table other.alembic_version (version_num text)")
+    assert "is at nothing" in pending(database)
+    database.close()
+
+
 def test_the_index_of_trigrams_comes_and_goes(crmhub, database_url):
     if database_url.startswith("sqlite"):
         for option in ("--trigram", "--drop-trigram"):
