@@ -126,18 +126,46 @@ def _database_url(raw: Any) -> str:
     scheme, separator, rest = _text(raw).partition("://")
     if separator and scheme in ("postgres", "postgresql", "postgresql+psycopg"):
         _check_server_url(f"postgresql://{rest}")
-        return f"postgresql+psycopg://{rest}"
+        return _known_to_driver(f"postgresql+psycopg://{rest}")
     if separator and scheme == "sqlite":
         if not rest.startswith("/") or rest.strip("/") in ("", ":memory:"):
             raise ValueError(
                 "names no file, and a database in memory cannot be shared between processes; "
                 "give sqlite:///path/to/crmhub.db"
             )
-        return f"sqlite://{rest}"
+        return _known_to_driver(f"sqlite://{rest}")
     raise ValueError(
         "is not the address of a database; "
         "give postgresql://user:password@host:5432/name or sqlite:///path/to/crmhub.db"
     )
+
+
+def _known_to_driver(url: str) -> str:
+    """Return the URL, whose options its driver takes."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parsed = make_url(url)
+        _, options = parsed.get_dialect()().create_connect_args(parsed)
+        if parsed.get_backend_name() == "postgresql":
+            _check_libpq(options)
+    except (ArgumentError, ValueError):
+        # The driver's words may show parts of the password.
+        raise ValueError(
+            "has options that the driver of its database does not take; "
+            "correct what stands behind the ?, as in ?sslmode=require for PostgreSQL"
+        ) from None
+    return url
+
+
+def _check_libpq(options: Mapping[str, Any]) -> None:
+    import psycopg
+
+    try:
+        psycopg.conninfo.make_conninfo(**options)
+    except psycopg.Error as exc:
+        raise ValueError from exc
 
 
 def _redis_url(raw: Any) -> str:
@@ -151,7 +179,21 @@ def _redis_url(raw: Any) -> str:
         raise ValueError("names no socket; give unix:///path/to/redis.sock")
     if scheme != "unix" and not _check_server_url(text):
         raise ValueError("names no host; give redis://host:6379/0")
+    _check_redis(text)
     return text
+
+
+def _check_redis(url: str) -> None:
+    import redis
+
+    try:
+        # Connects to nothing, but takes or refuses each option.
+        redis.ConnectionPool.from_url(url).make_connection()
+    except (TypeError, ValueError, redis.RedisError):
+        raise ValueError(
+            "has options that the driver of Redis does not take; "
+            "correct what stands behind the ?, and give rediss:// for those of TLS"
+        ) from None
 
 
 def _check_server_url(url: str) -> str | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import rich_click as click
 from click.exceptions import Exit
 
+from crmhub.cli.opening import first_line
 from crmhub.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -131,9 +132,8 @@ def _database(database: Database) -> Finding:
     try:
         with database.reading() as db:
             version = db.scalar(sql)
-    except Unavailable as exc:
-        cause = exc.__cause__ or exc
-        return Finding("database", "fail", str(cause).strip().partition("\n")[0])
+    except (Unavailable, database.drivers_errors) as exc:
+        return Finding("database", "fail", first_line(exc.__cause__ or exc))
     return Finding("database", "ok", str(version))
 
 

@@ -49,6 +49,10 @@ def make_ready(settings: Settings) -> None:
     database = Database(settings.database_url, pool_size=1)
     try:
         behind = pending(database)
+    except (Unavailable, database.drivers_errors) as exc:
+        raise Unavailable(
+            f"The database cannot be used: {first_line(exc.__cause__ or exc)}."
+        ) from exc
     finally:
         database.close()
     if behind:
@@ -68,12 +72,17 @@ def upgrade(settings: Settings) -> None:
     try:
         db.upgrade(settings.database_url)
     except SQLAlchemyError as exc:
-        reason = str(getattr(exc, "orig", None) or exc).strip().partition("\n")[0]
-        raise Unavailable(f"The database cannot be migrated: {reason}.") from exc
+        cause = getattr(exc, "orig", None) or exc
+        raise Unavailable(f"The database cannot be migrated: {first_line(cause)}.") from exc
     except CommandError as exc:
         raise Unavailable(
             f"The database is of a newer version of crmhub ({exc}); run that one."
         ) from exc
+
+
+def first_line(exc: BaseException) -> str:
+    """Return the first line of what a driver says is wrong."""
+    return str(exc).strip().partition("\n")[0]
 
 
 def author() -> Author:

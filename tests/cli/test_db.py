@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from crmhub.db import Database, pending
 from tests import databases
@@ -37,6 +38,15 @@ def test_a_bare_sqlite_is_made_ready_by_itself(crmhub, tmp_path):
     crmhub.env["CRMHUB_DATABASE_URL"] = f"sqlite:///{tmp_path}/new.db"
     assert crmhub.json("account", "list") == []
     assert pending(Database(f"sqlite:///{tmp_path}/new.db")) is None
+
+
+def test_what_the_server_says_is_told(crmhub, bare_postgresql):
+    url = make_url(bare_postgresql).set(database="nobodys")
+    crmhub.env["CRMHUB_DATABASE_URL"] = url.render_as_string(hide_password=False)
+    for command in (["account", "list"], ["db", "upgrade"]):
+        refused = crmhub(*command, code=1).stderr
+        assert 'database "nobodys" does not exist' in refused
+        assert refused.count("\n") == 1
 
 
 @pytest.fixture

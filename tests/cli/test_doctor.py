@@ -67,6 +67,12 @@ def test_a_database_that_is_away_fails_and_the_rest_is_still_told(crmhub):
     assert "migrations" not in found
 
 
+def test_a_file_that_is_no_database_fails(crmhub, tmp_path):
+    (tmp_path / "notes.db").write_text("Not what is meant, but something to keep." * 9)
+    crmhub.env["CRMHUB_DATABASE_URL"] = f"sqlite:///{tmp_path}/notes.db"
+    assert states(crmhub, code=1)["database"]["message"] == "file is not a database"
+
+
 def test_missing_migrations_fail_and_are_not_made(crmhub, tmp_path):
     crmhub.env["CRMHUB_DATABASE_URL"] = f"sqlite:///{tmp_path}/new.db"
     for _ in range(2):

@@ -164,6 +164,10 @@ def test_the_shipped_plans_are_the_built_in_ones():
             "postgresql://u:p@h:5433/d?sslmode=require",
             "postgresql+psycopg://u:p@h:5433/d?sslmode=require",
         ),
+        (
+            "postgresql://u:100%@h/d?options=-c%20search_path%3Dx",
+            "postgresql+psycopg://u:100%@h/d?options=-c%20search_path%3Dx",
+        ),
         ("postgresql+psycopg://[::1]:5432/d", "postgresql+psycopg://[::1]:5432/d"),
         ("postgresql:///d?host=/run/postgresql", "postgresql+psycopg:///d?host=/run/postgresql"),
         ("postgresql://u:p%40%23%2F@h/d", "postgresql+psycopg://u:p%40%23%2F@h/d"),
@@ -192,6 +196,9 @@ def test_database_urls_are_brought_into_one_form(tmp_path, given, url):
         ("postgresql://u:12?hunter2@h/d", "percent-encoded"),
         ("postgresql://u:[hunter2@h/d", "percent-encoded"),
         ("postgresql://u:hunter2@h:port/d", "the port as a number"),
+        ("postgresql://u:hunter2@h/d?foo=bar", "behind the ?"),
+        ("postgresql://u:hunter2@/d?host=h&port=x", "behind the ?"),
+        ("sqlite:///crmhub.db?timeout=soon", "behind the ?"),
     ],
 )
 def test_faulty_database_urls_are_refused_without_the_password(tmp_path, given, said):
@@ -207,7 +214,14 @@ def test_a_sqlite_file_needs_its_directory(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "url", ["redis://h", "rediss://:p@h:6380/1", "redis://[::1]:6379/0", "unix:///run/redis.sock"]
+    "url",
+    [
+        "redis://h",
+        "rediss://:p@h:6380/1",
+        "redis://[::1]:6379/0",
+        "unix:///run/redis.sock",
+        "rediss://h?ssl_cert_reqs=none",
+    ],
 )
 def test_redis_urls(tmp_path, url):
     assert Settings.load({"CRMHUB_REDIS_URL": url}, tmp_path).redis_url == url
@@ -222,6 +236,9 @@ def test_redis_urls(tmp_path, url):
         ("redis://:hunter2@/0", "names no host"),
         ("redis://:hunter2@h:x/0", "the port as a number"),
         ("unix://hunter2", "names no socket"),
+        ("redis://:hunter2@h?ssl_cert_reqs=none", "rediss:// for those of TLS"),
+        ("rediss://:hunter2@h?ssl_cert_reqs=perhaps", "behind the ?"),
+        ("redis://:hunter2@h?socket_timeout=abc", "behind the ?"),
     ],
 )
 def test_faulty_redis_urls_are_refused_without_the_password(tmp_path, url, said):
