@@ -191,8 +191,12 @@ def _whole(file: Path, *, force: bool) -> Iterator[TextIO]:
         yield sys.stdout
         sys.stdout.flush()
         return
+    if file.exists() and not file.is_file():
+        raise click.UsageError(f"{file} is no regular file; - stands for standard output.")
     if file.exists() and not force:
         raise click.UsageError(f"{file} is there already; --force writes over it.")
+    # What a link leads to is written over, and not the link, which may be /dev/stdout.
+    file = Path(os.path.realpath(file))
     part = file.with_name(f"{file.name}.part")
     try:
         # Personal data: for nobody else to read.

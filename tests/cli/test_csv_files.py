@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import signal
 import stat
 import subprocess
@@ -270,6 +271,19 @@ def test_an_export_writes_over_nothing_and_leaves_no_half(acme):
     assert out.read_text() == "mine"
     assert [each.name for each in acme.root.glob("*.part")] == []
     assert "No such file" in acme("export", "acme", "contacts", "no/out.csv", code=1).stderr
+
+
+def test_an_export_replaces_no_pipe_and_no_link(acme):
+    pipe, out, link = (acme.root / name for name in ("pipe", "out.csv", "link.csv"))
+    os.mkfifo(pipe)
+    refused = acme("export", "acme", "contacts", "pipe", "--force", code=2).stderr
+    assert "- stands for standard output" in refused
+    assert pipe.is_fifo()
+    out.write_text("mine")
+    link.symlink_to(out)
+    acme("export", "acme", "contacts", "link.csv", "--force")
+    assert link.is_symlink()
+    assert out.read_text() != "mine"
 
 
 def test_who_imported_and_exported_stands_in_the_audit_log(acme):
