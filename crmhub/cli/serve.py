@@ -6,6 +6,7 @@ import errno
 import gc
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -39,7 +40,7 @@ _BACKLOG = 1024
     help="Work off the journal, too; without it run `crmhub worker`.",
 )
 def serve(with_worker: bool, **options: str | int | None) -> None:
-    """Serve the API and the helpers; SIGTERM or Ctrl-C stops after the requests under way.
+    """Serve the API and the helpers; SIGTERM, SIGHUP or Ctrl-C stops after the requests under way.
 
     A SQLite database is migrated first.
     """
@@ -143,6 +144,11 @@ def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> N
         stop_servers(exit_code)
 
     server.shutdown = shutdown  # type: ignore[method-assign]
+    # granian would reload, and a service in a terminal that is closed go on unseen; nohup's may.
+    hangup = signal.getsignal(signal.SIGHUP)
+    if hangup is signal.SIG_DFL:
+        hangup = server.signal_handler_interrupt
+    server.on_startup(lambda: signal.signal(signal.SIGHUP, hangup))
     # Only from here on: its advice on numbers of threads and workers fits other services.
     server.on_startup(lambda: logging.getLogger("_granian").setLevel(logging.WARNING))
     server.on_startup(gc.enable)

@@ -72,10 +72,11 @@ def forget_supervisors_signals() -> None:
     """Give a process just forked signal handlers of its own, until granian sets its own ones.
 
     With the supervisor's, it would swallow the SIGTERM that ends it while it is starting. Ctrl-C
-    reaches every process of a terminal, but the supervisor alone is to act on it.
+    and a hangup reach every process of a terminal, but the supervisor alone is to act on them.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 class _WholeBodies:

@@ -59,8 +59,10 @@ def worker(
         # In a thread of its own: the one that is interrupted may hold the lock that `stop` needs.
         signal.signal(number, lambda *_: threading.Thread(target=working.stop).start())
     if supervisor is not None:
-        # Ctrl-C reaches every process of a terminal, but the supervisor alone is to act on it.
+        # Ctrl-C and a hangup reach every process of a terminal, but the supervisor alone is to act
+        # on them.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         threading.Thread(target=_end_with, args=(supervisor,), daemon=True).start()
     else:
         click.echo(f"crmhub works off the journal with {threads} threads.")

@@ -146,6 +146,32 @@ def test_a_request_under_way_is_finished_before_the_end(acme, tmp_path, number):
         assert not server.answers()
 
 
+@pytest.fixture
+def hangups():
+    """Let a service be begun with another way to take SIGHUP, as nohup does."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield lambda way: signal.signal(signal.SIGHUP, way)
+    signal.signal(signal.SIGHUP, before)
+
+
+def test_it_ends_with_its_terminal(hangups, tmp_path):
+    hangups(signal.SIG_DFL)
+    with serving(tmp_path, "--workers", "1") as server:
+        os.killpg(server.process.pid, signal.SIGHUP)
+        assert server.process.wait(timeout=120) == 0
+        assert not server.answers()
+
+
+def test_it_outlives_its_terminal_when_told_to(hangups, acme, tmp_path):
+    hangups(signal.SIG_IGN)
+    with serving(tmp_path, "--workers", "1") as server:
+        before = server.children()
+        os.killpg(server.process.pid, signal.SIGHUP)
+        assert get(server, acme)[0] == 200
+        assert set(before) <= set(server.children())
+        assert server.stop() == 0
+
+
 def test_the_last_use_of_a_key_is_written_at_the_end(crmhub, acme, tmp_path):
     with serving(tmp_path) as server:
         get(server, acme)
