@@ -620,11 +620,9 @@ class Database:
         """
         import psycopg
 
-        url = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
-        with (
-            self.mapped_errors(),
-            psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_SECONDS) as driver,
-        ):
+        _, options = self._engine.dialect.create_connect_args(self.url)
+        options |= {"autocommit": True, "connect_timeout": _CONNECT_SECONDS}
+        with self.mapped_errors(), psycopg.connect(**options) as driver:
             driver.execute(f"listen {channel}")
             while True:
                 told = False

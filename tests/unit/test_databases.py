@@ -68,6 +68,16 @@ def test_a_postgresql_database_is_dropped_although_someone_holds_it(postgresql_u
     assert name.startswith("crmhub_test_")
 
 
+def test_what_is_told_is_heard_whatever_options_the_address_has(postgresql_url):
+    options = "options=-c%20search_path%3Dpublic&application_name=a%20b"
+    with closing(Database(f"{postgresql_url}?{options}")) as database:
+        heard = database.heard("crmhub_test")
+        assert next(heard) is False
+        database.transact(lambda tx: tx.run("notify crmhub_test"))
+        assert next(heard) is True
+        heard.close()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_emptied_has_its_schema_and_no_row(kind, tmp_path):
     with own_database(kind, tmp_path) as url, closing(Database(url)) as database:
