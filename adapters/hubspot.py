@@ -320,7 +320,7 @@ class HubSpotAdapter(Adapter):
     ) -> None:
         try:
             self._listed(method, *path, **options).items()
-        except LacksRight:
+        except _MissingScopes:
             missing.append(scope)
 
     def describe(self, kind: Kind) -> list[Described]:
@@ -631,7 +631,7 @@ class HubSpotAdapter(Adapter):
                 found = self._pipelines[kind].get(newer_than=newer_than)
                 stages = described.name == _PLACES[kind][1]
                 return replace(described, options=_places(found, stages=stages))
-        except LacksRight:
+        except _MissingScopes:
             pass
         return described
 
@@ -645,7 +645,7 @@ class HubSpotAdapter(Adapter):
             return text
         try:
             found = self._owners.get(newer_than=newer_than)
-        except LacksRight:
+        except _MissingScopes:
             return text
         wanted = text.strip().casefold()
         return next((one.id for one in found if one.email.casefold() == wanted), text)
@@ -749,7 +749,7 @@ class HubSpotAdapter(Adapter):
             path = self._area("properties", kind, self._mark)
             definition = self._http.send("GET", *path).object()
         # Without the right to look, or the property, writes go unmarked.
-        except (NotFound, LacksRight):
+        except (NotFound, _MissingScopes):
             return None
         fit = definition.get("type") == "string" and not _described(definition).read_only
         return definition if fit else None
@@ -956,6 +956,10 @@ def _traced(failed: Mapping[str, Any]) -> set[int]:
     return {int(one) for one in listed if isinstance(one, str) and one.isdecimal()}
 
 
+class _MissingScopes(LacksRight):
+    """HubSpot itself says so, and not something on the way."""
+
+
 class _TooLong(Rejected):
     """The address of the call is longer than HubSpot takes (414)."""
 
@@ -1025,7 +1029,7 @@ def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
     if not named and body.get("category") != "MISSING_SCOPES":
         return None
     scopes = f": it needs one of {', '.join(dict.fromkeys(named))}" if named else ""
-    return LacksRight(f"The access token lacks a right in HubSpot{scopes[:_SHOWN]}.")
+    return _MissingScopes(f"The access token lacks a right in HubSpot{scopes[:_SHOWN]}.")
 
 
 def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:

@@ -348,7 +348,7 @@ def weighed(hub: Hub, here: tuple[int, int], outcome: Outcome, *, probing: bool 
 
 def judged(exc: Exception, *, waits: bool, record: str = "contacts") -> Outcome:
     """Return what an error of a try means for its action, which is about this kind of record."""
-    word, message = type(exc).__name__, getattr(exc, "message", "")
+    word, message = _word(exc), getattr(exc, "message", "")
     correlation = getattr(exc, "correlation_id", "")
 
     def queued(**how: Any) -> Outcome:
@@ -384,6 +384,12 @@ def judged(exc: Exception, *, waits: bool, record: str = "contacts") -> Outcome:
     where = f"{frame.filename}:{frame.lineno}"
     _log.error("An adapter failed with %s at %s; the action is tried again.", word, where)
     return queued(counts=True, doubt=True)
+
+
+def _word(exc: Exception) -> str:
+    """Return the name of an error: the contract's for what adapters derive from it."""
+    names = [each.__name__ for each in type(exc).__mro__ if each.__module__ == contract.__name__]
+    return names[0] if names else type(exc).__name__
 
 
 def kept(done: Done) -> dict[str, Any]:

@@ -199,6 +199,9 @@ class Journal:
                     raise _Replayed(earlier)
                 return earlier
             last, waits_until = (None, None) if new.first else self._before(tx, account, new)
+            if last is not None:
+                # What stands before it may have come while this one waited for the person's lock.
+                moment = tx.now_ms()
             free, behind = now and last is None, False
             if free:
                 # A caller does not wait to find out whether a CRM is back: the worker does.

@@ -732,9 +732,13 @@ def test_a_right_that_only_records_beside_contacts_need_stops_no_lead(
 def test_a_right_that_leads_need_lets_the_connection_wait(
     hub: Hub, bot: Client, crm: FakeCrm
 ) -> None:
-    crm.failure = LacksRight("It needs crm.objects.contacts.write.")
+    class OfThisCrm(LacksRight):
+        """An adapter may have kinds of its own."""
+
+    crm.failure = OfThisCrm("It needs crm.objects.contacts.write.")
     assert lead(bot).status_code == 202
     assert rows(hub, bot, "cause", "outage") == [("credentials",)]
+    assert rows(hub, bot, "outcome", "action_try") == [("LacksRight",)]
 
 
 def test_a_try_that_asked_the_crm_nothing_ends_no_outage(
