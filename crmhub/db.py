@@ -621,7 +621,7 @@ class Database:
         import psycopg
 
         _, options = self._engine.dialect.create_connect_args(self.url)
-        options |= {"autocommit": True, "connect_timeout": _CONNECT_SECONDS}
+        options.update(autocommit=True, connect_timeout=_CONNECT_SECONDS)
         with self.mapped_errors(), psycopg.connect(**options) as driver:
             driver.execute(f"listen {channel}")
             while True:
