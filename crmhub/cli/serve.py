@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,13 @@ def serve(with_worker: bool, **options: str | int | None) -> None:
     """
     # What is imported stays: to look for garbage among it takes a fifth of the start.
     gc.disable()
+    try:
+        _serve(with_worker, options)
+    finally:
+        gc.enable()
+
+
+def _serve(with_worker: bool, options: Mapping[str, str | int | None]) -> None:
     from crmhub import logs, metrics
     from crmhub.cli import working
     from crmhub.cli.opening import make_ready

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -221,6 +222,8 @@ def test_a_host_that_is_not_here_is_told(crmhub, host, words):
     refused = crmhub("serve", "--host", host, code=1).stderr
     assert words in refused
     assert refused.count("\n") == 1
+    # It is off while the service starts.
+    assert gc.isenabled()
 
 
 def test_a_name_and_a_port_of_the_environment_will_do(crmhub, tmp_path):

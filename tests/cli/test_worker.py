@@ -264,26 +264,34 @@ def test_the_worker_is_told_to_end_while_a_request_is_under_way(
         assert server.process.wait(120) == 0
 
 
+class Lasting:
+    """Stands for the Popen of a worker that runs until it is told to end."""
+
+    def __init__(self, *_args: Any, **_options: Any) -> None:
+        self._ended = threading.Event()
+
+    def wait(self) -> int:
+        self._ended.wait()
+        return 0
+
+    def poll(self) -> None:
+        return None
+
+    def terminate(self) -> None:
+        self._ended.set()
+
+
 def test_a_worker_is_not_started_while_a_server_process_is_forked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    begun, ended, started = threading.Event(), threading.Event(), []
+    begun, started = threading.Event(), []
 
-    class Slow:
-        def __init__(self, *_args: Any, **_options: Any) -> None:
+    class Slow(Lasting):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
             begun.set()
             time.sleep(0.5)
             started.append(self)
-
-        def wait(self) -> int:
-            ended.wait()
-            return 0
-
-        def poll(self) -> None:
-            return None
-
-        def terminate(self) -> None:
-            ended.set()
 
     monkeypatch.setattr(working.subprocess, "Popen", Slow)
     with working.beside():
@@ -299,24 +307,15 @@ def test_a_worker_is_not_started_while_a_server_process_is_forked(
 def test_a_worker_that_cannot_be_started_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ended, started = threading.Event(), threading.Event()
+    started = threading.Event()
     failures = iter([BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")])
 
-    class Scarce:
-        def __init__(self, *_args: Any, **_options: Any) -> None:
+    class Scarce(Lasting):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
             for failure in failures:
                 raise failure
             started.set()
-
-        def wait(self) -> int:
-            ended.wait()
-            return 0
-
-        def poll(self) -> None:
-            return None
-
-        def terminate(self) -> None:
-            ended.set()
 
     monkeypatch.setattr(working.subprocess, "Popen", Scarce)
     monkeypatch.setattr(working, "_SHORTEST_LIFE", 0)
