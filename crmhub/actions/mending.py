@@ -241,7 +241,7 @@ def _retry(tx: Connection, wanted: Wanted, by: Author) -> tuple[int, int, str]:
         of, given = tx.among(column, "ids", ids)
         count += tx.run(
             "update action as a set state = 'queued', run_at = :now, give_up_at = :give_up,"
-            f" tries = 0, finished_at = null, behind = null, result = null"
+            " tries = 0, finished_at = null, behind = null, result = null"
             f" where {of} and {states}",
             given | {"now": moment, "give_up": moment + LONGEST_MS},
         )
