@@ -51,9 +51,9 @@ class Timed(Connection):
         with self._noted(sql):
             return self._inner.run(sql, params)
 
-    def joining(self) -> AbstractContextManager[None]:
+    def joining(self, sets: int) -> AbstractContextManager[None]:
         """Have large sets joined in one pass over each of them; of that nothing is noted."""
-        return self._inner.joining()
+        return self._inner.joining(sets)
 
     @contextmanager
     def _noted(self, sql: str) -> Iterator[None]:

@@ -49,6 +49,10 @@ _JOINING = {
     "max_parallel_workers_per_gather": "0",
     "plan_cache_mode": "force_custom_plan",
 }
+# What is not in order is sorted, in this much memory (kB) for all sets of a join together; each
+# set has as much as PostgreSQL's own default gives.
+_SORTED_KB = 65_536
+_LEAST_SORTED_KB = 4096
 # Of a statement with a gate: whether the one row of its first part went in.
 _FIRST_IN = "exists (select from p0)"
 # Rows that a statement of SQLite names; more take no less time.
@@ -188,6 +192,19 @@ class Connection:
             return self._driver.execute(sql, params) if params else self._driver.execute(sql)
         except self._database.drivers_errors as exc:
             self._database.raise_ours(exc)
+
+    def _message(self, statements: str) -> Any:
+        """Return the result of the last of these PostgreSQL statements; none has parameters.
+
+        They are sent in one message, behind what begins the transaction.
+        """
+        begin, self._unsent = self._unsent, ""
+        with self._database.mapped_errors():
+            # Several statements in one message cannot be prepared.
+            cursor = self._driver.execute(begin + statements, prepare=False)
+            while cursor.nextset():
+                pass
+        return cursor
 
     def _execute(self, sql: str, params: Params | None) -> Any:
         if params and self.dialect == "postgresql":
@@ -354,20 +371,19 @@ class Connection:
         )
 
     @contextmanager
-    def joining(self) -> Iterator[None]:
-        """Until the block ends, have large sets joined in one pass over each of them."""
+    def joining(self, sets: int) -> Iterator[None]:
+        """Until the block ends, have so many large sets joined in one pass over each of them."""
         if self.dialect == "sqlite":
             yield
             return
+        joining = _JOINING | {"work_mem": str(max(_SORTED_KB // sets, _LEAST_SORTED_KB))}
         try:
-            for name, value in _JOINING.items():
-                self.run(f"set {name} = {value}")
+            self._message("; ".join(f"set {name} = {value}" for name, value in joining.items()))
             yield
         finally:
             # Where that fails the connection is gone, or the rollback to come undoes the settings.
             with suppress(Unavailable, self._database.drivers_errors):
-                for name in _JOINING:
-                    self.run(f"reset {name}")
+                self._message("; ".join(f"reset {name}" for name in joining))
 
     @staticmethod
     def held_at(account_id: int, version: int) -> Gate:
@@ -385,13 +401,8 @@ class Connection:
             return self.row(then) if then else None
         shared = "" if alone else "_shared"
         lock = f"select pg_advisory_xact_lock{shared}({_LOCKS}, {key:d});"
-        begin, self._unsent = self._unsent, ""
-        with self._database.mapped_errors():
-            # Several statements in one message cannot be prepared.
-            cursor = self._driver.execute(begin + lock + then, prepare=False)
-            while cursor.nextset():
-                pass
-            row: Row | None = cursor.fetchone() if then else None
+        cursor = self._message(lock + then)
+        row: Row | None = cursor.fetchone() if then else None
         return row
 
     def try_hold(self, name: str) -> bool:
@@ -422,15 +433,7 @@ class Connection:
         """
         if self.dialect == "sqlite":
             return now_ms()
-        begin, self._unsent = self._unsent, ""
-        with self._database.mapped_errors():
-            # Several statements in one message cannot be prepared.
-            cursor = self._driver.execute(
-                f"{begin}select cast({self.clock} as bigint)", prepare=False
-            )
-            while cursor.nextset():
-                pass
-            moment: int = cursor.fetchone()[0]
+        moment: int = self._message(f"select cast({self.clock} as bigint)").fetchone()[0]
         return moment
 
     @property

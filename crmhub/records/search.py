@@ -317,7 +317,7 @@ class Search:
         elif self._alone:
             yield self._ids()
         else:
-            with self._connection.joining():
+            with self._connection.joining(len(self._conditions)):
                 yield self._ids()
 
     def _tested(self) -> tuple[str, dict[str, Any]] | None:
@@ -544,13 +544,13 @@ def _merged(sets: Sequence[str], without: Sequence[str]) -> str:
 def _joined(sets: Sequence[str], without: Sequence[str]) -> str:
     """Return PostgreSQL's select of the ids that are in all sets and in none of the others.
 
-    Each set is said to be in order of its ids, so that it is sorted only where no index has it so.
+    All are merged. Where an index has a set in order of its ids, and each id once, the planner
+    knows; but of what is left out it would sort that too, were it not said to be in order.
     """
-    first, *others = [f"({ids} order by 1 offset 0)" for ids in sets]
+    first, *others = [f"({ids})" for ids in sets]
     joins = [f" join {ids} as s{n} (id) using (id)" for n, ids in enumerate(others)]
     joins += [
-        f" left join ({ids} order by 1 offset 0) as w{n} (id) using (id)"
-        for n, ids in enumerate(without)
+        f" left join ({ids} order by 1) as w{n} (id) using (id)" for n, ids in enumerate(without)
     ]
     where = "".join(f" and w{n}.id is null" for n, _ in enumerate(without))
     return f"select id from {first} as s (id){''.join(joins)} where true{where}"

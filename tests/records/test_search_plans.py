@@ -40,19 +40,19 @@ class Asked(Connection):
     def __init__(self, inner: Connection) -> None:
         self._inner = inner
         self.dialect = inner.dialect
-        self.asked: list[tuple[str, Params, bool]] = []
-        self._joins = False
+        self.asked: list[tuple[str, Params, int]] = []
+        self._joins = 0
 
     def rows(self, sql: str, params: Params | None = None) -> list[Row]:
         self.asked.append((sql, params or {}, self._joins))
         return self._inner.rows(sql, params)
 
     @contextmanager
-    def joining(self) -> Iterator[None]:
-        self._joins = True
-        with self._inner.joining():
+    def joining(self, sets: int) -> Iterator[None]:
+        self._joins = sets
+        with self._inner.joining(sets):
             yield
-        self._joins = False
+        self._joins = 0
 
 
 @dataclass
@@ -66,7 +66,8 @@ class Library:
         """Return what each statement reads that `work` makes of a search, in order of names.
 
         That is an index and the columns by which it is entered; or a table, which is read in
-        whole. Of the counters, a handful of rows, nothing is told.
+        whole. A join tells what it had to sort or to keep first. Of the counters, a handful of
+        rows, nothing is told.
         """
         asked = Asked(self.connection)
         work(
@@ -80,7 +81,7 @@ class Library:
         )
         found = []
         for sql, params, joins in asked.asked:
-            with self.connection.joining() if joins else nullcontext():
+            with self.connection.joining(joins) if joins else nullcontext():
                 found.append(sorted(self._read(sql, params)))
         return found
 
@@ -121,6 +122,7 @@ def _of_postgresql(plan: Mapping[str, Any]) -> Iterator[str]:
         yield table
     if kind == "Nested Loop" or kind.endswith("Join"):
         yield f"{kind} {plan['Join Type']}"
+        yield from {each["Node Type"] for each in plan["Plans"]} & {"Sort", "Materialize"}
     for each in plan.get("Plans", []):
         yield from _of_postgresql(each)
 
@@ -241,7 +243,8 @@ def test_large_sets_are_joined(library: Library, monkeypatch: pytest.MonkeyPatch
     for filters in ((BERLIN, OLDER), (BERLIN, NOT_NEWER)):
         *probes, joined = library.reads(filters, Search.total)
         if library.connection.dialect == "postgresql":
-            # In order, and not one entry of a set is looked up for each of the other.
+            # In the order of the index, and not one entry of a set is looked up for each of the
+            # other.
             assert joined.pop(0) == f"Merge Join {'Anti' if NOT_NEWER in filters else 'Inner'}"
             # What comes on the same connection is planned as ever.
             assert library.connection.scalar("show enable_nestloop") == "on"
