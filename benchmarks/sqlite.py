@@ -91,7 +91,11 @@ def _measured(
     else:
         matches, total, pages = at_once[0], 0.0, [first]
     for after in [*_places(search, query, matches)][len(pages) :]:
-        pages.append(_timed(rounds, partial(search(query).page, matches, after))[1])
+        listing = search(query)
+        if after is None:
+            # The first page goes on with what the total has found.
+            listing.total()
+        pages.append(_timed(rounds, partial(listing.page, matches, after))[1])
     return matches, total, pages
 
 

@@ -8,13 +8,14 @@ For any other page the exact total tells what costs least. To test a document, o
 what it is sorted by, takes the database a microsecond or two; an entry of an index that is only
 passed, a tenth of that.
 - Fewer than a thousand matches are fetched: their ids are found, sorted by what an index holds,
-  and the documents of the page are read.
+  and the documents of the page are read. Of several filters, the total has found the ids for the
+  first page; what has changed since then is found out by testing the documents.
 - Others are walked to, where a page should take no more documents than there are matches: the
   sort order is read and the documents are tested. After twice as many as it should take, but not
   before a thousand, the walk halts: the filter goes along with the sort order.
-- What one filter lets through, and it is more than a hundredth of all records, is then guessed:
-  ids rise with time, so the page should be at one end of the set's ids. The proof passes the
-  entries of an index up to there.
+- What one filter lets through, and it is more than a hundredth of all records (SQLite: a tenth), is
+  then guessed: ids rise with time, so the page should be at one end of the set's ids. The proof
+  passes the entries of an index up to there.
 - Else the walk goes on: for a quarter of the matches, at most ten thousand, or for as many as
   match where sets would have to be joined instead. Behind another page it does so before anything
   is guessed, since where that one was there is mostly more.
@@ -54,9 +55,11 @@ _PART = 0.25
 _LONGER_WALK = 10_000
 _LONGEST_WALK = 1_000_000
 # A window of a walk is so many times as wide as the one before.
-_WIDER = 4
-# A smaller part of everything is fetched and not guessed.
+_WIDER = 2
+# A smaller part of everything is fetched and not guessed. On SQLite, which can prove the guess in
+# the sort order alone, the part is so many times as large.
 _MANY = 0.01
+_MANY_ON_SQLITE = 10
 # How many ids are read for each record of a guessed page, and how many others may be tested.
 _GUESSED = 50
 _UNREAD = 10_000
@@ -167,6 +170,8 @@ class Search:
         self._of = {"account": account_id, "kind": kind}
         self._query = query
         self._conditions = [each.looked_up(connection, account_id) for each in conditions]
+        self._narrow = dict[int, int]()
+        self._counted: list[int] = []
 
     def again(self, query: Query) -> Search:
         """Return another listing of what passes the same filters."""
@@ -191,7 +196,7 @@ class Search:
         ids = self._conditions[chosen].ids(self._connection, chosen)
         total, found = "count(*) over ()", "select id from found"
         if len(self._conditions) == 1:
-            total, found = "(select n from size)", self._sorted_of(found)
+            total, found = "(select n from size)", self._sorted_of(self._among(found))
         # Behind the records stands how many the filter lets through: no records may mean too many.
         *rows, (size, *_) = self._connection.rows(
             f"with found (id) as materialized ({ids.text} limit :most),"
@@ -231,6 +236,12 @@ class Search:
 
     def _narrowest(self, most: int) -> int:
         """Return the number of a filter that lets no more records than so many through, or -1."""
+        # Total and page ask the same.
+        if most not in self._narrow:
+            self._narrow[most] = self._probed(most)
+        return self._narrow[most]
+
+    def _probed(self, most: int) -> int:
         seeking = self._seeking()
         if not seeking:
             return -1
@@ -250,22 +261,24 @@ class Search:
             return f"id = any(array({ids}))"
         return f"id in ({ids})"
 
-    def _sorted_of(self, ids: str, behind: str = "") -> str:
-        """The select of the ids of the page among these, sorted by what an index holds."""
+    def _sorted_of(self, among: str, behind: str = "") -> str:
+        """The select of the ids of the page among those, sorted by what an index holds."""
         # The fence has the ids looked up before anything is sorted: without it both planners may
         # walk the sort order, past every record that does not match.
         fence = "offset 0" if self._connection.dialect == "postgresql" else "limit -1"
         return (
             "select id from (select id, created_at, updated_at from records"
-            f" where {_OF} and {self._among(ids)} {fence}) as matching where true{behind}"
+            f" where {_OF} and {among} {fence}) as matching where true{behind}"
             f" order by {self._order} limit :rows"
         )
 
     def total(self) -> int:
         """Return how many records pass all filters, exactly."""
+        if self._alone:
+            ids, params = self._ids()
+            return int(self._scalar(f"select count(*) from ({ids}) as found", params))
         if any(not each.negated for each in self._conditions):
-            with self._all() as (ids, params):
-                return int(self._scalar(f"select count(*) from ({ids}) as found", params))
+            return self._count()
         if not self._conditions:
             return self._everything()
         # Complements: whatever is in none of the sets. One statement, since both numbers change.
@@ -274,6 +287,19 @@ class Search:
         text = " union ".join(each.text for each in sets)
         within = f"select count(*) from ({text}) as found"
         return int(self._scalar(f"select ({_EVERYTHING}) - ({within})", params))
+
+    def _count(self) -> int:
+        """Return how many pass several filters; of few, keep the ids, which are dear to find."""
+        postgresql = self._connection.dialect == "postgresql"
+        array = "array_agg(id)" if postgresql else "json_group_array(id)"
+        with self._all() as (ids, params):
+            [(total, counted)] = self._connection.rows(
+                f"with found (id) as ({ids})"
+                f" select count(*), case when count(*) < :few then {array} end from found",
+                {**self._of, **params, "few": _FEW},
+            )
+        self._counted = (counted if postgresql else orjson.loads(counted or "[]")) or []
+        return int(total)
 
     def page(self, total: int, after: Place | None) -> list[Listed]:
         """Return up to limit + 1 records behind `after` (the one too many tells of more)."""
@@ -284,7 +310,7 @@ class Search:
             return []
         changed = self._query.changed_since is not None
         if total < _FEW and not changed:
-            return self._fetch(after)
+            return self._page_of_counted(after) or self._fetch(after)
         everything = self._everything()
         expected = self._wanted * everything // total
         # What changed since is mostly little, so it is walked whatever the filters are.
@@ -293,7 +319,10 @@ class Search:
         end = max(halt, int(min(total * _PART, _LONGER_WALK) if self._alone else total * _WORTH))
         walk = _Walk(after, max(self._wanted, expected * 3 // 2))
         found = self._walk(walk, halt if after is None else end) if worth else None
-        if found is None and not changed and self._alone and total > everything * _MANY:
+        many = everything * _MANY
+        if self._connection.dialect == "sqlite":
+            many *= _MANY_ON_SQLITE
+        if found is None and not changed and self._alone and total > many:
             found = self._guess(after)
         if found is None and worth:
             found = self._walk(walk, end)
@@ -303,10 +332,21 @@ class Search:
         """Return the place of a record in this listing."""
         return Place(getattr(row, self._query.sort), row.id)
 
+    def _page_of_counted(self, after: Place | None) -> list[Listed]:
+        """Return the first page of those that were counted; nothing where any has changed since."""
+        if after is not None or not self._counted:
+            return []
+        among, these = self._connection.among("id", "these", self._counted)
+        test, params, rest = self._test()
+        page = f"{self._among(self._sorted_of(among))} and {test}"
+        rows = self._few_rows(page, params | these, self._wanted)
+        expected = min(self._wanted, len(self._counted))
+        return rows if sum(_passes(row, rest) for row in rows) == expected else []
+
     def _fetch(self, after: Place | None) -> list[Listed]:
         behind, values = self._behind(after)
         with self._all() as (ids, params):
-            page = self._among(self._sorted_of(ids, behind))
+            page = self._among(self._sorted_of(self._among(ids), behind))
             return self._few_rows(page, params | values, self._wanted)
 
     @contextmanager

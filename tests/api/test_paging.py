@@ -185,6 +185,32 @@ def test_a_guessed_page_misses_nothing_when_its_records_change_meanwhile(
     assert set(ids_of(walked)) == set(ids)
 
 
+def test_a_page_of_what_was_counted_leaves_out_what_changed_meanwhile(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if each filter let many through.
+    monkeypatch.setattr(search.Search, "_narrowest", lambda *_: -1)
+    inputs = [{"id": id, "properties": {"city": "Berlin"}} for id in crowd(client, 6)]
+    assert client.post("/contacts/batch/update", {"inputs": inputs}).status_code == 200
+    moved, gone, *others = [each["id"] for each in inputs]
+
+    def move() -> None:
+        client.patch(f"/contacts/{moved}", {"properties": {"city": "Bremen"}})
+        client.delete(f"/contacts/{gone}")
+
+    after_statement(monkeypatch, ":few", move)
+    filters = [
+        {"propertyName": "city", "operator": "EQ", "value": "Berlin"},
+        {"propertyName": "firstname", "operator": "HAS_PROPERTY"},
+    ]
+    walked = pages(
+        client, "/contacts/search", {"filters": filters}, sort="createdAt", order="asc", limit=2
+    )
+    found = list(walked)
+    assert {page["total"] for page in found} == {6}
+    assert [id for page in found for id in ids_of(page["results"])] == others
+
+
 def test_a_walk_catches_up_with_records_that_changed_behind_it(client: Client, body: Any) -> None:
     ids = crowd(client, 30)
     first, *rest = pages_with(client, body, lambda: touch_all(client, ids[:3]), limit=10)

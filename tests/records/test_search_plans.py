@@ -212,6 +212,7 @@ OLDER = Filter("hs_lead_status", "EQ", "UNQUALIFIED")
 NOT_NEWER = Filter("hs_lead_status", "NEQ", "NEW")
 RARE = Filter("lastname", "EQ", "Last7")
 HIGH = Filter("hubspotscore", "GTE", "9900")
+HIGHER = Filter("hubspotscore", "GTE", "8000")
 ERL = Filter("city", "CONTAINS_TOKEN", "erl")
 
 VALUE = "ix_text_pkey: account_id= prop_id= value="
@@ -252,6 +253,24 @@ def test_large_sets_are_joined(library: Library, monkeypatch: pytest.MonkeyPatch
             assert library.connection.scalar("show jit") == "off"
         assert joined == [VALUE, VALUE]
         assert {each for probe in probes for each in probe} == {VALUE}
+
+
+def test_large_sets_that_have_little_in_common_are_joined_once(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "_SOME", 0)
+
+    def total_and_page(each: Search) -> None:
+        total = each.total()
+        assert 0 < total < 1000
+        first = each.page(total, None)
+        assert len(first) == 21
+        assert each.page(total, each.place(first[19]))[0] == first[20]
+
+    _, _, joined, page, *second = library.reads((BERLIN, HIGHER), total_and_page)
+    assert {VALUE, RANGE} <= set(joined)
+    assert page == [ID, ID]
+    assert {VALUE, RANGE} <= set(second[-1])
 
 
 def test_beside_a_small_set_the_large_ones_are_not_read(library: Library) -> None:
