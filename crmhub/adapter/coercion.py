@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
@@ -82,7 +82,7 @@ def coerced(described: Described, text: str) -> str:
         return ""
     match described.type:
         case "enumeration":
-            return _option(described.options, text) if described.options else text.strip()
+            return next(_chosen(described.options, [text])) if described.options else text.strip()
         case "multi_enumeration":
             return _several(described.options, text)
         case "bool":
@@ -103,22 +103,29 @@ def _several(options: tuple[Choice, ...], text: str) -> str:
     if not parts:
         raise Misfit('names no option; send values joined by ";"')
     if options:
-        parts = dict.fromkeys(_option(options, part) for part in parts)
+        parts = dict.fromkeys(_chosen(options, parts))
     return ";".join(parts)
 
 
-def _option(options: tuple[Choice, ...], text: str) -> str:
-    for exact in (text, text.strip()):
-        if any(option.value == exact for option in options):
-            return exact
-    folded = _folded(text)
-    meant = {
-        option.value
-        for option in options
-        if folded in (_folded(option.label), _folded(option.value))
-    }
+def _chosen(options: tuple[Choice, ...], texts: Iterable[str]) -> Iterator[str]:
+    """Yield the option that each text means: its value, else value or label in any case."""
+    values = {option.value for option in options}
+    meanings: dict[str, set[str]] = {}
+    for text in texts:
+        exact = text if text in values else text.strip()
+        if exact in values:
+            yield exact
+            continue
+        if not meanings:
+            for option in options:
+                for written in (option.label, option.value):
+                    meanings.setdefault(_folded(written), set()).add(option.value)
+        yield _only(options, text, meanings.get(_folded(text), set()))
+
+
+def _only(options: tuple[Choice, ...], text: str, meant: set[str]) -> str:
     if len(meant) == 1:
-        return meant.pop()
+        return next(iter(meant))
     values = sorted(meant) or [option.value for option in options]
     shown = ", ".join(_quoted(value) for value in values[:_FEW])
     more = " or another of its options" if len(values) > _FEW else ""

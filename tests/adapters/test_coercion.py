@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from typing import get_args
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crmhub.adapter import Choice, Described, Problem, PropertyType, Rejected
+from crmhub.adapter import Choice, Described, Problem, PropertyType, Rejected, coercion
 from crmhub.adapter.coercion import Misfit, coerced, fitted
 from tests.clocks import in_no_time
 
@@ -164,6 +165,18 @@ def test_an_option_is_known_by_value_and_label(text: str, value: str) -> None:
 
 def test_several_options_are_each_chosen_once() -> None:
     assert of_type("multi_enumeration", "Medium; s ;m;small", *SIZES) == "m;s"
+
+
+def test_many_parts_of_many_options_fold_each_of_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = Mock(side_effect=coercion._folded)
+    monkeypatch.setattr(coercion, "_folded", folded)
+    options = [Choice(f"value {n}", f"Label {n}") for n in range(100)]
+    parts = [f"label {n}" for n in range(100)] + [f"LABEL {n}" for n in range(100)]
+
+    chosen = of_type("multi_enumeration", ";".join(parts), *options)
+
+    assert chosen == ";".join(option.value for option in options)
+    assert folded.call_count == 2 * len(options) + len(parts)
 
 
 def test_a_value_counts_before_another_options_label() -> None:
