@@ -39,6 +39,8 @@ _DEADLOCK_TRIES = 5
 _BUSY_SECONDS = 10
 _BUSY_PAUSE_S = 0.05
 _CONNECT_SECONDS = 3
+# Reads go on while nothing can be written, so connections are not made anew more often.
+_ANEW_EVERY_S = 1.0
 # How PostgreSQL plans a join of large sets. It takes them for small ones: values go along with
 # their property, of which its statistics know nothing, and a plan for any value knows none at all.
 # To hash a set takes twice as long as to sort and to merge it; several processes would do so in the
@@ -487,6 +489,8 @@ class Database:
         self.dialect = parsed.get_backend_name()
         self.pool_size = pool_size
         self._here = _Here()
+        # What was connected before leads to a server that takes no writes.
+        self._anew_from = 0.0
         self._queue: WriteQueue | None = None
         if self.dialect == "sqlite":
             self._queue = WriteQueue(_file(parsed))
@@ -532,6 +536,10 @@ class Database:
         ours = self._translate(exc)
         if ours is None:
             raise exc
+        if getattr(exc, "sqlstate", None) == _READ_ONLY:
+            now = time.monotonic()
+            if now >= self._anew_from + _ANEW_EVERY_S:
+                self._anew_from = now
         raise ours from exc
 
     def reading(self) -> AbstractContextManager[Connection]:
@@ -647,19 +655,17 @@ class Database:
                     time.sleep(_BUSY_PAUSE_S)
                     continue
                 raise self._translate(exc) or exc from exc
-            if self._alive(pooled):
+            if self.dialect == "sqlite":
                 return pooled
-            # A restarted server has hung up on the whole pool, not on this connection alone.
+            driver: Any = pooled.driver_connection
+            hung_up = driver.closed or _hung_up(driver.fileno())
+            if not hung_up and pooled.info["made"] >= self._anew_from:
+                return pooled
             pooled.invalidate()
             pooled.close()
-            self._engine.dispose()
-
-    def _alive(self, pooled: Any) -> bool:
-        """Return whether the server has not hung up on an idle pooled connection."""
-        if self.dialect == "sqlite":
-            return True
-        driver = pooled.driver_connection
-        return not driver.closed and not _hung_up(driver.fileno())
+            if hung_up:
+                # A restarted server has done so to the whole pool, not to this connection alone.
+                self._engine.dispose()
 
     def keep_statistics(self) -> None:
         """Let PostgreSQL count afresh the tables of which more than half is new.
@@ -727,7 +733,8 @@ def _prepare_sqlite(driver: Any, _record: Any) -> None:
     driver.execute("PRAGMA secure_delete = ON")
 
 
-def _prepare_postgresql(driver: Any, _record: Any) -> None:
+def _prepare_postgresql(driver: Any, record: Any) -> None:
+    record.info["made"] = time.monotonic()
     # A plan it takes for a dear one is compiled each time it runs, and is not worth that here.
     driver.execute("set jit = off")
 
@@ -753,7 +760,8 @@ def _translate_sqlite(exc: Any) -> Exception | None:
 
 # To psycopg these are bugs of the caller's: the server takes no writes, since it became a standby
 # or its disk is full, or it has waited too long for the end of a transaction.
-_PASSING = {"25006", "25P03", "25P04"}
+_READ_ONLY = "25006"
+_PASSING = {_READ_ONLY, "25P03", "25P04"}
 
 
 def _translate_psycopg(exc: Any) -> Exception | None:

@@ -230,14 +230,18 @@ def test_who_finds_the_server_full_waits_for_a_free_connection(postgresql_url: s
         admin.close()
 
 
-def test_a_connection_that_takes_no_writes_is_not_kept(
+def test_of_connections_that_take_no_writes_none_is_kept(
     postgresql_url: str, account_id: int
 ) -> None:
-    with closing(Database(postgresql_url, pool_size=1)) as database:
-        with read_only(database), pytest.raises(Unavailable):
-            database.transact(lambda tx: block(tx, account_id, 1))
-        database.transact(lambda tx: block(tx, account_id, 2))
-        assert kinds(database, account_id) == [2]
+    with closing(Database(postgresql_url, pool_size=3)) as database:
+        with read_only(database):
+            with database.reading(), database.reading():
+                pass
+            with pytest.raises(Unavailable):
+                database.transact(lambda tx: block(tx, account_id, 1))
+        for n in (2, 3):
+            database.transact(lambda tx, n=n: block(tx, account_id, n))
+        assert kinds(database, account_id) == [2, 3]
 
 
 def test_a_transaction_that_waited_too_long_may_be_tried_again(postgresql_url: str) -> None:
