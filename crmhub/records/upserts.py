@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crmhub.accounts.accounts import Account
 from crmhub.db import Connection, now_ms
@@ -32,7 +32,7 @@ def prepare(account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]) ->
         clean, bad = check(
             catalogue, sent, region=account.switches.region, index=index, path=each.path
         )
-        problems += bad
+        problems += [_where_it_stands(one, each) for one in bad]
         by = catalogue.get(each.property_name)
         value = by and search_form(account, by, each.value)
         if not by or not value:
@@ -49,6 +49,13 @@ def prepare(account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]) ->
         raise InvalidProperties(problems)
     writing.refuse_twins(catalogue, [(each.new.path, each.new.properties) for each in prepared])
     return prepared
+
+
+def _where_it_stands(problem: Problem, sent: Upsert) -> Problem:
+    """Return the problem at the upsert's id, where the value was sent there alone."""
+    if problem.name != sent.property_name or problem.name in sent.properties:
+        return problem
+    return replace(problem, path=f"{sent.path}id")
 
 
 def write(

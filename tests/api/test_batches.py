@@ -370,6 +370,13 @@ def test_upsert_with_one_bad_input_does_nothing(client: Client) -> None:
     assert everything(client, "contacts") == before
 
 
+def test_the_id_of_an_upsert_is_named_where_it_was_sent(client: Client) -> None:
+    inputs = [upsert("no address", city="Rome"), upsert("none", email="none")]
+    message = refusal(client, "contacts", "upsert", inputs, 422)
+    assert 'inputs[0].id: "no address" is not an email address' in message
+    assert 'inputs[1].properties.email: "none" is not an email address' in message
+
+
 def test_a_value_stands_once_in_an_upsert(client: Client) -> None:
     client.make(email="ada@example.com")
     for email, status in (("ada@example.com", (400, 409)), ("new@example.com", (409,))):
