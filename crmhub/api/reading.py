@@ -45,7 +45,8 @@ def read_json(raw: bytes) -> Any:
     try:
         text = raw.decode()
     except UnicodeDecodeError as exc:
-        raise BadRequest(f"body: byte {exc.start} is not UTF-8; send JSON in UTF-8.") from None
+        right = "send JSON in UTF-8, uncompressed"
+        raise BadRequest(f"body: byte {exc.start} is not UTF-8; {right}.") from None
     if not text or text.isspace():
         raise BadRequest("body: is empty; send a JSON object.")
     try:

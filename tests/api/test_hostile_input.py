@@ -6,6 +6,7 @@ tested here without being named.
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import time
@@ -148,6 +149,13 @@ def test_a_body_that_cannot_be_read_is_400(wire: Wire, body: bytes) -> None:
     # Builders are known to send a byte order mark: the helpers pass over it.
     among = wire.strict_with_body if body.startswith(b"\xef\xbb\xbf") else wire.with_body
     all_refused(among, lambda each: wire.post_raw(each, body), 400)
+
+
+def test_a_compressed_body_is_told_to_come_uncompressed(client: Client) -> None:
+    zipped = gzip.compress(b'{"properties": {"firstname": "Ada"}}')
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = client.call("POST", "/contacts", data=zipped, headers=headers)
+    assert refused(answer, 400) == "body: byte 1 is not UTF-8; send JSON in UTF-8, uncompressed."
 
 
 def test_twenty_levels_are_read(wire: Wire) -> None:
