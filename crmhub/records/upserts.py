@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from crmhub.accounts.accounts import Account
@@ -79,18 +80,31 @@ def write(
         for id, each in zip(existing, prepared, strict=True)
         if id is not None
     ]
+    fresh = [each.new for id, each in zip(existing, prepared, strict=True) if id is None]
     writing.same_record_twice([(each.id, each.path) for each in changes])
     now = now_ms()
-    updated = iter(writing.update(tx, catalogue, changes, now=now) if changes else ())
-    fresh = [each.new for id, each in zip(existing, prepared, strict=True) if id is None]
-    created: Iterable[Record] = ()
+    problems: list[Problem] = []
+    updated: list[Record] = []
+    with _among(problems, [i for i, id in enumerate(existing) if id is not None]):
+        updated = writing.update(tx, catalogue, changes, now=now) if changes else []
+    with _among(problems, [i for i, id in enumerate(existing) if id is None]):
+        fresh = writing.finish(catalogue, fresh)
+    if problems:
+        raise InvalidProperties(sorted(problems, key=lambda problem: problem.index))
+    created: list[Record] = []
     if fresh:
-        finished = writing.finish(catalogue, fresh)
-        created = writing.create(
-            tx, catalogue, finished, ids=ids[: len(fresh)], now=now, quota=quota
-        )
-    created = iter(created)
-    return [(next(created), True) if id is None else (next(updated), False) for id in existing]
+        created = writing.create(tx, catalogue, fresh, ids=ids[: len(fresh)], now=now, quota=quota)
+    changed, made = iter(updated), iter(created)
+    return [(next(made), True) if id is None else (next(changed), False) for id in existing]
+
+
+@contextmanager
+def _among(problems: list[Problem], places: Sequence[int]) -> Iterator[None]:
+    """Put what is wrong with some inputs among the problems, each at its place in the batch."""
+    try:
+        yield
+    except InvalidProperties as exc:
+        problems += [replace(each, index=places[each.index]) for each in exc.problems]
 
 
 def search_form(account: Account, known: Property, value: str) -> str:

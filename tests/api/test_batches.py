@@ -370,6 +370,15 @@ def test_upsert_with_one_bad_input_does_nothing(client: Client) -> None:
     assert everything(client, "contacts") == before
 
 
+def test_every_input_of_an_upsert_that_lacks_something_is_named(client: Client) -> None:
+    define(client, "companies", "code", unique=True)
+    client.make("companies", code="old")
+    inputs = [upsert("new", "code"), upsert("old", "code", name=""), upsert("newer", "code")]
+    message = refusal(client, "companies", "upsert", inputs, 422)
+    reason = "a company needs this property"
+    assert message == "; ".join(f"inputs[{n}].properties.name: {reason}" for n in range(3))
+
+
 def test_the_id_of_an_upsert_is_named_where_it_was_sent(client: Client) -> None:
     inputs = [upsert("no address", city="Rome"), upsert("none", email="none")]
     message = refusal(client, "contacts", "upsert", inputs, 422)

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from crmhub.actions.hub import Hub
+from crmhub.records import definitions
+from crmhub.records.catalogue import Property
 from crmhub.records.importing import Choices, Import, ImportedElsewhere
 from crmhub.records.kinds import CONTACTS
 from crmhub.records.listing import PageRequest
@@ -112,6 +114,18 @@ def test_by_a_unique_property_rows_change_whom_they_mean(acme):
     }
     acme("import", "acme", "contacts", "people.csv", "--by", "email", "--clear", "--again")
     assert {row["city"] for row in _exported(acme)} == {"", "Paris"}
+
+
+def test_a_new_row_that_lacks_something_is_refused_alone(acme, hub):
+    _write(acme, [["ada@example.com", "Ada", "London"]])
+    acme("import", "acme", "contacts", "people.csv")
+    account = hub.directory.by_client_id("acme")
+    code = Property(0, name="code", label="", type="string", required=True)
+    definitions.define(hub.records, account, CONTACTS, code)
+    _write(acme, [["ada@example.com", "Augusta", ""], ["bob@example.com", "Bob", ""]])
+    done = acme.json("import", "acme", "contacts", "people.csv", "--by", "email", code=1)
+    assert (done["created"], done["updated"], done["refused"]) == (0, 1, 1)
+    assert [row["firstname"] for row in _exported(acme)] == ["Augusta"]
 
 
 def test_an_export_is_imported_by_id(acme):
