@@ -214,17 +214,10 @@ def _texts(known: Property, operator: str, given: Sequence[str], *, region: str)
     """Return the operands of a condition on a text as they are compared."""
     if operator == "CONTAINS_TOKEN":
         return [values.fold(given[0])]
+    if operator == "IN" and known.options:
+        return values.chosen_for_search(known.type, given, known.options, any_case=known.any_case)
     if operator == "IN":
-        return [
-            values.for_search(
-                known.type,
-                value,
-                options=known.options,
-                region=region or None,
-                any_case=known.any_case,
-            )
-            for value in given
-        ]
+        return [values.for_search(known.type, value, region=region or None) for value in given]
     return [value.lower() if known.type == "email" else value for value in given]
 
 

@@ -164,6 +164,19 @@ def for_search(
         return _lowered(value) if type == "email" else value
 
 
+def chosen_for_search(
+    type: str, given: Iterable[str], options: Sequence[Option], *, any_case: bool
+) -> list[str]:
+    """Return `for_search` of each value of an enumeration.
+
+    The options are gone through once for all values: there may be thousands of either.
+    """
+    read = _reader(options, any_case)
+    if type == "enumeration":
+        return [read(value) or read(value.strip()) or value for value in given]
+    return [_joined(read(part) for part in _parts(value)) or value for value in given]
+
+
 def fold(text: str) -> str:
     """Return the text as CONTAINS compares it: without differences of case, in all of Unicode.
 
@@ -376,21 +389,36 @@ def _enumeration(value: str, options: Sequence[Option], any_case: bool) -> str:
 
 
 def _multi_enumeration(value: str, options: Sequence[Option], any_case: bool) -> str:
-    parts = dict.fromkeys(part for piece in value.split(";") if (part := piece.strip()))
+    parts = _parts(value)
     if not parts:
         raise _blank()
     return ";".join(dict.fromkeys(_choose(parts, options, any_case)))
 
 
+def _parts(value: str) -> list[str]:
+    return list(dict.fromkeys(part for piece in value.split(";") if (part := piece.strip())))
+
+
+def _joined(chosen: Iterable[str | None]) -> str:
+    """Return the options of a choice of several as one text, "" where one of them is none."""
+    known = dict.fromkeys(chosen)
+    return "" if None in known else ";".join(each for each in known if each)
+
+
+def _reader(options: Sequence[Option], any_case: bool) -> Callable[[str], str | None]:
+    """Return what gives the option that a part names, None where there is none."""
+    known = {option.value: option.value for option in options}
+    if not any_case:
+        return known.get
+    folded = {option.value.casefold(): option.value for option in reversed(options)}
+    return lambda part: known.get(part) or folded.get(part.casefold())
+
+
 def _choose(parts: Iterable[str], options: Sequence[Option], any_case: bool) -> list[str]:
     if not options:
         raise InvalidValue("the property has no options yet; give it options first")
-    known = {option.value: option.value for option in options}
-    if any_case:
-        folded = {option.value.casefold(): option.value for option in reversed(options)}
-        chosen = {part: known.get(part) or folded.get(part.casefold()) for part in parts}
-    else:
-        chosen = {part: known.get(part) for part in parts}
+    read = _reader(options, any_case)
+    chosen = {part: read(part) for part in parts}
     wrong = [part for part, value in chosen.items() if value is None]
     if wrong:
         raise InvalidValue(_wrong_choice(wrong, options))
