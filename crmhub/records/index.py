@@ -20,6 +20,7 @@ from crmhub.records.values import day_key, fold, number_key
 
 # ix_text holds this much of a value in its key; what is longer stands beside the key as a whole.
 PREFIX = 255
+_DIGEST = "sha256:"
 
 _KEY: dict[str, dict[str, str]] = {
     "ix_text": {"account_id": "int", "prop_id": "int", "value": "text", "record_id": "bigint"},
@@ -106,7 +107,10 @@ def _row(table: str, value: str) -> tuple[Any, ...]:
 
 
 def unique_key(value: str) -> str:
-    """Return what stands for `value` in `unique_value`: itself, or a digest when it is long."""
-    if len(value) <= PREFIX:
+    """Return what stands for `value` in `unique_value`: itself, or a digest when it is long.
+
+    A short value that looks like a digest has one, too: else it would stand for another.
+    """
+    if len(value) <= PREFIX and not value.startswith(_DIGEST):
         return value
-    return f"sha256:{hashlib.sha256(value.encode()).hexdigest()}"
+    return f"{_DIGEST}{hashlib.sha256(value.encode()).hexdigest()}"

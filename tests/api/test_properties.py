@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import flask
@@ -526,6 +527,15 @@ def test_values_that_repeat_keep_a_property_from_becoming_unique(
     assert message.endswith(f"Existing ID: {first}")
     assert client.get("/properties/contacts/code").json["unique"] is False
     client.make(code=value)
+
+
+def test_a_value_that_looks_like_a_digest_is_itself(client: Client) -> None:
+    define(client, "code", unique=True)
+    client.make(code="x" * 300)
+    digest = f"sha256:{hashlib.sha256(b'x' * 300).hexdigest()}"
+    refused(client.get(f"/contacts/{digest}?idProperty=code"), 404)
+    made = client.make(code=digest)
+    assert client.get(f"/contacts/{digest}?idProperty=code").json["id"] == made
 
 
 def test_long_values_that_begin_alike_are_different(client: Client) -> None:
