@@ -328,7 +328,7 @@ class Import:
                 f" {begun}. Give the same to go on, or --again to begin anew."
             )
         self._at = Position(position, lines)
-        self._refusals.open(size, begun=self._at != self.sheet.start)
+        self._refusals.open(size, behind=lines if self._at != self.sheet.start else None)
 
     def _end(self) -> None:
         def work(tx: Connection) -> None:
@@ -363,17 +363,41 @@ class _Refusals:
         self._sheet = sheet
         self._raw = raw
         self._kept = 0
+        self._titles = [*sheet.header, *_ADDED]
 
-    def open(self, size: int, *, begun: bool) -> None:
-        """Go on behind the first `size` bytes; Conflict when it holds something else."""
+    def open(self, size: int, *, behind: int | None) -> None:
+        """Go on behind the first `size` bytes; Conflict when it holds something else.
+
+        `behind` is the line up to which the import has come, None when it begins.
+        """
         there = self._path.stat().st_size if self._path.exists() else 0
-        if there and not begun:
+        if there and (behind is None or not self._as_left(size, behind)):
             raise Conflict(
                 f"{self._path} is there already and may hold rows that were refused before;"
                 " move it away, or name another file with --refused."
             )
         # Whoever took it away has what was in it.
-        self.size = self._kept = size if there >= size else 0
+        self.size = self._kept = size if there else 0
+
+    def _as_left(self, size: int, behind: int) -> bool:
+        """Return whether nothing but rows of lines after `behind` stands behind `size` bytes.
+
+        An import that was killed leaves those. The last of them may be half written.
+        """
+        with self._path.open("rb") as file:
+            file.seek(max(size - 1, 0))
+            at_an_end = not size or file.read(1) == b"\n"
+            rest = file.read().decode("utf-8", "replace")
+        try:
+            rows = list(csv.reader(StringIO(rest, newline=""), delimiter=self._sheet.delimiter))
+        except csv.Error:
+            return False
+        if not size and rows.pop(0) != self._titles:
+            return False
+        whole = rows if rest.endswith("\n") else rows[:-1]
+        lines = [row[-2] for row in whole if len(row) == len(self._titles)]
+        later = (line.isdecimal() and int(line) > behind for line in lines)
+        return at_an_end and len(lines) == len(whole) and all(later)
 
     def write(self, refused: Sequence[tuple[Row, str]]) -> None:
         """Write rows, each with the reason, behind what is kept."""
@@ -382,7 +406,7 @@ class _Refusals:
         text = StringIO()
         out = csv.writer(text, delimiter=self._sheet.delimiter)
         if not self._kept:
-            out.writerow([*self._sheet.header, *_ADDED])
+            out.writerow(self._titles)
         for row, reason in refused:
             cells = row.cells if self._raw else [guarded(unguarded(cell)) for cell in row.cells]
             out.writerow([*cells, row.line, guarded(reason)])

@@ -201,6 +201,22 @@ def test_rows_refused_before_are_not_written_over(acme):
     assert len(_read(acme.root / "other.csv")) == 2
 
 
+@pytest.mark.parametrize("new", ["x@y.co", "bob.bob@example.com", "no address\r\nmore,,,2,"])
+def test_refused_rows_that_were_changed_meanwhile_are_not_cut_off(acme, new):
+    acme("account", "set", "acme", "plan=free")
+    _write(acme, [["no address", "", ""], *([f"p{n}@example.com", "", ""] for n in range(1300))])
+    acme("import", "acme", "contacts", "people.csv", code=1)
+    acme("account", "set", "acme", "plan=unlimited")
+    refused = acme.root / "people.refused.csv"
+    changed = refused.read_bytes().replace(b"no address", new.encode(), 1)
+    refused.write_bytes(changed)
+    told = acme("import", "acme", "contacts", "people.csv", code=1).stderr
+    assert "may hold rows that were refused before" in told
+    assert refused.read_bytes() == changed
+    refused.rename(acme.root / "corrected.csv")
+    assert acme.json("import", "acme", "contacts", "people.csv", code=1)["created"] == 1300
+
+
 def test_a_full_plan_stops_the_import_and_a_larger_one_lets_it_go_on(acme, hub):
     acme("account", "set", "acme", "plan=free")
     _write(acme, [[f"p{n}@example.com", "", ""] for n in range(1300)])
