@@ -5,6 +5,8 @@ Commands import what they need when they run, so that `crmhub --help` stays quic
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -34,6 +36,9 @@ from crmhub.errors import HubError
 
 _FAILED = 1
 _MISUSED = 2
+# A reader that has gone is click's business: that is no failure.
+_OUTPUT_FAILS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_STDOUT = 1
 
 
 class _Commands(click.RichGroup):
@@ -71,6 +76,12 @@ def _said_in_words() -> Iterator[None]:
         _exit("Stopped.", _FAILED)
     except HubError as exc:
         _exit(exc.message, _FAILED)
+    except OSError as exc:
+        if exc.filename or exc.errno not in _OUTPUT_FAILS:
+            raise
+        # What is left of the output would be tried once more, and fail, at the end of Python.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
+        _exit(f"The output cannot be written: {exc.strerror}.", _FAILED)
     # Looked at only when it happens: importing SettingsError would slow every `--help` down.
     except Exception as exc:
         from crmhub.settings import SettingsError

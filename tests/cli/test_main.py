@@ -130,3 +130,21 @@ def test_a_faulty_file_of_plans_is_told_before_anything_starts(tmp_path):
     assert told.returncode == 2
     assert "[gold] rate_limit: 'fast' is not a rate" in told.stderr
     assert told.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command", [["account", "list"], ["export", "acme", "contacts", "-"], ["--help"]]
+)
+def test_output_that_cannot_be_written_is_told_in_one_line(tmp_path, command):
+    run(tmp_path, "account", "create", "Acme")
+    with open("/dev/full", "w") as full:
+        told = subprocess.run(
+            [*CRMHUB, *command],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert told.returncode == 1
+    assert told.stderr == "crmhub: The output cannot be written: No space left on device.\n"
