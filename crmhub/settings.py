@@ -317,7 +317,13 @@ class Settings:
         Makes `var/` and, in development, the secrets kept there, when they are needed and
         missing. Raises SettingsError with every fault that was found.
         """
-        source = _Source(os.environ if environ is None else environ, (root or Path.cwd()).resolve())
+        try:
+            here = (root or Path.cwd()).resolve()
+        except FileNotFoundError:
+            raise SettingsError(
+                ["The directory that crmhub is started in is gone; start it in another one."]
+            ) from None
+        source = _Source(os.environ if environ is None else environ, here)
         values = {name: source.value(name, reader) for name, reader in _readers().items()}
         values["plans"] = source.plans(values["plans"])
         values["database_url"] = source.database_url(values["database_url"])
@@ -445,7 +451,8 @@ class _Source:
         make, reader = _MADE_SECRET[name]
         try:
             if not kept.exists():
-                self._make_var()
+                if not self._make_var():
+                    return None
                 _create_once(kept, make())
             return reader(kept.read_text(encoding="utf-8"))
         except (OSError, ValueError) as exc:
@@ -454,7 +461,8 @@ class _Source:
             )
             return None
 
-    def _make_var(self) -> None:
+    def _make_var(self) -> bool:
+        """Return whether var/ is there now; if not, that is noted."""
         path = self.root / "var"
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -462,6 +470,8 @@ class _Source:
             problem = f"{path}: cannot be made: {exc.strerror}; start where crmhub may write."
             if problem not in self.problems:
                 self.problems.append(problem)
+            return False
+        return True
 
 
 _RIGHT_SECRET = {
