@@ -364,7 +364,7 @@ class _Source:
             return {}
         try:
             values = tomllib.loads(self.config.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as exc:
+        except (OSError, ValueError, RecursionError) as exc:
             self.problems.append(f"{self.config}: cannot be read as TOML in UTF-8: {exc}.")
             return {}
         return {name: value for name, value in values.items() if value not in ("", [])}

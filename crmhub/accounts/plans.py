@@ -74,7 +74,7 @@ def load_plans(path: Path | None) -> Mapping[str, Plan]:
         return BUILT_IN
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise SettingsError([f"{path}: cannot be read as TOML in UTF-8: {exc}."]) from exc
     problems: list[str] = []
     plans = {name: _plan(path, name, table, problems) for name, table in tables.items()}

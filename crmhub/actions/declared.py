@@ -64,7 +64,7 @@ def read(path: Path, environment: Mapping[str, str]) -> list[Declared]:
     """
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise SettingsError([f"{path}: cannot be read as TOML in UTF-8: {exc}."]) from exc
     reader = _Reader(path, environment)
     found = [reader.account(client_id, table) for client_id, table in tables.items()]

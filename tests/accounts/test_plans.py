@@ -86,7 +86,7 @@ def test_every_fault_is_named_at_once(plans_file):
     assert len(error.value.problems) == 8
 
 
-@pytest.mark.parametrize("content", [b"[gold", b"\xff\xfe", b"[a]\n[a]\n"])
+@pytest.mark.parametrize("content", [b"[gold", b"\xff\xfe", b"[a]\n[a]\n", b"a = " + b"[" * 2000])
 def test_a_file_that_cannot_be_read_is_named(tmp_path, content):
     path = tmp_path / "plans.toml"
     path.write_bytes(content)

@@ -267,6 +267,7 @@ FAULTS = {
     ACME.replace('env = "ACME_TOKEN"', 'vault = "x"'): ["does not say where the secret is"],
     ACME.replace('env = "ACME_TOKEN"', "env = 1"): ["does not say where the secret is"],
     "[acme": ["cannot be read as TOML"],
+    f"[acme]\nname = {'[' * 2000}": ["cannot be read as TOML"],
 }
 
 

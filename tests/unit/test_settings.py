@@ -361,7 +361,9 @@ def test_unknown_names_in_the_file_are_refused(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("content", [b"port = ", b"port = 1\nport = 2", b'host = "\xff"'])
+@pytest.mark.parametrize(
+    "content", [b"port = ", b"port = 1\nport = 2", b'host = "\xff"', b"port = " + b"[" * 2000]
+)
 def test_a_file_that_is_no_toml_is_named(tmp_path, content):
     config = write_config(tmp_path, "")
     config.write_bytes(content)
