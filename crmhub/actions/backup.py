@@ -140,12 +140,13 @@ def _file(url: URL) -> Path:
 def _backup_sqlite(source: Path, part: Path) -> None:
     if not source.exists():
         raise Unavailable(f"There is no database at {source}.")
-    with _sqlite(source) as live, _sqlite(part) as copy:
+    copying = f"{source} cannot be copied into {part}"
+    with _sqlite(source, copying) as live, _sqlite(part, copying) as copy:
         # In one step: it reads one moment, and a writer would make it begin anew between two.
         live.backup(copy)
         # The copy is one file, without a log beside it.
         copy.execute("pragma journal_mode = delete")
-        _check(copy, part)
+        _check(copy, source)
 
 
 def _restore_sqlite(path: Path, target: Path) -> None:
@@ -163,7 +164,7 @@ def _restore_sqlite(path: Path, target: Path) -> None:
             )
     with _whole(target) as part:
         shutil.copyfile(path, part)
-        with _sqlite(part) as copy:
+        with _sqlite(part, f"{path} cannot be restored") as copy:
             _check(copy, path)
             for statement in _SETTLE:
                 copy.execute(statement)
@@ -179,13 +180,14 @@ def _check(copy: sqlite3.Connection, path: Path) -> None:
 
 
 @contextmanager
-def _sqlite(path: Path) -> Iterator[sqlite3.Connection]:
+def _sqlite(path: Path, failed: str) -> Iterator[sqlite3.Connection]:
+    """Lend a connection; Unavailable that says what `failed`, and why."""
     connection = sqlite3.connect(path, timeout=10)
     try:
         yield connection
     except sqlite3.DatabaseError as exc:
         # A damaged file, a full disk, a lock that somebody holds: SQLite says which.
-        raise Unavailable(f"{path}: {exc}.") from exc
+        raise Unavailable(f"{failed}: {exc}.") from exc
     finally:
         connection.close()
 

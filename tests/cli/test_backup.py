@@ -168,3 +168,17 @@ def test_a_backup_of_a_newer_version_is_named(crmhub, bot, hub, elsewhere):
 
 def test_where_nothing_can_be_written_it_says_so(crmhub, bot):
     assert "No such file" in crmhub("db", "backup", "no/hub.backup", code=1).stderr
+
+
+def test_what_is_damaged_is_named_and_not_the_half_of_a_file(tmp_path):
+    crmhub = CommandLine(tmp_path, {"CRMHUB_DATABASE_URL": f"sqlite:///{tmp_path}/hub.db"})
+    crmhub("account", "create", "Acme")
+    crmhub("db", "backup", "whole.backup")
+    cut = (tmp_path / "whole.backup").read_bytes()[:100_000]
+    (tmp_path / "hub.db").write_bytes(cut)
+    told = crmhub("db", "backup", "hub.backup", code=1).stderr
+    assert told.startswith(f"crmhub: {tmp_path}/hub.db ")
+    (tmp_path / "cut.backup").write_bytes(cut)
+    (tmp_path / "hub.db").unlink()
+    told = crmhub("db", "restore", "cut.backup", code=1).stderr
+    assert told.startswith("crmhub: cut.backup ")
