@@ -32,6 +32,7 @@ from crmhub.actions.leads import CreateLead
 from crmhub.adapter import Adapter, AdapterError, Lead, Rejected, Saved
 from crmhub.db import now_ms
 from crmhub.errors import HubError, NotFound, Unavailable
+from crmhub.records import erasing
 
 HELPERS: dict[str, type[Action]] = {
     one.kind: one for one in (CreateLead, SetProperties, CreateDeal, CreateTicket)
@@ -88,6 +89,7 @@ class Worker:
                         clean_at = time.monotonic() + _CLEAN_EVERY_S
                         self._hub.journal.forget(before=now_ms() - _KEPT_MS)
                         idempotency.forget_old(self._hub.database)
+                        erasing.forget_archived(self._hub.database)
                     pause = 0.0 if began else _pause(due.later)
                 except Unavailable as exc:
                     _log.warning("The journal cannot be worked off: %s", exc.message)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from crmhub.db import Connection
+from crmhub.db import Connection, Database, now_ms
 from crmhub.records import associations, catalogue, writing
 from crmhub.records.associations import Links
 from crmhub.records.catalogue import Catalogue
@@ -18,6 +18,9 @@ from crmhub.records.kinds import CONTACTS, Kind
 
 EMAILS = ("email",)
 PHONES = ("phone", "mobilephone")
+
+ARCHIVED_MS = 90 * 86_400_000
+"""So long an archived record is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +107,15 @@ def erase(tx: Connection, known: Catalogue, ids: Collection[int], *, now: int) -
     if live:
         writing.archive(tx, known, [(id, "") for (id,) in live], now=now)
     tx.run(f"delete from archived_record where {of}", params)
+
+
+def forget_archived(database: Database, *, most: int = 1000) -> int:
+    """Delete up to `most` records that were archived 90 days ago, and return how many went."""
+    return database.transact(
+        lambda tx: tx.run(
+            "delete from archived_record where (account_id, kind, id) in (select account_id, kind,"
+            " id from archived_record where archived_at <= :before"
+            " order by archived_at limit :most)",
+            {"before": now_ms() - ARCHIVED_MS, "most": most},
+        )
+    )

@@ -20,6 +20,7 @@ from crmhub.adapter import NotFound, Unavailable
 from crmhub.app import create_app
 from crmhub.db import now_ms
 from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
+from crmhub.records.erasing import ARCHIVED_MS
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.actions.working import change, empty, hurry, rows, soon, states, work_off, working
@@ -381,3 +382,13 @@ def test_a_database_that_takes_no_writes_for_a_while_ends_no_worker(
             soon(lambda: "cannot be written" in caplog.text)
             while_it_lasts.close()
             soon(lambda: hub.journal.result(client.account.id, queued) is not None)
+
+
+def test_what_was_archived_90_days_ago_is_deleted(hub: Hub, client: Client) -> None:
+    old, young = client.make(), client.make()
+    for id, age in ((old, ARCHIVED_MS), (young, ARCHIVED_MS - 600_000)):
+        client.delete(f"/contacts/{id}")
+        at = "archived_at = :at where id = :record"
+        change(hub, client, at, "archived_record", at=now_ms() - age, record=id)
+    with working(hub):
+        soon(lambda: rows(hub, client, "id", "archived_record") == [(young,)])
