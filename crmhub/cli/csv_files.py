@@ -72,10 +72,14 @@ def import_(
         raise click.UsageError("--clear needs --by: a new record has nothing to clear.")
     if len(delimiter) > 1 and delimiter != "\\t":
         raise click.UsageError("--delimiter: give one character, or \\t for a tab.")
+    if not file.is_file():
+        raise click.UsageError(f"{file} is no regular file, and an import reads it several times.")
     try:
-        "".encode(encoding)
-    except LookupError:
-        raise click.UsageError(f"--encoding: {encoding} is unknown; give cp1252, say.") from None
+        b"email".decode(encoding, "replace")
+    except (LookupError, ValueError):
+        raise click.UsageError(
+            f"--encoding: {encoding} is no encoding of files; give cp1252, say."
+        ) from None
     refused = refused or file.with_name(f"{file.stem}.refused.csv")
     with opened_hub() as hub:
         from crmhub.records.importing import Choices, Import

@@ -7,6 +7,7 @@ apostrophe before it, and read without: what was written comes back as it was.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import hashlib
 import re
@@ -66,7 +67,7 @@ class Sheet:
 
     def __init__(self, path: Path, *, delimiter: str = "", encoding: str = "utf-8") -> None:
         self.path = path
-        self._encoding = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
+        self._encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
         self.delimiter = delimiter or self._most_likely_delimiter()
         self.size = path.stat().st_size
         self.digest = _digest(path)

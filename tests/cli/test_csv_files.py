@@ -282,6 +282,19 @@ def test_two_that_import_the_same_file_store_each_row_once(acme, hub):
     assert refused == [str(n + 2) for n in range(5000) if n % 5 == 0]
 
 
+@pytest.mark.parametrize("encoding", ["cp0", "base64", "undefined", "idna"])
+def test_an_encoding_that_is_none_is_told(acme, encoding):
+    _write(acme, [["a@b.co", "Ada", ""]])
+    told = acme("import", "acme", "contacts", "people.csv", "--encoding", encoding, code=2).stderr
+    assert f"--encoding: {encoding} is no encoding of files" in told
+
+
+def test_a_pipe_is_no_file_to_import(acme):
+    os.mkfifo(acme.root / "pipe")
+    told = acme("import", "acme", "contacts", "pipe", code=2).stderr
+    assert "pipe is no regular file" in told
+
+
 def test_an_export_holds_what_the_filters_let_through(acme):
     _write(acme, [[f"p{n}@example.com", "", "Rome" if n % 2 else "Oslo"] for n in range(9)])
     acme("import", "acme", "contacts", "people.csv")

@@ -67,6 +67,12 @@ def test_other_encodings_can_be_named(tmp_path):
     assert [row.cells[1] for row in sheet.read(sheet.start)] == ["Grüße"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF_8", "utf-8-sig"])
+def test_utf_8_may_begin_with_its_mark_by_whatever_name(tmp_path, encoding):
+    content = "email\na@b.co\n".encode("utf-8-sig")
+    assert _sheet(tmp_path, content, encoding=encoding).header == ["email"]
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
