@@ -541,7 +541,7 @@ class Journal:
             )
         return {row[0]: row[1] for row in rows}
 
-    def forget(self, *, before: int, most: int = 5_000) -> int:
+    def forget(self, *, before: int, most: int = 1000) -> int:
         """Delete actions that ended before this moment (ms), so many at once; return how many.
 
         What is dead or parked stays until somebody decides on it.

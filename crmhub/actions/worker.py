@@ -45,6 +45,9 @@ _AWAY_S = 1.0
 # One connection never takes all threads: its CRM may be slow.
 _LARGEST_SHARE = 0.75
 _CLEAN_EVERY_S = 600.0
+# Some at a time, with pauses between: whoever writes comes first.
+_CLEAN_ON_S = 1.0
+_CLEANED_AT_ONCE = 1_000
 _COUNT_EVERY_S = 5.0
 _KEPT_MS = 30 * 86_400_000
 _log = logging.getLogger("crmhub.worker")
@@ -86,10 +89,8 @@ class Worker:
                     due = self._hub.journal.due()
                     began = self._begin(pool, due.now)
                     if time.monotonic() >= clean_at:
-                        clean_at = time.monotonic() + _CLEAN_EVERY_S
-                        self._hub.journal.forget(before=now_ms() - _KEPT_MS)
-                        idempotency.forget_old(self._hub.database)
-                        erasing.forget_archived(self._hub.database)
+                        more = self._clean()
+                        clean_at = time.monotonic() + (_CLEAN_ON_S if more else _CLEAN_EVERY_S)
                     pause = 0.0 if began else _pause(due.later)
                 except Unavailable as exc:
                     _log.warning("The journal cannot be worked off: %s", exc.message)
@@ -102,6 +103,16 @@ class Worker:
                 self._stopping.wait(_AWAY_S)
         # A message that is under way ends within 10 s.
         watching.join()
+
+    def _clean(self) -> bool:
+        """Delete some of what is kept no longer; return whether there may be more of it."""
+        database, most = self._hub.database, _CLEANED_AT_ONCE
+        gone = (
+            self._hub.journal.forget(before=now_ms() - _KEPT_MS, most=most),
+            idempotency.forget_old(database, most=most),
+            erasing.forget_archived(database, most=most),
+        )
+        return most in gone
 
     def _begin(self, pool: ThreadPoolExecutor, due: Sequence[Connection]) -> int:
         """Begin what is due as far as there are free threads; return how many jobs that were."""

@@ -20,6 +20,7 @@ from crmhub.adapter import NotFound, Unavailable
 from crmhub.app import create_app
 from crmhub.db import now_ms
 from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
+from crmhub.idempotency import KEPT_MS
 from crmhub.records.erasing import ARCHIVED_MS
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
@@ -392,3 +393,15 @@ def test_what_was_archived_90_days_ago_is_deleted(hub: Hub, client: Client) -> N
         change(hub, client, at, "archived_record", at=now_ms() - age, record=id)
     with working(hub):
         soon(lambda: rows(hub, client, "id", "archived_record") == [(young,)])
+
+
+def test_what_is_kept_no_longer_is_deleted_however_much_it_is(hub: Hub, client: Client) -> None:
+    plant = (
+        "insert into idempotency"
+        " (account_id, key, fingerprint, status, headers, body, created_at)"
+        " values (:account, :key, '', 201, '[]', '', :at)"
+    )
+    row = {"account": client.account.id, "at": now_ms() - 2 * KEPT_MS}
+    hub.database.transact(lambda tx: [tx.run(plant, row | {"key": f"k{n}"}) for n in range(2_500)])
+    with working(hub):
+        soon(lambda: not rows(hub, client, "key", "idempotency"))

@@ -18,8 +18,8 @@ _PATIENCE = 120.0
 
 def rows(hub: Hub, client: Client, columns: str = "state", table: str = "action") -> list[Any]:
     """Return columns of the account's rows, in the order in which they came."""
-    orders = {"action": "created_at, id", "outage": "since", "archived_record": "archived_at"}
-    order = orders.get(table, "number")
+    orders = {"action": "created_at, id", "action_try": "number", "outage": "since"}
+    order = orders.get(table, "1")
     with hub.database.reading() as connection:
         return connection.rows(
             f"select {columns} from {table} where account_id = :id order by {order}",
