@@ -29,7 +29,7 @@ from crmhub.actions.dispatch import Action, Done, Mapped, attempt, beside, judge
 from crmhub.actions.hub import Hub
 from crmhub.actions.journal import Entry, Outcome
 from crmhub.actions.leads import CreateLead
-from crmhub.adapter import Adapter, AdapterError, Lead, Rejected, Saved
+from crmhub.adapter import Adapter, AdapterError, Conflict, Lead, Rejected, Saved
 from crmhub.db import now_ms
 from crmhub.errors import HubError, NotFound, Unavailable
 from crmhub.records import erasing
@@ -255,7 +255,7 @@ def _try_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
         outcomes = [exc] * len(together)
     ms = round((time.monotonic() - began) * 1000)
     for (entry, action, mapped, lead), outcome in zip(together, outcomes, strict=True):
-        if isinstance(outcome, Rejected):
+        if isinstance(outcome, Rejected | Conflict):
             # What is good of it may still be stored.
             alone.append(entry)
             continue

@@ -176,6 +176,19 @@ def test_250_leads_go_out_in_few_calls_each_with_its_own_outcome(
     assert ids == hubspot.contacts.keys()
 
 
+def test_a_value_of_another_contact_sinks_no_lead_of_a_batch(
+    app: flask.Flask, hub: Hub, hubspot: FakeHubSpot
+) -> None:
+    client = hubspot_client(app, hubspot)
+    hubspot.define("contacts", "lastname", unique=True)
+    hubspot.add_contact(lastname="Lee")
+    queue_leads(hub, client, 3)
+    work_off(hub, client)
+    assert states(hub, client) == ["done"] * 3
+    assert len(hubspot.contacts) == 4
+    assert all('"name": "lastname"' in result for (result,) in rows(hub, client, "result"))
+
+
 def test_an_adapters_bug_in_a_batch_loses_no_lead(app: flask.Flask, hub: Hub) -> None:
     client, crm = fake_client(app, "batching")
     queue_leads(hub, client, 7)
