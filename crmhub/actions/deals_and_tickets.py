@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -87,7 +87,8 @@ class CreateForContact(Action):
     ) -> Done:
         """Create the record with its link to the contact."""
         contact_id = crm_id_of(hub, account, entry.hub_id)
-        if not mapped.properties or any(one.name in PLACES for one in mapped.refused):
+        places = _places(account, self.linked)
+        if not mapped.properties or any(one.name in places for one in mapped.refused):
             raise refusal(mapped.refused)
         try:
             stored = store_what_is_good(
@@ -95,6 +96,7 @@ class CreateForContact(Action):
                 mapped.properties,
                 mapped.refused,
                 strict=account.switches.strict,
+                places=places,
             )
         except contract.NotFound as exc:
             raise NotFound(
@@ -134,6 +136,12 @@ class CreateForContact(Action):
             if found is None:
                 raise doubt
             return found
+
+
+def _places(account: Account, kind: Linked) -> Collection[str]:
+    """Return the names of pipeline and stage, also those that the account's bots have for them."""
+    rules = account.connection.field_map.of(kind)
+    return PLACES.union(map(rules.hub_name, PLACES))
 
 
 @dataclass(frozen=True, slots=True)

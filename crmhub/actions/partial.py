@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from crmhub.actions.inputs import shortened
@@ -27,11 +27,13 @@ def store_what_is_good(
     refused: Sequence[Problem] = (),
     *,
     strict: bool,
+    places: Collection[str] = PLACES,
 ) -> Stored:
     """Write `properties`, leaving out what the CRM refuses.
 
-    `refused` is what was left out before. With `strict` nothing may be left out. Raises
-    Rejected, naming everything that is wrong, when a value cannot be left out or none is left.
+    `refused` is what was left out before. With `strict` nothing may be left out, and `places`
+    never may. Raises Rejected, naming everything that is wrong, when a value cannot be left out
+    or none is left.
     """
     rest = dict(properties)
     left_out = list(refused)
@@ -50,7 +52,7 @@ def store_what_is_good(
             return Stored(saved, (*left_out, *saved.refused))
         left_out += problems
         names = {problem.name for problem in problems}
-        if strict or not names or names & PLACES or not names <= rest.keys():
+        if strict or not names or names.intersection(places) or not names <= rest.keys():
             raise refusal(left_out, message)
         rest = {name: value for name, value in rest.items() if name not in names}
     raise refusal(left_out, "" if left_out else "There is nothing to write.")

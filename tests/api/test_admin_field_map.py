@@ -396,6 +396,18 @@ def test_several_values_of_deals_may_become_one(admin: Admin, bot: Bot) -> None:
     assert crm.linked[0][2]["dealstage"] == "17"
 
 
+@pytest.mark.parametrize("stage", ["nope", "{{stage}}"])
+def test_an_unknown_place_is_422_by_the_name_that_bots_have_for_it(
+    app: flask.Flask, admin: Admin, hubspot: FakeHubSpot, stage: str
+) -> None:
+    client = hubspot_client(app, hubspot)
+    set_map(admin, client, deals={"stage": "dealstage"})
+    contact_id = known(client)
+    assert refused(deal(client, contact_id, dealname="A", stage=stage), 422).startswith("stage: ")
+    assert not hubspot.deals
+    assert deal(client, contact_id, dealname="A", stage="closedwon").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("kinds", "words"),
     [
