@@ -253,6 +253,10 @@ class HubSpotAdapter(Adapter):
         """Return where a lead belongs, and its values as HubSpot takes them."""
         return self._settled(lead, super().match(lead))
 
+    def has_phone(self, contact: Contact, phone: str) -> bool:
+        """Tell it in every notation: an account may have HubSpot write numbers its own way."""
+        return _has_number(contact.properties, phone)
+
     # Deals and tickets.
 
     def create_for_contact(

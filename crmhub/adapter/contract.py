@@ -592,6 +592,13 @@ class Adapter(ABC):
             saved = self.update_contact(found.id, changed)
         return replace(saved, refused=match.refused + saved.refused)
 
+    def has_phone(self, contact: Contact, phone: str) -> bool:
+        """Return whether `phone` or `mobilephone` of the contact is this number.
+
+        Override it where a number may be stored in another notation than it was sent in.
+        """
+        return phone in (contact.properties.get(name) for name in ("phone", "mobilephone"))
+
     def _upserted(self, lead: Lead) -> Saved:
         match = self.match(lead)
         try:
@@ -623,8 +630,7 @@ class Adapter(ABC):
                 known = self.get_contact(lead.phone_id, (*names, "phone", "mobilephone"))
             except NotFound:
                 known = None
-            numbers = [known.properties.get(n) for n in ("phone", "mobilephone")] if known else []
-            if lead.phone in numbers:
+            if known is not None and self.has_phone(known, lead.phone):
                 return known
         return self.find_contact(phone=lead.phone, names=names)
 

@@ -110,6 +110,18 @@ def test_a_phone_the_search_does_not_show_yet_is_known_by_the_hub(fake: FakeHubS
     assert len(fake.contacts) == 1
 
 
+@pytest.mark.parametrize("stored", ["+49 1511 2345678", "01511 2345678"])
+def test_a_phone_that_is_stored_in_another_notation_is_known_by_the_hub(
+    fake: FakeHubSpot, stored: str
+) -> None:
+    adapter = adapted(fake)
+    first = adapter.upsert_contact(person(phone=PHONE, firstname="Ann"))
+    fake.set("contacts", first.id, phone=stored)
+    lead = Lead({"phone": PHONE, "firstname": "Ann"}, phone=PHONE, phone_id=first.id)
+    assert adapter.upsert_contact(lead).id == first.id
+    assert len(fake.contacts) == 1
+
+
 @pytest.mark.parametrize("held", ["customer", "opportunity"])
 def test_a_step_back_in_the_life_cycle_is_refused_by_name(fake: FakeHubSpot, held: str) -> None:
     id = fake.add_contact(email="ann@x.org", lifecyclestage=held)
