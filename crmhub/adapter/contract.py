@@ -612,8 +612,12 @@ class Adapter(ABC):
                 holder = self.get_contact(theirs, tuple(match.properties))
             except NotFound:
                 raise clash from None
-            left = _new_to(holder, lead, _but(match.properties, name))
-            return self.save(Match(holder, left, match.refused))
+            said = replace(lead, properties=_but(match.properties, name))
+            # Whoever it was to go to until now may have the phone, which then stays theirs.
+            shared = match.contact is not None and "phone" in said.properties
+            by_phone = self._of_phone(lead, tuple(said.properties)) if shared else None
+            again = decide(said, by_email=None, by_conversation=holder, by_phone=by_phone)
+            return self.save(replace(again, refused=match.refused + again.refused))
 
     def _of_conversation(self, lead: Lead, names: Sequence[str]) -> Contact | None:
         if not lead.contact_id:

@@ -85,6 +85,18 @@ def test_a_second_email_that_no_read_shows_is_told_by_the_clash(fake: FakeHubSpo
     assert len(fake.contacts) == 1
 
 
+def test_a_second_email_that_no_read_shows_takes_nobodys_phone(fake: FakeHubSpot) -> None:
+    id = fake.add_contact(email="ann@x.org")
+    other = fake.add_contact(email="ben@x.org", phone=PHONE)
+    second_email(fake, id, "ann@home.org")
+    fake.fail(404, method="GET", path="*ann%40home.org", body={"message": "resource not found"})
+    saved = adapted(fake).upsert_contact(person(email="ann@home.org", phone=PHONE, city="Rome"))
+    assert (saved.id, [one.name for one in saved.refused]) == (id, ["phone"])
+    assert fake.contacts[id]["city"] == "Rome"
+    assert "phone" not in fake.contacts[id]
+    assert fake.contacts[other]["phone"] == PHONE
+
+
 def test_a_second_email_among_many_leads_is_told_by_the_clash(fake: FakeHubSpot) -> None:
     id = fake.add_contact(email="ann@x.org")
     second_email(fake, id, "ann@home.org")
