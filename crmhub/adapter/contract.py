@@ -584,13 +584,22 @@ class Adapter(ABC):
         """Write what differs, to the contact that was found or to a new one."""
         found = match.contact
         if found is None:
-            saved = self.create_contact(match.properties, mark=mark)
+            saved = self._new_contact(match.properties, mark)
         else:
             changed = {n: v for n, v in match.properties.items() if found.properties.get(n) != v}
             if not changed:
                 return Saved(found.id, "unchanged", found.url, match.refused)
             saved = self.update_contact(found.id, changed)
         return replace(saved, refused=match.refused + saved.refused)
+
+    def _new_contact(self, properties: Mapping[str, str], mark: str) -> Saved:
+        try:
+            return self.create_contact(properties, mark=mark)
+        except NotFound as exc:
+            # No record was named: what is not there is the place where contacts are made.
+            error = Unavailable(f"{self.title} takes no contacts at its address: {exc.message}.")
+            error.correlation_id = exc.correlation_id
+            raise error from exc
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
         """Return whether `phone` or `mobilephone` of the contact is this number.

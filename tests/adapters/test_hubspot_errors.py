@@ -276,6 +276,16 @@ def test_a_list_that_is_not_whole_is_none() -> None:
         it.give(207, {"results": [], "errors": [{}]}).adapter.owners()
 
 
+@pytest.mark.parametrize("status", [404, 410])
+def test_a_lead_waits_while_the_place_for_contacts_is_not_there(status: int) -> None:
+    with wire() as it:
+        for _ in range(2):
+            it.give(status, {"message": "resource not found"}, x_hubspot_correlation_id=ID)
+        with pytest.raises(Unavailable) as caught:
+            it.adapter.upsert_contact(person(email="ann@x.org"))
+    assert caught.value.correlation_id == ID
+
+
 def test_what_is_refused_as_it_was_sent_is_not_sent_again() -> None:
     with wire() as it:
         it.give(400, {"message": LISTED})
