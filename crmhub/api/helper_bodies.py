@@ -67,7 +67,8 @@ def _is_form(raw: bytes) -> bool:
 def _form(raw: bytes) -> dict[str, Any]:
     """Return a form as the JSON object it stands for.
 
-    `props=a,b` is a list, as is `props[]=a&props[]=b`; `props[x]=1` is an object.
+    `props=a,b` is a list, as is `props[]=a&props[]=b`; `props[x]=1` is an object. A key that comes
+    again, as of boxes to tick, holds a list: no field that takes one value takes that.
     """
     try:
         pairs = parse_qsl(
@@ -82,8 +83,10 @@ def _form(raw: bytes) -> dict[str, Any]:
         if "\0" in key + value:
             raise BadRequest("body: holds the character U+0000; leave it out.")
         match = _NESTED.fullmatch(key)
-        if match is None:
-            _put(form, key, _words(value) if key == "props" else value)
+        if key == "props":
+            _inside(form, key, list).extend(_words(value))
+        elif match is None:
+            _put(form, key, value)
         elif match[2] == "" or match[2].isdigit():
             _inside(form, match[1], list).append(value)
         else:
@@ -96,9 +99,7 @@ def _words(text: str) -> list[str]:
 
 
 def _put(into: dict[str, Any], key: str, value: Any) -> None:
-    if key in into:
-        raise BadRequest(f"{key[:100]}: is given twice; send it once.")
-    into[key] = value
+    into[key] = [into[key], value] if key in into else value
 
 
 def _inside(form: dict[str, Any], key: str, kind: type[T]) -> T:

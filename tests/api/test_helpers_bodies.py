@@ -58,7 +58,7 @@ def test_a_form_serves_for_json(client: Client, content_type: str) -> None:
 
 @pytest.mark.parametrize(
     "props", ["props=email,name", "props=+email+,,name,", "props[]=email&props[]=name",
-              "props[0]=email&props[1]=name"]
+              "props[0]=email&props[1]=name", "props=email&props=name"]
 )  # fmt: skip
 def test_names_come_joined_by_commas_in_a_form(client: Client, props: str) -> None:
     known(client)
@@ -73,6 +73,16 @@ def test_values_come_under_their_names_in_a_form(client: Client) -> None:
     assert stored(client, contact_id)["zip"] == "1"
     form = f"contactId={contact_id}&properties[dealname]=A+deal"
     assert _post(client, CREATE_DEAL, form).status_code == 200
+
+
+def test_a_key_that_comes_again_in_a_form_matters_where_it_is_read(client: Client) -> None:
+    form = "contactToken=t&name=Ann&email=ann%40x.org&topic=a&topic=b&topic=c"
+    contact_id = _post(client, CREATE_LEAD, form).json["contactId"]  # type: ignore[index]
+    answer = _post(client, CREATE_LEAD, f"{form}&email=ben%40x.org")
+    assert answer.json["message"] == "email: must be a string"  # type: ignore[index]
+    form = "contactToken=t&props[city]=Rome&props[city]=Oslo&props[zip]=1"
+    assert _post(client, SET_PROPERTIES, form).json["refused"] == "city"  # type: ignore[index]
+    assert stored(client, contact_id)["zip"] == "1"
 
 
 def test_numbers_come_as_text_in_a_form(client: Client) -> None:
