@@ -99,7 +99,12 @@ def _words(text: str) -> list[str]:
 
 
 def _put(into: dict[str, Any], key: str, value: Any) -> None:
-    into[key] = [into[key], value] if key in into else value
+    if key not in into:
+        into[key] = value
+    elif isinstance(into[key], list):
+        into[key].append(value)
+    else:
+        into[key] = [into[key], value]
 
 
 def _inside(form: dict[str, Any], key: str, kind: type[T]) -> T:
