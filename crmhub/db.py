@@ -52,7 +52,7 @@ _JOINING = {
     "plan_cache_mode": "force_custom_plan",
 }
 # What is not in order is sorted, in this much memory (kB) for all sets of a join together; each
-# set has as much as PostgreSQL's own default gives.
+# set has as much as PostgreSQL's default gives, or the operator.
 _SORTED_KB = 65_536
 _LEAST_SORTED_KB = 4096
 # Of a statement with a gate: whether the one row of its first part went in.
@@ -378,14 +378,16 @@ class Connection:
         if self.dialect == "sqlite":
             yield
             return
-        joining = _JOINING | {"work_mem": str(max(_SORTED_KB // sets, _LEAST_SORTED_KB))}
+        kb = max(_SORTED_KB // sets, _LEAST_SORTED_KB)
+        memory = f"greatest({kb}, pg_size_bytes(current_setting('work_mem')) / 1024)"
+        settings = "; ".join(f"set {name} = {value}" for name, value in _JOINING.items())
         try:
-            self._message("; ".join(f"set {name} = {value}" for name, value in joining.items()))
+            self._message(f"{settings}; select set_config('work_mem', ({memory})::text, false)")
             yield
         finally:
             # Where that fails the connection is gone, or the rollback to come undoes the settings.
             with suppress(Unavailable, self._database.drivers_errors):
-                self._message("; ".join(f"reset {name}" for name in joining))
+                self._message("; ".join(f"reset {name}" for name in (*_JOINING, "work_mem")))
 
     @staticmethod
     def held_at(account_id: int, version: int) -> Gate:

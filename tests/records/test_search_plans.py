@@ -251,8 +251,20 @@ def test_large_sets_are_joined(library: Library, monkeypatch: pytest.MonkeyPatch
             assert library.connection.scalar("show enable_nestloop") == "on"
             assert library.connection.scalar("show enable_hashjoin") == "on"
             assert library.connection.scalar("show jit") == "off"
+            assert library.connection.scalar("show work_mem") == "4MB"
         assert joined == [VALUE, VALUE]
         assert {each for probe in probes for each in probe} == {VALUE}
+
+
+def test_a_join_sorts_in_memory(library: Library) -> None:
+    if library.connection.dialect == "sqlite":
+        pytest.skip("SQLite has no such setting")
+    for given, sets, has in (("4MB", 2, "32MB"), ("4MB", 50, "4MB"), ("1GB", 2, "1GB")):
+        library.connection.run("begin")
+        library.connection.run(f"set local work_mem = '{given}'")
+        with library.connection.joining(sets):
+            assert library.connection.scalar("show work_mem") == has
+        library.connection.run("rollback")
 
 
 def test_large_sets_that_have_little_in_common_are_joined_once(
