@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -282,13 +282,34 @@ class HubSpotAdapter(Adapter):
         Else a contact is looked up by its email or, once the search must show it, its phone; a
         deal or ticket among the contact's own.
         """
-        definition = self._mark_definition(kind) if mark else None
-        if definition is not None and definition.get("hasUniqueValue"):
+        if kind != "contacts":
+            return self.find_apart(kind, contact_id, mark, sent=sent, since_ms=since_ms, others=())
+        unique, marked = self._kept_mark(kind, mark)
+        if unique:
             return self._by_mark(kind, mark)
-        marked = {self._mark: mark} if definition else {}
-        if kind == "contacts":
-            return self._contact_written(marked, sent, since_ms)
-        return self._linked_record(kind, contact_id, marked, sent, since_ms)
+        return self._contact_written(marked, sent, since_ms)
+
+    def find_apart(
+        self,
+        kind: Linked,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+        others: Collection[str],
+    ) -> Saved | None:
+        """Look up a deal or ticket as `find_marked` does, but among what is not of others."""
+        unique, marked = self._kept_mark(kind, mark)
+        if unique:
+            return self._by_mark(kind, mark)
+        return self._linked_record(kind, contact_id, marked, sent, since_ms, others)
+
+    def _kept_mark(self, kind: Written, mark: str) -> tuple[bool, Mapping[str, str]]:
+        """Return whether the mark is unique in the account, and the property that holds it."""
+        definition = self._mark_definition(kind) if mark else None
+        unique = definition is not None and bool(definition.get("hasUniqueValue"))
+        return unique, ({self._mark: mark} if definition else {})
 
     # Leads in bulk.
 
@@ -695,6 +716,7 @@ class HubSpotAdapter(Adapter):
         marked: Mapping[str, str],
         sent: Mapping[str, str],
         since_ms: int,
+        others: Collection[str],
     ) -> Saved | None:
         """Return the contact's deal or ticket of this mark, or made since with all these values.
 
@@ -704,7 +726,8 @@ class HubSpotAdapter(Adapter):
         expected = {name: value for name, value in fit.items() if value}
         since = since_ms / 1000 + self._clock_ahead - 2.0
         matches: list[tuple[float, Saved]] = []
-        for answer in self._batch_reads(kind, self._linked_ids(kind, contact_id), expected):
+        ids = [one for one in self._linked_ids(kind, contact_id) if one not in others]
+        for answer in self._batch_reads(kind, ids, expected):
             for record in answer.items():
                 values = answer.mapping(record.get("properties"))
                 made = _moment(record.get("createdAt"))

@@ -17,7 +17,7 @@ from crmhub.actions.journal import Entry, New
 from crmhub.actions.partial import PLACES, refusal, store_what_is_good
 from crmhub.adapter import Adapter, Linked, Problem, Saved, Uncertain, Written, contract
 from crmhub.db import Connection, now_ms
-from crmhub.errors import NotFound
+from crmhub.errors import HubError, NotFound
 
 _TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
 
@@ -92,7 +92,7 @@ class CreateForContact(Action):
             raise refusal(mapped.refused)
         try:
             stored = store_what_is_good(
-                lambda rest: self._write(adapter, contact_id, rest, entry),
+                lambda rest: self._write(hub, adapter, contact_id, rest, entry),
                 mapped.properties,
                 mapped.refused,
                 strict=account.switches.strict,
@@ -112,13 +112,23 @@ class CreateForContact(Action):
         )
 
     def _write(
-        self, adapter: Adapter, contact_id: str, properties: Mapping[str, str], entry: Entry
+        self,
+        hub: Hub,
+        adapter: Adapter,
+        contact_id: str,
+        properties: Mapping[str, str],
+        entry: Entry,
     ) -> Saved:
         """Create the record, unless an earlier try has done so."""
 
         def earlier(since_ms: int) -> Saved | None:
-            return adapter.find_marked(
-                self.linked, contact_id, entry.id, sent=properties, since_ms=since_ms
+            return adapter.find_apart(
+                self.linked,
+                contact_id,
+                entry.id,
+                sent=properties,
+                since_ms=since_ms,
+                others=hub.journal.records_of_others(entry),
             )
 
         can_tell = adapter.can("find_marked")
@@ -130,7 +140,7 @@ class CreateForContact(Action):
         except Uncertain as doubt:
             try:
                 found = earlier(began) if can_tell else None
-            except contract.AdapterError:
+            except (contract.AdapterError, HubError):
                 # It cannot be told now: what is known is still no more than the doubt.
                 found = None
             if found is None:

@@ -43,6 +43,8 @@ GRACE_MS = 2_000
 _FIRST_OUTAGE_MS, _LONGEST_OUTAGE_MS = 2_000, 60_000
 _PROBE_MS = 5_000
 _SHOWN = 500
+# More than anybody makes for one person while a single write of theirs is in doubt.
+_OTHERS = 1_000
 # What a try ends with where the operator must mend the account's connection.
 _CREDENTIALS = ("BadConfig", "Denied", "LacksRight")
 # What a try ends with that has not asked the CRM anything.
@@ -540,6 +542,24 @@ class Journal:
                 },
             )
         return {row[0]: row[1] for row in rows}
+
+    def records_of_others(self, entry: Entry) -> frozenset[str]:
+        """Return the ids of what other actions of this kind have made for the same person."""
+        with self._database.reading() as connection:
+            rows = connection.rows(
+                "select result from action where account_id = :account and person = :person"
+                " and connection_id = :connection and kind = :kind and id <> :id"
+                " and state = 'done' order by created_at desc limit :most",
+                {
+                    "account": entry.account_id,
+                    "person": entry.person,
+                    "connection": entry.connection_id,
+                    "kind": entry.kind,
+                    "id": entry.id,
+                    "most": _OTHERS,
+                },
+            )
+        return frozenset(result["record_id"] for (text,) in rows if (result := _result(text)))
 
     def forget(self, *, before: int, most: int = 1000) -> int:
         """Delete actions that ended before this moment (ms), so many at once; return how many.

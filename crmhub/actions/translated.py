@@ -9,7 +9,7 @@ are added before (`FieldMap.completed`), so that one that is refused is left out
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -117,6 +117,22 @@ class Translated(Adapter):
         rules = self._map.of(kind)
         found = self._inner.find_marked(
             kind, contact_id, mark, sent=rules.sent(sent), since_ms=since_ms
+        )
+        return None if found is None else _saved(rules, found)
+
+    def find_apart(
+        self,
+        kind: Linked,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+        others: Collection[str],
+    ) -> Saved | None:
+        rules = self._map.of(kind)
+        found = self._inner.find_apart(
+            kind, contact_id, mark, sent=rules.sent(sent), since_ms=since_ms, others=others
         )
         return None if found is None else _saved(rules, found)
 

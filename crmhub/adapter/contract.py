@@ -19,7 +19,7 @@ Rules that hold for every method:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, NoReturn, Protocol
@@ -702,6 +702,23 @@ class Adapter(ABC):
         long as it cannot be told.
         """
         self._cannot("look up a write")
+
+    def find_apart(
+        self,
+        kind: Linked,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+        others: Collection[str],
+    ) -> Saved | None:
+        """Return what `find_marked` does, given `others`: what other writes are known to have made.
+
+        Override it where a write without a mark is told by its values and time alone: of two
+        deals that are alike it must not take the other one.
+        """
+        return self.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
 
     def _cannot(self, what: str) -> NoReturn:
         raise Unsupported(f"The {self.title} adapter cannot {what}.")

@@ -23,7 +23,7 @@ from crmhub.actions.slots import Slots
 from crmhub.app import create_app
 from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub.settings import Settings
-from tests.actions.working import work_off
+from tests.actions.working import change, hurry, rows, work_off
 from tests.api.helper_calls import (
     CREATE_DEAL,
     CREATE_TICKET,
@@ -157,6 +157,26 @@ def test_a_deal_whose_answer_is_lost_is_found_and_made_once(bot: Client, fake: F
     answer = bot.helper(CREATE_DEAL, body)
     assert answer.status_code == 200, answer.text
     assert list(fake.deals) == [answer.json["dealId"]]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_two_alike_under_two_keys_are_two_although_an_answer_is_lost(
+    app: flask.Flask, bot: Client, fake: FakeHubSpot, written: bool
+) -> None:
+    body = {"contactId": known(bot), "properties": {"dealname": "A", "amount": "10"}}
+    first = bot.helper(CREATE_DEAL, body, headers={"Idempotency-Key": "1"}).json
+    assert first is not None
+    fake.fail(kind="reset", method="POST", path="*/deals", written=written)
+    answer = bot.helper(CREATE_DEAL, body, headers={"Idempotency-Key": "2"})
+    hub: Hub = app.extensions["crmhub"]
+    # Long enough ago that the call cannot be under way any more.
+    change(hub, bot, "doubt_since = doubt_since - 60000 where state = 'queued'")
+    hurry(hub, bot)
+    work_off(hub, bot)
+    made = [json.loads(result)["record_id"] for (result,) in rows(hub, bot, "result")[1:]]
+    assert (answer.status_code, made[0]) == (200 if written else 202, first["dealId"])
+    assert len(made) == len(fake.deals) == 2
+    assert set(made) == fake.deals.keys()
 
 
 def test_a_refused_token_is_told_in_words_and_nothing_of_it_shown(
