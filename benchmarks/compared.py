@@ -185,14 +185,15 @@ class Comparison:
 
     def _page(self, case: Case, query: Query, total: int, after: Place | None) -> Pair:
         sql, params = self._by_hand(case, query, after)
-        search = self._search(case, query)
+        counted = None
         if after is None:
             # The first page goes on with what the total has found.
-            search.total()
+            counted = self._search(case, query)
+            counted.total()
 
         def hub() -> list[int]:
-            listing = search if after is None else self._search(case, query)
-            return [row.id for row in listing.page(total, after)]
+            search = counted or self._search(case, query)
+            return [row.id for row in search.page(total, after)]
 
         _, pair = self._paired(
             f"{case.name} by {query.sort}",
