@@ -108,6 +108,8 @@ _PLAIN = frozenset(
     {"email", "firstname", "lastname", "phone", "mobilephone", "company", "jobtitle"}
     | {"address", "city", "state", "zip", "country", "website", "message"}
 )
+# Of a contact it wants one of these.
+_CALLED = ("email", "firstname", "lastname")
 _PHONES = ("phone", "mobilephone")
 # HubSpot keeps these itself, without the country code, and searches them.
 _CALCULATED_PHONES = (
@@ -237,7 +239,16 @@ class HubSpotAdapter(Adapter):
         return self._contact(contact_id, names)
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        return self._created("contacts", properties, mark, [])
+        """Create it; a phone alone, which HubSpot does not take, is the first name, too."""
+        try:
+            return self._created("contacts", properties, mark, [])
+        except Rejected as refused:
+            told = {problem.name for problem in refused.problems}
+            phone = next(filter(None, map(properties.get, _PHONES)), "")
+            called = any(map(properties.get, _CALLED))
+            if called or not phone or told & properties.keys():
+                raise
+        return self._created("contacts", {**properties, "firstname": phone}, mark, [])
 
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
         _check_id(contact_id)

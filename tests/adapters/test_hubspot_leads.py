@@ -162,3 +162,21 @@ def test_a_step_forward_in_the_life_cycle_is_taken(fake: FakeHubSpot) -> None:
     saved = adapted(fake).upsert_contact(person(email="ann@x.org", lifecyclestage="Customer"))
     assert (saved.outcome, saved.refused) == ("updated", ())
     assert fake.contacts[id]["lifecyclestage"] == "customer"
+
+
+def test_a_phone_alone_is_the_name_until_there_is_one(fake: FakeHubSpot) -> None:
+    crm = adapted(fake)
+    lead = Lead({"phone": "+4915112345678"}, phone="+4915112345678")
+    saved = crm.upsert_contact(lead)
+    assert saved.outcome == "created"
+    assert fake.contacts[saved.id]["firstname"] == "+4915112345678"
+    named = Lead({**lead.properties, "firstname": "Ann"}, phone=lead.phone, contact_id=saved.id)
+    assert crm.upsert_contact(named).id == saved.id
+    assert fake.contacts[saved.id]["firstname"] == "Ann"
+
+
+def test_a_phone_alone_that_is_wrong_is_refused_by_name(fake: FakeHubSpot) -> None:
+    with pytest.raises(Rejected) as refused:
+        adapted(fake).create_contact({"phone": "+4915112345678", "lifecyclestage": "no such"})
+    assert "lifecyclestage" in {problem.name for problem in refused.value.problems}
+    assert not fake.contacts

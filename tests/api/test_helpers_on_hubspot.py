@@ -150,6 +150,13 @@ def test_leads_of_one_new_phone_make_one_contact_although_no_search_shows_it(
     assert len(fake.contacts) == 1
 
 
+def test_a_lead_by_phone_alone_is_stored(bot: Client, fake: FakeHubSpot) -> None:
+    answers = [lead(bot, "t", name=name, email="", phone="+12025550100") for name in ("", "Ann")]
+    all_done(answers)
+    [contact] = fake.contacts.values()
+    assert (contact["firstname"], contact["phone"]) == ("Ann", "+12025550100")
+
+
 def test_a_deal_whose_answer_is_lost_is_found_and_made_once(bot: Client, fake: FakeHubSpot) -> None:
     contact_id = known(bot)
     fake.fail(kind="reset", method="POST", path="*/deals", written=True)
