@@ -52,12 +52,25 @@ class _Commands(click.RichGroup):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
+        _open_standard_streams()
         with _said_in_words() if standalone_mode else nullcontext():
             outcome = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         if standalone_mode:
             # Of `--help` and Exit; a command returns nothing.
             sys.exit(outcome if isinstance(outcome, int) else 0)
         return outcome
+
+
+def _open_standard_streams() -> None:
+    """Open those that are closed on nothing: else a file or a socket takes the place of one."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            if nothing != number:
+                os.dup2(nothing, number)
+                os.close(nothing)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 @contextmanager

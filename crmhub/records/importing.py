@@ -24,7 +24,6 @@ from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.db import Connection, now_ms
-from crmhub.db import Row as DatabaseRow
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.records.catalogue import FIELDS, Catalogue, Property
 from crmhub.records.kinds import Kind
@@ -135,11 +134,8 @@ class Import:
         self._unique = {each.name for each in catalogue if each.unique}
         self._at = sheet.start
         self._refusals = _Refusals(refused, sheet, raw=choices.raw)
-        if again:
-            self._database.transact(
-                lambda tx: tx.run(f"delete from csv_import where {_OF}", self._of)
-            )
-        self._resume()
+        # Together: what cannot begin anew has not forgotten what was imported before.
+        self._database.transact(lambda tx: self._resume(tx, again))
 
     @property
     def left_out(self) -> list[str]:
@@ -283,39 +279,35 @@ class Import:
 
     # How far it has come
 
-    def _resume(self) -> None:
+    def _resume(self, tx: Connection, again: bool) -> None:
         """Find how far the file was imported before, or write down that it begins."""
         choices = json.dumps(asdict(self._choices), sort_keys=True)
-
-        def work(tx: Connection) -> DatabaseRow:
-            tx.run(
-                "delete from csv_import where account_id = :account and changed_at < :before",
-                {"account": self._account.id, "before": now_ms() - _KEPT_MS},
-            )
-            tx.run(
-                "insert into csv_import (account_id, kind, digest, choices, position, lines,"
-                " created, updated, refused, refused_bytes, changed_at)"
-                " values (:account, :kind, :digest, :choices, :position, :lines, 0, 0, 0, 0, :now)"
-                " on conflict (account_id, kind, digest) do nothing",
-                self._of
-                | {
-                    "choices": choices,
-                    "position": self._at.bytes,
-                    "lines": self._at.lines,
-                    "now": now_ms(),
-                },
-            )
-            found = tx.row(
-                "select choices, position, lines, created, updated, refused, refused_bytes,"
-                f" ended_at from csv_import where {_OF}",
-                self._of,
-            )
-            assert found is not None
-            return found
-
-        begun, position, lines, created, updated, refused, size, ended_at = self._database.transact(
-            work
+        if again:
+            tx.run(f"delete from csv_import where {_OF}", self._of)
+        tx.run(
+            "delete from csv_import where account_id = :account and changed_at < :before",
+            {"account": self._account.id, "before": now_ms() - _KEPT_MS},
         )
+        tx.run(
+            "insert into csv_import (account_id, kind, digest, choices, position, lines,"
+            " created, updated, refused, refused_bytes, changed_at)"
+            " values (:account, :kind, :digest, :choices, :position, :lines, 0, 0, 0, 0, :now)"
+            " on conflict (account_id, kind, digest) do nothing",
+            self._of
+            | {
+                "choices": choices,
+                "position": self.sheet.start.bytes,
+                "lines": self.sheet.start.lines,
+                "now": now_ms(),
+            },
+        )
+        found = tx.row(
+            "select choices, position, lines, created, updated, refused, refused_bytes,"
+            f" ended_at from csv_import where {_OF}",
+            self._of,
+        )
+        assert found is not None
+        begun, position, lines, created, updated, refused, size, ended_at = found
         self.tally = Tally(created, updated, refused)
         if ended_at is not None:
             raise Conflict(

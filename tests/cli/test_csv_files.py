@@ -192,6 +192,17 @@ def test_a_file_is_imported_once(acme):
     assert len(_exported(acme)) == 2
 
 
+def test_what_cannot_be_imported_again_is_not_forgotten(acme):
+    _write(acme, [["", "Ada", ""]])
+    acme("import", "acme", "contacts", "people.csv")
+    (acme.root / "people.refused.csv").write_text("to be corrected\n")
+    told = acme("import", "acme", "contacts", "people.csv", "--again", code=1).stderr
+    assert "may hold rows that were refused before" in told
+    (acme.root / "people.refused.csv").unlink()
+    told = acme("import", "acme", "contacts", "people.csv", code=1).stderr
+    assert "was imported already: 1 created" in told
+
+
 def test_rows_refused_before_are_not_written_over(acme):
     _write(acme, [["no address", "Bob", "Paris"]])
     (acme.root / "people.refused.csv").write_text("to be corrected\n")

@@ -148,3 +148,13 @@ def test_output_that_cannot_be_written_is_told_in_one_line(tmp_path, command):
         )
     assert told.returncode == 1
     assert told.stderr == "crmhub: The output cannot be written: No space left on device.\n"
+
+
+def test_a_command_works_without_standard_streams(tmp_path):
+    run(tmp_path, "account", "create", "Acme")
+    closed = 'exec "$@" 0<&- >&- 2>&-'
+    export = [*CRMHUB, "export", "acme", "contacts", "out.csv"]
+    subprocess.run(
+        ["sh", "-c", closed, "sh", *export], cwd=tmp_path, env=environment(), check=True
+    )
+    assert (tmp_path / "out.csv").read_text().startswith("id,")
