@@ -154,7 +154,5 @@ def test_a_command_works_without_standard_streams(tmp_path):
     run(tmp_path, "account", "create", "Acme")
     closed = 'exec "$@" 0<&- >&- 2>&-'
     export = [*CRMHUB, "export", "acme", "contacts", "out.csv"]
-    subprocess.run(
-        ["sh", "-c", closed, "sh", *export], cwd=tmp_path, env=environment(), check=True
-    )
+    subprocess.run(["sh", "-c", closed, "sh", *export], cwd=tmp_path, env=environment(), check=True)
     assert (tmp_path / "out.csv").read_text().startswith("id,")
