@@ -137,6 +137,11 @@ class CreateForContact(Action):
         began = now_ms()
         try:
             return adapter.create_for_contact(self.linked, contact_id, properties, mark=entry.id)
+        except contract.NotFound as exc:
+            # Where the contact is there, it is the place for such records that is not.
+            adapter.get_contact(contact_id, [])
+            words = f"{adapter.title} takes no {self.linked} at its address: {exc.message}."
+            raise contract.Unavailable(words) from exc
         except Uncertain as doubt:
             try:
                 found = earlier(began) if can_tell else None

@@ -166,6 +166,19 @@ def test_a_deal_whose_answer_is_lost_is_found_and_made_once(bot: Client, fake: F
     assert list(fake.deals) == [answer.json["dealId"]]  # type: ignore[index]
 
 
+def test_a_deal_waits_where_the_crm_has_no_place_for_it(
+    app: flask.Flask, bot: Client, fake: FakeHubSpot
+) -> None:
+    body = {"contactId": known(bot), "properties": {"dealname": "A"}}
+    fake.fail(404, method="POST", path="*/deals", body={"message": "resource not found"})
+    answer = bot.helper(CREATE_DEAL, body)
+    assert answer.status_code == 202, answer.text
+    hub: Hub = app.extensions["crmhub"]
+    hurry(hub, bot)
+    work_off(hub, bot)
+    assert len(fake.deals) == 1
+
+
 @pytest.mark.parametrize("written", [False, True])
 def test_two_alike_under_two_keys_are_two_although_an_answer_is_lost(
     app: flask.Flask, bot: Client, fake: FakeHubSpot, written: bool
