@@ -70,12 +70,12 @@ class Server:
 
     def children(self) -> list[int]:
         """Return the ids of the server processes."""
-        pid = self.process.pid
-        return [
-            int(child)
-            for task in Path(f"/proc/{pid}/task").iterdir()
-            for child in (task / "children").read_text().split()
-        ]
+        found: list[int] = []
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            # A thread may end meanwhile.
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found += map(int, (task / "children").read_text().split())
+        return found
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and return the exit code."""
