@@ -17,7 +17,7 @@ from crmhub.secrets import BASE36, token
 from tests.actions.working import change, empty, hurry, rows, soon, states, working
 from tests.adapters.fakes import BATCHING, CRMS, FAKE, FakeCrm, adapters, fake_client
 from tests.admin import Admin, open_admin
-from tests.api.helper_calls import CREATE_DEAL, known, lead
+from tests.api.helper_calls import CREATE_DEAL, known, lead, switch
 from tests.api.refusals import refused
 from tests.clients import Client
 
@@ -129,9 +129,15 @@ def test_what_is_dropped_is_in_no_crm_until_it_is_retried(
 
 
 def test_what_is_moved_lands_in_the_new_crm_under_the_same_id(
-    hub: Hub, admin: Admin, bot: tuple[Client, FakeCrm], other_crm: tuple[str, FakeCrm]
+    app: flask.Flask,
+    hub: Hub,
+    admin: Admin,
+    bot: tuple[Client, FakeCrm],
+    other_crm: tuple[str, FakeCrm],
 ) -> None:
     client, crm = bot
+    # Nobody works off the lead meanwhile, for which the deal waits.
+    switch(app, client, deadline_s=1)
     name, other = other_crm
     ids = queue(client, crm, "a", "b")
     assert leave(admin, client, name, queued="move").get_json()["former"] == []
