@@ -48,6 +48,14 @@ class SettingsError(Exception):
         self.problems = problems
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what a file of settings, plans or accounts holds; raises SettingsError."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as exc:
+        raise SettingsError([f"{path}: cannot be read as TOML in UTF-8: {exc}."]) from exc
+
+
 # Readers take a value as the environment or TOML gives it and return it cast and checked.
 # What they raise says what is wrong and what would be right; `load` adds the name and the source.
 
@@ -363,9 +371,9 @@ class _Source:
         if self.config is None:
             return {}
         try:
-            values = tomllib.loads(self.config.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as exc:
-            self.problems.append(f"{self.config}: cannot be read as TOML in UTF-8: {exc}.")
+            values = read_toml(self.config)
+        except SettingsError as exc:
+            self.problems += exc.problems
             return {}
         return {name: value for name, value in values.items() if value not in ("", [])}
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from crmhub.settings import SettingsError
+from crmhub.settings import SettingsError, read_toml
 
 RESOURCES = ("contacts", "deals", "companies", "tickets")
 
@@ -72,12 +71,9 @@ def load_plans(path: Path | None) -> Mapping[str, Plan]:
     """
     if path is None:
         return BUILT_IN
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as exc:
-        raise SettingsError([f"{path}: cannot be read as TOML in UTF-8: {exc}."]) from exc
     problems: list[str] = []
-    plans = {name: _plan(path, name, table, problems) for name, table in tables.items()}
+    tables = read_toml(path).items()
+    plans = {name: _plan(path, name, table, problems) for name, table in tables}
     if problems:
         raise SettingsError(problems)
     return MappingProxyType({**BUILT_IN, **plans})

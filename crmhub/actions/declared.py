@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,7 +26,7 @@ from crmhub.actions.switching import Decision
 from crmhub.audit import Author
 from crmhub.db import Connection
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
-from crmhub.settings import SettingsError
+from crmhub.settings import SettingsError, read_toml
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _NOT_SET = "not set"
@@ -62,12 +61,8 @@ def read(path: Path, environment: Mapping[str, str]) -> list[Declared]:
     Paths of files are relative to the directory of this one. Raises SettingsError naming the
     file, the table and the key of every fault.
     """
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as exc:
-        raise SettingsError([f"{path}: cannot be read as TOML in UTF-8: {exc}."]) from exc
     reader = _Reader(path, environment)
-    found = [reader.account(client_id, table) for client_id, table in tables.items()]
+    found = [reader.account(client_id, table) for client_id, table in read_toml(path).items()]
     if reader.problems:
         raise SettingsError(reader.problems)
     return found
