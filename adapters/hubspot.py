@@ -580,7 +580,8 @@ class HubSpotAdapter(Adapter):
         values = record.get("properties")
         held = _text(values.get(_LIFECYCLE)) if isinstance(values, dict) else ""
         if held and sent.get(_LIFECYCLE) and held != sent[_LIFECYCLE]:
-            return replace(saved, refused=(_no_step_back(held),))
+            outcome: Outcome = "unchanged" if len(sent) == 1 else "updated"
+            return replace(saved, outcome=outcome, refused=(_no_step_back(held),))
         return saved
 
     def _settled(self, lead: Lead, match: Match) -> Match:

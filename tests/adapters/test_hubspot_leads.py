@@ -145,6 +145,7 @@ def test_a_step_back_in_the_life_cycle_is_refused_by_name(fake: FakeHubSpot, hel
     ):
         assert [one.name for one in getattr(saved, "refused", ())] == ["lifecyclestage"]
     assert fake.contacts[id]["lifecyclestage"] == held
+    assert adapted(fake).update_contact(id, {"lifecyclestage": "lead"}).outcome == "unchanged"
     assert fake.contacts[id]["city"] == "Rome"
 
 
