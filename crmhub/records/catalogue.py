@@ -194,11 +194,7 @@ class Catalogues:
 def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
     """Read a catalogue; its version may be older than its content, never newer."""
     of_kind = {"account": account_id, "kind": kind.code}
-    version = connection.scalar(
-        "select catalogue_version from account where id = :account", {"account": account_id}
-    )
-    if version is None:
-        raise NotFound("This account does not exist any more.")
+    version = version_of(connection, account_id)
     pipelines = tuple(
         Pipeline(id=id_, label=label, stages=tuple(Stage(**each) for each in json.loads(stages)))
         for id_, label, stages in connection.rows(
@@ -237,6 +233,16 @@ def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
         properties=properties,
         pipelines=pipelines,
     )
+
+
+def version_of(connection: Connection, account_id: int) -> int:
+    """Return the version of the account's catalogue as it is in the database now."""
+    version: int | None = connection.scalar(
+        "select catalogue_version from account where id = :account", {"account": account_id}
+    )
+    if version is None:
+        raise NotFound("This account does not exist any more.")
+    return version
 
 
 def _options(source: str, stored: str, pipelines: tuple[Pipeline, ...]) -> tuple[Option, ...]:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from crmhub.accounts.accounts import Account
 from crmhub.db import Connection, Database, Shut, now_ms
-from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
+from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.records import associations, marks, upserts, writing
 from crmhub.records import catalogue as catalogues
 from crmhub.records.catalogue import MOST_PROPERTIES, Catalogue, Catalogues, Property
@@ -53,6 +53,16 @@ class RecordStore:
         """Return the catalogue, at most as old as `account` is."""
         return self.catalogues.get(account.id, kind, version=account.catalogue_version)
 
+    def _catalogue_now(self, account: Account, kind: Kind) -> Catalogue:
+        """Return the catalogue that whatever is stored now was stored under.
+
+        Another process may have changed it a moment ago. A property that it defined anew under the
+        same name has its values elsewhere: by an older catalogue none of them would be found.
+        """
+        with self.database.reading() as connection:
+            version = catalogues.version_of(connection, account.id)
+        return self.catalogues.get(account.id, kind, version=version)
+
     # Reading
 
     def cursor(self, account: Account, kind: Kind, text: str) -> Cursor:
@@ -70,16 +80,8 @@ class RecordStore:
     def _conditions(self, account: Account, kind: Kind, query: Query) -> list[Condition]:
         if not query.filters:
             return []
-        known = self.catalogue(account, kind)
-        region = account.switches.region
-        try:
-            return parse(query.filters, known, region=region)
-        except Semantic:
-            # Another process may have defined the property a moment ago.
-            fresh = self.catalogues.reload(account.id, kind)
-            if fresh.version == known.version:
-                raise
-            return parse(query.filters, fresh, region=region)
+        known = self._catalogue_now(account, kind)
+        return parse(query.filters, known, region=account.switches.region)
 
     def get(self, account: Account, kind: Kind, id: int) -> Record:
         """Return one record; NotFound."""
@@ -98,26 +100,18 @@ class RecordStore:
     ) -> list[Record]:
         """Return the records whose unique property has one of the values, in their order.
 
-        Raises BadRequest when the property is not unique, Semantic when there is none.
+        Raises BadRequest when there is no unique property of that name.
         """
-        known = self.unique_property(account, kind, property_name)
+        catalogue = self._catalogue_now(account, kind)
+        known = catalogue.get(property_name)
+        if known is None or not known.unique:
+            raise BadRequest(listed([("idProperty", upserts.not_unique(catalogue))]))
         forms = [upserts.search_form(account, known, value) for value in wanted]
         keys = [(known.prop_id, unique_key(form)) for form in forms]
         with self.database.reading() as connection:
             held = writing.holders(connection, account.id, keys)
             ids = [held.get(key) for key in keys]
             return _read(connection, account.id, kind, [id for id in ids if id is not None])
-
-    def unique_property(self, account: Account, kind: Kind, name: str) -> Property:
-        """Return the unique property of that name; BadRequest when it cannot identify records."""
-        known = self.catalogue(account, kind).get(name)
-        if known is None or not known.unique:
-            known = self.catalogues.reload(account.id, kind).get(name)
-        if known is None or not known.unique:
-            names = [each.name for each in self.catalogue(account, kind) if each.unique]
-            right = f"send one of {', '.join(names)}" if names else "no property is unique here"
-            raise BadRequest(f"idProperty: not a unique property of {kind.name}; {right}.")
-        return known
 
     # Writing
 
@@ -223,10 +217,8 @@ class RecordStore:
     ) -> list[tuple[Record, bool]]:
         """Change the records that exist and create the others; return each with whether it is new.
 
-        Raises what `create` and `update` raise.
+        Raises what `create` and `update` raise, and BadRequest for a property that is not unique.
         """
-        for each in inputs:
-            self.unique_property(account, kind, each.property_name)
         ids = self._ids.take(account.id, kind.code, len(inputs))
         quota = account.plan.quotas.get(kind.name)
 
@@ -292,7 +284,7 @@ class RecordStore:
                 return self._define_and_write(account, kind, missing, prepare, write)
             try:
                 prepared = prepare(catalogue)
-            except (InvalidProperties, Conflict):
+            except (BadRequest, InvalidProperties, Conflict):
                 fresh = self.catalogues.reload(account.id, kind)
                 if fresh.version == catalogue.version:
                     raise

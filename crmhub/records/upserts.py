@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from crmhub.accounts.accounts import Account
 from crmhub.db import Connection, now_ms
+from crmhub.errors import BadRequest, listed
 from crmhub.records import values, writing
 from crmhub.records.catalogue import Catalogue, Property
 from crmhub.records.index import unique_key
@@ -25,7 +26,12 @@ class Prepared:
 
 
 def prepare(account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]) -> list[Prepared]:
-    """Check upserts against the catalogue; InvalidProperties, Conflict for twins in the batch."""
+    """Check upserts against the catalogue.
+
+    Raises BadRequest for properties that are not unique, InvalidProperties, and Conflict for twins
+    in the batch.
+    """
+    unique = _unique(catalogue, inputs)
     prepared = []
     problems: list[Problem] = []
     for index, each in enumerate(inputs):
@@ -34,9 +40,9 @@ def prepare(account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]) ->
             catalogue, sent, region=account.switches.region, index=index, path=each.path
         )
         problems += [_where_it_stands(one, each) for one in bad]
-        by = catalogue.get(each.property_name)
-        value = by and search_form(account, by, each.value)
-        if not by or not value:
+        by = unique[each.property_name]
+        value = search_form(account, by, each.value)
+        if not value:
             reason = "is blank; send a value of the property"
             problems.append(Problem(index, each.property_name, f"{each.path}id", reason))
         elif each.property_name in clean and clean[each.property_name] != value:
@@ -50,6 +56,22 @@ def prepare(account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]) ->
         raise InvalidProperties(problems)
     writing.refuse_twins(catalogue, [(each.new.path, each.new.properties) for each in prepared])
     return prepared
+
+
+def _unique(catalogue: Catalogue, inputs: Sequence[Upsert]) -> dict[str, Property]:
+    unique = {known.name: known for known in catalogue.unique}
+    faulty = [each for each in inputs if each.property_name not in unique]
+    if faulty:
+        reason = not_unique(catalogue)
+        raise BadRequest(listed([(f"{each.path}idProperty", reason) for each in faulty]))
+    return unique
+
+
+def not_unique(catalogue: Catalogue) -> str:
+    """Say what is wrong with a property that was to identify records, and what would be right."""
+    names = ", ".join(known.name for known in catalogue.unique)
+    right = f"send one of {names}" if names else "no property is unique here"
+    return f"not a unique property of {catalogue.kind.name}; {right}"
 
 
 def _where_it_stands(problem: Problem, sent: Upsert) -> Problem:

@@ -90,6 +90,39 @@ def test_a_property_deleted_here_is_not_written_there(
     assert search(here, resource, "passing", "7.0") == [again]
 
 
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_a_property_defined_anew_here_is_found_by_there_at_once(
+    two: tuple[Client, Client], resource: str
+) -> None:
+    here, there = two
+    define(here, resource, "code", unique=True)
+    assert search(there, resource, "code", "7") == []
+    assert here.delete(f"/properties/{resource}/code").status_code == 204
+    define(here, resource, "code", "number", unique=True)
+    id = here.make(resource, code="10.0")
+    body = {"filters": [{"propertyName": "code", "operator": "GT", "value": "9"}]}
+    assert [each["id"] for each in walk(there, f"/{resource}/search", body)] == [id]
+    assert here.delete(f"/properties/{resource}/code?force=true").status_code == 204
+    define(here, resource, "code", unique=True)
+    id = here.make(resource, code="10")
+    assert there.get(f"/{resource}/10?idProperty=code").get_json()["id"] == id
+
+
+def test_a_property_that_is_unique_no_more_here_makes_no_twin_there(
+    two: tuple[Client, Client],
+) -> None:
+    here, there = two
+    define(here, "deals", "code", unique=True)
+    here.make("deals", code="7")
+    inputs = [{"idProperty": "code", "id": "7", "properties": needed("deals")}]
+    path, body = "/deals/batch/upsert", {"inputs": inputs}
+    assert there.post(path, body).get_json()[0]["new"] is False
+    assert here.patch("/properties/deals/code", {"unique": False}).status_code == 200
+    assert "inputs[0].idProperty" in refused(there.post(path, body), 400)
+    refused(there.get("/deals/7?idProperty=code"), 400)
+    assert fetch(here, "/deals")["total"] == 1
+
+
 def test_a_property_made_required_or_unique_here_is_so_there(two: tuple[Client, Client]) -> None:
     here, there = two
     define(here, "deals", "code")
