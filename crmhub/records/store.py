@@ -231,16 +231,16 @@ class RecordStore:
             return upserts.write(tx, catalogue, prepared, ids=ids, quota=quota)
 
         names = {name for each in inputs for name in each.properties}
-        for attempt in range(_TRIES):
+        asked = {each.property_name for each in inputs}
+        for _ in range(_TRIES):
             try:
                 return self._write(account, kind, names, prepare, write)
             except (DuplicateValue, NotFound) as exc:
                 # It was created or archived between our look and our write: look again.
-                asked = {each.property_name for each in inputs}
-                other = isinstance(exc, DuplicateValue) and exc.name not in asked
-                if other or attempt == _TRIES - 1:
+                if isinstance(exc, DuplicateValue) and exc.name not in asked:
                     raise
-        raise AssertionError("unreachable")
+        # Others go on creating and archiving them: now nobody may until this is written.
+        return self._write(account, kind, names, prepare, write, tries=0)
 
     def archive(
         self,
@@ -268,20 +268,22 @@ class RecordStore:
         *,
         alone: Callable[[Connection, Catalogue, T], R] | None = None,
         define: bool = False,
+        tries: int = _TRIES,
     ) -> R:
         """Prepare a write and run it in a transaction, again where the catalogue has changed.
 
         `alone` does the same as `write`, in one statement that holds the catalogue by itself.
+        After so many tries nobody else may write to the account's records meanwhile.
         """
         if self.database.dialect == "sqlite":
             alone = None
         define = define or account.switches.auto_define_properties
         sent = set(names) if define else ()
         catalogue = self.catalogue(account, kind)
-        for _ in range(_TRIES):
+        for _ in range(tries):
             missing = [name for name in sorted(sent) if catalogue.get(name) is None]
             if any(definable(name) for name in missing):
-                return self._define_and_write(account, kind, missing, prepare, write)
+                return self._write_alone(account, kind, prepare, write, define=missing)
             try:
                 prepared = prepare(catalogue)
             except (BadRequest, InvalidProperties, Conflict):
@@ -298,34 +300,25 @@ class RecordStore:
                 return self.database.transact(_checked(account, catalogue, prepared, write))
             except (_CatalogueChanged, Shut):
                 catalogue = self.catalogues.reload(account.id, kind)
-        # The catalogue changes all the time: now nobody may change it until this is written.
-        return self.catalogues.edit(
-            account.id, kind, lambda tx, known: write(tx, known, prepare(known))
-        )
+        # What it depends on changes all the time.
+        return self._write_alone(account, kind, prepare, write, define=sorted(sent))
 
-    def _define_and_write(
+    def _write_alone(
         self,
         account: Account,
         kind: Kind,
-        names: Sequence[str],
         prepare: Callable[[Catalogue], T],
         write: Callable[[Connection, Catalogue, T], R],
+        *,
+        define: Sequence[str],
     ) -> R:
-        """Define properties as strings and write, in one transaction: both or neither."""
+        """Write while nobody else does; what is unknown in `define` becomes a string by that."""
 
         def work(tx: Connection, known: Catalogue) -> R:
-            catalogues.change(tx, account.id)
-            new = [name for name in names if known.get(name) is None and definable(name)]
-            if len(known) + len(new) > MOST_PROPERTIES:
-                raise Semantic(
-                    f"{kind.name} would have more than {MOST_PROPERTIES} properties;"
-                    " delete some before new ones can be defined."
-                )
-            for name in new:
-                defined = Property(0, name=name, label=catalogues.readable(name), type="string")
-                catalogues.add_property(tx, account.id, kind, defined)
-            catalogue = catalogues.load(tx, account.id, kind)
-            return write(tx, catalogue, prepare(catalogue))
+            new = [name for name in define if known.get(name) is None and definable(name)]
+            if new:
+                known = _with_strings(tx, known, new)
+            return write(tx, known, prepare(known))
 
         return self.catalogues.edit(account.id, kind, work)
 
@@ -376,6 +369,21 @@ class RecordStore:
                     {"account": account.id},
                 )
             }
+
+
+def _with_strings(tx: Connection, known: Catalogue, names: Sequence[str]) -> Catalogue:
+    """Define properties as strings and return the catalogue that has them."""
+    kind = known.kind
+    catalogues.change(tx, known.account_id)
+    if len(known) + len(names) > MOST_PROPERTIES:
+        raise Semantic(
+            f"{kind.name} would have more than {MOST_PROPERTIES} properties;"
+            " delete some before new ones can be defined."
+        )
+    for name in names:
+        defined = Property(0, name=name, label=catalogues.readable(name), type="string")
+        catalogues.add_property(tx, known.account_id, kind, defined)
+    return catalogues.load(tx, known.account_id, kind)
 
 
 def _with(

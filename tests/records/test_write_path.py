@@ -11,7 +11,7 @@ import pytest
 
 from crmhub.actions.hub import Hub
 from crmhub.db import Connection
-from crmhub.records import ids
+from crmhub.records import ids, upserts
 from crmhub.records.index import TABLES
 from crmhub.records.kinds import CONTACTS, DEALS
 from crmhub.records.validation import DuplicateValue
@@ -178,6 +178,24 @@ def test_an_update_that_changes_nothing_writes_nothing(
     assert client.patch(f"/contacts/{id}", {"properties": {"city": "Rome"}}).status_code == 200
     verbs = {sql.split()[0].lower() for sql, _ in sent}
     assert not verbs & {"insert", "update", "delete", "with"}
+
+
+def test_an_upsert_is_done_however_often_another_is_faster(
+    hub: Hub, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = client.make(email="ada@example.com")
+    write, beaten = upserts.write, iter([DuplicateValue("Taken.", [("", "email", id)])] * 5)
+
+    def write_or_be_late(*args: Any, **options: Any) -> Any:
+        for late in beaten:
+            raise late
+        return write(*args, **options)
+
+    monkeypatch.setattr(upserts, "write", write_or_be_late)
+    [(record, new)] = hub.records.upsert(
+        client.account, CONTACTS, [Upsert("email", "ada@example.com", {"city": "Rome"})]
+    )
+    assert (record.id, record.properties["city"], new) == (id, "Rome", False)
 
 
 def test_one_record_alone_is_one_statement_on_postgresql(
