@@ -284,4 +284,6 @@ def _inside(path: str, key: Any) -> str:
         return path
     if isinstance(key, int):
         return f"{path}[{key}]"
-    return f"{path}.{str(key)[:100]}" if path else str(key)[:100]
+    # Else an empty key would be told of as the body itself.
+    name = str(key)[:100] or '""'
+    return f"{path}.{name}" if path else name

@@ -243,6 +243,7 @@ class Words(fields.List[Any]):
     """A JSON array of strings, each kept once; of `words` only, when there are any."""
 
     _SHAPE = "must be an array of strings"
+    default_error_messages: Messages = {"null": f"{_SHAPE}, not null"}
 
     def __init__(self, words: tuple[str, ...] = (), **kwargs: Any) -> None:
         inner = fields.String(validate=validate.OneOf(words)) if words else fields.String()
@@ -323,7 +324,11 @@ class BatchCreate(Strict):
 class ReadItem(Strict):
     """The record to read: its number, or the value of `idProperty`."""
 
-    id = fields.Raw(required=True, metadata={"type": ["integer", "string"]})
+    id = fields.Raw(
+        required=True,
+        metadata={"type": ["integer", "string"]},
+        error_messages=dict.fromkeys(("required", "null"), "is missing; send the id of a record"),
+    )
 
 
 class BatchRead(Strict):

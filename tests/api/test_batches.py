@@ -204,6 +204,14 @@ def test_an_id_to_read_is_a_number(client: Client, resource: str) -> None:
         assert "inputs[1].id" in message
 
 
+def test_what_a_read_lacks_is_said_in_words(client: Client) -> None:
+    body = {"inputs": [{}, {"id": None}], "properties": None}
+    message = refused(client.post("/contacts/batch/read", body), 400)
+    assert "inputs[0].id: is missing; send the id of a record" in message
+    assert "inputs[1].id: is missing; send the id of a record" in message
+    assert "properties: must be an array of strings, not null" in message
+
+
 # --- update ----------------------------------------------------------------------------------
 
 

@@ -272,8 +272,7 @@ def test_an_unknown_field_is_400_and_named(wire: Wire, name: str) -> None:
     for endpoint in wire.strict_with_body:
         body = example(endpoint.body_schema or {}, endpoint.document)
         message = refused(wire.send(endpoint, json={**body, name: 1}), 400)
-        assert "not known here" in message
-        assert name[:100] in message
+        assert (name[:100] or '""') + ": is not known here" in message
 
 
 def test_an_unknown_field_inside_another_is_400(wire: Wire) -> None:
