@@ -41,7 +41,9 @@ _DEFAULT_LIMIT = 20
 class RecordId(BaseConverter):
     """The part of a path that names a record; `search` is none, so other methods on it are 405."""
 
-    regex = r"(?!search(?:/|$))[^/]+"
+    regex = r"(?!search\Z)[^/]+"
+    # Never more than a part. Else a slash at the end of the path is none that may be left out.
+    part_isolating = True
 
 
 def records_blueprint(kind: Kind) -> Blueprint:

@@ -190,6 +190,18 @@ def test_include_adds_the_other_fields_to_lists_and_searches(client: Client, res
     assert all(each in message for each in ("associations", "createdAt", "updatedAt"))
 
 
+def test_a_slash_behind_a_path_changes_nothing(client: Client, resource: str) -> None:
+    id = client.make(resource)
+    to_id = client.make("tickets")
+    link = f"/{resource}/{id}/associations/tickets"
+    assert client.put(f"{link}/{to_id}/").status_code == 204
+    for path in (f"/{resource}", f"/{resource}/{id}", link):
+        assert client.get(f"{path}/").get_json() == client.get(path).get_json()
+    assert client.patch(f"/{resource}/{id}/", {"properties": {}}).status_code == 200
+    assert client.delete(f"/{resource}/{id}/").status_code == 204
+    refused(client.get(f"/{resource}/search/"), 405)
+
+
 def test_a_unique_property_finds_a_record(client: Client, resource: str) -> None:
     define(client, resource, "code", unique=True)
     values = ["A b", "ß", "x" * 300, "100%", "?#&"]

@@ -37,7 +37,9 @@ _CONFLICTS = (400, 401, 403, 404, 409, 429, 500, 503)
 class ActionId(BaseConverter):
     """The part of a path that names an action; `retry` is none, so other methods on it are 405."""
 
-    regex = r"(?!retry(?:/|$))[^/]+"
+    regex = r"(?!retry\Z)[^/]+"
+    # Never more than a part. Else a slash at the end of the path is none that may be left out.
+    part_isolating = True
 
 
 # --- what is asked -----------------------------------------------------------------------------
