@@ -21,7 +21,6 @@ from crmhub.records.index import unique_key
 from crmhub.records.kinds import Kind
 from crmhub.records.listing import Listing, Page, PageRequest
 from crmhub.records.paging import Cursor, unseal
-from crmhub.records.search import Query
 from crmhub.records.validation import (
     DuplicateValue,
     InvalidProperties,
@@ -71,17 +70,30 @@ class RecordStore:
 
     def page(self, account: Account, kind: Kind, request: PageRequest) -> Page:
         """Return a page; BadRequest or Semantic for filters that cannot be (SPEC 4.2 to 4.4)."""
-        conditions = self._conditions(account, kind, request.query)
-        with self.database.reading() as connection:
-            return Listing(connection, account.id, kind, self._signing_key).page(
-                request, conditions
-            )
+        known = self.catalogue(account, kind)
+        page: Page | None = None
+        try:
+            page, conditions = self._page(account, kind, request, known)
+        except Semantic:
+            pass
+        else:
+            if not conditions or (page.records and not any(each.negated for each in conditions)):
+                return page
+        # By a property that was defined anew nobody is found who has a value of it.
+        now = self._catalogue_now(account, kind)
+        if page is not None and now.version == known.version:
+            return page
+        page, _ = self._page(account, kind, request, now)
+        return page
 
-    def _conditions(self, account: Account, kind: Kind, query: Query) -> list[Condition]:
-        if not query.filters:
-            return []
-        known = self._catalogue_now(account, kind)
-        return parse(query.filters, known, region=account.switches.region)
+    def _page(
+        self, account: Account, kind: Kind, request: PageRequest, known: Catalogue
+    ) -> tuple[Page, list[Condition]]:
+        filters = request.query.filters
+        conditions = parse(filters, known, region=account.switches.region) if filters else []
+        with self.database.reading() as connection:
+            listing = Listing(connection, account.id, kind, self._signing_key)
+            return listing.page(request, conditions), conditions
 
     def get(self, account: Account, kind: Kind, id: int) -> Record:
         """Return one record; NotFound."""
@@ -102,10 +114,22 @@ class RecordStore:
 
         Raises BadRequest when there is no unique property of that name.
         """
-        catalogue = self._catalogue_now(account, kind)
-        known = catalogue.get(property_name)
+        found = self._read_by(account, kind, property_name, wanted, self.catalogue(account, kind))
+        if found is not None and len(found) == len(set(wanted)):
+            return found
+        now = self._catalogue_now(account, kind)
+        found = self._read_by(account, kind, property_name, wanted, now)
+        if found is None:
+            raise BadRequest(listed([("idProperty", upserts.not_unique(now))]))
+        return found
+
+    def _read_by(
+        self, account: Account, kind: Kind, name: str, wanted: Sequence[str], catalogue: Catalogue
+    ) -> list[Record] | None:
+        """Return the records that are found, None where the property is not unique."""
+        known = catalogue.get(name)
         if known is None or not known.unique:
-            raise BadRequest(listed([("idProperty", upserts.not_unique(catalogue))]))
+            return None
         forms = [upserts.search_form(account, known, value) for value in wanted]
         keys = [(known.prop_id, unique_key(form)) for form in forms]
         with self.database.reading() as connection:
