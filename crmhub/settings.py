@@ -127,7 +127,7 @@ def _network(raw: Any) -> Network:
 
 
 def _path(raw: Any) -> Path:
-    return Path(_text(raw)).expanduser()
+    return Path(_text(raw))
 
 
 def _database_url(raw: Any) -> str:
@@ -421,9 +421,16 @@ class _Source:
         return self._existing(given, _PLANS, self._where("plans"))
 
     def _existing(self, given: str | Path | None, usual: Path, where: str) -> Path | None:
-        path = self.root / Path(given or usual).expanduser()
-        if path.is_file():
-            return path
+        # Path.expanduser raises where a home is not known; this leaves it as it is.
+        path = self.root / os.path.expanduser(given or usual)
+        try:
+            if path.is_file():
+                return path
+        except OSError as exc:
+            # Also where none is given: what cannot be seen may say that this is production.
+            before = f"{where}: " if given else ""
+            self.problems.append(before + _out_of_reach(path, exc))
+            return None
         if given:
             self.problems.append(f"{where}: there is no file {path}; name one that exists.")
         return None
@@ -438,9 +445,14 @@ class _Source:
         path = (self.root / url.removeprefix("sqlite:///")).resolve()
         if path.parent == self.root / "var":
             self._make_var()
-        elif not path.parent.is_dir():
-            where = self._where("database_url")
-            self.problems.append(f"{where}: there is no directory {path.parent}; make it first.")
+            return f"sqlite:///{path}"
+        where = self._where("database_url")
+        try:
+            if not path.parent.is_dir():
+                missing = f"there is no directory {path.parent}; make it first."
+                self.problems.append(f"{where}: {missing}")
+        except OSError as exc:
+            self.problems.append(f"{where}: {_out_of_reach(path.parent, exc)}")
         return f"sqlite:///{path}"
 
     def secret(self, name: str, env: str | None) -> Any:
@@ -450,7 +462,8 @@ class _Source:
         if env is None and self.given("env"):
             return None
         if env == "production":
-            reuse = f" What development used is in {kept}." if kept.exists() else ""
+            # os.path's tells of no error where this user may not look.
+            reuse = f" What development used is in {kept}." if os.path.exists(kept) else ""
             self.problems.append(
                 f"{_variable(name)}: required in production and not given; "
                 f"give {_RIGHT_SECRET[name]}.{reuse}"
@@ -508,6 +521,11 @@ def _create_once(path: Path, content: str) -> None:
         pass
     finally:
         os.unlink(temporary)
+
+
+def _out_of_reach(path: Path, exc: OSError) -> str:
+    remedy = "let this user reach it, or start elsewhere"
+    return f"{path} cannot be looked for: {exc.strerror}; {remedy}."
 
 
 def _variable(name: str) -> str:

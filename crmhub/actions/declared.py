@@ -8,6 +8,7 @@ found: `{ env = "NAME" }` or `{ file = "PATH" }`.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -178,7 +179,7 @@ class _Reader:
         return secret
 
     def _of_file(self, where: str, name: str, source: str) -> str:
-        file = self.path.parent / Path(source).expanduser()
+        file = self.path.parent / os.path.expanduser(source)
         try:
             secret = file.read_text(encoding="utf-8").strip()
         except (OSError, ValueError) as exc:

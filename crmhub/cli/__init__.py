@@ -90,7 +90,10 @@ def _said_in_words() -> Iterator[None]:
     except HubError as exc:
         _exit(exc.message, _FAILED)
     except OSError as exc:
-        if exc.filename or exc.errno not in _OUTPUT_FAILS:
+        if exc.filename:
+            # Of a path that was given, and that this user may not even look at.
+            _exit(f"{exc.filename}: {exc.strerror}.", _FAILED)
+        if exc.errno not in _OUTPUT_FAILS:
             raise
         # What is left of the output would be tried once more, and fail, at the end of Python.
         os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)

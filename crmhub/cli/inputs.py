@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterable
@@ -99,7 +100,8 @@ def _read_secret(name: str, source: str, option: str = "") -> str:
         return _one_line(option, sys.stdin.read())
     if source.startswith("@"):
         try:
-            return _one_line(option, Path(source[1:]).expanduser().read_text(encoding="utf-8"))
+            file = Path(os.path.expanduser(source[1:]))
+            return _one_line(option, file.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as exc:
             reason = getattr(exc, "strerror", None) or "it is not UTF-8"
             raise click.UsageError(f"{option}: {source[1:]} cannot be read: {reason}.") from exc

@@ -112,6 +112,7 @@ def test_what_is_not_named_stays(acme):
         (["--set", "access_token=hunter2"], "--secret access_token=@FILE"),
         (["--secret", "access_token=hunter2"], "stay in the shell's history"),
         (["--secret", "access_token=@none"], "none cannot be read: No such file"),
+        (["--secret", "access_token=@~nobody-known/t"], "~nobody-known/t cannot be read: No such"),
         (["--secret", "access_token=@empty"], "nothing was given"),
         (["--secret", "access_token=-", "--secret", "refresh_token=-"], "only one secret"),
         (["--secret", "access_token=@token", "--secret", "access_token=-"], "given twice"),

@@ -263,6 +263,9 @@ FAULTS = {
         "[acme.connection.secrets] access_token: the environment variable NO_SUCH_VARIABLE is not"
     ],
     ACME.replace('env = "ACME_TOKEN"', 'file = "none"'): ["access_token: none cannot be read: No"],
+    ACME.replace('env = "ACME_TOKEN"', 'file = "~nobody-known/t"'): [
+        "access_token: ~nobody-known/t cannot be read: No such file"
+    ],
     ACME.replace('env = "ACME_TOKEN"', 'file = "empty"'): ["access_token: empty is empty"],
     ACME.replace('env = "ACME_TOKEN"', 'vault = "x"'): ["does not say where the secret is"],
     ACME.replace('env = "ACME_TOKEN"', "env = 1"): ["does not say where the secret is"],

@@ -156,3 +156,17 @@ def test_a_command_works_without_standard_streams(tmp_path):
     export = [*CRMHUB, "export", "acme", "contacts", "out.csv"]
     subprocess.run(["sh", "-c", closed, "sh", *export], cwd=tmp_path, env=environment(), check=True)
     assert (tmp_path / "out.csv").read_text().startswith("id,")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["export", "acme", "contacts", "{}"], ["import", "acme", "contacts", "p", "--refused", "{}"]],
+)
+def test_a_path_that_cannot_be_looked_at_is_told_in_one_line(tmp_path, command):
+    run(tmp_path, "account", "create", "Acme")
+    (tmp_path / "p").write_text("email\n")
+    # Too long for anybody, also for root, whom no mode of a directory stops.
+    path = "d" * 300 + "/people.csv"
+    told = run(tmp_path, *(word.format(path) for word in command))
+    assert told.returncode == 1
+    assert told.stderr == f"crmhub: {path}: File name too long.\n"

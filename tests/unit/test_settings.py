@@ -489,6 +489,43 @@ def test_a_directory_that_cannot_be_made_is_a_fault(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("CRMHUB_CONFIG", "{}/crmhub.toml"),
+        ("CRMHUB_PLANS", "{}/plans.toml"),
+        ("CRMHUB_DATABASE_URL", "sqlite:///{}/crmhub.db"),
+    ],
+)
+def test_a_path_that_cannot_be_reached_is_a_fault(tmp_path, variable, value):
+    # A name that is too long is beyond the reach of root, too, whom no mode of a file stops.
+    problem = only_problem({variable: value.format("d" * 300 + "/sub")}, tmp_path)
+    assert problem.startswith(f"{variable} (environment): {tmp_path}/ddd")
+    assert problem.endswith(
+        " cannot be looked for: File name too long; let this user reach it, or start elsewhere."
+    )
+
+
+def test_files_that_cannot_be_looked_for_are_not_left_out(tmp_path):
+    (tmp_path / "config").symlink_to("d" * 300)
+    (tmp_path / "var").symlink_to("d" * 300)
+    given = {**PRODUCTION, "CRMHUB_DATABASE_URL": f"sqlite:///{tmp_path}/crmhub.db"}
+    assert [problem.partition(" cannot")[0] for problem in problems(given, tmp_path)] == [
+        f"{tmp_path}/config/crmhub.toml",
+        f"{tmp_path}/config/plans.toml",
+    ]
+    [*_, secret_key, encryption_keys] = problems({"CRMHUB_ENV": "production"}, tmp_path)
+    assert secret_key.startswith("CRMHUB_SECRET_KEY: required in production and not given")
+    assert encryption_keys.startswith("CRMHUB_ENCRYPTION_KEYS: required in production")
+
+
+def test_a_home_that_is_not_known_is_a_fault(tmp_path):
+    assert only_problem({"CRMHUB_PLANS": "~nobody-known/plans.toml"}, tmp_path) == (
+        f"CRMHUB_PLANS (environment): there is no file {tmp_path}/~nobody-known/plans.toml;"
+        " name one that exists."
+    )
+
+
 def test_a_directory_that_is_gone_is_a_fault(tmp_path, monkeypatch):
     gone = tmp_path / "gone"
     gone.mkdir()
