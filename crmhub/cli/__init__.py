@@ -98,6 +98,11 @@ def _said_in_words() -> Iterator[None]:
         # What is left of the output would be tried once more, and fail, at the end of Python.
         os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
         _exit(f"The output cannot be written: {exc.strerror}.", _FAILED)
+    except UnicodeEncodeError as exc:
+        # Python reads bytes of the command line that are no UTF-8 into these, for names of files.
+        if not "\udc80" <= exc.object[exc.start] <= "\udcff":
+            raise
+        _exit("What is given is not in UTF-8; set the terminal to it.", _MISUSED)
     # Looked at only when it happens: importing SettingsError would slow every `--help` down.
     except Exception as exc:
         from crmhub.settings import SettingsError

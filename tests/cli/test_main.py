@@ -170,3 +170,14 @@ def test_a_path_that_cannot_be_looked_at_is_told_in_one_line(tmp_path, command):
     told = run(tmp_path, *(word.format(path) for word in command))
     assert told.returncode == 1
     assert told.stderr == f"crmhub: {path}: File name too long.\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["actions", "list", "--reason"], ["key", "revoke", "acme"], ["audit", "list", "--by"]],
+)
+def test_arguments_in_another_encoding_are_told_in_one_line(tmp_path, command):
+    run(tmp_path, "account", "create", "Acme")
+    told = run(tmp_path, *command, "M\udcfcller")
+    assert told.returncode == 2
+    assert told.stderr == "crmhub: What is given is not in UTF-8; set the terminal to it.\n"
