@@ -193,15 +193,17 @@ def _look_at_holders(connection: Connection, catalogue: Catalogue, found: _Diffe
     """Note who holds the unique values that are missing: a twin, or a row that is stray."""
     columns = TABLES["unique_value"]
     of_value = dict([*columns.items()][: KEY_COLUMNS - 1])
-    missing = {row[: len(of_value)]: row for row in found.missing["unique_value"]}
+    missing: dict[Row, list[Row]] = {}
+    for row in found.missing["unique_value"]:
+        missing.setdefault(row[: len(of_value)], []).append(row)
     holders = connection.matching("unique_value", columns, of_value, [*missing])
     documents = _documents(connection, catalogue, {_id(row) for row in holders})
     rightly = whole(catalogue, documents)["unique_value"]
     names = {known.prop_id: known.name for known in catalogue}
     for holder in holders:
         if holder in rightly:
-            row = missing[holder[: len(of_value)]]
-            found.twins.add((names[row[1]], _id(row), _id(holder)))
+            for row in missing[holder[: len(of_value)]]:
+                found.twins.add((names[row[1]], _id(row), _id(holder)))
         else:
             found.stray["unique_value"].add(holder)
 

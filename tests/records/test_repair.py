@@ -140,6 +140,15 @@ def test_two_records_with_one_unique_value_are_told(client: Client, hub: Hub) ->
     check(hub, client)
 
 
+def test_each_of_several_records_with_one_unique_value_is_told(client: Client, hub: Hub) -> None:
+    first, *others = (client.make(email=f"{name}@example.com") for name in "abcd")
+    same = 'update records set properties = \'{"email": "a@example.com"}\''
+    run(hub, client, f"{same} where account_id = :account and kind = 1")
+    for mend in (False, True, False):
+        found = next(examine(hub, client, everything=True, mend=mend))
+        assert found.twins == {("email", id, first) for id in others}
+
+
 def test_counters_are_set_right(client: Client, hub: Hub) -> None:
     client.make("contacts")
     told = "update record_count set n = case when shard = 0 then 9 else 0 end"
