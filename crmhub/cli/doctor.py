@@ -334,6 +334,9 @@ def _records(hub: Hub, *, everything: bool, repair: bool) -> Iterator[Finding]:
             for property_name, id, other in sorted(examined.twins):
                 words = f"{kind.name}: {id} has the same {property_name} as {other}"
                 yield Finding(name, "fail", f"{words}, but it must be unique; change one of them.")
+            if examined.unreadable:
+                words = f"{kind.name}: what is stored of {_some(examined.unreadable)}"
+                yield Finding(name, "fail", f"{words} cannot be read; correct it in the database.")
         done += 1
     which = "all" if done == len(found) else f"{done} of {len(found)}"
     yield Finding(

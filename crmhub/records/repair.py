@@ -22,6 +22,8 @@ from crmhub.records.kinds import KINDS, Kind
 _PLACES = 20
 _NEIGHBOURS = 5
 _BATCH = 1000
+# What an UPDATE by hand may leave: no JSON, no object, a number among texts, a word for a date.
+_NO_DOCUMENT = (ValueError, TypeError, AttributeError)
 
 _KEYS = {table: dict([*columns.items()][:KEY_COLUMNS]) for table, columns in TABLES.items()}
 Rows = Mapping[str, Sequence[Row]]
@@ -43,12 +45,14 @@ class Examined:
     """What came of comparing: how many records were looked at, and the ids of the wrong ones.
 
     `twins` are `(property name, id, other id)`: records with the same unique value, between which
-    only their owner can decide.
+    only their owner can decide. `unreadable` are those whose document is none, or holds what a
+    property's type does not allow: their index rows stay as they are.
     """
 
     looked_at: int = 0
     wrong: set[int] = field(default_factory=set)
     twins: set[tuple[str, int, int]] = field(default_factory=set)
+    unreadable: set[int] = field(default_factory=set)
 
 
 def recount(database: Database, account_id: int, *, mend: bool) -> list[Miscount]:
@@ -114,8 +118,8 @@ def examine(
             if found.ids and not everything:
                 rows = _rows_of(connection, catalogue, found.ids)
         examined.looked_at += len(ids)
-        if found.ids:
-            _look_again(catalogues, examined, catalogue, found.ids, rows, mend=mend)
+        if seeming := found.ids | found.unreadable:
+            _look_again(catalogues, examined, catalogue, seeming, rows, mend=mend)
     return examined
 
 
@@ -141,6 +145,7 @@ def _look_again(
     found = catalogues.edit(catalogue.account_id, catalogue.kind, look)
     examined.wrong |= found.ids
     examined.twins |= found.twins
+    examined.unreadable |= found.unreadable
 
 
 @dataclass(slots=True)
@@ -153,6 +158,7 @@ class _Difference:
     missing: dict[str, set[Row]] = field(default_factory=dict)
     stray: dict[str, set[Row]] = field(default_factory=dict)
     twins: set[tuple[str, int, int]] = field(default_factory=set)
+    unreadable: set[int] = field(default_factory=set)
     right: Counter[_Range] = field(default_factory=Counter)
 
     @property
@@ -175,12 +181,15 @@ def _compare(
     """
     ids = set(ids)
     of_rows = {_id(row) for some in rows.values() for row in some}
-    documents = _documents(connection, catalogue, ids | of_rows)
-    wanted = whole(catalogue, documents)
-    found = _Difference()
+    wanted, unreadable = _wanted(connection, catalogue, ids | of_rows)
+    found = _Difference(unreadable=unreadable)
     for table, columns in TABLES.items():
         ours = {row for row in wanted[table] if _id(row) in ids}
-        asked = ours.union(row for row in rows.get(table, ()) if row not in wanted[table])
+        asked = ours.union(
+            row
+            for row in rows.get(table, ())
+            if row not in wanted[table] and _id(row) not in unreadable
+        )
         there = set(connection.matching(table, columns, _KEYS[table], [*asked]))
         found.missing[table] = ours - there
         found.stray[table] = there - wanted[table]
@@ -197,14 +206,14 @@ def _look_at_holders(connection: Connection, catalogue: Catalogue, found: _Diffe
     for row in found.missing["unique_value"]:
         missing.setdefault(row[: len(of_value)], []).append(row)
     holders = connection.matching("unique_value", columns, of_value, [*missing])
-    documents = _documents(connection, catalogue, {_id(row) for row in holders})
-    rightly = whole(catalogue, documents)["unique_value"]
+    wanted, unreadable = _wanted(connection, catalogue, {_id(row) for row in holders})
+    rightly = wanted["unique_value"]
     names = {known.prop_id: known.name for known in catalogue}
     for holder in holders:
         if holder in rightly:
             for row in missing[holder[: len(of_value)]]:
                 found.twins.add((names[row[1]], _id(row), _id(holder)))
-        else:
+        elif _id(holder) not in unreadable:
             found.stray["unique_value"].add(holder)
 
 
@@ -261,7 +270,7 @@ def _sample(database: Database, catalogue: Catalogue) -> Iterator[tuple[list[int
     for _ in range(_PLACES if first is not None else 0):
         ids.update(_ids_from(database, catalogue, random.randint(first, last), _NEIGHBOURS))
     with database.reading() as connection:
-        theirs = whole(catalogue, _documents(connection, catalogue, ids))
+        theirs, _ = _wanted(connection, catalogue, ids)
     rows: dict[str, list[Row]] = {table: [] for table in TABLES}
     for known in random.sample([*catalogue], min(_PLACES, len(catalogue))):
         for table in _tables(known):
@@ -326,16 +335,35 @@ def _rows_of(connection: Connection, catalogue: Catalogue, ids: Iterable[int]) -
     }
 
 
-def _documents(
+def _wanted(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int]
-) -> dict[int, dict[str, str]]:
+) -> tuple[dict[str, set[Row]], set[int]]:
+    """Return the rows that the records should have, and the ids of those that cannot be read."""
+    texts = _documents(connection, catalogue, ids)
+    try:
+        return whole(catalogue, {id: orjson.loads(text) for id, text in texts.items()}), set()
+    except _NO_DOCUMENT:
+        unreadable = {id for id, text in texts.items() if not _readable(catalogue, id, text)}
+    readable = {id: orjson.loads(text) for id, text in texts.items() if id not in unreadable}
+    return whole(catalogue, readable), unreadable
+
+
+def _readable(catalogue: Catalogue, id: int, text: str) -> bool:
+    try:
+        whole(catalogue, {id: orjson.loads(text)})
+    except _NO_DOCUMENT:
+        return False
+    return True
+
+
+def _documents(connection: Connection, catalogue: Catalogue, ids: Iterable[int]) -> dict[int, str]:
     among, params = connection.among("id", "ids", sorted(ids))
     rows = connection.rows(
         "select id, cast(properties as text) from records"
         f" where account_id = :account and kind = :kind and {among}",
         {"account": catalogue.account_id, "kind": catalogue.kind.code, **params},
     )
-    return {id: orjson.loads(text) for id, text in rows}
+    return dict(rows)
 
 
 def _key(row: Row) -> Row:

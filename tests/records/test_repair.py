@@ -149,6 +149,28 @@ def test_each_of_several_records_with_one_unique_value_is_told(client: Client, h
         assert found.twins == {("email", id, first) for id in others}
 
 
+@pytest.mark.parametrize(
+    "document",
+    ['{"amount": "a lot"}', '{"closedate": "soon"}', '{"dealname": {"a": 1}}', "null", "[1]"],
+)
+@pytest.mark.parametrize("everything", [True, False])
+def test_records_that_cannot_be_read_are_told_and_left(
+    client: Client, hub: Hub, document: str, everything: bool
+) -> None:
+    # A sample comes past the last one in any case.
+    _, lost, spoilt = sorted(client.make("deals", dealname=name, amount="1") for name in "abc")
+    of = "where account_id = :account"
+    run(hub, client, f"update records set properties = '{document}' {of} and id = :id", id=spoilt)
+    before = stored(hub, client)
+    run(hub, client, f"delete from ix_text {of} and record_id = :id", id=lost)
+    account, catalogues = client.account.id, hub.records.catalogues
+    for all_of_them in (everything, True):
+        how = {"everything": all_of_them, "mend": True}
+        found = repair.examine(catalogues, hub.database, account, DEALS, **how)
+        assert found.unreadable == {spoilt}
+    assert stored(hub, client) == before
+
+
 def test_counters_are_set_right(client: Client, hub: Hub) -> None:
     client.make("contacts")
     told = "update record_count set n = case when shard = 0 then 9 else 0 end"
