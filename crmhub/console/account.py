@@ -58,6 +58,8 @@ SWITCHES = (
 )
 """Those that are on or off: name, label, and what it means."""
 _OTHERS = ("name", "plan", "lead_requires", "deadline_s", "region", "rotation", "portal_alias")
+# Beside a value, under this and its name: what the page showed before anybody typed.
+_SHOWN = "shown."
 _LEAD = (("email", "an email"), ("email_or_phone", "an email or a phone"))
 
 
@@ -83,15 +85,17 @@ def account(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>")
 def change_account(client_id: str) -> flask.Response:
-    """Change the name, the plan and the switches."""
+    """Change what differs from what the page showed: others may have changed the rest since."""
     form = flask.request.form
     values: dict[str, Any] = {name: form.get(name, "").strip() for name in _OTHERS if name in form}
     values |= {name: "true" if name in form else "false" for name, _, _ in SWITCHES}
+    shown = {name: form[f"{_SHOWN}{name}"] for name in values if f"{_SHOWN}{name}" in form}
+    changed = {name: value for name, value in values.items() if value != shown.get(name)}
     try:
-        operating.change(hub(), client_id, values, by=author())
+        operating.change(hub(), client_id, changed, by=author())
     except HubError as exc:
-        shown = _overview(client_id)
-        return refused(exc, "account/overview.html", **{**shown, "given": values})
+        again = {"given": values, "shown": shown}
+        return refused(exc, "account/overview.html", **{**_overview(client_id), **again})
     return done("Saved. It is in effect within a second.", "console.account", client_id=client_id)
 
 
@@ -109,6 +113,12 @@ def _overview(client_id: str) -> dict[str, Any]:
     found: Detail = shared["detail"]
     plan, used = found.account.plan, hub().records.counts(found.account)
     alias = "".join(one.value for one in found.ids if one.purpose == "alias")
+    given = {
+        "name": found.account.name,
+        "plan": plan.name,
+        **{name: _text(value) for name, value in asdict(found.account.switches).items()},
+        "portal_alias": alias,
+    }
     return {
         **shared,
         "adapter": installed(found.account.connection.adapter),
@@ -117,12 +127,8 @@ def _overview(client_id: str) -> dict[str, Any]:
         "usage": [
             (name, used.get(kind.code, 0), plan.quotas.get(name)) for name, kind in KINDS.items()
         ],
-        "given": {
-            "name": found.account.name,
-            "plan": plan.name,
-            **{name: _text(value) for name, value in asdict(found.account.switches).items()},
-            "portal_alias": alias,
-        },
+        "given": given,
+        "shown": given,
         "switches": SWITCHES,
         "lead": _LEAD,
         "plans": [(name, name) for name in sorted(hub().plans)],

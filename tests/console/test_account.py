@@ -68,6 +68,20 @@ def test_settings_that_cannot_be_are_shown_again_and_nothing_is_saved(hub, clien
     assert present(hub, client).name != "Other"
 
 
+def test_what_another_changes_meanwhile_stays(hub, client, operator, path):
+    fields = re.findall(r'name="(shown\.[^"]+)" value="([^"]*)"', operator.get(path).text)
+    other = {"require_secret": "true", "region": "DE", "deadline_s": "2.5"}
+    operating.change(hub, client.account.client_id, other, by=TESTS)
+    form = settings(hub, client, rotation="round_robin", deadline_s="0") | dict(fields)
+    # What was wrong is corrected in the page that says so, which showed nothing newer.
+    fields = re.findall(r'name="(shown\.[^"]+)" value="([^"]*)"', operator.send(path, form).text)
+    form |= {"deadline_s": "4", **dict(fields)}
+    assert operator.send(path, form).status_code == 303
+    switches = present(hub, client).switches
+    assert (switches.rotation, switches.deadline_s) == ("round_robin", 4.0)
+    assert (switches.require_secret, switches.region) == (True, "DE")
+
+
 def test_an_account_is_disabled_and_enabled(hub, client, operator, path):
     operator.send(f"{path}/disabled", {"disabled": "true"}, at=path)
     assert "Its keys and webhook addresses work again" in text_of(operator.get(path))
