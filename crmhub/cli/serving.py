@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _START_SECONDS = 60
 _LOOP_STARTS, _LOOP_SECONDS = 10, 30.0
+# So much of a body that nobody asked for is read at a time.
+_PIECE = 65_536
 
 
 def load() -> Flask:
@@ -80,10 +83,12 @@ def forget_supervisors_signals() -> None:
 
 
 class _WholeBodies:
-    """Lets no part of a body pass for the whole.
+    """Lets no part of a body pass for the whole, and leaves none of it unread.
 
     When a client hangs up, granian ends the body as if that were all of it; and Flask stops
-    reading a chunked body at the largest size instead of refusing it.
+    reading a chunked body at the largest size instead of refusing it. Where an answer needs no
+    body and comes before it, granian closes the connection without a word, and the next request
+    that a client or a proxy sends on it is lost.
     """
 
     def __init__(self, app: WSGIApplication, largest: int) -> None:
@@ -92,10 +97,14 @@ class _WholeBodies:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         length = environ.get("CONTENT_LENGTH") or None
-        if length != "0":
-            stream = environ["wsgi.input"]
-            environ["wsgi.input"] = _Body(stream, int(length) if length else None, self._largest)
-        return self._app(environ, start_response)
+        if length == "0":
+            return self._app(environ, start_response)
+        body = _Body(environ["wsgi.input"], int(length) if length else None, self._largest)
+        environ["wsgi.input"] = body
+        answer = self._app(environ, start_response)
+        if length or "HTTP_TRANSFER_ENCODING" in environ:
+            body.read_rest()
+        return answer
 
 
 class _Body:
@@ -106,11 +115,13 @@ class _Body:
         self._length = length
         self._largest = largest
         self._read = 0
+        self._ended = False
 
     def read(self, size: int) -> bytes:
         """Return up to `size` bytes; raises ClientDisconnected, RequestEntityTooLarge."""
         data: bytes = self._stream.read(size)
         self._read += len(data)
+        self._ended = self._read == self._length or bool(size and not data)
         if not data and size and self._length is not None and self._read < self._length:
             from werkzeug.exceptions import ClientDisconnected
 
@@ -120,6 +131,16 @@ class _Body:
 
             raise RequestEntityTooLarge
         return data
+
+    def read_rest(self) -> None:
+        """Read what the app has left, unless that is too large a body."""
+        from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
+
+        if (self._length or 0) > self._largest:
+            return
+        with suppress(ClientDisconnected, RequestEntityTooLarge):
+            while not self._ended and self._read < self._largest:
+                self.read(_PIECE)
 
 
 def _end_with_supervisor() -> None:
