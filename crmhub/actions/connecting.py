@@ -80,7 +80,8 @@ def _made(hub: Hub, account: Account, kept: _Credentials) -> Adapter:
             store=OwnRecords(hub.records, account),
             session=hub.egress,
             budget=budget,
-            lease=lambda key, seconds: lease(hub, account, key, seconds),
+            # Apart from the hub's own: it may hold one of the same name around this very call.
+            lease=lambda key, seconds: lease(hub, account, f"adapter {key}", seconds),
             remaining=remaining,
             load_credentials=load_credentials,
             save_credentials=kept.save,

@@ -146,8 +146,17 @@ class BatchingAdapter(FakeAdapter):
         return super().upsert_contacts(leads)
 
 
+class LockingAdapter(FakeAdapter):
+    """Lets one contact of a phone be made at a time."""
+
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
+        with self.context.lease(f"phone {properties['phone']}", 30):
+            return super().create_contact(properties, mark=mark)
+
+
 FAKE = EntryPoint("fake", "tests.adapters.fakes:FakeAdapter", "crmhub.adapters")
 BATCHING = EntryPoint("batching", "tests.adapters.fakes:BatchingAdapter", "crmhub.adapters")
+LOCKING = EntryPoint("locking", "tests.adapters.fakes:LockingAdapter", "crmhub.adapters")
 BROKEN = EntryPoint("broken", "tests.adapters.no_such_module:Adapter", "crmhub.adapters")
 
 

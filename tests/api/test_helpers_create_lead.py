@@ -9,6 +9,7 @@ import flask
 import pytest
 
 from tests.actions.working import hurry, work_off
+from tests.adapters.fakes import LOCKING, adapters, fake_client
 from tests.api.helper_calls import CREATE_LEAD, OWN, known, lead, stored, switch, total
 from tests.clients import Client, open_client
 
@@ -178,6 +179,14 @@ def test_an_account_may_take_a_phone_alone(app: flask.Flask, client: Client) -> 
     assert known(client, "u", name=None, email="", phone="+1 202 555 0100") == contact_id
     assert lead(client, email="", phone="").status_code == 422
     assert lead(client, email="{{email}}", phone="+12025550100").status_code == 422
+
+
+def test_an_adapter_may_lease_what_the_hub_does(app: flask.Flask) -> None:
+    """The hub holds a lease of a phone that is all there is; an adapter's is another one."""
+    with adapters(app, LOCKING):
+        client, _ = fake_client(app, "locking")
+        switch(app, client, lead_requires="email_or_phone")
+        assert lead(client, email=None, phone="+12025550100").status_code == 200
 
 
 def test_a_number_serves_for_its_text_where_ids_and_phones_are(client: Client) -> None:
