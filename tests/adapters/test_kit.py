@@ -11,7 +11,7 @@ from crmhub.adapter import Adapter, Problem, Rejected, Unavailable
 from crmhub.adapter.testing import Connection, FaultProxy, HttpAdapterTests
 from crmhub.adapter.testing.base import hidden_in, texts_of
 from crmhub.adapter.testing.faults import answers
-from tests.adapters.liars import CAUGHT_BY
+from tests.adapters.liars import CAUGHT_BY, faulty
 from tests.adapters.small_adapter import SmallAdapter
 from tests.adapters.small_crm import SmallCrm
 
@@ -46,8 +46,9 @@ def _failed(pytester: pytest.Pytester, liar: type[Adapter], *tests: str) -> set[
             adapter_class = liars.{liar.__name__}
         """
     )
-    # What other tests left to be collected is none of this run's.
-    quiet = ("-q", "-p", "no:unraisableexception")
+    # What other tests left to be collected is none of this run's, and Playwright's plugin fails
+    # every test that runs inside another.
+    quiet = ("-q", "-p", "no:unraisableexception", "-p", "no:playwright")
     run = pytester.inline_run(*quiet, *(f"{path}::TestLiar::{test}" for test in tests))
     passed, _, failed = run.listoutcomes()
     assert len(passed) + len(failed) >= len(tests), "a test is left out, or there is none"
@@ -57,6 +58,10 @@ def _failed(pytester: pytest.Pytester, liar: type[Adapter], *tests: str) -> set[
 @pytest.mark.parametrize("liar", CAUGHT_BY, ids=lambda liar: liar.__name__)
 def test_a_liar_is_caught(pytester: pytest.Pytester, liar: type[Adapter]) -> None:
     assert _failed(pytester, liar, *CAUGHT_BY[liar]) == set(CAUGHT_BY[liar])
+
+
+def test_an_honest_adapter_is_not_caught(pytester: pytest.Pytester) -> None:
+    assert _failed(pytester, SmallAdapter, faulty("400"), "test_no_secret_shows") == set()
 
 
 def test_a_standard_test_is_not_overridden_without_a_reason() -> None:
