@@ -36,14 +36,20 @@ class TestSmallAdapter(Small):
     """The honest one."""
 
 
-def _failed(pytester: pytest.Pytester, liar: type[Adapter], *tests: str) -> set[str]:
-    """Run some tests of the kit on an adapter and return those that fail."""
+def _failed(
+    pytester: pytest.Pytester, liar: type[Adapter], *tests: str, says: str = ""
+) -> set[str]:
+    """Run some tests of the kit on an adapter and return those that fail.
+
+    `says` is what the test class says besides.
+    """
     path = pytester.makepyfile(
         f"""
         from tests.adapters import liars, test_kit
 
         class TestLiar(test_kit.Small):
             adapter_class = liars.{liar.__name__}
+            {says}
         """
     )
     # What other tests left to be collected is none of this run's, and Playwright's plugin fails
@@ -62,6 +68,12 @@ def test_a_liar_is_caught(pytester: pytest.Pytester, liar: type[Adapter]) -> Non
 
 def test_an_honest_adapter_is_not_caught(pytester: pytest.Pytester) -> None:
     assert _failed(pytester, SmallAdapter, faulty("400"), "test_no_secret_shows") == set()
+
+
+def test_what_every_contact_needs_is_no_part_left_out(pytester: pytest.Pytester) -> None:
+    needed = 'needed = {"contacts": {"status": "lead"}}'
+    created = "test_a_lead_that_lost_its_answer_makes_one_contact_when_it_is_tried_again"
+    assert _failed(pytester, SmallAdapter, faulty("400"), created, says=needed) == set()
 
 
 def test_a_standard_test_is_not_overridden_without_a_reason() -> None:

@@ -27,7 +27,7 @@ class State:
 
 def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
     """Return what the CRM holds now; of the links, those of one contact."""
-    names = ("email", "phone", tests.text, tests.text2)
+    names = {"email", "phone", tests.text, tests.text2, *tests.needed.get("contacts", {})}
     contacts = {
         id: {name: properties.get(name) or "" for name in names}
         for id, properties in crm.contacts().items()
