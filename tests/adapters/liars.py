@@ -493,6 +493,15 @@ class TakesADoubtForSuccess(SmallAdapter):
             return Saved(contact_id, "updated")
 
 
+class TakesNothingForDone(SmallAdapter):
+    """No liar: a change that is answered with 204 and no more is done, as far as one can tell."""
+
+    def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
+        body = {"properties": dict(properties)}
+        answer = self.call("PATCH", "contacts", contact_id, body=body)
+        return Saved(contact_id if answer.status == 204 else answer.id(), "updated")
+
+
 @caught_by(faulty("something else"))
 class FindsNobodyWhenItFails(SmallAdapter):
     def find_contact(self, **asked: Any) -> Contact | None:

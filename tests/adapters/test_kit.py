@@ -11,7 +11,7 @@ from crmhub.adapter import Adapter, Problem, Rejected, Unavailable
 from crmhub.adapter.testing import Connection, FaultProxy, HttpAdapterTests
 from crmhub.adapter.testing.base import hidden_in, texts_of
 from crmhub.adapter.testing.faults import answers
-from tests.adapters.liars import CAUGHT_BY, faulty
+from tests.adapters.liars import CAUGHT_BY, TakesNothingForDone, faulty
 from tests.adapters.small_adapter import SmallAdapter
 from tests.adapters.small_crm import SmallCrm
 
@@ -68,6 +68,10 @@ def test_a_liar_is_caught(pytester: pytest.Pytester, liar: type[Adapter]) -> Non
 
 def test_an_honest_adapter_is_not_caught(pytester: pytest.Pytester) -> None:
     assert _failed(pytester, SmallAdapter, faulty("400"), "test_no_secret_shows") == set()
+
+
+def test_a_change_may_be_answered_with_nothing(pytester: pytest.Pytester) -> None:
+    assert _failed(pytester, TakesNothingForDone, faulty("204")) == set()
 
 
 def test_what_every_contact_needs_is_no_part_left_out(pytester: pytest.Pytester) -> None:

@@ -144,7 +144,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
                 assert not lasting or harm.harmless or harm.silent, "all was said to be well"
             elif operation.may_find_none and harm.name.startswith(("404", "410")):
                 assert result is None or operation.is_right(result, before, after)
-            elif not (operation.changes and harm.silent and after == before):
+            elif not (harm.silent and operation.is_deceived(result, before, after)):
                 said = f"it answered {result!r}"
                 assert operation.is_right(result, before, after), said
             assert operation.effect(before, after) in ("none", "whole")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from crmhub.adapter.contract import Adapter, AdapterError, Lead, Linked, Saved, features
@@ -51,8 +51,6 @@ class Operation(ABC):
     feature: ClassVar[str] = ""
     """What the adapter must announce for it."""
     reads: ClassVar[bool] = False
-    changes: ClassVar[bool] = False
-    """Whether it changes a record that is there, whose id it need not be told."""
     may_find_none: ClassVar[bool] = False
     """Whether a 404 may mean that there is no such contact."""
 
@@ -82,6 +80,13 @@ class Operation(ABC):
     @abstractmethod
     def is_right(self, result: object, before: State, after: State) -> bool:
         """Return whether a result is true."""
+
+    def is_deceived(self, result: object, before: State, after: State) -> bool:
+        """Return whether a result is true but for a change that did not happen.
+
+        Of a change to a record whose id is known a CRM may say no more than that all is well.
+        """
+        return False
 
     def effect(self, before: State, after: State) -> Effect:
         """Return what the call has left behind."""
@@ -233,14 +238,15 @@ class UpsertNew(Creates):
 class Changes(Operation):
     """Change one text of a contact."""
 
-    changes = True
-
     def is_right(self, result: object, before: State, after: State) -> bool:
         return (
             isinstance(result, Saved)
             and (result.id, result.outcome) == (self.id, "updated")
             and self.effect(before, after) == "whole"
         )
+
+    def is_deceived(self, result: object, before: State, after: State) -> bool:
+        return after == before
 
     def effect(self, before: State, after: State) -> Effect:
         if after == before:
@@ -338,6 +344,11 @@ class UpsertSeveral(Operation):
             self._is_right(outcome, said, after)
             for outcome, said in zip(result, (*people, self.second), strict=True)
         )
+
+    def is_deceived(self, result: object, before: State, after: State) -> bool:
+        changed = {**after.contacts[self.id], self.tests.text: "Changed"}
+        told = replace(after, contacts={**after.contacts, self.id: changed})
+        return self.is_right(result, before, told)
 
     def _is_right(self, outcome: object, said: Mapping[str, str], after: State) -> bool:
         holders = [id for id, one in after.contacts.items() if one["email"] == said["email"]]
