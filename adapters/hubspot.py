@@ -1178,7 +1178,7 @@ def _described(definition: Mapping[str, Any]) -> Described:
         type=_type(definition),
         options=tuple(
             Choice(_text(one.get("value")), _text(one.get("label")))
-            for one in _ordered(_objects_in(definition.get("options")))
+            for one in sorted(_objects_in(definition.get("options")), key=_order)
         ),
         read_only=fixed or definition.get("calculated") is True,
     )
@@ -1218,8 +1218,15 @@ def _pipeline(answer: Answer, found: Mapping[str, Any]) -> Pipeline:
 
 
 def _ordered(found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return pipelines or stages as HubSpot shows them: of two in one place by their label."""
     living = (one for one in found if not one.get("archived"))
-    return sorted(living, key=lambda one: one.get("displayOrder") or 0)
+    return sorted(living, key=lambda one: (*_order(one), _text(one.get("label")).casefold()))
+
+
+def _order(one: Mapping[str, Any]) -> tuple[bool, int]:
+    # HubSpot shows what has -1 after all others.
+    order = one.get("displayOrder") or 0
+    return order < 0, order
 
 
 def _owner(answer: Answer, found: Mapping[str, Any]) -> Owner:

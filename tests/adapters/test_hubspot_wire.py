@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crmhub.adapter import Kind, Linked, NotFound, Unavailable
+from crmhub.adapter import Kind, Lead, Linked, NotFound, Unavailable
 from tests.adapters.hubspot_crm import VERSIONS, person
 from tests.adapters.hubspot_wire import TOKEN, Wire, record, wire
 
@@ -269,6 +269,33 @@ def test_a_lead_with_an_email_is_never_searched_for(version: str) -> None:
         assert it.adapter.upsert_contact(person(email="a@x.org")).outcome == "created"
         assert _quiet(it) == []
         assert len(it.sent) == 2
+
+
+def test_stages_come_as_hubspot_shows_them() -> None:
+    """Of two in one place its published files say: by their label."""
+    with wire() as it:
+        shown = {"d": ("Won", 2), "c": ("beta", 1), "b": ("Alpha", 1), "a": ("New", 0)}
+        stages = [
+            {"id": id, "label": label, "displayOrder": at} for id, (label, at) in shown.items()
+        ]
+        it.give(200, {"results": [{"id": "p", "label": "P", "displayOrder": 0, "stages": stages}]})
+        [pipeline] = it.adapter.pipelines("deals")
+        assert [stage.value for stage in pipeline.stages] == ["a", "b", "c", "d"]
+
+
+def test_an_option_without_a_place_comes_after_those_that_have_one() -> None:
+    with wire() as it:
+        values = {"own": -1, "lead": 0, "customer": 1}
+        options = [{"value": v, "label": v, "displayOrder": at} for v, at in values.items()]
+        stage = {"name": "lifecyclestage", "type": "enumeration", "options": options}
+        it.give(200, {"results": [stage]})
+        it.give(200, record(email="ann@x.org", lifecyclestage="customer"))
+        it.give(200, record(email="ann@x.org", lifecyclestage="own"))
+        mine = {"email": "ann@x.org", "lifecyclestage": "own"}
+        [described] = it.adapter.describe("contacts")
+        assert [option.value for option in described.options] == ["lead", "customer", "own"]
+        saved = it.adapter.upsert_contact(Lead(mine, email="ann@x.org"))
+        assert (saved.outcome, saved.refused) == ("updated", ())
 
 
 def test_a_cursor_that_leads_nowhere_new_ends_the_list() -> None:
