@@ -164,7 +164,8 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     multiple=True,
     type=assignment,
     metavar="K=@FILE|K=-",
-    help="A secret of the adapter, from a file or from standard input; again for more.",
+    help="A secret of the adapter, from a file or from standard input; again for more."
+    " Empty: it is removed.",
 )
 @click.option(
     "--queued",

@@ -106,6 +106,14 @@ def test_what_is_not_named_stays(acme):
     assert acme.json("account", "show", "acme")["connection"]["id"] == 2
 
 
+def test_a_secret_that_is_given_empty_is_removed(acme):
+    assert "Empty: it is removed" in " ".join(acme("account", "adapter", "--help").stdout.split())
+    both = ["--secret", "access_token=@token", "--secret", "refresh_token=@token"]
+    acme("account", "adapter", "acme", "fake", *both)
+    acme("account", "adapter", "acme", "fake", "--secret", "refresh_token=")
+    assert acme.json("account", "show", "acme")["connection"]["secrets"] == ["access_token"]
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
