@@ -614,19 +614,28 @@ class Adapter(ABC):
             return self.save(match, mark=lead.mark)
         except Conflict as clash:
             # Made meanwhile, or hidden from the lookup: the CRM knows whose email or phone it is.
-            theirs, name = clash.existing_id, clash.name or "email"
-            if not theirs or name not in ("email", "phone") or theirs == _id(match.contact):
+            name = clash.name or "email"
+            holder = self._holder(lead, name, clash.existing_id, tuple(match.properties))
+            if holder is None or holder.id == _id(match.contact):
                 raise
-            try:
-                holder = self.get_contact(theirs, tuple(match.properties))
-            except NotFound:
-                raise clash from None
             said = replace(lead, properties=_but(match.properties, name))
             # Whoever it was to go to until now may have the phone, which then stays theirs.
             shared = match.contact is not None and "phone" in said.properties
             by_phone = self._of_phone(lead, tuple(said.properties)) if shared else None
             again = decide(said, by_email=None, by_conversation=holder, by_phone=by_phone)
             return self.save(replace(again, refused=match.refused + again.refused))
+
+    def _holder(self, lead: Lead, name: str, theirs: str, names: Sequence[str]) -> Contact | None:
+        """Return who has the email or phone that clashed, None where that cannot be told."""
+        if name == "email" and not theirs:
+            # Nobody was named: who was made since the first look is found by another one.
+            return self.find_contact(email=lead.email, names=names) if lead.email else None
+        if name not in ("email", "phone") or not theirs:
+            return None
+        try:
+            return self.get_contact(theirs, names)
+        except NotFound:
+            return None
 
     def _of_conversation(self, lead: Lead, names: Sequence[str]) -> Contact | None:
         if not lead.contact_id:

@@ -213,6 +213,24 @@ def test_a_409_full_of_digits_is_read_at_once() -> None:
     assert not error.existing_id
 
 
+def test_a_clash_that_names_nobody_is_solved_by_another_look() -> None:
+    with wire() as it:
+        it.give(404, {"message": "none"})
+        it.give(409, {"message": "Contact already exists."})
+        it.give(200, record("5", city="Rome")).give(200, record("5"))
+        saved = it.adapter.upsert_contact(person(email="new@x.org", city="Oslo"))
+        assert (saved.id, saved.outcome) == ("5", "updated")
+        assert it.body(3) == {"properties": {"city": "Oslo"}}
+
+
+def test_a_clash_with_nobody_to_be_found_is_told() -> None:
+    with wire() as it:
+        it.give(404, {"message": "none"})
+        it.give(409, {"message": "Contact already exists."}).give(404, {"message": "none"})
+        with pytest.raises(Conflict):
+            it.adapter.upsert_contact(person(email="new@x.org", city="Oslo"))
+
+
 def test_the_clash_of_a_lead_is_solved_by_the_id_it_names() -> None:
     with wire() as it:
         it.give(404, {"message": "none"})
