@@ -93,7 +93,7 @@ class CreateLead(Action):
         if not (email or phone or met.before):
             # Without either, nobody could tell whose name this is.
             raise refusal(mapped.refused, "Neither email nor phone can be used.")
-        request = asdict(replace(self, before=met.before or met.bound.hub_id))
+        request = asdict(replace(self, before=met.before))
         return New(self.kind, met.bound.person, met.bound.hub_id, request, first=met.new)
 
     def perform(

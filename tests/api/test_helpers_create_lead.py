@@ -86,6 +86,15 @@ def test_a_new_email_in_a_conversation_is_its_contacts_new_email(client: Client)
     assert stored(client, contact_id)["email"] == "ann@new.org"
 
 
+def test_a_former_email_of_a_contact_is_free_for_somebody_else(client: Client) -> None:
+    anne = known(client, email="ann@x.org")
+    assert known(client, email="anne@x.org") == anne
+    ann = known(client, "another", email="ann@x.org")
+    assert ann != anne
+    assert stored(client, anne)["email"] == "anne@x.org"
+    assert stored(client, ann)["email"] == "ann@x.org"
+
+
 def test_a_person_is_known_by_phone(client: Client) -> None:
     contact_id = str(client.make(phone="+12025550100"))
     assert known(client, phone="001 (202) 555-0100") == contact_id
