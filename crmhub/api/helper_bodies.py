@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 _MOST_FIELDS = 1000
 _FORM_TYPE = "application/x-www-form-urlencoded"
+_PARTS_TYPE = "multipart/form-data"
 _NESTED = re.compile(r"(props|properties)\[([^\[\]]*)\]", re.DOTALL)
 # What OpenAPI says of numbers that come as text.
 _TEXTS = {
@@ -40,6 +41,8 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?", re.ASCII)
 def body() -> dict[str, Any]:
     """Return the object that was posted; raises BadRequest."""
     raw = flask.request.get_data().removeprefix(b"\xef\xbb\xbf").strip()
+    if flask.request.mimetype == _PARTS_TYPE and raw.startswith(b"--"):
+        raise BadRequest(f"body: {_PARTS_TYPE} is not taken; send JSON, or a form as {_FORM_TYPE}.")
     if _is_form(raw):
         return _form(raw)
     value = read_json(raw)

@@ -66,6 +66,17 @@ def test_names_come_joined_by_commas_in_a_form(client: Client, props: str) -> No
     assert answer.json["properties"] == {"email": "ann@x.org", "name": "Ann Lee"}  # type: ignore[index]
 
 
+def test_a_form_of_parts_is_told_what_to_send(client: Client) -> None:
+    parts = '--x\r\nContent-Disposition: form-data; name="contactToken"\r\n\r\nt\r\n--x--\r\n'
+    answer = _post(client, CREATE_LEAD, parts, "multipart/form-data; boundary=x")
+    assert answer.status_code == 400
+    message = answer.json["message"]  # type: ignore[index]
+    assert message == (
+        "body: multipart/form-data is not taken; send JSON, or a form as"
+        " application/x-www-form-urlencoded."
+    )
+
+
 def test_values_come_under_their_names_in_a_form(client: Client) -> None:
     contact_id = known(client)
     _post(client, SET_PROPERTIES, "contactToken=t&props[city]=S%C3%A3o+Paulo&props%5Bzip%5D=1")
