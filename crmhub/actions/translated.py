@@ -95,6 +95,9 @@ class Translated(Adapter):
             )
         return [outcomes[index] for index in range(len(leads))]
 
+    def has_phone(self, contact: Contact, phone: str) -> bool:
+        return self._inner.has_phone(contact, phone)
+
     # Deals and tickets.
 
     def create_for_contact(

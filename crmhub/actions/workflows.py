@@ -77,7 +77,7 @@ def _active_now(
     quiet_since: int,
 ) -> ActiveWorkflow:
     adapter = connect(hub, account)
-    contact = _contact(adapter, number, account.switches.region)
+    contact = _contact(hub, account, adapter, number)
     if contact is None:
         return ActiveWorkflow("", f"no contact has the phone {shortened(number)}")
     with hub.database.reading() as connection:
@@ -212,9 +212,26 @@ def _known_contact(hub: Hub, account: Account, contact_id: str) -> str:
         return connect(hub, account).get_contact(contact_id, ()).id
 
 
-def _contact(adapter: Adapter, number: str, region: str) -> Contact | None:
-    found = (adapter.find_contact(phone=phone) for phone in readings(number, region))
-    return next((contact for contact in found if contact is not None), None)
+def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Contact | None:
+    """Return the contact with this number, as the hub has met it or else as the CRM finds it."""
+    for phone in readings(number, account.switches.region):
+        contact = _met(hub, account, adapter, phone) or adapter.find_contact(phone=phone)
+        if contact is not None:
+            return contact
+    return None
+
+
+def _met(hub: Hub, account: Account, adapter: Adapter, phone: str) -> Contact | None:
+    """Return whom this phone was last seen with: a CRM's search may not show them yet."""
+    with hub.database.reading() as connection:
+        known = bindings.known(connection, account, hub_id="", phone=phone)
+    if not known.phone_id:
+        return None
+    try:
+        contact = adapter.get_contact(known.phone_id, ("phone", "mobilephone"))
+    except contract.NotFound:
+        return None
+    return contact if adapter.has_phone(contact, phone) else None
 
 
 def _active(hub: Hub, account: Account, adapter: Adapter, contact_id: str, since: int) -> str:

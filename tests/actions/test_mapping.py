@@ -12,6 +12,7 @@ from crmhub.actions.connecting import connect
 from crmhub.actions.hub import Hub
 from crmhub.actions.mapping import Mappable
 from crmhub.actions.translated import Translated
+from crmhub.adapter import Contact
 from crmhub.fakes.hubspot.fake import FakeHubSpot
 from tests.adapters.fakes import FAKE, adapters, fake_client, hubspot_client
 from tests.clients import Client
@@ -46,6 +47,13 @@ def test_a_crm_that_cannot_tell_says_why(app: flask.Flask) -> None:
 
 def test_without_a_map_nothing_stands_before_the_adapter(hub: Hub, client: Client) -> None:
     assert not isinstance(connect(hub, client.account), Translated)
+
+
+def test_who_has_a_phone_is_told_by_the_adapter_behind_the_map(app: flask.Flask, hub: Hub) -> None:
+    with FakeHubSpot() as fake:
+        inner = connect(hub, hubspot_client(app, fake).account)
+    mapped = Translated(inner, field_maps.read({"contacts": {"town": "city"}}))
+    assert mapped.has_phone(Contact("1", {"phone": "(202) 555-0100"}), "+12025550100")
 
 
 def test_a_map_of_any_size_is_held_against_the_crm_in_no_time(hub: Hub, client: Client) -> None:

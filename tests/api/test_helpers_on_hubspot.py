@@ -128,6 +128,27 @@ def test_the_hub_keeps_the_enrolments_that_hubspot_does_not_tell(
     assert bot.helper(GET_TYPE, body).json["workflowId"] == "w-7"  # type: ignore[index]
 
 
+@pytest.mark.parametrize("written", ["+12025550100", "(202) 555-0100"])
+def test_whom_a_lead_has_made_is_found_by_phone_although_the_search_lags(
+    bot: Client, fake: FakeHubSpot, written: str
+) -> None:
+    contact_id = known(bot, phone="+1 202 555 0100")
+    fake.set("contacts", contact_id, phone=written)
+    assert bot.put(f"/workflows/w-7/enrolments/{contact_id}").status_code == 204
+    body = {"contactnumber": "12025550100", "interval": 48, "lastChatInterval": 0}
+    assert bot.helper(GET_TYPE, body).json["workflowId"] == "w-7"  # type: ignore[index]
+
+
+def test_a_number_that_a_contact_had_before_is_no_longer_theirs(
+    bot: Client, fake: FakeHubSpot
+) -> None:
+    contact_id = known(bot, phone="+1 202 555 0100")
+    fake.set("contacts", contact_id, phone="+12025550199")
+    body = {"contactnumber": "12025550100", "interval": 48, "lastChatInterval": 0}
+    reason = bot.helper(GET_TYPE, body).json["reason"]  # type: ignore[index]
+    assert reason == "no contact has the phone 12025550100"
+
+
 def test_fifty_leads_of_one_new_email_make_one_contact(bot: Client, fake: FakeHubSpot) -> None:
     answers = at_once(50, lambda i: lead(bot, f"t{i}"))
     all_done(answers)
