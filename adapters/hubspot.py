@@ -952,7 +952,7 @@ class _Batch:
 def _needs_no_look(lead: Lead, found: Contact | None) -> bool:
     """Return whether email and search are enough to tell where a lead belongs."""
     if found is None:
-        return not lead.contact_id and not lead.phone_id
+        return not (lead.contact_id or lead.email_id or lead.phone_id)
     return lead.phone_id in ("", found.id) or _has_number(found.properties, lead.phone)
 
 

@@ -60,9 +60,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Whom the hub was told of: by the conversation and by the phone, "" for nobody."""
+    """Whom the hub was told of: by the conversation, the email and the phone, "" for nobody."""
 
     contact_id: str
+    email_id: str
     phone_id: str
 
 
@@ -96,15 +97,22 @@ def of_contact(connection: Connection, account: Account, contact_id: str) -> Bou
     return found
 
 
-def known(connection: Connection, account: Account, *, hub_id: str, phone: str) -> Known:
-    """Return the CRM's ids of this acquaintance and of those with this phone."""
-    mine = of_hub_id(connection, account, hub_id) if hub_id else None
+def known(
+    connection: Connection, account: Account, *, before: str, hub_id: str, phone: str
+) -> Known:
+    """Return the CRM's ids of whom a lead may be about.
+
+    `before` is the hub's id of whom the conversation was about until this lead, `hub_id` that of
+    whom it is about now, which the email has decided where these are two.
+    """
+    mine = of_hub_id(connection, account, before) if before else None
+    theirs = of_hub_id(connection, account, hub_id) if hub_id != before else None
     phone_id: str | None = phone and connection.scalar(
         f"select crm_id from binding where {_HERE} and phone = :phone and crm_id is not null"
         " order by last_chat_at desc limit 1",
         _of(account) | {"phone": phone[:LONGEST]},
     )
-    return Known(mine.crm_id if mine else "", phone_id or "")
+    return Known(mine.crm_id if mine else "", theirs.crm_id if theirs else "", phone_id or "")
 
 
 def accounts_of_token(database: Database, token: str) -> list[int]:

@@ -117,12 +117,15 @@ class CreateLead(Action):
         """Return the lead as the adapter gets it, with what the hub knows of its contact."""
         phone = mapped.properties.get("phone", "")
         with hub.database.reading() as connection:
-            known = bindings.known(connection, account, hub_id=self.before, phone=phone)
+            known = bindings.known(
+                connection, account, before=self.before, hub_id=entry.hub_id, phone=phone
+            )
         return Lead(
             mapped.properties,
             email=mapped.properties.get("email", ""),
             phone=phone,
             contact_id=known.contact_id,
+            email_id=known.email_id,
             phone_id=known.phone_id,
             strict=account.switches.strict,
             mark=entry.id,

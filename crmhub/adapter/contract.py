@@ -178,7 +178,8 @@ class Lead:
 
     `properties` holds every value to be stored, `email` and `phone` among them under the names
     the CRM knows; none is blank. `contact_id` is the contact of this conversation so far,
-    `phone_id` the contact that this phone was last seen with: a CRM's search may not show it yet.
+    `email_id` and `phone_id` the contacts that this email and phone were last seen with, which a
+    CRM's search may not show yet.
     With `strict` nothing is left out: what would be refused is Rejected. `mark` identifies this
     lead's write. `tried_ms` is when an earlier try that ended Uncertain began (ms since 1970),
     0 when there was none. `initial` names those of the properties that are written only where the
@@ -189,6 +190,7 @@ class Lead:
     email: str = ""
     phone: str = ""
     contact_id: str = ""
+    email_id: str = ""
     phone_id: str = ""
     strict: bool = False
     mark: str = ""
@@ -574,7 +576,7 @@ class Adapter(ABC):
         Raises Rejected for a strict lead of which something would be left out.
         """
         names = tuple(lead.properties)
-        by_email = self.find_contact(email=lead.email, names=names) if lead.email else None
+        by_email = self._of_email(lead, names) if lead.email else None
         found = by_email or self._of_conversation(lead, names) or self._written_before(lead, names)
         known = found is not None and found.properties.get("phone") == lead.phone
         by_phone = self._of_phone(lead, names) if lead.phone and not known else None
@@ -645,6 +647,17 @@ class Adapter(ABC):
         except NotFound:
             # Deleted in the CRM since: the person is looked for as if met for the first time.
             return None
+
+    def _of_email(self, lead: Lead, names: Sequence[str]) -> Contact | None:
+        found = self.find_contact(email=lead.email, names=names)
+        if found is not None or not lead.email_id:
+            return found
+        try:
+            known = self.get_contact(lead.email_id, (*names, "email"))
+        except NotFound:
+            return None
+        # Else the address was corrected since, and may be somebody else's.
+        return known if known.properties.get("email", "").lower() == lead.email else None
 
     def _of_phone(self, lead: Lead, names: Sequence[str]) -> Contact | None:
         if lead.phone_id:

@@ -820,3 +820,13 @@ def test_over_the_accounts_rate_a_lead_waits_and_gets_in(app: flask.Flask, hub: 
     hurry(hub, client)
     work_off(hub, client)
     assert states(hub, client) == ["done"]
+
+
+def test_an_email_the_crm_does_not_show_yet_is_known_by_the_hub(app: flask.Flask) -> None:
+    client, crm = fake_client(app)
+    first = known(client, "a", email="ann@x.org")
+    crm.hidden.add("ann@x.org")
+    crm.calls.clear()
+    assert known(client, "b", email="ann@x.org", name="Ann New") == first
+    assert "create_contact" not in crm.calls
+    assert crm.contacts[first]["lastname"] == "New"

@@ -99,6 +99,16 @@ class LeadTests(Base):
         assert saved.outcome == "created"
         assert list(crm.contacts()) == [saved.id]
 
+    def test_a_former_email_of_a_contact_leads_to_it_no_more(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        corrected = self.person()
+        id = crm.add_contact(corrected)
+        mine = self.person()
+        saved = adapter.upsert_contact(self.lead(mine, email_id=id))
+        assert saved.outcome == "created"
+        assert crm.contacts()[id]["email"] == corrected["email"]
+
     def test_a_phone_is_looked_for_where_it_was_last_seen(self, adapter: Adapter, crm: Crm) -> None:
         phone = phone_number()
         id = crm.add_contact(self.person(phone=phone))
