@@ -224,7 +224,7 @@ def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Conta
 def _met(hub: Hub, account: Account, adapter: Adapter, phone: str) -> Contact | None:
     """Return whom this phone was last seen with: a CRM's search may not show them yet."""
     with hub.database.reading() as connection:
-        known = bindings.known(connection, account, hub_id="", phone=phone)
+        known = bindings.known(connection, account, before="", hub_id="", phone=phone)
     if not known.phone_id:
         return None
     try:
