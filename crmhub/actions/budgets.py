@@ -209,7 +209,12 @@ class LaneBudget:
             if turn.wait <= 0:
                 return
             time.sleep(turn.wait / 1000)
-            if turn.wait < _LOOK_AGAIN_MS or self._shelf.paused(self._key) <= 0:
+            if turn.wait < _LOOK_AGAIN_MS:
+                return
+            rest = self._shelf.paused(self._key)
+            if rest < _LOOK_AGAIN_MS:
+                # No new pause: SQLite's clock is rounded, and this one may seem to last a moment.
+                time.sleep(max(0.0, rest) / 1000)
                 return
 
     def _take_free(self, until: float) -> None:
