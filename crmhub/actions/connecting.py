@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -23,6 +25,11 @@ T = TypeVar("T")
 _SOON = 5
 _LATER = 60
 _CHECK_S = 20.0
+_log = logging.getLogger("crmhub.actions")
+
+
+class Broken(contract.Unavailable):
+    """The adapter has a bug; that says nothing of its CRM."""
 
 
 def connect(hub: Hub, account: Account, *, anew: bool = False) -> Adapter:
@@ -184,6 +191,27 @@ def told(account: Account) -> Iterator[None]:
         ) from exc
 
 
+@contextmanager
+def sound() -> Iterator[None]:
+    """Raise Broken for whatever an adapter raises that is no error of the contract."""
+    try:
+        yield
+    except (AdapterError, errors.HubError):
+        raise
+    # A bug of an adapter breaks the accounts that use it, and nothing of the hub.
+    except Exception as exc:
+        raise Broken(f"Its adapter failed with {noted(exc)}, which is a bug of its own.") from exc
+
+
+def noted(exc: Exception) -> str:
+    """Return the name of an adapter's bug; the log tells where it is."""
+    # Where it happened and no word of what was in it: that may be personal.
+    frame = traceback.extract_tb(exc.__traceback__)[-1]
+    word = type(exc).__name__
+    _log.error("An adapter failed with %s at %s:%s.", word, frame.filename, frame.lineno)
+    return word
+
+
 def check(hub: Hub, account: Account) -> str:
     """Talk to the account's CRM and return what is wrong in words, "" when all is well."""
     return in_words(_asked(lambda: connect(hub, account)))
@@ -191,7 +219,7 @@ def check(hub: Hub, account: Account) -> str:
 
 def ask(hub: Hub, account: Account, question: Callable[[Adapter], T]) -> T:
     """Return what the account's CRM answers an operator; raises the adapter's errors."""
-    with within(_CHECK_S):
+    with within(_CHECK_S), sound():
         return question(connect(hub, account))
 
 
@@ -219,7 +247,7 @@ def in_words(wrong: AdapterError | None) -> str:
 
 def _asked(made: Callable[[], Adapter]) -> AdapterError | None:
     try:
-        with within(_CHECK_S):
+        with within(_CHECK_S), sound():
             made().check()
     except AdapterError as exc:
         return exc

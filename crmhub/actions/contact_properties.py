@@ -10,7 +10,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.actions import dispatch
 from crmhub.actions.bindings import Bound, chatted, note_chat, of_token, remember, settle
-from crmhub.actions.connecting import connect, told
+from crmhub.actions.connecting import connect, sound, told
 from crmhub.actions.deadlines import within
 from crmhub.actions.dispatch import Action, Done, Mapped, crm_id_of, named_for, note_failure
 from crmhub.actions.hub import Hub
@@ -71,8 +71,9 @@ def get_properties(
         wanted += [part for part in _PARTS if part not in wanted]
     with told(account), within(account.switches.deadline_s):
         try:
-            adapter = connect(hub, account)
-            contact = adapter.get_contact(bound.crm_id, wanted)
+            with sound():
+                adapter = connect(hub, account)
+                contact = adapter.get_contact(bound.crm_id, wanted)
         except contract.NotFound as exc:
             raise _gone(exc) from exc
         except _AWAY as exc:

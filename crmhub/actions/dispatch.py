@@ -7,10 +7,8 @@ whatever comes of it into an outcome and writes that down.
 
 from __future__ import annotations
 
-import logging
 import random
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
@@ -20,7 +18,7 @@ from crmhub import errors, metrics
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.actions import bindings
-from crmhub.actions.connecting import connect, told
+from crmhub.actions.connecting import Broken, connect, noted, told
 from crmhub.actions.deadlines import remaining, within
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import split_name
@@ -39,7 +37,6 @@ _QUEUED = "The CRM could not take this yet; it will be tried again until it does
 _STOPPED = "The CRM did not take this; it waits until the operator has it tried again."
 # What writing down the outcome needs of the time a caller has.
 _WRITING_S = 0.15
-_log = logging.getLogger("crmhub.actions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +319,8 @@ def note_failure(
     hub: Hub, account: Account, exc: contract.AdapterError, *, record: str = "contacts"
 ) -> None:
     """Let the connection wait when a read of this kind of record has found its CRM away."""
+    if isinstance(exc, Broken):
+        return
     here = (account.id, account.connection.id)
     outcome = weighed(hub, here, judged(exc, waits=True, record=record))
     if outcome.away:
@@ -379,10 +378,7 @@ def judged(exc: Exception, *, waits: bool, record: str = "contacts") -> Outcome:
             state: Literal["refused", "dead"] = "refused" if waits else "dead"
             result = {"error": word, "message": message} if waits else None
             return Outcome(state, word, message, correlation_id=correlation, result=result)
-    # Where it happened and no word of what was in it: that may be personal.
-    frame = traceback.extract_tb(exc.__traceback__)[-1]
-    where = f"{frame.filename}:{frame.lineno}"
-    _log.error("An adapter failed with %s at %s; the action is tried again.", word, where)
+    noted(exc)
     return queued(counts=True, doubt=True)
 
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings
-from crmhub.actions.connecting import connect, told
+from crmhub.actions.connecting import connect, sound, told
 from crmhub.actions.deadlines import within
 from crmhub.actions.dispatch import note_failure
 from crmhub.actions.hub import Hub
@@ -52,7 +52,7 @@ def get_type(
     quiet_since = _hours_ago(silence, "lastChatInterval")
     _not_away(hub, account)
     try:
-        with told(account), within(account.switches.deadline_s):
+        with told(account), within(account.switches.deadline_s), sound():
             return _active_now(hub, account, number, look_back, since, silence, quiet_since)
     except Unavailable as exc:
         if isinstance(exc.__cause__, contract.AdapterError):

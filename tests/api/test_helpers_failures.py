@@ -9,6 +9,7 @@ import flask
 import pytest
 from werkzeug.test import TestResponse
 
+from crmhub.actions.connecting import check
 from crmhub.actions.hub import Hub
 from crmhub.adapter import (
     AdapterError,
@@ -25,7 +26,7 @@ from crmhub.adapter import (
 )
 from crmhub.secrets import new_secret
 from tests.actions.working import change, hurry, work_off
-from tests.adapters.fakes import BROKEN, FAKE, FakeCrm, adapters, connect, fake_client
+from tests.adapters.fakes import BROKEN, FAKE, FakeAdapter, FakeCrm, adapters, connect, fake_client
 from tests.api.helper_calls import (
     BODIES,
     CREATE_DEAL,
@@ -317,18 +318,32 @@ def test_who_is_turned_away_is_so_in_any_case(app: flask.Flask, client: Client, 
     assert client.helper(path, body, headers=wrong).status_code == 401
 
 
-def test_an_adapters_bug_queues_what_writes_and_is_500_for_what_reads(
-    fake: tuple[Client, FakeCrm], caplog: pytest.LogCaptureFixture
+def test_an_adapters_bug_is_one_more_failure_of_the_crm(
+    app: flask.Flask,
+    fake: tuple[Client, FakeCrm],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     client, crm = fake
+    monkeypatch.setattr(FakeAdapter, "check", lambda adapter: adapter._crm("check"))
+    known(client, "known", name="Ada King", email="ada@x.org")
     crm.failure = RuntimeError("ann@x.org has a secret")  # type: ignore[assignment]
+    for _ in range(5):
+        answer = client.helper(GET_PROPERTIES, {"contactToken": "known", "props": ["lastname"]})
+        assert answer.get_json()["stale"] == "true"
+        assert answer.get_json()["lastname"] == "King"
     answers = lead(client), client.helper(GET_TYPE, BODIES[GET_TYPE])
     assert queued(answers[0])
-    assert answers[1].status_code == 500
+    assert answers[1].status_code == 503
     told = answers[0].text + answers[1].text
+    told += check(app.extensions["crmhub"], client.account)
+    assert told.count("failed with RuntimeError, which is a bug of its own") == 2
     told += "".join(f"{record.getMessage()}{record.exc_text}" for record in caplog.records)
-    assert "RuntimeError" in told
+    assert "tests/adapters/fakes.py" in told
     assert "ann@x.org" not in told
+    # It says nothing of the CRM, for which nobody has to wait.
+    crm.failure = None
+    assert lead(client, "other", email="bob@x.org").status_code == 200
 
 
 def test_reasons_of_an_answer_are_cut_and_the_names_kept(fake: tuple[Client, FakeCrm]) -> None:
