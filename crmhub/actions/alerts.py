@@ -68,11 +68,12 @@ class Alert:
                 f"its CRM ({self.adapter}) refuses the credentials {since}; `crmhub account check"
                 f" {self.client_id}` tells why."
             )
+        actions = f"{self.count} action{'s' * (self.count != 1)} for {self.adapter}"
         if self.kind == "queue":
-            return f"the oldest of {self.count} actions for {self.adapter} waits {since}."
+            return f"the oldest of {actions} waits {since}."
         return (
-            f"{self.count} actions for {self.adapter} are dead, the first {since}; `crmhub actions"
-            f" list --state dead --account {self.client_id}` tells why."
+            f"{actions} {'is' if self.count == 1 else 'are'} dead, the first {since}; `crmhub"
+            f" actions list --state dead --account {self.client_id}` tells why."
         )
 
 

@@ -26,9 +26,15 @@ _AT_ONCE = 1_000
 _STOPPED = ("refused", "dead", "parked")
 _OF_STOPPED = "a.state in ('refused', 'dead', 'parked')"
 _OF_UNFINISHED = "a.state in ('running', 'queued')"
+# What waits with its whole connection is not tried before that.
+_NEXT_TRY = (
+    "coalesce((select o.until from outage o where o.account_id = a.account_id"
+    " and o.connection_id = a.connection_id and o.until > a.run_at and a.state = 'queued'),"
+    " a.run_at)"
+)
 _COLUMNS = (
     "a.account_id, c.client_id, a.id, a.connection_id, a.kind, a.hub_id, a.state, a.tries,"
-    " a.run_at, a.reason, a.created_at, a.finished_at, a.behind"
+    f" {_NEXT_TRY}, a.reason, a.created_at, a.finished_at, a.behind"
 )
 _WHOLE = (
     "(select k.adapter from connection k where k.account_id = a.account_id"

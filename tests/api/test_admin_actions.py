@@ -11,6 +11,7 @@ import pytest
 from crmhub.actions.hub import Hub
 from crmhub.actions.journal import Accepted, New, new_id
 from crmhub.db import now_ms
+from crmhub.records.filters import iso
 from tests.actions.working import change, rows, states
 from tests.admin import Admin, open_admin
 from tests.api.helper_calls import known
@@ -196,6 +197,19 @@ def test_an_action_that_is_not_there_is_404(admin: Admin) -> None:
     for id in ("act-0", "x", "x" * 5000):
         assert "no action" in refused(admin.get(f"/actions/{id}"), 404)
         assert "no action" in refused(admin.post(f"/actions/{id}/retry"), 404)
+
+
+def test_what_waits_with_its_crm_is_tried_with_it(hub: Hub, admin: Admin, client: Client) -> None:
+    (id,) = queue(hub, client)
+    change(hub, client, "run_at = :now", now=now_ms())
+    hub.journal.shut(client.account, "no route", "Unavailable")
+    with hub.database.reading() as connection:
+        until = connection.scalar(
+            "select until from outage where account_id = :account", {"account": client.account.id}
+        )
+    path = f"/actions?account={client.account.client_id}"
+    [listed] = admin.get(path).get_json()["results"]
+    assert listed["nextTryAt"] == admin.get(f"/actions/{id}").get_json()["nextTryAt"] == iso(until)
 
 
 # --- retry -------------------------------------------------------------------------------------
