@@ -15,6 +15,7 @@ from crmhub.errors import HubError
 from crmhub.records.associations import Links
 from crmhub.records.filters import iso
 from crmhub.records.listing import Page
+from crmhub.records.search import Listed
 from crmhub.records.writing import Record
 
 _ALWAYS = ("deals", "companies")
@@ -99,22 +100,31 @@ def page_shown(
     page: Page, *, properties: tuple[str, ...] | None, include: tuple[str, ...]
 ) -> bytes:
     """Return a page of records as JSON (SPEC 2.2)."""
-    items = []
-    for listed in page.records:
-        shown = listed.properties.encode()
-        if properties is not None:
-            shown = orjson.dumps(narrowed(orjson.loads(shown), properties))
-        item = b'{"id":%d,"properties":%b' % (listed.id, shown)
-        for field in include:
-            if field == "associations":
-                links = links_shown(page.links.get(listed.id, {}))
-                item += b',"associations":' + orjson.dumps(links)
-            elif field == "createdAt":
-                item += b',"createdAt":"%b"' % iso(listed.created_at).encode()
-            else:
-                item += b',"updatedAt":"%b"' % iso(listed.updated_at).encode()
-        items.append(item + b"}")
-    return paged(page.total, b"[" + b",".join(items) + b"]", page.cursor)
+    results = b",".join(
+        [
+            b'{"id":%d,"properties":%b%b}'
+            % (
+                listed.id,
+                listed.properties.encode()
+                if properties is None
+                else orjson.dumps(narrowed(orjson.loads(listed.properties), properties)),
+                _included(listed, page.links, include) if include else b"",
+            )
+            for listed in page.records
+        ]
+    )
+    return paged(page.total, b"[" + results + b"]", page.cursor)
+
+
+def _included(listed: Listed, links: Mapping[int, Links], include: tuple[str, ...]) -> bytes:
+    """Return what was asked for beside the properties, as it goes on behind them."""
+    shown: dict[str, Any] = {}
+    for field in include:
+        if field == "associations":
+            shown[field] = links_shown(links.get(listed.id, {}))
+        else:
+            shown[field] = iso(listed.created_at if field == "createdAt" else listed.updated_at)
+    return b"," + orjson.dumps(shown)[1:-1]
 
 
 def paged(total: int, results: bytes, cursor: str) -> bytes:
