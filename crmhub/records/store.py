@@ -75,6 +75,7 @@ class RecordStore:
         try:
             page, conditions = self._page(account, kind, request, known)
         except Semantic:
+            # Another process may have defined the property a moment ago; else it is raised below.
             pass
         else:
             if not conditions or (page.records and not any(each.negated for each in conditions)):
@@ -114,13 +115,14 @@ class RecordStore:
 
         Raises BadRequest when there is no unique property of that name.
         """
-        found = self._read_by(account, kind, property_name, wanted, self.catalogue(account, kind))
-        if found is not None and len(found) == len(set(wanted)):
-            return found
-        now = self._catalogue_now(account, kind)
-        found = self._read_by(account, kind, property_name, wanted, now)
+        known = self.catalogue(account, kind)
+        found = self._read_by(account, kind, property_name, wanted, known)
+        if found is None or len(found) < len(set(wanted)):
+            now = self._catalogue_now(account, kind)
+            if now.version != known.version:
+                known, found = now, self._read_by(account, kind, property_name, wanted, now)
         if found is None:
-            raise BadRequest(listed([("idProperty", upserts.not_unique(now))]))
+            raise BadRequest(listed([("idProperty", upserts.not_unique(known))]))
         return found
 
     def _read_by(
