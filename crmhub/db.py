@@ -14,12 +14,12 @@ import select
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import sqlalchemy
 from sqlalchemy.engine import URL, make_url
@@ -55,8 +55,6 @@ _JOINING = {
 # set has as much as PostgreSQL's default gives, or the operator.
 _SORTED_KB = 65_536
 _LEAST_SORTED_KB = 4096
-# Of a statement with a gate: whether the one row of its first part went in.
-_FIRST_IN = "exists (select from p0)"
 # Rows that a statement of SQLite names; more take no less time.
 _AT_ONCE = 200
 
@@ -87,6 +85,31 @@ class Rows:
     rows: Sequence[Row]
     or_skip: bool = False
 
+    def sent(self, *, one: bool) -> tuple[_Part, Sequence[Any]]:
+        """Return a part of PostgreSQL's statement, of `one` row or of any, and its values."""
+        part = _Part(self.table, tuple(self.types.items()), self.or_skip, one)
+        return part, self.rows[0] if one else _arrays(self.types, self.rows)
+
+
+class _Part(NamedTuple):
+    """What the text of PostgreSQL's statement hangs on, of some `Rows`."""
+
+    table: str
+    types: tuple[tuple[str, str], ...]
+    or_skip: bool
+    one: bool
+
+    @property
+    def into(self) -> str:
+        return f"insert into {self.table} ({', '.join(name for name, _ in self.types)})"
+
+    @property
+    def source(self) -> str:
+        """The query of the rows: of the values of one, or of an array for each column."""
+        if self.one:
+            return f"select {', '.join(['%s'] * len(self.types))}"
+        return f"select {_columns(self.types)} from {_unnested(self.types)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Added:
@@ -101,11 +124,14 @@ class Added:
     by: int
     told: str = ""
 
-    def sql(self, mark: str, condition: str = "true") -> str:
-        """Return the statement that adds and tells what comes of it, with `mark` per value."""
-        keys, marks = ", ".join(self.keys), ", ".join([mark] * (len(self.keys) + 1))
+    def sql(self, mark: str, by: str = "", source: str = "where true") -> str:
+        """Return the statement that adds and tells what comes of it, with `mark` per value.
+
+        `by` is SQL for how much is added, over the rows of `source`, in place of the first value.
+        """
+        keys, marks = ", ".join(self.keys), ", ".join([by or mark, *[mark] * len(self.keys)])
         return (
-            f"insert into {self.table} ({self.column}, {keys}) select {marks} where {condition}"
+            f"insert into {self.table} ({self.column}, {keys}) select {marks} {source}"
             f" on conflict ({keys}) do update set"
             f" {self.column} = {self.table}.{self.column} + excluded.{self.column}"
             f" returning {self.told or self.column}"
@@ -126,35 +152,45 @@ class Gate:
 
 
 @lru_cache(maxsize=256)
-def _inserting(
-    parts: tuple[tuple[str, tuple[tuple[str, str], ...], bool, bool], ...], adding: str, gate: str
-) -> str:
+def _inserting(parts: tuple[_Part, ...], adding: str) -> str:
     """Return PostgreSQL's statement that inserts into all of these and counts the first.
 
-    A part is table, columns with types, whether to skip existing keys, and whether it is one row.
-    `adding` is one more statement, of which the value is returned behind the count, else 0; then
-    comes what the condition `gate` came to.
+    `adding` is one more statement, of which the value is returned behind the count, else 0.
     """
-    inserts = [f"gate (open) as materialized (select {gate})"] if gate else []
-    for number, (table, types, or_skip, one) in enumerate(parts):
-        names = ", ".join(name for name, _ in types)
-        if one:
-            source = f"select {', '.join(['%s'] * len(types))}"
-        else:
-            arrays = ", ".join(f"cast(%s as {_plain(kind)}[])" for _, kind in types)
-            columns = ", ".join(_cast(f"rows.{name}", kind) for name, kind in types)
-            source = f"select {columns} from unnest({arrays}) as rows({names})"
-        if gate:
-            source += f" where {_FIRST_IN if number else '(select open from gate)'}"
-        skip = " on conflict do nothing" if or_skip else ""
+    inserts = []
+    for number, part in enumerate(parts):
+        skip = " on conflict do nothing" if part.or_skip else ""
         told = "" if number else " returning 1"
-        inserts.append(f"p{number} as (insert into {table} ({names}) {source}{skip}{told})")
+        inserts.append(f"p{number} as ({part.into} {part.source}{skip}{told})")
     if adding:
         inserts.append(f"added (it) as ({adding})")
-    it, opened = "(select it from added)" if adding else "0", "true"
-    if gate:
-        opened = "(select open from gate)"
-    return f"with {', '.join(inserts)} select (select count(*) from p0), {it}, {opened}"
+    it = "(select it from added)" if adding else "0"
+    return f"with {', '.join(inserts)} select (select count(*) from p0), {it}"
+
+
+@lru_cache(maxsize=256)
+def _inserting_free(
+    claims: _Part | None, items: _Part, parts: tuple[_Part, ...], adding: str, gate: str
+) -> str:
+    """Return PostgreSQL's statement of `insert_free`: it tells the ids, and if the gate is open."""
+    opened = "(select open from gate)"
+    steps, free = [f"gate (open) as materialized (select {gate})"], opened
+    if claims is not None:
+        source, others = f"{claims.source} where {opened}", "exists (select from held)"
+        if not claims.one:
+            steps.append(f"claims as materialized ({source})")
+            source = "select * from claims"
+            taken = "select record_id from claims except select record_id from held"
+            others = f"{opened} and rows.id not in ({taken})"
+        free = others
+        skip = "on conflict do nothing returning record_id"
+        steps.append(f"held as ({claims.into} {source} {skip})")
+    steps.append(f"went as ({items.into} {items.source} where {free} returning id)")
+    its = "exists (select from went)" if items.one else "rows.record_id in (select id from went)"
+    for number, part in enumerate(parts):
+        steps.append(f"p{number} as ({part.into} {part.source} where {its})")
+    steps.append(f"added as ({adding})")
+    return f"with {', '.join(steps)} select (select array_agg(id) from went), {opened}"
 
 
 class Connection:
@@ -252,36 +288,51 @@ class Connection:
         marks = ", ".join("?" * len(types))
         return self._each(f"{into} values ({marks}){skip}", rows)
 
-    def insert_all(
-        self, *parts: Rows, added: Added | None = None, gate: Gate | None = None
-    ) -> tuple[int, int]:
+    def insert_all(self, *parts: Rows, added: Added | None = None) -> tuple[int, int]:
         """Insert rows into several tables; return how many went into the first one.
 
         With it comes what `added` comes to, else 0; its row is locked once the first part is in.
-        On PostgreSQL that is one statement, whatever the number of tables and rows. There it may
-        have a `gate`, by which `Shut` is raised; then the first part is one row, and where that is
-        skipped nothing goes in at all.
+        On PostgreSQL that is one statement, whatever the number of tables and rows.
         """
         if self.dialect == "sqlite":
             went = [self.insert(p.table, p.types, p.rows, or_skip=p.or_skip) for p in parts]
             return went[0], self.add(added) if added else 0
-        filled = [part for part in parts if part.rows]
+        filled = [each.sent(one=len(each.rows) == 1) for each in parts if each.rows]
         if not filled:
             return 0, self.add(added) if added else 0
-        shape = [(p.table, tuple(p.types.items()), p.or_skip, len(p.rows) == 1) for p in filled]
-        values: list[Any] = []
-        for part in filled:
-            one = len(part.rows) == 1
-            values += part.rows[0] if one else _arrays(part.types, part.rows)
+        values = [value for _, sent in filled for value in sent]
         adding = ""
         if added is not None:
-            adding = added.sql("%s", _FIRST_IN if gate else "(select count(*) from p0) >= 0")
+            adding = added.sql("%s", source="where (select count(*) from p0) >= 0")
             values += added.values
-        sql = _inserting(tuple(shape), adding, gate.sql if gate else "")
-        went, it, opened = self._sent(sql, [*gate.values, *values] if gate else values).fetchone()
+        went, it = self._sent(_inserting(tuple(p for p, _ in filled), adding), values).fetchone()
+        return (went if parts[0].rows else 0), it
+
+    def insert_free(
+        self, claims: Rows, items: Rows, *parts: Rows, added: Added, gate: Gate
+    ) -> set[int]:
+        """Insert the items of which nobody else holds the claim, and return their ids.
+
+        It is one statement, of PostgreSQL. An item has an `id`, which `record_id` names in its
+        claim, of which it has one at most, and in all that goes in along with it, and only with it.
+        What is `added` counts for each of them. Raises `Shut`.
+        """
+        one = len(items.rows) == 1
+        claim = claims.sent(one=one) if claims.rows else None
+        item = items.sent(one=one)
+        rest = [each.sent(one=one and len(each.rows) == 1) for each in parts if each.rows]
+        values = [*gate.values]
+        for _, sent in [claim, item, *rest] if claim else [item, *rest]:
+            values += sent
+        values += added.values
+        adding = added.sql("%s", "count(*) * cast(%s as int)", "from went having count(*) > 0")
+        sql = _inserting_free(
+            claim[0] if claim else None, item[0], tuple(p for p, _ in rest), adding, gate.sql
+        )
+        ids, opened = self._sent(sql, values).fetchone()
         if not opened:
             raise Shut
-        return (went if parts[0].rows else 0), it
+        return set(ids or ())
 
     def add(self, added: Added) -> int:
         """Add to a number and return what it comes to."""
@@ -345,11 +396,8 @@ class Connection:
         return count
 
     def _over(self, sql: str, types: Params, rows: Sequence[Row]) -> Any:
-        # One array per column: a statement of constant text and size, whatever the rows' number.
-        arrays = ", ".join(f"cast(%s as {_plain(kind)}[])" for kind in types.values())
-        columns = ", ".join(_cast(f"rows.{name}", kind) for name, kind in types.items())
-        source = f"unnest({arrays}) as rows({', '.join(types)})"
-        return self._sent(sql.format(rows=source, columns=columns), _arrays(types, rows))
+        sql = sql.format(rows=_unnested(types.items()), columns=_columns(types.items()))
+        return self._sent(sql, _arrays(types, rows))
 
     def _each(self, sql: str, rows: Sequence[Row]) -> int:
         if not rows:
@@ -577,6 +625,11 @@ class Database:
                 time.sleep(0.01 * 2**attempt)
         raise AssertionError("unreachable")
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether this thread is in a `transact`."""
+        return self._here.transaction is not None
+
     def after_commit(self, work: Callable[[], None]) -> None:
         """Run `work` once the transaction of this thread is committed; without one, now.
 
@@ -710,6 +763,17 @@ def _array(kind: str, column: Row) -> str:
         raise ValueError("a text holds U+0000, which PostgreSQL cannot store")
     inside = inside.replace("\\", "\\\\").replace('"', '\\"').replace("\0", '"')
     return f"{{{inside}}}"
+
+
+def _unnested(types: Iterable[tuple[str, str]]) -> str:
+    """Return PostgreSQL's `rows` of one array for each column: the same text for any number."""
+    names, kinds = zip(*types, strict=True)
+    arrays = ", ".join(f"cast(%s as {_plain(kind)}[])" for kind in kinds)
+    return f"unnest({arrays}) as rows({', '.join(names)})"
+
+
+def _columns(types: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(_cast(f"rows.{name}", kind) for name, kind in types)
 
 
 def _plain(kind: str) -> str:

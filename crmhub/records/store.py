@@ -6,16 +6,18 @@ read tells whether that catalogue still holds, and if not the write is checked a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from crmhub.accounts.accounts import Account
-from crmhub.db import Connection, Database, Shut, now_ms
+from crmhub.db import Connection, Database, Deadlocked, Shut, now_ms
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.records import associations, marks, upserts, writing
 from crmhub.records import catalogue as catalogues
 from crmhub.records.catalogue import MOST_PROPERTIES, Catalogue, Catalogues, Property
 from crmhub.records.filters import Condition, parse
+from crmhub.records.gathering import Gathering
 from crmhub.records.ids import Ids
 from crmhub.records.index import unique_key
 from crmhub.records.kinds import Kind
@@ -47,6 +49,7 @@ class RecordStore:
         self.catalogues = Catalogues(database)
         self._signing_key = signing_key
         self._ids = Ids(database)
+        self._creating = Gathering(self._create_together)
 
     def catalogue(self, account: Account, kind: Kind) -> Catalogue:
         """Return the catalogue, at most as old as `account` is."""
@@ -183,16 +186,13 @@ class RecordStore:
                 marks.keep(tx, account.id, mark, kind, ids[0])
             return writing.create(tx, catalogue, prepared, ids=ids, now=now_ms(), quota=quota)
 
-        def write_alone(
-            connection: Connection, catalogue: Catalogue, prepared: list[NewRecord]
-        ) -> list[Record]:
-            gate = connection.held_at(account.id, catalogue.version)
-            return writing.create(
-                connection, catalogue, prepared, ids=ids, now=now_ms(), quota=None, gate=gate
-            )
+        # On SQLite all writers take turns anyway.
+        alone = len(inputs) == 1 and not inputs[0].associations and guard is None and not mark
+        alone = alone and quota is None and self.database.dialect == "postgresql"
 
-        alone = len(inputs) == 1 and not inputs[0].associations
-        alone = alone and guard is None and not mark and quota is None
+        def write_alone(catalogue: Catalogue, prepared: list[NewRecord]) -> list[Record]:
+            return [self._create_free(catalogue, prepared[0], ids[0])]
+
         names = (name for new in inputs for name in new.properties)
         return self._write(
             account,
@@ -200,9 +200,29 @@ class RecordStore:
             names,
             prepare,
             write,
-            alone=write_alone if alone else None,
+            alone=write_alone if alone and not self.database.in_transaction else None,
             define=define_unknown,
         )
+
+    def _create_free(self, catalogue: Catalogue, new: NewRecord, id: int) -> Record:
+        """Create a record by itself, along with those that others create at this moment."""
+        owner = (catalogue.account_id, catalogue.kind.code, catalogue.version)
+        while True:
+            record = self._creating.call(owner, (catalogue, new, id))
+            if record is not None:
+                return record
+            with self.database.reading() as connection, suppress(Deadlocked):
+                writing.refuse_taken(connection, catalogue, new, id=id)
+
+    def _create_together(
+        self, _: Hashable, creations: Sequence[tuple[Catalogue, NewRecord, int]]
+    ) -> list[Record | None]:
+        catalogues, inputs, ids = zip(*creations, strict=True)
+
+        def work(connection: Connection) -> list[Record | None]:
+            return writing.create_free(connection, catalogues[0], inputs, ids=ids, now=now_ms())
+
+        return self.database.transact(work, one_statement=True)
 
     def update(
         self,
@@ -292,17 +312,15 @@ class RecordStore:
         prepare: Callable[[Catalogue], T],
         write: Callable[[Connection, Catalogue, T], R],
         *,
-        alone: Callable[[Connection, Catalogue, T], R] | None = None,
+        alone: Callable[[Catalogue, T], R] | None = None,
         define: bool = False,
         tries: int = _TRIES,
     ) -> R:
         """Prepare a write and run it in a transaction, again where the catalogue has changed.
 
-        `alone` does the same as `write`, in one statement that holds the catalogue by itself.
+        `alone` does the same as `write`, in a statement that holds the catalogue by itself.
         After so many tries nobody else may write to the account's records meanwhile.
         """
-        if self.database.dialect == "sqlite":
-            alone = None
         define = define or account.switches.auto_define_properties
         sent = set(names) if define else ()
         catalogue = self.catalogue(account, kind)
@@ -321,8 +339,7 @@ class RecordStore:
             try:
                 # Two unique values may be taken one by one.
                 if alone is not None and len(catalogue.unique) < 2:
-                    work = _with(catalogue, prepared, alone)
-                    return self.database.transact(work, one_statement=True)
+                    return alone(catalogue, prepared)
                 return self.database.transact(_checked(account, catalogue, prepared, write))
             except (_CatalogueChanged, Shut):
                 catalogue = self.catalogues.reload(account.id, kind)
@@ -410,12 +427,6 @@ def _with_strings(tx: Connection, known: Catalogue, names: Sequence[str]) -> Cat
         defined = Property(0, name=name, label=catalogues.readable(name), type="string")
         catalogues.add_property(tx, known.account_id, kind, defined)
     return catalogues.load(tx, known.account_id, kind)
-
-
-def _with(
-    catalogue: Catalogue, prepared: T, write: Callable[[Connection, Catalogue, T], R]
-) -> Callable[[Connection], R]:
-    return lambda connection: write(connection, catalogue, prepared)
 
 
 def _checked(

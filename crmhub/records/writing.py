@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import orjson
 
-from crmhub.db import Added, Connection, Deadlocked, Gate, Row, Rows
+from crmhub.db import Added, Connection, Deadlocked, Row, Rows
 from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, listed
 from crmhub.records import associations
 from crmhub.records.associations import Links
@@ -147,13 +148,10 @@ def create(
     ids: Sequence[int],
     now: int,
     quota: int | None,
-    gate: Gate | None = None,
 ) -> list[Record]:
     """Store new records, made by `finish`, under `ids`.
 
-    Raises DuplicateValue, Semantic for a link to nothing, LimitExceeded beyond the quota. With a
-    `gate` it is one statement: of one record, without links and quota, and at most one property
-    is unique, so that a value that is taken leaves nothing behind. Raises `Shut`, too.
+    Raises DuplicateValue, Semantic for a link to nothing, LimitExceeded beyond the quota.
     """
     account, kind = catalogue.account_id, catalogue.kind
     links = [
@@ -163,44 +161,72 @@ def create(
     ]
     if links:
         associations.require(tx, account, [(path, to, to_id) for _, path, to, to_id in links])
-    change = IndexChange(catalogue)
-    for id, new in zip(ids, inputs, strict=True):
-        change.add(id, {}, new.properties)
-    paths = {id: new.path for id, new in zip(ids, inputs, strict=True)}
-    claimed = sorted(change.unique_come)
-    rows = [
-        (account, kind.code, id, now, now, 1, dump(new.properties))
-        for id, new in zip(ids, inputs, strict=True)
-    ]
+    claims, *parts = _new_rows(catalogue, inputs, ids, now)
     # First what another one may hold as well: waiting for that, nobody holds the counter.
-    free, total = tx.insert_all(
-        Rows("unique_value", UNIQUE, claimed, or_skip=True),
-        Rows("records", _RECORD, rows),
-        *change.rows(),
-        added=_counter(account, kind, len(rows), quota),
-        gate=gate,
-    )
-    if free < len(claimed):
-        raise _taken(tx, catalogue, claimed, paths)
+    free, total = tx.insert_all(claims, *parts, added=_counter(account, kind, len(ids), quota))
+    if free < len(claims.rows):
+        paths = {id: new.path for id, new in zip(ids, inputs, strict=True)}
+        raise _taken(tx, catalogue, claims.rows, paths)
     if quota is not None and total > quota:
         raise LimitExceeded(
-            f"The plan allows {quota} {kind.name}; {total - len(rows)} are stored and {len(rows)}"
+            f"The plan allows {quota} {kind.name}; {total - len(ids)} are stored and {len(ids)}"
             " more were sent. Nothing was written. Archive some, or ask the operator for a larger"
             " plan."
         )
     if links:
         associations.link(tx, account, kind, [(id, to, to_id) for id, _, to, to_id in links])
+    return [_created(id, now, new) for id, new in zip(ids, inputs, strict=True)]
+
+
+def create_free(
+    connection: Connection,
+    catalogue: Catalogue,
+    inputs: Sequence[NewRecord],
+    *,
+    ids: Sequence[int],
+    now: int,
+) -> list[Record | None]:
+    """Store new records, made by `finish`, each for itself: None for one whose value is taken.
+
+    It is one statement of PostgreSQL, by itself a transaction. The records have no links, and of
+    the catalogue's properties one is unique at most. Raises `Shut` when the catalogue has changed.
+    """
+    went = connection.insert_free(
+        *_new_rows(catalogue, inputs, ids, now),
+        added=_counter(catalogue.account_id, catalogue.kind, 1),
+        gate=connection.held_at(catalogue.account_id, catalogue.version),
+    )
     return [
-        Record(
-            id,
-            now,
-            now,
-            1,
-            dict(new.properties),
-            {name: sorted(set(to_ids)) for name, to_ids in new.associations.items()},
-        )
+        _created(id, now, new) if id in went else None for id, new in zip(ids, inputs, strict=True)
+    ]
+
+
+def refuse_taken(
+    connection: Connection, catalogue: Catalogue, new: NewRecord, *, id: int
+) -> NoReturn:
+    """Raise what is wrong with a record that `create_free` has not stored."""
+    [claims, *_] = _new_rows(catalogue, [new], [id], 0)
+    raise _taken(connection, catalogue, claims.rows, {id: new.path})
+
+
+def _new_rows(
+    catalogue: Catalogue, inputs: Sequence[NewRecord], ids: Sequence[int], now: int
+) -> list[Rows]:
+    """Return the rows of new records: the unique values they claim, themselves, and their index."""
+    change = IndexChange(catalogue)
+    for id, new in zip(ids, inputs, strict=True):
+        change.add(id, {}, new.properties)
+    rows = [
+        (catalogue.account_id, catalogue.kind.code, id, now, now, 1, dump(new.properties))
         for id, new in zip(ids, inputs, strict=True)
     ]
+    claims = Rows("unique_value", UNIQUE, sorted(change.unique_come), or_skip=True)
+    return [claims, Rows("records", _RECORD, rows), *change.rows()]
+
+
+def _created(id: int, now: int, new: NewRecord) -> Record:
+    links = {name: sorted(set(to_ids)) for name, to_ids in new.associations.items()}
+    return Record(id, now, now, 1, dict(new.properties), links)
 
 
 def update(

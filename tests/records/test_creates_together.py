@@ -1,0 +1,150 @@
+"""Records that are created at the same moment share a statement, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from crmhub.accounts.accounts import Account
+from crmhub.actions.hub import Hub
+from crmhub.db import Connection, Database
+from crmhub.errors import HubError
+from crmhub.records import definitions, gathering, writing
+from crmhub.records.catalogue import Catalogue, Property
+from crmhub.records.kinds import CONTACTS
+from crmhub.records.store import RecordStore
+from crmhub.records.validation import DuplicateValue, InvalidProperties
+from crmhub.records.writing import NewRecord, Record
+from tests.actions.working import soon
+from tests.clients import Client
+from tests.records.index_rows import recomputed, stored
+
+COLOUR = Property(0, name="colour", label="", type="string")
+
+
+@pytest.fixture
+def account(client: Client) -> Account:
+    return client.account
+
+
+@pytest.fixture
+def there(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordStore]:
+    """The records as another process sees them, where nobody goes by a call under way."""
+    monkeypatch.setattr(gathering, "_PATIENCE_S", 120)
+    database = Database(database_url)
+    yield RecordStore(database, b"another process's key")
+    database.close()
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many records each statement holds from now on."""
+    sizes = list[int]()
+    create = writing.create_free
+
+    def noted(connection: Connection, catalogue: Catalogue, inputs: Any, **options: Any) -> Any:
+        sizes.append(len(inputs))
+        return create(connection, catalogue, inputs, **options)
+
+    monkeypatch.setattr(writing, "create_free", noted)
+    return sizes
+
+
+def create(records: RecordStore, account: Account, properties: dict[str, str]) -> Record:
+    [record] = records.create(account, CONTACTS, [NewRecord(properties)])
+    return record
+
+
+def at_once(
+    hub: Hub,
+    there: RecordStore,
+    account: Account,
+    inputs: Sequence[dict[str, str]],
+    change: Callable[[], object],
+) -> list[Any]:
+    """Create each of these there while a change of the catalogue is under way here.
+
+    Return the records, and what was raised of ours.
+    """
+    # It takes ids for all of them: else each would wait for those.
+    create(there, account, {"firstname": "Grace"})
+
+    def waiting() -> int:
+        lines = there._creating._lines.values()
+        return sum(each.leaders + len(each.waiting) for each in lines)
+
+    def begin() -> list[Future[Record]]:
+        change()
+        begun = []
+        for each in inputs:
+            begun.append(threads.submit(create, there, account, each))
+            if hub.database.dialect == "postgresql":
+                soon(lambda: waiting() == len(begun))
+        return begun
+
+    with ThreadPoolExecutor(len(inputs)) as threads:
+        begun = hub.database.transact(lambda _: begin())
+        done = [each.exception(120) or each.result() for each in begun]
+    assert all(isinstance(each, Record | HubError) for each in done), done
+    return done
+
+
+def test_each_is_for_itself(
+    hub: Hub, there: RecordStore, client: Client, account: Account, sizes: list[int]
+) -> None:
+    held = client.make(email="held@example.com")
+    sizes.clear()
+    names = ["first", "ada", "bob", "ada", "held", "cyd"]
+    inputs = [{"email": f"{each}@example.com", "city": "Rome"} for each in names]
+    # The first one is told that the catalogue has changed, as all are who came meanwhile.
+    done = at_once(
+        hub,
+        there,
+        account,
+        [*inputs, {"firstname": "Dan", "closedate": "2026-01-31"}],
+        lambda: definitions.define(hub.records, account, CONTACTS, COLOUR),
+    )
+    if hub.database.dialect == "postgresql":
+        assert 6 in sizes
+    taken = [each for each in done if isinstance(each, DuplicateValue)]
+    assert taken[-1] is done[4]
+    assert done[4].existing_id == held
+    assert len(taken) == 2
+    [ada] = [each for each in (done[1], done[3]) if isinstance(each, Record)]
+    [late] = [each for each in (done[1], done[3]) if isinstance(each, DuplicateValue)]
+    assert late.existing_id == ada.id
+    made = [each for each in done if isinstance(each, Record)]
+    read = hub.records.read(account, CONTACTS, [each.id for each in made])
+    assert [(each.id, each.properties) for each in read] == [
+        (each.id, each.properties) for each in made
+    ]
+    assert [each.properties.get("email", "") for each in made if each is not ada] == [
+        "first@example.com",
+        "bob@example.com",
+        "cyd@example.com",
+        "",
+    ]
+    assert stored(hub, client) == recomputed(hub, client)
+
+
+def test_all_are_made_by_the_catalogue_that_they_waited_for(
+    hub: Hub, there: RecordStore, client: Client, account: Account
+) -> None:
+    definitions.define(hub.records, account, CONTACTS, COLOUR)
+    inputs = [
+        {"firstname": "Ada"},
+        {"firstname": "Bob", "colour": "red"},
+        {"firstname": "Cyd", "colour": "blue"},
+    ]
+    done = at_once(
+        hub,
+        there,
+        account,
+        inputs,
+        lambda: definitions.change(hub.records, account, CONTACTS, "colour", {"required": True}),
+    )
+    assert [type(each) for each in done] == [InvalidProperties, Record, Record]
+    assert stored(hub, client) == recomputed(hub, client)
