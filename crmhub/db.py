@@ -55,6 +55,9 @@ _JOINING = {
 # set has as much as PostgreSQL's default gives, or the operator.
 _SORTED_KB = 65_536
 _LEAST_SORTED_KB = 4096
+# How long rows of several callers wait for what another transaction holds: more than the commit of
+# one that is at work takes, and too little for it to be noticed that one of them stood still.
+_TOGETHER_MS = 200
 # Rows that a statement of SQLite names; more take no less time.
 _AT_ONCE = 200
 
@@ -69,6 +72,10 @@ class Shut(Exception):
 
 class Deadlocked(Unavailable):
     """The database chose this transaction as the one to give way."""
+
+
+class HeldUp(Unavailable):
+    """What another transaction holds was waited for as long as may be; nothing was done."""
 
 
 @lru_cache(maxsize=1024)
@@ -174,6 +181,9 @@ def _inserting_free(
 ) -> str:
     """Return PostgreSQL's statement of `insert_free`: it tells the ids, and if the gate is open."""
     opened = "(select open from gate)"
+    if not items.one:
+        patience = f"set_config('lock_timeout', '{_TOGETHER_MS}', true)"
+        gate = f"case when {gate} then {patience} <> '' else false end"
     steps, free = [f"gate (open) as materialized (select {gate})"], opened
     if claims is not None:
         source, others = f"{claims.source} where {opened}", "exists (select from held)"
@@ -315,7 +325,8 @@ class Connection:
 
         It is one statement, of PostgreSQL. An item has an `id`, which `record_id` names in its
         claim, of which it has one at most, and in all that goes in along with it, and only with it.
-        What is `added` counts for each of them. Raises `Shut`.
+        What is `added` counts for each of them. Raises `Shut`, and `HeldUp` where one of several
+        items waits for another transaction: each can go in by itself.
         """
         one = len(items.rows) == 1
         claim = claims.sent(one=one) if claims.rows else None
@@ -837,6 +848,8 @@ def _translate_psycopg(exc: Any) -> Exception | None:
         return Duplicate(str(exc))
     if isinstance(exc, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure):
         return Deadlocked("The database is busy with conflicting writes; try again.")
+    if isinstance(exc, psycopg.errors.LockNotAvailable):
+        return HeldUp("The database is busy with other writes; try again.")
     if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
         return Unavailable("The database cannot be reached or is shutting down; try again.")
     if exc.sqlstate in _PASSING:

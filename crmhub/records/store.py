@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from crmhub.accounts.accounts import Account
-from crmhub.db import Connection, Database, Deadlocked, Shut, now_ms
+from crmhub.db import Connection, Database, Deadlocked, HeldUp, Shut, now_ms
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.records import associations, marks, upserts, writing
 from crmhub.records import catalogue as catalogues
@@ -207,8 +207,13 @@ class RecordStore:
     def _create_free(self, catalogue: Catalogue, new: NewRecord, id: int) -> Record:
         """Create a record by itself, along with those that others create at this moment."""
         owner = (catalogue.account_id, catalogue.kind.code, catalogue.version)
+        creation = (catalogue, new, id)
         while True:
-            record = self._creating.call(owner, (catalogue, new, id))
+            try:
+                record = self._creating.call(owner, creation)
+            except HeldUp:
+                # By what one of those who share the statement needs: only that one waits for it.
+                [record] = self._create_together(owner, [creation])
             if record is not None:
                 return record
             with self.database.reading() as connection, suppress(Deadlocked):

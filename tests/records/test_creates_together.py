@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -58,6 +59,11 @@ def create(records: RecordStore, account: Account, properties: dict[str, str]) -
     return record
 
 
+def waiting(records: RecordStore) -> int:
+    lines = records._creating._lines.values()
+    return sum(each.leaders + len(each.waiting) for each in lines)
+
+
 def at_once(
     hub: Hub,
     there: RecordStore,
@@ -72,17 +78,13 @@ def at_once(
     # It takes ids for all of them: else each would wait for those.
     create(there, account, {"firstname": "Grace"})
 
-    def waiting() -> int:
-        lines = there._creating._lines.values()
-        return sum(each.leaders + len(each.waiting) for each in lines)
-
     def begin() -> list[Future[Record]]:
         change()
         begun = []
         for each in inputs:
             begun.append(threads.submit(create, there, account, each))
             if hub.database.dialect == "postgresql":
-                soon(lambda: waiting() == len(begun))
+                soon(lambda: waiting(there) == len(begun))
         return begun
 
     with ThreadPoolExecutor(len(inputs)) as threads:
@@ -128,6 +130,40 @@ def test_each_is_for_itself(
         "",
     ]
     assert stored(hub, client) == recomputed(hub, client)
+
+
+def test_nobody_waits_for_what_another_one_waits_for(
+    hub: Hub, there: RecordStore, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hub.database.dialect == "sqlite":
+        pytest.skip("All writers wait for each other.")
+    names = ["first", "ada", "held", "bob"]
+    create_free = writing.create_free
+    come = threading.Event()
+
+    def noted(connection: Connection, catalogue: Catalogue, inputs: Any, **options: Any) -> Any:
+        if inputs[0].properties["email"] == "first@example.com":
+            assert come.wait(120)
+        return create_free(connection, catalogue, inputs, **options)
+
+    def held(_: Connection) -> Future[Record]:
+        create(hub.records, account, {"email": "held@example.com"})
+        begun = dict[str, Future[Record]]()
+        for each in names:
+            properties = {"email": f"{each}@example.com"}
+            begun[each] = threads.submit(create, there, account, properties)
+            soon(lambda: waiting(there) == len(begun))
+        come.set()
+        for each in ("first", "ada", "bob"):
+            begun[each].result(60)
+        assert not begun["held"].done()
+        return begun["held"]
+
+    create(there, account, {"firstname": "Grace"})
+    monkeypatch.setattr(writing, "create_free", noted)
+    with ThreadPoolExecutor(len(names)) as threads:
+        late = hub.database.transact(held)
+        assert isinstance(late.exception(120), DuplicateValue)
 
 
 def test_all_are_made_by_the_catalogue_that_they_waited_for(
