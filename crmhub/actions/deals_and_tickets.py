@@ -119,6 +119,25 @@ class CreateForContact(Action):
         properties: Mapping[str, str],
         entry: Entry,
     ) -> Saved:
+        """Create the record for the contact, or for the one that it was merged into."""
+        try:
+            return self._write_once(hub, adapter, contact_id, properties, entry)
+        except contract.NotFound as exc:
+            found = adapter.get_contact(contact_id, [])
+            if found.id != contact_id:
+                return self._write_once(hub, adapter, found.id, properties, entry)
+            # Where the contact is there, it is the place for such records that is not.
+            words = f"{adapter.title} takes no {self.linked} at its address: {exc.message}."
+            raise contract.Unavailable(words) from exc
+
+    def _write_once(
+        self,
+        hub: Hub,
+        adapter: Adapter,
+        contact_id: str,
+        properties: Mapping[str, str],
+        entry: Entry,
+    ) -> Saved:
         """Create the record, unless an earlier try has done so."""
 
         def earlier(since_ms: int) -> Saved | None:
@@ -137,11 +156,6 @@ class CreateForContact(Action):
         began = now_ms()
         try:
             return adapter.create_for_contact(self.linked, contact_id, properties, mark=entry.id)
-        except contract.NotFound as exc:
-            # Where the contact is there, it is the place for such records that is not.
-            adapter.get_contact(contact_id, [])
-            words = f"{adapter.title} takes no {self.linked} at its address: {exc.message}."
-            raise contract.Unavailable(words) from exc
         except Uncertain as doubt:
             try:
                 found = earlier(began) if can_tell else None

@@ -507,7 +507,8 @@ class Adapter(ABC):
 
         A CRM that leaves out empty and unknown properties alike must be asked for its
         definitions, since callers are told which names do not exist. Raises NotFound, also for
-        an id of a form the CRM never issues.
+        an id of a form the CRM never issues. Where the CRM leads from the id of a contact that
+        was merged to the one it became, that one is returned, with its own id.
         """
 
     @abstractmethod

@@ -22,6 +22,7 @@ from crmhub.actions.hub import Hub
 from crmhub.actions.slots import Slots
 from crmhub.app import create_app
 from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
+from crmhub.fakes.hubspot.writing import merge
 from crmhub.settings import Settings
 from tests.actions.working import change, hurry, rows, work_off
 from tests.api.helper_calls import (
@@ -198,6 +199,22 @@ def test_a_deal_waits_where_the_crm_has_no_place_for_it(
     hurry(hub, bot)
     work_off(hub, bot)
     assert len(fake.deals) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "title", "kind"),
+    [(CREATE_DEAL, "dealname", "deals"), (CREATE_TICKET, "subject", "tickets")],
+)
+def test_what_is_for_a_merged_contact_is_linked_to_the_one_it_became(
+    bot: Client, fake: FakeHubSpot, path: str, title: str, kind: str
+) -> None:
+    contact_id, other = known(bot), fake.add_contact(email="lee@x.org")
+    pair = [fake.portal.load("contacts", one) for one in (other, contact_id)]
+    became = merge(fake.portal, *pair).id
+    answer = bot.helper(path, {"contactId": contact_id, "properties": {title: "A"}})
+    assert answer.status_code == 200, answer.text
+    assert fake.linked("contacts", became, kind) == list(fake.records(kind))
+    assert len(fake.records(kind)) == 1
 
 
 @pytest.mark.parametrize("written", [False, True])

@@ -105,7 +105,8 @@ def checked_types(source: str, given: Iterable[dict[str, Any]], *, to: str) -> l
 
 def checked_target(portal: Portal, type_: LinkType, id_: str) -> Record:
     """Return the record at the other end; raises a 400 when there is none of that kind."""
-    if found := portal.find(type_.target, id_):
+    # Only a read is said to lead from the ids of merged records to the one they became.
+    if (found := portal.find(type_.target, id_)) and found.id == id_:
         return found
     raise invalid_objects(
         f"No {SINGULAR[type_.target]} with id {id_} exists", kind=type_.target, id_=id_
