@@ -23,6 +23,7 @@ from typing import Any, ClassVar, TypeVar
 from crmhub.adapter import (
     Adapter,
     AdapterError,
+    BadConfig,
     Choice,
     Conflict,
     Contact,
@@ -559,11 +560,15 @@ class HubSpotAdapter(Adapter):
         try:
             return send(sent)
         except Rejected as refused:
-            if not {problem.name for problem in refused.problems} & sent.keys():
+            told = {problem.name: problem.reason for problem in refused.problems}
+            if not told.keys() & sent.keys():
                 raise
             # HubSpot knows what has changed since its definitions were read.
             again = self._fitted(kind, properties, newer_than=_STALE_S)
-            again |= self._marked(kind, mark, newer_than=_STALE_S)
+            faulty = bool(mark) and self._mark in told
+            again |= self._marked(kind, mark, newer_than=0.0 if faulty else _STALE_S)
+            if faulty and self._mark in again:
+                raise self._takes_no_mark(kind, told[self._mark]) from refused
             if again == sent:
                 raise
         return send(again)
@@ -694,6 +699,13 @@ class HubSpotAdapter(Adapter):
 
     def _mark_definition(self, kind: Kind, newer_than: float = HOUR) -> Mapping[str, Any] | None:
         return self._marks[kind].get(newer_than=newer_than)
+
+    def _takes_no_mark(self, kind: Kind, reason: str) -> BadConfig:
+        # Written without it, what got lost on the way could not be told from what is not there.
+        return BadConfig(
+            f"HubSpot does not take the hub's mark in {self._mark} of {kind}: {reason}. Free this"
+            " property of rules, or name another one as mark_property."
+        )
 
     def _by_mark(self, kind: Kind, mark: str) -> Saved | None:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from crmhub.adapter import Linked, NotYet, Saved, Uncertain
+from crmhub.adapter import BadConfig, Linked, NotYet, Saved, Uncertain
 from crmhub.fakes.hubspot import FakeHubSpot
 from tests.adapters.hubspot_crm import HubSpotCrm, adapted, person
 
@@ -82,10 +82,7 @@ def test_a_contact_with_a_unique_mark_is_made_once(fake: FakeHubSpot) -> None:
 
 
 @pytest.mark.parametrize("gone", ["never there", "a number", "read-only", "gone since"])
-def test_without_room_for_it_a_write_goes_unmarked(
-    fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch, gone: str
-) -> None:
-    monkeypatch.setattr("adapters.hubspot._STALE_S", 0.0)
+def test_without_room_for_it_a_write_goes_unmarked(fake: FakeHubSpot, gone: str) -> None:
     if gone != "never there":
         kind = "number" if gone == "a number" else "string"
         fake.define("contacts", "crmhub_mark", kind, read_only=gone == "read-only")
@@ -95,6 +92,21 @@ def test_without_room_for_it_a_write_goes_unmarked(
         del fake.portal.definitions["contacts"]["crmhub_mark"]
     saved = adapter.create_contact({"firstname": "Ann"}, mark="m2")
     assert "crmhub_mark" not in fake.contacts[saved.id]
+
+
+def test_a_mark_that_is_refused_is_for_the_operator_and_no_fault_of_the_lead(
+    fake: FakeHubSpot,
+) -> None:
+    marked(fake, "unique", "contacts")
+    refusal = {
+        "category": "VALIDATION_ERROR",
+        "message": "Property values were not valid",
+        "errors": [{"message": "too long", "context": {"propertyName": ["crmhub_mark"]}}],
+    }
+    fake.fail(400, method="POST", path="*/contacts", body=refusal, times=None)
+    with pytest.raises(BadConfig, match="in crmhub_mark of contacts: too long"):
+        adapted(fake).upsert_contact(person(email="ann@x.org", mark="m"))
+    assert not fake.contacts
 
 
 @each_kind
