@@ -33,6 +33,11 @@ def _narrowing(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--state", "states", multiple=True, type=click.Choice(_STATES)),
             click.option("--helper", "kinds", multiple=True, type=click.Choice(HELPERS)),
             click.option("--token", metavar="CONTACTTOKEN", help="Of this conversation's person."),
+            click.option(
+                "--contact",
+                metavar="CONTACTID",
+                help="Of who has this id: the hub's (hub-…) or the CRM's.",
+            ),
             click.option("--phone", metavar="PHONE", help="Of who has this phone."),
             click.option("--reason", metavar="TEXT", help="Whose reason contains this."),
             click.option(
@@ -40,6 +45,12 @@ def _narrowing(command: Callable[..., Any]) -> Callable[..., Any]:
                 type=duration,
                 metavar="TIME",
                 help="Accepted so long ago: 10m, 2h, 3d.",
+            ),
+            click.option(
+                "--newer-than",
+                type=duration,
+                metavar="TIME",
+                help="Accepted since so long ago.",
             ),
         )
     ):
@@ -129,9 +140,11 @@ def _wanted(
     states: tuple[str, ...],
     kinds: tuple[str, ...],
     token: str | None,
+    contact: str | None,
     phone: str | None,
     reason: str | None,
     older_than: int | None,
+    newer_than: int | None,
     ids: tuple[str, ...] = (),
     after: str = "",
 ) -> Wanted:
@@ -147,9 +160,11 @@ def _wanted(
         states=states,
         kinds=kinds,
         contact_token=token or "",
+        contact=contact or "",
         phone=phone or "",
         reason=reason or "",
         older_than_ms=older_than or 0,
+        newer_than_ms=newer_than or 0,
         ids=ids,
         after=after,
     )

@@ -53,6 +53,19 @@ def test_list_and_show_print_what_was_accepted(crmhub: CommandLine, bot: Client)
     assert crmhub.json("actions", "list", "--after", listed["actionId"]) == []
 
 
+def test_the_command_narrows_by_contact_and_age_like_the_admin_api(
+    crmhub: CommandLine, bot: Client, hub: Hub
+) -> None:
+    contact = bot.get("/contacts").get_json()["results"][0]["id"]
+    (of_contact,) = crmhub.json("actions", "list", "--contact", str(contact))
+    assert crmhub.json("actions", "list", "--newer-than", "1h") == [of_contact]
+    assert crmhub.json("actions", "list", "--contact", "hub-nobody") == []
+    change(hub, bot, "state = 'dead'")
+    for narrowing in (("--contact", "hub-nobody"), ("--newer-than", "1h", "--older-than", "1h")):
+        assert "0 actions" in crmhub("actions", "retry", *narrowing, code=1).stdout
+    assert "1 action" in crmhub("actions", "retry", "--newer-than", "1h").stdout
+
+
 def test_retry_brings_back_what_is_dead(crmhub: CommandLine, bot: Client, hub: Hub) -> None:
     change(hub, bot, "state = 'dead'")
     assert "Name actions" in crmhub("actions", "retry", code=2).stderr
