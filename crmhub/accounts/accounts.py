@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from crmhub.accounts import keys
@@ -218,6 +218,42 @@ def search_accounts(
 def plans_in_use(db: Connection) -> set[str]:
     """Return the plan names that accounts stand on, whether they still exist or not."""
     return {row[0] for row in db.rows("select distinct plan from account")}
+
+
+def client_ids(db: Connection) -> list[str]:
+    """Return the client ids of all accounts, the oldest first."""
+    return [row[0] for row in db.rows("select client_id from account order by id")]
+
+
+def unreadable(db: Connection) -> dict[str, list[str]]:
+    """Return, by client id, the columns that hold what this module has not written.
+
+    Such an account cannot be loaded, nor listed with others; one without its connection neither.
+    """
+    found: dict[str, list[str]] = {}
+    # From the outside: TABLES leaves out an account without its connection.
+    for client_id, *texts in db.rows(
+        "select a.client_id, a.switches, c.settings, c.field_map from account a"
+        " left join connection c on c.account_id = a.id and c.id = a.connection_id order by a.id"
+    ):
+        for (column, read), text in zip(_READERS.items(), texts, strict=True):
+            try:
+                read(text)
+            except (ValueError, TypeError, AttributeError, Semantic):
+                found.setdefault(client_id, []).append(column)
+    return found
+
+
+def _read_switches(text: str) -> None:
+    # Read again as if they were given: an operator's `"deadline_s": "long"` loads, and fails later.
+    Switches().changed(asdict(Switches.from_json(text)))
+
+
+_READERS: Mapping[str, Callable[[str], object]] = {
+    "switches": _read_switches,
+    "connection.settings": lambda text: json.loads(text).items(),
+    "connection.field_map": FieldMap.from_json,
+}
 
 
 def _row(db: Connection, condition: str, value: str | int) -> Row | None:

@@ -17,6 +17,7 @@ from crmhub.cli.opening import first_line
 from crmhub.cli.output import print_json
 
 if TYPE_CHECKING:
+    from crmhub.accounts.accounts import Account
     from crmhub.actions.hub import Hub
     from crmhub.db import Database
     from crmhub.settings import Settings
@@ -87,10 +88,12 @@ def _examine(*, everything: bool, repair: bool) -> Iterator[Finding]:
         yield from _adapters(hub)
         if migrations is not None and migrations.state == "ok":
             yield _keys(hub)
-            yield from _accounts(hub)
+            accounts, unreadable = _read_accounts(hub)
+            yield from unreadable
+            yield from _accounts(hub, accounts, sound=not unreadable)
             yield from _journal(hub)
             yield _alerts(hub)
-            yield from _records(hub, everything=everything, repair=repair)
+            yield from _records(hub, accounts, everything=everything, repair=repair)
     finally:
         hub.close()
 
@@ -247,14 +250,34 @@ def _keys(hub: Hub) -> Finding:
     return Finding("encryption keys", "ok", f"{found[first]} sealed values, all with {first}")
 
 
-def _accounts(hub: Hub) -> Iterator[Finding]:
+def _read_accounts(hub: Hub) -> tuple[list[Account], list[Finding]]:
+    """Return the accounts that can be read, and which cannot."""
+    from crmhub.accounts import accounts
+
+    with hub.database.reading() as db:
+        spoilt = accounts.unreadable(db)
+        if not spoilt:
+            return accounts.list_accounts(db, hub.plans), []
+        names = [client_id for client_id in accounts.client_ids(db) if client_id not in spoilt]
+        found = [accounts.load(db, client_id, hub.plans) for client_id in names]
+    return found, [
+        Finding(
+            f"account {client_id}",
+            "fail",
+            f"what is stored as its {' and '.join(columns)} cannot be read; "
+            "correct it in the database.",
+        )
+        for client_id, columns in spoilt.items()
+    ]
+
+
+def _accounts(hub: Hub, found: list[Account], *, sound: bool) -> Iterator[Finding]:
     """Yield what is wrong with single accounts, or that nothing is."""
     from crmhub.accounts import accounts
     from crmhub.actions.connecting import connect
     from crmhub.adapter import AdapterError
 
     with hub.database.reading() as db:
-        found = accounts.list_accounts(db, hub.plans)
         lost = sorted(accounts.plans_in_use(db) - hub.plans.keys())
     for plan in lost:
         yield Finding(
@@ -263,14 +286,13 @@ def _accounts(hub: Hub) -> Iterator[Finding]:
             f"accounts are on the plan {plan}, which does not exist and counts as default; "
             "define it, or give them another.",
         )
-    faulty = 0
     for account in found:
         try:
             connect(hub, account)
         except AdapterError as exc:
-            faulty += 1
+            sound = False
             yield Finding(f"account {account.client_id}", "fail", exc.message)
-    if not faulty:
+    if sound:
         yield Finding("accounts", "ok", f"{len(found)}, each with a CRM that is set up")
 
 
@@ -294,14 +316,13 @@ def _alerts(hub: Hub) -> Finding:
     return Finding("alerts", "fail" if wrong else "ok", wrong or "their address may be called")
 
 
-def _records(hub: Hub, *, everything: bool, repair: bool) -> Iterator[Finding]:
+def _records(
+    hub: Hub, found: list[Account], *, everything: bool, repair: bool
+) -> Iterator[Finding]:
     """Yield where counters and index are not what the records say, or that they are."""
-    from crmhub.accounts import accounts
     from crmhub.records.kinds import KINDS
     from crmhub.records.repair import examine, recount
 
-    with hub.database.reading() as db:
-        found = accounts.list_accounts(db, hub.plans)
     # Where time is too short for all of them, each run gets to others.
     random.shuffle(found)
     until = time.monotonic() + _RECORDS_SECONDS

@@ -167,6 +167,34 @@ def test_two_records_with_one_unique_value_stay_for_a_person_to_settle(crmhub, d
     assert "ada@" not in told
 
 
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("update account set switches = '[]'", "switches"),
+        ('update account set switches = \'{"deadline_s": "long"}\'', "switches"),
+        ("update connection set settings = '[]'", "connection.settings"),
+        ("update connection set field_map = '{'", "connection.field_map"),
+        ("delete from connection", "connection.settings and connection.field_map"),
+    ],
+)
+def test_an_account_that_cannot_be_read_is_named_and_the_rest_is_still_told(
+    crmhub, database_url, change, named
+):
+    for name in ("Spoilt", "Sound"):
+        crmhub("account", "create", name)
+    database = Database(database_url, pool_size=1)
+    with database.reading() as conn:
+        spoilt = conn.scalar("select id from account where client_id = 'spoilt'")
+        key = "account_id" if "connection" in change else "id"
+        conn.run(f"{change} where {key} = {spoilt}")
+    database.close()
+    told = crmhub("doctor", code=1).stdout
+    assert f"fail  account spoilt: what is stored as its {named} cannot be read" in told
+    assert "account sound" not in told
+    assert "accounts: 2" not in told
+    assert "ok    records: those of all accounts" in told
+
+
 def test_only_some_of_many_ids_are_named():
     assert _some({3, 1, 2}) == "1, 2, 3"
     assert _some(range(8)) == "0, 1, 2, 3, 4 and 3 more"
