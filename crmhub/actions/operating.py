@@ -6,6 +6,8 @@ from what this process remembers, so that an operator sees what they have just d
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -24,7 +26,7 @@ from crmhub.actions.switching import Decision, Former
 from crmhub.adapter import Adapter, AdapterError, BadConfig, Unsupported
 from crmhub.audit import SET, Author
 from crmhub.db import Connection, now_ms
-from crmhub.errors import Semantic
+from crmhub.errors import Conflict, Semantic
 from crmhub.records.filters import iso
 from crmhub.secrets import SealBroken
 
@@ -151,6 +153,14 @@ class Crm:
     guarded: bool = False
 
 
+def seen(account: Account) -> str:
+    """Return what tells the account's CRM and its settings from every other."""
+    # Without the credentials: an adapter renews them by itself.
+    connection = account.connection
+    text = f"{connection.id} {json.dumps(dict(connection.settings), sort_keys=True)}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def set_crm(
     hub: Hub,
     client_id: str,
@@ -159,14 +169,18 @@ def set_crm(
     by: Author,
     ask: bool,
     queued: Decision | None = None,
+    in_place_of: str | None = None,
 ) -> Account:
     """Set the account's CRM and return the account; another adapter starts afresh.
 
     With `ask` the CRM is asked before anything is saved. `queued` says what becomes of what is
-    queued for a CRM that the account leaves. Raises NotFound, Semantic with every fault or with
-    what the CRM says is wrong, and Conflict when something is queued and nothing is said of it.
+    queued for a CRM that the account leaves. `in_place_of` is the `seen` of the account that the
+    choice was made from. Raises NotFound, Semantic with every fault or with what the CRM says is
+    wrong, and Conflict when something is queued and nothing is said of it, or when another CRM or
+    other settings than those seen are there.
     """
     account = find(hub, client_id)
+    _demand_seen(account, in_place_of)
     if crm.adapter != account.connection.adapter:
         with hub.database.reading() as db:
             switching.demand(account, switching.queued(db, account), queued)
@@ -180,6 +194,7 @@ def set_crm(
 
     def work(tx: Connection) -> Account:
         before = accounts.locked(tx, account.id, hub.plans)
+        _demand_seen(before, in_place_of)
         _guard(hub, before, crm)
         after = configure(
             tx,
@@ -210,6 +225,14 @@ def set_crm(
     changed = hub.database.transact(work)
     hub.directory.forget(account.id)
     return changed
+
+
+def _demand_seen(account: Account, in_place_of: str | None) -> None:
+    if in_place_of is not None and in_place_of != seen(account):
+        raise Conflict(
+            "The account's CRM was changed by somebody else meanwhile, and nothing was saved."
+            " Look at theirs, or save once more to replace it."
+        )
 
 
 def _decided(

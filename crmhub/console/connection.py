@@ -45,6 +45,7 @@ def crm_save(client_id: str) -> flask.Response:
             ask=ask,
             queued=decision if decision in DECISIONS else None,
             by=author(),
+            in_place_of=form.get("seen"),
         )
     except HubError as exc:
         return refused(exc, "account/crm.html", **_shown(client_id, name, typed=True))
@@ -102,6 +103,7 @@ def _shown(client_id: str, name: str, *, typed: bool = False) -> dict[str, Any]:
     return {
         **shared,
         "adapter": adapter,
+        "seen": operating.seen(account),
         "present": installed(present),
         "same": same,
         "adapters": [(one.name, one.title or one.name) for one in hub().registry.installed()],

@@ -54,6 +54,10 @@ def on_hubspot(hub, client, hubspot):
     operating.set_crm(hub, client.account.client_id, crm, ask=False, by=TESTS)
 
 
+def seen(page):
+    return re.search(r'name="seen" value="(\w+)"', page.text)[1]
+
+
 def detail(hub, client):
     return operating.detail(hub, client.account.client_id)
 
@@ -150,6 +154,31 @@ def test_back_to_local(hub, client, operator, path):
     assert "local in place of HubSpot" in text_of(page)
     assert operator.send(path, {"adapter": "local"}).status_code == 303
     assert detail(hub, client).account.connection.adapter == "local"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine"),
+    [
+        # The page showed the hub's own records, with nothing to choose.
+        (Crm("hubspot", {}, TOKEN), {"adapter": "local"}),
+        (Crm("hubspot", {"api_version": "v3"}, TOKEN), None),
+    ],
+)
+def test_what_somebody_else_saved_meanwhile_is_not_lost_unseen(
+    hub, client, hubspot, operator, path, form, theirs, mine
+):
+    name = client.account.client_id
+    if mine is None:
+        operating.set_crm(hub, name, Crm("hubspot", {}, TOKEN), ask=False, by=TESTS)
+    mine = (mine or form) | {"unasked": "true", "seen": seen(operator.get(path))}
+    operating.set_crm(hub, name, theirs, ask=False, by=TESTS)
+    before = detail(hub, client).account.connection
+    answer = operator.send(path, mine)
+    assert answer.status_code == 409
+    assert "changed by somebody else meanwhile" in text_of(answer)
+    assert detail(hub, client).account.connection == before
+    assert operator.send(path, mine | {"seen": seen(answer)}).status_code == 303
+    assert detail(hub, client).account.connection != before
 
 
 @pytest.mark.parametrize("fate", ["finish", "drop"])
