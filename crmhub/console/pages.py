@@ -17,7 +17,7 @@ from crmhub.api.present import current
 from crmhub.console import banner, guarding
 from crmhub.console.blueprint import PREFIX, is_ours
 from crmhub.console.guarding import NotSignedIn
-from crmhub.errors import HubError
+from crmhub.errors import HubError, Unauthorized
 from crmhub.secrets import derive, same, sign
 
 HEAD = (
@@ -146,11 +146,28 @@ def _as_page(failed: flask.Response) -> flask.Response:
 
 
 def ask_to_sign_in(error: NotSignedIn) -> flask.Response:
-    """Lead a browser to the form for signing in, and back afterwards; others are told."""
+    """Lead a browser to the form for signing in, and back afterwards; others are told.
+
+    Who has sent a form is told that it was not taken, and led back to the page that it is on.
+    """
     if not wants_html():
         return failure(error)
-    back = flask.request.full_path.rstrip("?") if flask.request.method == "GET" else None
-    return see(flask.url_for("console.sign_in", next=back))
+    if flask.request.method not in ("GET", "HEAD"):
+        over = Unauthorized(
+            "The session is over, and what you sent changed nothing. Sign in, and send it again."
+        )
+        return refused(over, "sign_in.html", back=_page_before(), email="")
+    return see(flask.url_for("console.sign_in", next=flask.request.full_path.rstrip("?")))
+
+
+def _page_before() -> str:
+    """Return the page of ours that a form was sent from, "" where that is no page to open."""
+    # Not by urlsplit, which raises for addresses that are none.
+    host, _, rest = (flask.request.referrer or "").partition("://")[2].partition("/")
+    path = f"/{rest}"
+    routes = flask.current_app.url_map.bind("")
+    ours = host == flask.request.host and routes.test(path.partition("?")[0], "GET")
+    return path if ours else ""
 
 
 def _said() -> str:

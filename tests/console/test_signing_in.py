@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from crmhub.accounts import users
@@ -22,6 +24,10 @@ def cookie(answer):
     return next(
         (each for each in answer.headers.getlist("Set-Cookie") if "crmhub_console=" in each), ""
     )
+
+
+def csrf(page):
+    return re.search(r'name="csrf" value="(\w+)"', page.text)[1]
 
 
 def test_a_user_signs_in_and_out(app, email):
@@ -104,6 +110,32 @@ def test_who_is_not_signed_in_is_led_to_the_form_and_back(app, email):
     assert answer.status_code == 303
     form = browser.http.get(answer.location, headers={"Accept": "text/html"})
     assert 'name="next" value="/console/accounts?q=acme"' in form.text
+
+
+@pytest.mark.parametrize(
+    ("page", "leads_to"),
+    [
+        ("http://localhost/console/accounts/new?a=b", "/console/accounts/new?a=b"),
+        # What was sent before was answered under an address that cannot be opened.
+        ("http://localhost/console/accounts/acme/crm/check", ""),
+        ("http://elsewhere.example/console/audit", ""),
+        ("http://[", ""),
+        (None, ""),
+    ],
+)
+def test_a_form_that_is_sent_when_the_session_is_over_is_told_of_and_led_back_to(
+    app, hub, operator, page, leads_to
+):
+    form = {"name": "Not opened", "csrf": csrf(operator.get("/accounts/new"))}
+    set_password(hub, operator.email, PASSWORD, by=TESTS)
+    headers = {"Referer": page} if page else {}
+    answer = operator.open("POST", "/accounts/new", data=form, headers=headers)
+    assert answer.status_code == 401
+    assert "The session is over, and what you sent changed nothing." in text_of(answer)
+    assert f'name="next" value="{leads_to}"' in answer.text
+    given = {"email": operator.email, "password": PASSWORD, "csrf": csrf(answer), "next": leads_to}
+    signed_in = operator.open("POST", "/sign-in", data=given)
+    assert signed_in.location == (leads_to or "/console/accounts")
 
 
 def test_a_program_is_told_that_it_must_sign_in(app):
