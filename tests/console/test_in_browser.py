@@ -166,3 +166,15 @@ def test_a_field_map_is_typed_refused_tried_and_saved(page: Page, served: Served
         "topic": {"to": "dealname", "values": {"a": "b", "c": "d"}},
         "source": {"to": "description", "constant": "chatbot", "set": "empty"},
     }
+
+
+def test_a_long_name_pushes_nothing_out_of_the_list(page: Page, served: Served) -> None:
+    account, _ = open_account(
+        served.hub, name="Donaudampfschiff" * 12, client_id=f"l{token(300, BASE36)}", by=TESTS
+    )
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(f"/console/accounts?q={account.client_id}")
+        expect(page.get_by_role("link", name=account.name)).to_be_visible()
+        wider = page.locator(".panel-table").evaluate("it => it.scrollWidth - it.clientWidth")
+        assert wider == 0
