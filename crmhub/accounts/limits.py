@@ -35,6 +35,9 @@ _SIGN_INS = Rate(30, 300)
 # A request waits this long for Redis, and after a failure none does for a while.
 _REDIS_SECONDS = 0.25
 _RETRY_SECONDS = 5.0
+# A window that ends later than that was counted before the clock was set back, or on a host
+# whose clock is as wrong.
+_LATE_SECONDS = 60
 _log = logging.getLogger(__name__)
 
 
@@ -132,6 +135,9 @@ class _Windows:
             allowed = self._limiter.hit(item, name)
             reset, remaining = self._limiter.get_window_stats(item, name)
             wait = max(0, math.ceil(reset - time.time()))
+            if not allowed and wait > rate.seconds + _LATE_SECONDS:
+                self._limiter.clear(item, name)
+                allowed, remaining, wait = self._limiter.hit(item, name), count - 1, rate.seconds
             if not allowed:
                 return RateStatus(count, 0, wait, allowed=False, retry_after=max(1, wait))
             statuses.append(RateStatus(count, max(0, remaining), wait))

@@ -194,6 +194,17 @@ def test_without_an_answer_from_redis_the_share_is_held_locally(closed_port):
     assert sum(allowed(limits, caller("10/1000"), 10)) == 5
 
 
+def test_a_clock_that_was_set_back_shuts_nobody_out(make_limits, time_machine):
+    limits, now = make_limits(), time.time()
+    time_machine.move_to(now + 3600, tick=True)
+    assert allowed(limits, caller("3/10"), 3) == [True] * 3
+    time_machine.move_to(now, tick=True)
+    statuses = [limits.hit(caller("3/10")) for _ in range(4)]
+    assert [status.allowed for status in statuses] == [True, True, True, False]
+    assert [status.remaining for status in statuses] == [2, 1, 0, 0]
+    assert all(status.reset_s <= 10 for status in statuses)
+
+
 def test_a_stalled_redis_costs_one_call_a_moment_and_the_others_nothing(silent_port, monkeypatch):
     monkeypatch.setattr(module, "_REDIS_SECONDS", 3.0)
     monkeypatch.setattr(module, "_RETRY_SECONDS", 3600.0)
