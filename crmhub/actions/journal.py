@@ -299,7 +299,9 @@ class Journal:
             " where a.account_id = :account and a.connection_id = :connection"
             " and a.identity = :identity and a.person = :person and a.idempotency_key is null"
             " and (a.state in ('running', 'queued')"
-            f" or (a.state = 'done' and a.finished_at >= :since)) and {SAME_CONTACT}"
+            # What seems to have ended later than that did so before the clock was set back.
+            " or (a.state = 'done' and a.finished_at between :since and :until))"
+            f" and {SAME_CONTACT}"
             " order by a.created_at desc limit 1",
             {
                 "account": account.id,
@@ -308,6 +310,7 @@ class Journal:
                 "person": new.person,
                 "hub_id": new.hub_id,
                 "since": moment - IDENTITY_MS,
+                "until": moment + IDENTITY_MS,
             },
         )
         if row is None:

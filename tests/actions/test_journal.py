@@ -475,6 +475,14 @@ def test_the_same_again_is_the_first_one_for_a_minute(
     assert accept(identity="i").earlier is None
 
 
+def test_what_ended_before_the_clock_was_set_back_answers_for_nothing_new(
+    hub: Hub, client: Client, accept: Accept
+) -> None:
+    finish(hub, taken(accept(identity="i")), DONE)
+    change(hub, client, "finished_at = finished_at + 3600000")
+    assert accept(identity="i").entry is not None
+
+
 def test_a_key_makes_a_second_one_of_the_same(accept: Accept) -> None:
     ids = [accept(identity="i", key=key).action_id for key in ("", "k", "l")]
     assert len(set(ids)) == 3
