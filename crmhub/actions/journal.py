@@ -36,6 +36,7 @@ UNFINISHED = ("running", "queued")
 DELAYS_S = (5, 30, 120, 600, 3_600, 10_800, 21_600, 43_200)
 _JITTER = 0.2
 LONGEST_MS = 7 * 86_400_000
+LONGEST_LEASE_MS = 60_000
 IDENTITY_MS = 60_000
 KEY_MS = 24 * 3_600_000
 # What a process needs beyond the call itself, to write down what came of it.
@@ -158,13 +159,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The connections with something to do, by account and connection.
+    """The connections with something to do, by account and connection, at a `moment` (ms).
 
     More is due `later`, in so many ms, None for never.
     """
 
     now: list[tuple[int, int]]
     later: int | None
+    moment: int
 
 
 class Journal:
@@ -514,7 +516,39 @@ class Journal:
                 later.append(following)
         # What has waited longest comes first.
         soonest = min(later, default=None)
-        return Due([(one[1], one[2]) for one in sorted(now)], soonest and max(0, soonest - moment))
+        return Due(
+            [(one[1], one[2]) for one in sorted(now)], soonest and max(0, soonest - moment), moment
+        )
+
+    def hasten(self, *, most: int = 1000) -> None:
+        """Let what waits be due now, since the database's clock was set back while it waited.
+
+        What was to wait for seconds would wait for as long as the clock was ahead. Whoever works
+        on an action keeps it for as long as any lease lasts.
+        """
+
+        def some(tx: Connection) -> int:
+            moment = tx.now_ms()
+            skip = " for update skip locked" if tx.dialect == "postgresql" else ""
+            return tx.run(
+                "with late as (select account_id, id, state from action where"
+                " (state = 'queued' and run_at > :now) or (state = 'running' and run_at > :until)"
+                f" limit :most{skip})"
+                " update action set run_at = case state when 'queued' then :now else :until end"
+                " where (account_id, id) in (select account_id, id from late)",
+                {"now": moment, "until": moment + LONGEST_LEASE_MS, "most": most},
+            )
+
+        def whole(tx: Connection) -> None:
+            now = {"now": tx.now_ms()}
+            tx.run("update outage set until = :now where until > :now", now)
+            # The budgets see by themselves that their next call lies too far ahead.
+            tx.run("update budget set paused_until = :now where paused_until > :now", now)
+            tx.run("update outbox set run_at = :now where run_at > :now", now)
+
+        while self._database.transact(some) == most:
+            pass
+        self._database.transact(whole)
 
     def result(self, account_id: int, action_id: str) -> Mapping[str, Any] | None:
         """Return what an action came to, None as long as it is not done."""

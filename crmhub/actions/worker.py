@@ -27,7 +27,7 @@ from crmhub.actions.deadlines import within
 from crmhub.actions.deals_and_tickets import CreateDeal, CreateTicket
 from crmhub.actions.dispatch import Action, Done, Mapped, attempt, beside, judged, kept, weighed
 from crmhub.actions.hub import Hub
-from crmhub.actions.journal import Entry, Outcome
+from crmhub.actions.journal import LONGEST_LEASE_MS, Due, Entry, Outcome
 from crmhub.actions.leads import CreateLead
 from crmhub.adapter import Adapter, AdapterError, Conflict, Lead, Rejected, Saved
 from crmhub.db import now_ms
@@ -39,7 +39,7 @@ HELPERS: dict[str, type[Action]] = {
 }
 # A call that nobody waits for may take its time; the lease covers it and what is written after it.
 _CALL_S = 30.0
-_LEASE_S = 60.0
+_LEASE_S = LONGEST_LEASE_MS / 1000
 _POLL_S = 1.0
 _AWAY_S = 1.0
 # One connection never takes all threads: its CRM may be slow.
@@ -49,6 +49,8 @@ _CLEAN_EVERY_S = 600.0
 _CLEAN_ON_S = 1.0
 _CLEANED_AT_ONCE = 1_000
 _COUNT_EVERY_S = 5.0
+# Less than that is waited for.
+_SET_BACK_S = 30.0
 _KEPT_MS = 30 * 86_400_000
 _log = logging.getLogger("crmhub.worker")
 
@@ -65,6 +67,8 @@ class Worker:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
+        # By how much the database's clock is ahead of the monotonic one, at least.
+        self._ahead_s = -math.inf
 
     def stop(self) -> None:
         """Begin nothing more."""
@@ -86,7 +90,7 @@ class Worker:
                     if time.monotonic() >= count_at:
                         count_at = time.monotonic() + _COUNT_EVERY_S
                         self._hub.database.keep_statistics()
-                    due = self._hub.journal.due()
+                    due = self._due()
                     began = self._begin(pool, due.now)
                     if time.monotonic() >= clean_at:
                         more = self._clean()
@@ -103,6 +107,17 @@ class Worker:
                 self._stopping.wait(_AWAY_S)
         # A message that is under way ends within 10 s.
         watching.join()
+
+    def _due(self) -> Due:
+        """Return what is due, also by a clock that was set back since the last look."""
+        began = time.monotonic()
+        due = self._hub.journal.due()
+        if due.moment / 1000 - began < self._ahead_s - _SET_BACK_S:
+            _log.warning("The database's clock was set back; what waits is tried now.")
+            self._hub.journal.hasten()
+            due = self._hub.journal.due()
+        self._ahead_s = due.moment / 1000 - time.monotonic()
+        return due
 
     def _clean(self) -> bool:
         """Delete some of what is kept no longer; return whether there may be more of it."""

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -329,6 +330,28 @@ def _queue(hub: Hub, client: Client, token: str) -> str:
         client.account, lambda tx: lead.enter(tx, client.account), lease_s=5, now=False
     )
     return accepted.action_id
+
+
+def test_a_clock_that_was_set_back_holds_nothing_up(
+    hub: Hub, fake: tuple[Client, FakeCrm], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, _ = fake
+    ids = [_queue(hub, client, token) for token in ("t", "u")]
+    then = {"then": now_ms() + 3_600_000}
+    change(hub, client, "run_at = :then", **then)
+    change(hub, client, "state = 'running', lease = 'x' where id = :it", it=ids[0])
+    shut(hub, client)
+    due, ahead = hub.journal.due, [3_600_000]
+
+    def look() -> Due:
+        return replace(found := due(), moment=found.moment + (ahead.pop() if ahead else 0))
+
+    monkeypatch.setattr(hub.journal, "due", look)
+    with working(hub):
+        soon(lambda: states(hub, client) == ["running", "done"])
+    # Who works on an action keeps it.
+    ((until,),) = rows(hub, client, "run_at")[:1]
+    assert 0 < until - now_ms() <= 60_000
 
 
 def test_a_worker_does_not_ask_again_and_again_while_nothing_can_be_done(
