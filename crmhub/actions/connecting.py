@@ -28,6 +28,16 @@ _CHECK_S = 20.0
 _log = logging.getLogger("crmhub.actions")
 
 
+AWAY = (
+    contract.BadConfig,
+    contract.Denied,
+    contract.Throttled,
+    contract.Unavailable,
+    contract.Uncertain,
+)
+"""What leaves what was last known as the best answer."""
+
+
 class Broken(contract.Unavailable):
     """The adapter has a bug; that says nothing of its CRM."""
 

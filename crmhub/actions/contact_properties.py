@@ -10,7 +10,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.actions import dispatch
 from crmhub.actions.bindings import Bound, chatted, note_chat, of_token, remember, settle
-from crmhub.actions.connecting import connect, sound, told
+from crmhub.actions.connecting import AWAY, connect, sound, told
 from crmhub.actions.deadlines import within
 from crmhub.actions.dispatch import Action, Done, Mapped, crm_id_of, named_for, note_failure
 from crmhub.actions.hub import Hub
@@ -22,14 +22,6 @@ from crmhub.db import Connection
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
 
 MOST = 50
-# What leaves the last known values as the best answer.
-_AWAY = (
-    contract.BadConfig,
-    contract.Denied,
-    contract.Throttled,
-    contract.Unavailable,
-    contract.Uncertain,
-)
 _PARTS = ("firstname", "lastname")
 
 
@@ -76,7 +68,7 @@ def get_properties(
                 contact = adapter.get_contact(bound.crm_id, wanted)
         except contract.NotFound as exc:
             raise _gone(exc) from exc
-        except _AWAY as exc:
+        except AWAY as exc:
             note_failure(hub, account, exc)
             if not bound.last_values:
                 raise

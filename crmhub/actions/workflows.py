@@ -6,13 +6,13 @@ is used where the CRM itself cannot tell what a contact is enrolled in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings
-from crmhub.actions.connecting import connect, sound, told
+from crmhub.actions.connecting import AWAY, connect, sound, told
 from crmhub.actions.deadlines import within
 from crmhub.actions.dispatch import note_failure
 from crmhub.actions.hub import Hub
@@ -32,10 +32,25 @@ _COME_BACK_S = 5
 
 @dataclass(frozen=True, slots=True)
 class ActiveWorkflow:
-    """The workflow a contact is in, or in `reason` why there is none to act on."""
+    """The workflow a contact is in, or in `reason` why there is none to act on.
+
+    It is `stale` when the CRM could not be asked whose phone it is.
+    """
 
     workflow_id: str
     reason: str = ""
+    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A call of getType, with the moments (ms) that its hours lead back to."""
+
+    number: str
+    look_back: Decimal
+    since: int
+    silence: Decimal
+    quiet_since: int
 
 
 def get_type(
@@ -44,56 +59,67 @@ def get_type(
     """Return the newest workflow the contact with this phone entered in the last hours.
 
     `look_back` is in hours. With `silence`, only when that many hours lie between the contact's
-    last helper call and this one. Raises Semantic for a blank phone and negative hours,
+    last helper call and this one. While the CRM is away, the hub answers for whom it has met where
+    it is the one that keeps the enrolments. Raises Semantic for a blank phone and negative hours,
     Unavailable.
     """
-    number = filled(phone, "contactnumber")
-    since = _hours_ago(look_back, "interval")
-    quiet_since = _hours_ago(silence, "lastChatInterval")
-    _not_away(hub, account)
-    try:
-        with told(account), within(account.switches.deadline_s), sound():
-            return _active_now(hub, account, number, look_back, since, silence, quiet_since)
-    except Unavailable as exc:
-        if isinstance(exc.__cause__, contract.AdapterError):
-            note_failure(hub, account, exc.__cause__, record="workflows")
-        raise
+    asked = _Asked(
+        filled(phone, "contactnumber"),
+        look_back,
+        _hours_ago(look_back, "interval"),
+        silence,
+        _hours_ago(silence, "lastChatInterval"),
+    )
+    with told(account), within(account.switches.deadline_s):
+        if reason := hub.journal.away(account):
+            if known := _last_known(hub, account, asked):
+                return known
+            raise Unavailable(
+                f"The account's CRM cannot be asked now. {reason}", retry_after=_COME_BACK_S
+            )
+        try:
+            with sound():
+                adapter = connect(hub, account)
+                contact = _contact(hub, account, adapter, asked.number)
+                return _active_now(hub, account, adapter, contact.id if contact else None, asked)
+        except AWAY as exc:
+            note_failure(hub, account, exc, record="workflows")
+            if known := _last_known(hub, account, asked):
+                return known
+            raise
 
 
-def _not_away(hub: Hub, account: Account) -> None:
-    if reason := hub.journal.away(account):
-        raise Unavailable(
-            f"The account's CRM cannot be asked now. {reason}", retry_after=_COME_BACK_S
-        )
+def _last_known(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
+    """Return what the hub can tell without the CRM, if it can."""
+    with sound():
+        adapter = connect(hub, account)
+        if adapter.can("active_workflow"):
+            return None
+    for phone in readings(asked.number, account.switches.region):
+        if contact_id := _seen_with(hub, account, phone):
+            return replace(_active_now(hub, account, adapter, contact_id, asked), stale=True)
+    return None
 
 
 def _active_now(
-    hub: Hub,
-    account: Account,
-    number: str,
-    look_back: Decimal,
-    since: int,
-    silence: Decimal,
-    quiet_since: int,
+    hub: Hub, account: Account, adapter: Adapter, contact_id: str | None, asked: _Asked
 ) -> ActiveWorkflow:
-    adapter = connect(hub, account)
-    contact = _contact(hub, account, adapter, number)
-    if contact is None:
-        return ActiveWorkflow("", f"no contact has the phone {shortened(number)}")
+    if contact_id is None:
+        return ActiveWorkflow("", f"no contact has the phone {shortened(asked.number)}")
     with hub.database.reading() as connection:
-        last_chat = bindings.last_chat(connection, account, contact.id)
-    bindings.chatted(hub.database, account, contact.id)
-    if silence and last_chat > quiet_since:
+        last_chat = bindings.last_chat(connection, account, contact_id)
+    bindings.chatted(hub.database, account, contact_id)
+    if asked.silence and last_chat > asked.quiet_since:
         hours = (now_ms() - last_chat) / _HOUR_MS
         return ActiveWorkflow(
             "",
             f"the contact's last chat was {hours:.1f} hours ago,"
-            f" less than lastChatInterval ({shortened(str(silence))})",
+            f" less than lastChatInterval ({shortened(str(asked.silence))})",
         )
-    workflow_id = _active(hub, account, adapter, contact.id, since)
+    workflow_id = _active(hub, account, adapter, contact_id, asked.since)
     if not workflow_id:
-        asked = shortened(str(look_back))
-        return ActiveWorkflow("", f"the contact entered no workflow in the last {asked} hours")
+        hours_back = shortened(str(asked.look_back))
+        return ActiveWorkflow("", f"the contact entered no workflow in the last {hours_back} hours")
     return ActiveWorkflow(workflow_id)
 
 
@@ -223,15 +249,19 @@ def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Conta
 
 def _met(hub: Hub, account: Account, adapter: Adapter, phone: str) -> Contact | None:
     """Return whom this phone was last seen with: a CRM's search may not show them yet."""
-    with hub.database.reading() as connection:
-        known = bindings.known(connection, account, before="", hub_id="", phone=phone)
-    if not known.phone_id:
+    contact_id = _seen_with(hub, account, phone)
+    if not contact_id:
         return None
     try:
-        contact = adapter.get_contact(known.phone_id, ("phone", "mobilephone"))
+        contact = adapter.get_contact(contact_id, ("phone", "mobilephone"))
     except contract.NotFound:
         return None
     return contact if adapter.has_phone(contact, phone) else None
+
+
+def _seen_with(hub: Hub, account: Account, phone: str) -> str:
+    with hub.database.reading() as connection:
+        return bindings.known(connection, account, before="", hub_id="", phone=phone).phone_id
 
 
 def _active(hub: Hub, account: Account, adapter: Adapter, contact_id: str, since: int) -> str:

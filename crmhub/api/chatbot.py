@@ -206,7 +206,8 @@ def get_type(generated_id: str) -> flask.Response:
 
     def work() -> dict[str, Any]:
         active = workflows.get_type(hub(), account, **load(TypeBody(), body()))
-        return told("ok", workflowId=active.workflow_id, reason=active.reason)
+        own = told("ok", workflowId=active.workflow_id, reason=active.reason)
+        return own | {"stale": "true" if active.stale else ""}
 
     return answered(account, lambda: ["workflowId", "reason"], work)
 

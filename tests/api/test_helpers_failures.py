@@ -9,9 +9,11 @@ import flask
 import pytest
 from werkzeug.test import TestResponse
 
+from crmhub.actions import workflows
 from crmhub.actions.connecting import check
 from crmhub.actions.hub import Hub
 from crmhub.adapter import (
+    Adapter,
     AdapterError,
     BadConfig,
     Conflict,
@@ -126,6 +128,34 @@ def test_a_read_of_a_crm_that_fails_is_503_in_words(
     assert answer.headers["Retry-After"] == retry_after
     assert answer.json["category"] == "InternalError"  # type: ignore[index]
     assert word in answer.json["message"]  # type: ignore[index]
+
+
+@failing
+def test_the_workflow_of_somebody_known_is_told_while_the_crm_fails(
+    hub: Hub,
+    fake: tuple[Client, FakeCrm],
+    failure: AdapterError,
+    retry_after: str,
+    word: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client, crm = fake
+    phone = BODIES[GET_TYPE]["contactnumber"]
+    contact_id = known(client, phone=phone)
+    # The hub keeps the enrolments; of a CRM that does so itself nothing is known without it.
+    with monkeypatch.context() as patched:
+        patched.setattr(FakeAdapter, "active_workflow", Adapter.active_workflow)
+        workflows.enrol(hub, client.account, workflow_id="w7", contact_id=contact_id)
+        crm.failure = failure
+        # The second time the hub may know without a call.
+        for _ in range(2):
+            answer = client.helper(GET_TYPE, BODIES[GET_TYPE]).json
+            assert (answer["workflowId"], answer["stale"]) == ("w7", "true")  # type: ignore[index]
+            quiet = BODIES[GET_TYPE] | {"lastChatInterval": 1}
+            answer = client.helper(GET_TYPE, quiet).json
+            assert (answer["workflowId"], answer["stale"]) == ("", "true")  # type: ignore[index]
+            assert "last chat" in answer["reason"]  # type: ignore[index]
+    assert client.helper(GET_TYPE, BODIES[GET_TYPE]).status_code == 503
 
 
 @failing
