@@ -19,11 +19,11 @@ from typing import Any, TypeVar
 from benchmarks.floor import COLUMNS, SORTS, Case, by_columns, cases
 from crmhub.accounts.accounts import Account
 from crmhub.actions.hub import Hub
-from crmhub.db import Connection, Params, Row
+from crmhub.db import Connection, Params, Row, now_ms
 from crmhub.records.filters import parse
 from crmhub.records.kinds import CONTACTS
 from crmhub.records.listing import Listing, PageRequest
-from crmhub.records.search import Place, Query, Search
+from crmhub.records.search import Known, Place, Query, Search
 
 T = TypeVar("T")
 
@@ -147,13 +147,14 @@ class Comparison:
             seen += row
         _summed_up(seen)
 
-    def _search(self, case: Case, query: Query) -> Search:
+    def _search(self, case: Case, query: Query, known: Known | None = None) -> Search:
         return Search(
             self._timed,
             account_id=self._account.id,
             kind=CONTACTS.code,
             query=query,
             conditions=parse(case.filters, self._catalogue, region=""),
+            known=known,
         )
 
     def _total(self, case: Case) -> tuple[int, Pair]:
@@ -185,14 +186,19 @@ class Comparison:
 
     def _page(self, case: Case, query: Query, total: int, after: Place | None) -> Pair:
         sql, params = self._by_hand(case, query, after)
-        counted = None
+        first = self._search(case, query)
         if after is None:
             # The first page goes on with what the total has found.
-            counted = self._search(case, query)
-            counted.total()
+            first.total()
+            known = None
+        else:
+            # The others have it from the cursor.
+            if not first.few():
+                first.total()
+            known = Known(first.counted, now_ms()) if first.counted else None
 
         def hub() -> list[int]:
-            search = counted or self._search(case, query)
+            search = first if after is None else self._search(case, query, known)
             return [row.id for row in search.page(total, after)]
 
         _, pair = self._paired(

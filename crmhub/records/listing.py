@@ -11,12 +11,14 @@ from crmhub.records import associations
 from crmhub.records.associations import Links
 from crmhub.records.filters import Condition
 from crmhub.records.kinds import Kind
-from crmhub.records.paging import Cursor, fingerprint
-from crmhub.records.search import Listed, Place, Query, Search, Start, start
+from crmhub.records.paging import Cursor, fingerprint, packed, unpacked
+from crmhub.records.search import Known, Listed, Place, Query, Search, Start, start
 
 # A listing under constant change would catch up for ever. What changed during the walk comes
 # within as many records as there are; the rest is for what goes on changing.
 _LEAST_CAUGHT_UP = 10_000
+# Characters of a cursor that ids may take which were counted: a thousand, where they lie close.
+_LONGEST_COUNTED = 2800
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Listing:
             kind=self._kind.code,
             query=query,
             conditions=conditions,
+            known=None if after is None else _known(after),
         )
         total, first = _begun(search) if after is None else (after.total, None)
         rows, last = self._next(search, query, total=total, after=after, first=first)
@@ -99,6 +102,7 @@ class Listing:
                 settled=began.settled,
                 shown=began.shown,
                 caught_up=caught_up,
+                counted=_short(packed(search.counted)) if after is None else after.counted,
             ).seal(self._signing_key)
         return Page(total, rows, links, cursor)
 
@@ -179,6 +183,16 @@ class Listing:
 def _begun(search: Search) -> tuple[int, list[Listed] | None]:
     """Return the total, and the first page with one more where it came along."""
     return search.few() or (search.total(), None)
+
+
+def _known(cursor: Cursor) -> Known | None:
+    if not cursor.counted:
+        return None
+    return Known(unpacked(cursor.counted), _start(cursor).changes_from)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_COUNTED else ""
 
 
 def _start(cursor: Cursor) -> Start:

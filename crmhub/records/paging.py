@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -26,7 +26,7 @@ class Cursor(NamedTuple):
     `sort` is a column, `filters` a hash; `total` is what was counted at the first page, `started`,
     `settled` and `shown` are the `search.Start` of the listing. `caught_up` is how many records
     have come since the listing came to its end and began to catch up with what changed meanwhile,
-    -1 before.
+    -1 before. `counted` is `packed`: the ids that were counted, of few.
     """
 
     account_id: int
@@ -44,6 +44,7 @@ class Cursor(NamedTuple):
     settled: int = 0
     shown: tuple[int, ...] = ()
     caught_up: int = -1
+    counted: str = ""
 
     def seal(self, signing_key: bytes) -> str:
         """Return the cursor as text that needs no escaping in a URL."""
@@ -58,7 +59,8 @@ def unseal(text: str, signing_key: bytes, *, account_id: int, kind: int) -> Curs
     form, *fields = unsealed(text, signing_key)
     if form != _FORM:
         raise BadRequest(_INVALID)
-    named = dict(zip(Cursor._fields, fields, strict=True))
+    # An older cursor lacks the last fields.
+    named = dict(zip(Cursor._fields, fields, strict=False))
     named["include"] = tuple(named["include"])
     named["shown"] = tuple(named["shown"])
     if named["properties"] is not None:
@@ -88,6 +90,31 @@ def unsealed(text: str, signing_key: bytes) -> list[Any]:
         raise BadRequest(_INVALID)
     value: list[Any] = orjson.loads(payload)
     return value
+
+
+def packed(ids: Iterable[int]) -> str:
+    """Return ids as a text that is short where they lie close together."""
+    steps, last = bytearray(), 0
+    for id in sorted(ids):
+        step, last = id - last, id
+        while step > 127:
+            steps.append(128 | step & 127)
+            step >>= 7
+        steps.append(step)
+    return base64.urlsafe_b64encode(steps).decode()
+
+
+def unpacked(text: str) -> list[int]:
+    """Return the ids that `packed` made the text of, in rising order."""
+    ids, last, step, shift = list[int](), 0, 0, 0
+    for byte in base64.urlsafe_b64decode(text):
+        step |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            last += step
+            ids.append(last)
+            step = shift = 0
+    return ids
 
 
 def fingerprint(filters: Sequence[Filter]) -> str:

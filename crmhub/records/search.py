@@ -8,8 +8,9 @@ For any other page the exact total tells what costs least. To test a document, o
 what it is sorted by, takes the database a microsecond or two; an entry of an index that is only
 passed, a tenth of that.
 - Fewer than a thousand matches are fetched: their ids are found, sorted by what an index holds,
-  and the documents of the page are read. Of several filters, the total has found the ids for the
-  first page; what has changed since then is found out by testing the documents.
+  and the documents of the page are read. Of several filters, the total has found the ids, which
+  the cursor keeps for the other pages; what has changed since then is found by its time of change,
+  and all documents are tested.
 - Others are walked to, where a page should take no more documents than there are matches: the
   sort order is read and the documents are tested. After twice as many as it should take, but not
   before a thousand, the walk halts: the filter goes along with the sort order.
@@ -85,6 +86,11 @@ class Start:
     settled: int
     shown: tuple[int, ...] = ()
 
+    @property
+    def changes_from(self) -> int:
+        """The earliest stamp (ms) of what has changed since."""
+        return min(self.settled, self.at - _SLOWEST_COMMIT)
+
     def having_shown(self, page: Sequence[Listed]) -> Start:
         """Return the same start after one more page."""
         late = [
@@ -141,6 +147,14 @@ class Listed(NamedTuple):
     properties: str
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The ids of what passed the filters when a listing began; what else does has changed since."""
+
+    ids: Sequence[int]
+    since: int
+
+
 @dataclass(slots=True)
 class _Walk:
     """How far a walk has come, how many documents its next window has, and what it has found."""
@@ -171,13 +185,16 @@ class Search:
         kind: int,
         query: Query,
         conditions: Sequence[Condition],
+        known: Known | None = None,
     ) -> None:
         self._connection = connection
         self._of = {"account": account_id, "kind": kind}
         self._query = query
         self._conditions = [each.looked_up(connection, account_id) for each in conditions]
         self._narrow = dict[int, int]()
-        self._counted: list[int] = []
+        self._known = known
+        # The ids of what passes several filters, where these are few: they are dear to find.
+        self.counted: list[int] = []
 
     def again(self, query: Query) -> Search:
         """Return another listing of what passes the same filters."""
@@ -269,12 +286,9 @@ class Search:
 
     def _sorted_of(self, among: str, behind: str = "") -> str:
         """The select of the ids of the page among those, sorted by what an index holds."""
-        # The fence has the ids looked up before anything is sorted: without it both planners may
-        # walk the sort order, past every record that does not match.
-        fence = "offset 0" if self._connection.dialect == "postgresql" else "limit -1"
         return (
             "select id from (select id, created_at, updated_at from records"
-            f" where {_OF} and {among} {fence}) as matching where true{behind}"
+            f" where {_OF} and {among} {self._fence}) as matching where true{behind}"
             f" order by {self._order} limit :rows"
         )
 
@@ -304,7 +318,7 @@ class Search:
                 f" select count(*), case when count(*) < :few then {array} end from found",
                 {**self._of, **params, "few": _FEW},
             )
-        self._counted = (counted if postgresql else orjson.loads(counted or "[]")) or []
+        self.counted = (counted if postgresql else orjson.loads(counted or "[]")) or []
         return int(total)
 
     def page(self, total: int, after: Place | None) -> list[Listed]:
@@ -316,7 +330,8 @@ class Search:
             return []
         changed = self._query.changed_since is not None
         if total < _FEW and not changed:
-            return self._page_of_counted(after) or self._fetch(after)
+            known = self._page_of_counted() if after is None else self._page_of_known(after)
+            return known or self._fetch(after)
         everything = self._everything()
         expected = self._wanted * everything // total
         # What changed since is mostly little, so it is walked whatever the filters are.
@@ -338,16 +353,40 @@ class Search:
         """Return the place of a record in this listing."""
         return Place(getattr(row, self._query.sort), row.id)
 
-    def _page_of_counted(self, after: Place | None) -> list[Listed]:
+    def _page_of_counted(self) -> list[Listed]:
         """Return the first page of those that were counted; nothing where any has changed since."""
-        if after is not None or not self._counted:
+        if not self.counted:
             return []
-        among, these = self._connection.among("id", "these", self._counted)
+        among, these = self._connection.among("id", "these", self.counted)
         test, params, rest = self._test()
         page = f"{self._among(self._sorted_of(among))} and {test}"
         rows = self._few_rows(page, params | these, self._wanted)
-        expected = min(self._wanted, len(self._counted))
+        expected = min(self._wanted, len(self.counted))
         return rows if sum(_passes(row, rest) for row in rows) == expected else []
+
+    def _page_of_known(self, after: Place) -> list[Listed]:
+        """Return another page of those that passed when the listing began, and of what may since.
+
+        Nothing where these are not known, or much has changed.
+        """
+        if self._known is None:
+            return []
+        changed = self._connection.rows(
+            f"select id from records where {_OF} and updated_at > :since"
+            " order by updated_at desc, id desc limit :most",
+            {**self._of, "since": self._known.since, "most": _FEW + 1},
+        )
+        if len(changed) > _FEW:
+            return []
+        ids = list({*self._known.ids, *(id for (id,) in changed)})
+        among, these = self._connection.among("id", "these", ids)
+        behind, place = self._behind(after)
+        test, params, rest = self._test()
+        most = len(ids) if rest else self._wanted
+        passing = f"select {_COLUMNS} from records where {_OF} and {among} and {test} {self._fence}"
+        source = f"({passing}) as passing where true{behind}"
+        rows = self._rows(source, params | these | place, most)
+        return [row for row in rows if _passes(row, rest)][: self._wanted]
 
     def _fetch(self, after: Place | None) -> list[Listed]:
         behind, values = self._behind(after)
@@ -515,6 +554,12 @@ class Search:
     def _alone(self) -> bool:
         """Whether one index table holds the whole set, so that no sets are joined."""
         return len(self._conditions) == 1 and not self._conditions[0].negated
+
+    @property
+    def _fence(self) -> str:
+        # It has ids looked up before anything is sorted: without it both planners may walk the sort
+        # order, past every record that does not match.
+        return "offset 0" if self._connection.dialect == "postgresql" else "limit -1"
 
     @property
     def _wanted(self) -> int:

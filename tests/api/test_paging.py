@@ -211,6 +211,51 @@ def test_a_page_of_what_was_counted_leaves_out_what_changed_meanwhile(
     assert [id for page in found for id in ids_of(page["results"])] == others
 
 
+@pytest.mark.parametrize("sort", ["createdAt", "updatedAt"])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("much", [False, True])
+def test_pages_of_what_was_counted_show_what_passes_now(
+    client: Client, monkeypatch: pytest.MonkeyPatch, sort: str, order: str, much: bool
+) -> None:
+    # As if each filter let many through.
+    monkeypatch.setattr(search.Search, "_narrowest", lambda *_: -1)
+    monkeypatch.setattr(search, "_FEW", 25)
+    joins = list[int]()
+    joining = Connection.joining
+
+    def noted(self: Connection, sets: int) -> Any:
+        joins.append(sets)
+        return joining(self, sets)
+
+    monkeypatch.setattr(Connection, "joining", noted)
+    comes = client.make("contacts", firstname="A", city="Rome")
+    passed = [client.make("contacts", firstname="A", city="Berlin") for _ in range(20)]
+    last = client.make("contacts", firstname="A", city="Rome")
+    filters = [
+        {"propertyName": "city", "operator": "EQ", "value": "Berlin"},
+        {"propertyName": "firstname", "operator": "HAS_PROPERTY"},
+    ]
+    walked = pages(
+        client, "/contacts/search", {"filters": filters}, sort=sort, order=order, limit=5
+    )
+    found = ids_of(next(walked)["results"])
+    counted = len(joins)
+    assert counted > 0
+    left = [id for id in passed if id not in found]
+    for id, city in ((left[3], "Bremen"), (comes, "Berlin"), (last, "Berlin")):
+        client.patch(f"/contacts/{id}", {"properties": {"city": city}})
+    assert client.delete(f"/contacts/{left[7]}").status_code == 204
+    if much:
+        crowd(client, 30)
+    found += [id for page in walked for id in ids_of(page["results"])]
+    assert len(found) == len(set(found))
+    assert set(passed) - set(found) == {left[3], left[7]}
+    # Whatever passes now and stands further on in the order: by their creation, or as changed last.
+    late = {"createdAt": {"asc": {last}, "desc": {comes}}, "updatedAt": {}}[sort]
+    assert set(found) - set(passed) == late.get(order, {comes, last})
+    assert (len(joins) > counted) == much
+
+
 def test_a_walk_catches_up_with_records_that_changed_behind_it(client: Client, body: Any) -> None:
     ids = crowd(client, 30)
     first, *rest = pages_with(client, body, lambda: touch_all(client, ids[:3]), limit=10)

@@ -1,0 +1,31 @@
+"""What a cursor holds: ids that are short where they lie close together, and older forms."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from crmhub.records.paging import Cursor, packed, sealed, unpacked, unseal
+
+CLOSE = random.Random(7).sample(range(222_000_000_000, 222_002_000_000), 999)
+
+
+@pytest.mark.parametrize(
+    "ids", [[], [1], [127, 128, 129], [2**53, 10**12, 1, 16_384], CLOSE], ids=len
+)
+def test_ids_come_out_as_they_went_in(ids: list[int]) -> None:
+    text = packed(ids)
+    assert text.isascii()
+    assert unpacked(text) == sorted(ids)
+
+
+def test_a_thousand_of_one_account_are_short() -> None:
+    assert len(packed(CLOSE)) <= 2800
+
+
+def test_a_cursor_without_the_newest_field_is_read() -> None:
+    now = Cursor(1, 2, "updated_at", True, 20, ("email",), (), "of these", 7, 1000, 900, 5)
+    older = sealed([1, *now[:-1]], b"key")
+    assert unseal(older, b"key", account_id=1, kind=2) == now
+    assert unseal(now.seal(b"key"), b"key", account_id=1, kind=2) == now
