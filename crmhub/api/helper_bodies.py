@@ -71,7 +71,8 @@ def _form(raw: bytes) -> dict[str, Any]:
     """Return a form as the JSON object it stands for.
 
     `props=a,b` is a list, as is `props[]=a&props[]=b`; `props[x]=1` is an object. A key that comes
-    again, as of boxes to tick, holds a list: no field that takes one value takes that.
+    again with another value, as of boxes to tick, holds a list: no field that takes one value takes
+    that.
     """
     try:
         pairs = parse_qsl(
@@ -106,7 +107,7 @@ def _put(into: dict[str, Any], key: str, value: Any) -> None:
         into[key] = value
     elif isinstance(into[key], list):
         into[key].append(value)
-    else:
+    elif into[key] != value:
         into[key] = [into[key], value]
 
 
@@ -158,7 +159,8 @@ class Said(_Field[str]):
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = str(value) if self._numbers and type(value) is int else value
         if not isinstance(text, str):
-            raise ma.ValidationError("must be a string")
+            one = "must be a single string; send it once" if isinstance(text, list) else ""
+            raise ma.ValidationError(one or "must be a string")
         if self._short and len(text.strip()) > LONGEST:
             raise ma.ValidationError(f"is longer than {LONGEST} characters")
         return text

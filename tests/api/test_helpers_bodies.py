@@ -90,7 +90,9 @@ def test_a_key_that_comes_again_in_a_form_matters_where_it_is_read(client: Clien
     form = "contactToken=t&name=Ann&email=ann%40x.org&topic=a&topic=b&topic=c"
     contact_id = _post(client, CREATE_LEAD, form).json["contactId"]  # type: ignore[index]
     answer = _post(client, CREATE_LEAD, f"{form}&email=ben%40x.org")
-    assert answer.json["message"] == "email: must be a string"  # type: ignore[index]
+    message = "email: must be a single string; send it once"
+    assert answer.json["message"] == message  # type: ignore[index]
+    assert _post(client, CREATE_LEAD, f"{form}&email=ann%40x.org").status_code == 200
     form = "contactToken=t&props[city]=Rome&props[city]=Oslo&props[zip]=1"
     assert _post(client, SET_PROPERTIES, form).json["refused"] == "city"  # type: ignore[index]
     assert stored(client, contact_id)["zip"] == "1"
