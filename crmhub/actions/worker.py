@@ -49,8 +49,8 @@ _CLEAN_EVERY_S = 600.0
 _CLEAN_ON_S = 1.0
 _CLEANED_AT_ONCE = 1_000
 _COUNT_EVERY_S = 5.0
-# Less than that is waited for.
-_SET_BACK_S = 30.0
+# By less than that a clock may be moved: it is waited for.
+_MOVED_S = 30.0
 _KEPT_MS = 30 * 86_400_000
 _log = logging.getLogger("crmhub.worker")
 
@@ -67,8 +67,8 @@ class Worker:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        # By how much the database's clock is ahead of the monotonic one, at least.
-        self._ahead_s = -math.inf
+        # By how much the database's clock was ahead of the monotonic one, at least.
+        self._ahead_s = math.nan
 
     def stop(self) -> None:
         """Begin nothing more."""
@@ -109,12 +109,16 @@ class Worker:
         watching.join()
 
     def _due(self) -> Due:
-        """Return what is due, also by a clock that was set back since the last look."""
+        """Return what is due, also by a clock that was moved since the last look."""
         began = time.monotonic()
         due = self._hub.journal.due()
-        if due.moment / 1000 - began < self._ahead_s - _SET_BACK_S:
+        if due.moment / 1000 - began < self._ahead_s - _MOVED_S:
             _log.warning("The database's clock was set back; what waits is tried now.")
             self._hub.journal.hasten()
+            due = self._hub.journal.due()
+        elif due.moment / 1000 - time.monotonic() > self._ahead_s + _MOVED_S:
+            _log.warning("The database's clock was set ahead; nobody's work is taken over yet.")
+            self._hub.journal.prolong()
             due = self._hub.journal.due()
         self._ahead_s = due.moment / 1000 - time.monotonic()
         return due

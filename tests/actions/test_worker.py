@@ -354,6 +354,28 @@ def test_a_clock_that_was_set_back_holds_nothing_up(
     assert 0 < until - now_ms() <= 60_000
 
 
+def test_a_clock_that_was_set_ahead_ends_no_lease(
+    hub: Hub, fake: tuple[Client, FakeCrm], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, _ = fake
+    first, _ = (_queue(hub, client, token) for token in ("t", "u"))
+    due, looks = hub.journal.due, []
+
+    def look() -> Due:
+        looks.append(found := due())
+        if len(looks) == 1:
+            # What is seen before the clock is moved.
+            change(hub, client, "run_at = :it where state = 'running'", it=found.moment - 1)
+            return replace(found, now=[], moment=found.moment - 3_600_000)
+        return found
+
+    change(hub, client, "state = 'running', lease = 'x' where id = :it", it=first)
+    monkeypatch.setattr(hub.journal, "due", look)
+    with working(hub):
+        soon(lambda: states(hub, client)[1] == "done")
+    assert rows(hub, client, "state, lease")[0] == ("running", "x")
+
+
 def test_a_worker_does_not_ask_again_and_again_while_nothing_can_be_done(
     hub: Hub, fake: tuple[Client, FakeCrm], monkeypatch: pytest.MonkeyPatch
 ) -> None:
