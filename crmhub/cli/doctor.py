@@ -29,6 +29,7 @@ _REDIS_SECONDS = 2
 # Counting a million records takes 0.2 s, a sample of one account 0.1 s: this is for many of them.
 _RECORDS_SECONDS = 30
 _MOST_IDS_NAMED = 5
+_BYTES_WRITTEN = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +119,9 @@ def _directories(settings: Settings) -> Finding:
     for directory in sorted(needed):
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=directory):
-                pass
+            with tempfile.TemporaryFile(dir=directory) as file:
+                # A full disk still takes an empty file.
+                file.write(bytes(_BYTES_WRITTEN))
         except OSError as exc:
             return Finding("files", "fail", f"{directory} cannot be written: {exc.strerror}.")
     where = ", ".join(map(str, sorted(needed)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import socket
 
 import pytest
 
 from crmhub.actions.hub import Hub
-from crmhub.cli.doctor import _compared, _some
+from crmhub.cli.doctor import _compared, _directories, _some
 from crmhub.db import Database
 from crmhub.settings import Settings
 
@@ -86,6 +87,12 @@ def test_a_directory_that_cannot_be_written_fails(crmhub):
     found = states(crmhub, code=1)
     assert found["files"]["message"].startswith("/proc cannot be written: ")
     assert found["database"]["state"] == "fail"
+
+
+def test_a_disk_that_is_full_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda dir: io.FileIO("/dev/full", "w"))
+    full = _directories(Settings.load({}, tmp_path))
+    assert (full.state, full.message.rpartition(": ")[2]) == ("fail", "No space left on device.")
 
 
 def test_more_connections_than_the_database_takes_are_a_warning(crmhub, database_url):
