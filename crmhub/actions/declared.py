@@ -31,6 +31,7 @@ from crmhub.settings import SettingsError, read_toml
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _NOT_SET = "not set"
+_LONGEST_SECRET = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +182,18 @@ class _Reader:
     def _of_file(self, where: str, name: str, source: str) -> str:
         file = self.path.parent / os.path.expanduser(source)
         try:
-            secret = file.read_text(encoding="utf-8").strip()
+            with file.open(encoding="utf-8") as opened:
+                # Not all of it: /dev/zero has no end.
+                secret = opened.read(_LONGEST_SECRET + 1)
         except (OSError, ValueError) as exc:
             reason = getattr(exc, "strerror", None) or "it is not UTF-8"
             self._wrong(where, name, f"{file} cannot be read: {reason}")
             return ""
-        if not secret:
+        if len(secret) > _LONGEST_SECRET:
+            self._wrong(where, name, f"{file} is too long for a secret")
+        elif not secret.strip():
             self._wrong(where, name, f"{file} is empty")
-        return secret
+        return secret.strip()
 
     def _wrong(self, where: str, name: str, what: str) -> None:
         self.problems.append(f"{self.path}: [{where}] {name}: {what}.")

@@ -267,6 +267,9 @@ FAULTS = {
         "access_token: ~nobody-known/t cannot be read: No such file"
     ],
     ACME.replace('env = "ACME_TOKEN"', 'file = "empty"'): ["access_token: empty is empty"],
+    ACME.replace('env = "ACME_TOKEN"', 'file = "/dev/zero"'): [
+        "access_token: /dev/zero is too long for a secret"
+    ],
     ACME.replace('env = "ACME_TOKEN"', 'vault = "x"'): ["does not say where the secret is"],
     ACME.replace('env = "ACME_TOKEN"', "env = 1"): ["does not say where the secret is"],
     "[acme": ["cannot be read as TOML"],
