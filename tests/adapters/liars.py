@@ -297,6 +297,18 @@ class UndoesNothing(SmallAdapter):
         self.call("PUT", "deals", deal_id, "contact", contact_id)
 
 
+@caught_by(
+    "test_what_else_bots_send_of_a_record_is_rejected_by_name_or_stored[deals]",
+    "test_what_else_bots_send_of_a_record_is_rejected_by_name_or_stored[tickets]",
+)
+class DropsTheDetails(SmallAdapter):
+    def create_for_contact(
+        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        known = {n: v for n, v in properties.items() if n not in ("amount", "content")}
+        return super().create_for_contact(kind, contact_id, known, mark=mark)
+
+
 @caught_by("test_nothing_is_made_for_a_contact_that_is_not_there[deals]")
 class MakesTheDealFirst(SmallAdapter):
     def create_for_contact(
@@ -455,6 +467,31 @@ class TurnsTheBatchRound(SmallAdapter):
 
     def upsert_contacts(self, leads: Sequence[Lead]) -> list[Saved | AdapterError]:
         return super().upsert_contacts(leads[::-1])[::-1]
+
+
+@caught_by("test_leads_at_once_go_where_each_would_go_alone")
+class KnowsNoConversationInABatch(SmallAdapter):
+    batch_size = 100
+
+    def upsert_contacts(self, leads: Sequence[Lead]) -> list[Saved | AdapterError]:
+        return super().upsert_contacts([replace(lead, contact_id="") for lead in leads])
+
+
+@caught_by("test_leads_at_once_go_where_each_would_go_alone")
+class RefusesInSilenceInABatch(SmallAdapter):
+    batch_size = 100
+
+    def upsert_contacts(self, leads: Sequence[Lead]) -> list[Saved | AdapterError]:
+        found = super().upsert_contacts(leads)
+        return [replace(one, refused=()) if isinstance(one, Saved) else one for one in found]
+
+
+@caught_by("test_leads_at_once_go_where_each_would_go_alone")
+class IsNeverStrictInABatch(SmallAdapter):
+    batch_size = 100
+
+    def upsert_contacts(self, leads: Sequence[Lead]) -> list[Saved | AdapterError]:
+        return super().upsert_contacts([replace(lead, strict=False) for lead in leads])
 
 
 # --- When something goes wrong ------------------------------------------------------------------

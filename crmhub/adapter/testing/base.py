@@ -45,6 +45,11 @@ class Base:
     needed: Mapping[str, Mapping[str, str]] = {}
     """By kind, what a record needs beside what a test gives it."""
     titles: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
+    details: Mapping[Linked, tuple[str, str]] = {
+        "deals": ("amount", "1250"),
+        "tickets": ("content", "It is broken"),
+    }
+    """What else bots send of a deal or ticket, with a value."""
     pipeline_names: Mapping[Linked, str] = {"deals": "pipeline", "tickets": "hs_pipeline"}
     stage_names: Mapping[Linked, str] = {"deals": "dealstage", "tickets": "hs_pipeline_stage"}
 

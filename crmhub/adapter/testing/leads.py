@@ -325,6 +325,33 @@ class LeadTests(Base):
         assert found is not None
         assert found.properties == {self.text: "Said 2", self.text2: "And 1"}
 
+    def test_leads_at_once_go_where_each_would_go_alone(self, adapter: Adapter, crm: Crm) -> None:
+        phones = [phone_number(), phone_number()]
+        talked = crm.add_contact(self.person())
+        theirs = [crm.add_contact(self.person(phone=phone)) for phone in phones]
+        mine, strict = self.person(), self.person()
+        id, strict_id = crm.add_contact(mine), crm.add_contact(strict)
+        before, new = crm.contacts(), {self.text: "New"}
+        leads = [
+            self.lead({**self.person(), **new}, contact_id=talked),
+            self.lead({"email": mine["email"], "phone": phones[0], **new}),
+            self.lead({"email": strict["email"], "phone": phones[1], **new}, strict=True),
+        ]
+        known, shared, whole = adapter.upsert_contacts(leads)
+        assert isinstance(known, Saved)
+        assert known.id == talked
+        assert isinstance(shared, Saved)
+        assert (shared.id, [one.name for one in shared.refused]) == (id, ["phone"])
+        assert isinstance(whole, Rejected)
+        assert [one.name for one in whole.problems] == ["phone"]
+        after = crm.contacts()
+        assert [after[one][self.text] for one in (talked, id)] == ["New", "New"]
+        assert not after[id].get("phone")
+        assert [after[one] for one in (*theirs, strict_id)] == [
+            before[one] for one in (*theirs, strict_id)
+        ]
+        assert after.keys() == before.keys()
+
     def test_an_email_that_only_a_create_knows_of_is_the_contacts(
         self, connection: Connection, crm: Crm
     ) -> None:

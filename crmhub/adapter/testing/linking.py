@@ -91,6 +91,20 @@ class LinkingTests(Base):
             assert crm.linked(kind, id)[saved.id][self.unknown] == "x"
 
     @each_kind
+    def test_what_else_bots_send_of_a_record_is_rejected_by_name_or_stored(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        name, value = self.details[kind]
+        id = self._people(crm)
+        sent = self.title(kind) | {name: value}
+        saved = either(Rejected, lambda: self._made(adapter, kind, id, sent))
+        if isinstance(saved, Rejected):
+            assert [one.name for one in saved.problems] == [name]
+            assert crm.count(kind) == 0
+        else:
+            assert crm.linked(kind, id)[saved.id][name] == value
+
+    @each_kind
     def test_every_stage_that_is_listed_is_taken(
         self, adapter: Adapter, crm: Crm, kind: Linked
     ) -> None:
