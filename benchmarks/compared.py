@@ -186,16 +186,12 @@ class Comparison:
 
     def _page(self, case: Case, query: Query, total: int, after: Place | None) -> Pair:
         sql, params = self._by_hand(case, query, after)
+        # The first page goes on with what the total has found, and the others have it from the
+        # cursor, unless total and first page came together.
         first = self._search(case, query)
-        if after is None:
-            # The first page goes on with what the total has found.
+        if after is None or not first.few():
             first.total()
-            known = None
-        else:
-            # The others have it from the cursor.
-            if not first.few():
-                first.total()
-            known = Known(first.counted, now_ms()) if first.counted else None
+        known = Known(first.counted, now_ms()) if first.counted else None
 
         def hub() -> list[int]:
             search = first if after is None else self._search(case, query, known)

@@ -158,9 +158,10 @@ class Said(_Field[str]):
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = str(value) if self._numbers and type(value) is int else value
+        if isinstance(text, list):
+            raise ma.ValidationError("must be a single string, not a list")
         if not isinstance(text, str):
-            one = "must be a single string, not a list" if isinstance(text, list) else ""
-            raise ma.ValidationError(one or "must be a string")
+            raise ma.ValidationError("must be a string")
         if self._short and len(text.strip()) > LONGEST:
             raise ma.ValidationError(f"is longer than {LONGEST} characters")
         return text

@@ -1,6 +1,6 @@
 """Calls that come at the same time are made together, by one of those who make them.
 
-Five records in one statement take the database about twice as long as one, and wait for the disk
+Several records in one statement take the database less time than one by one, and wait for the disk
 once. Nobody waits for company: whoever comes while no such call is under way makes it at once, and
 those who come meanwhile are made together in the next one.
 """
