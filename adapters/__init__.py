@@ -1,1 +1,1 @@
-"""The adapters that ship with the hub: one file for each CRM."""
+"""The adapters that ship with the hub: a module or a package for each CRM."""

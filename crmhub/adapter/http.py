@@ -31,6 +31,7 @@ from urllib.parse import quote, quote_plus, urlencode, urlsplit
 import requests
 from urllib3.exceptions import NameResolutionError, NewConnectionError, ReadTimeoutError
 
+from crmhub import egress
 from crmhub.adapter.contract import (
     AdapterError,
     BadConfig,
@@ -134,6 +135,10 @@ since the body was not what it should be (`Answer.object`), counts as None.
 """
 
 
+class TooLarge(Unavailable):
+    """The answer to a call that only reads holds more than is read of one: ask for less."""
+
+
 class Http:
     """Calls one CRM at `base_url` for one connection, for several threads at once.
 
@@ -206,7 +211,7 @@ class Http:
                 may_renew = False
                 if self._renew():
                     continue
-            elif isinstance(error, Throttled | Unavailable):
+            elif isinstance(error, Throttled | Unavailable) and not isinstance(error, TooLarge):
                 tries += 1
                 wait = _wait(error, tries)
                 if tries < _TRIES and wait + _SHORTEST_CALL < self._context.remaining():
@@ -334,6 +339,8 @@ class Http:
         what = type(exc).__name__
         if _not_sent(exc):
             return Unavailable(f"{self.crm} could not be reached at {host} ({what}).")
+        if reads and isinstance(exc, egress.TooLarge):
+            return TooLarge(f"{self.crm} answers with more than can be read of one answer.")
         said = f"{self.crm} gave no whole answer ({what})."
         return Unavailable(said) if reads else Uncertain(said)
 

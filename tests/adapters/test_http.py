@@ -20,6 +20,7 @@ import pytest
 import requests
 import responses
 
+from crmhub import egress
 from crmhub.adapter import (
     AdapterError,
     BadConfig,
@@ -35,7 +36,7 @@ from crmhub.adapter import (
     Uncertain,
 )
 from crmhub.adapter import http as module
-from crmhub.adapter.http import Answer, Http
+from crmhub.adapter.http import Answer, Http, TooLarge
 from tests.actions.working import soon
 from tests.adapters.http_contexts import (
     URL,
@@ -211,6 +212,16 @@ def test_a_success_that_is_no_json_is_in_doubt_for_writes_only(
     wire.add(method, f"{URL}/contacts", body=content)
 
     assert type(failed(make_http(), method)) is expected
+
+
+@pytest.mark.parametrize(("method", "expected"), [("GET", TooLarge), ("POST", Uncertain)])
+def test_an_answer_that_is_too_large_is_not_asked_for_again(
+    wire: responses.RequestsMock, method: str, expected: type[AdapterError]
+) -> None:
+    wire.add(method, f"{URL}/contacts", body=egress.TooLarge("crm.example.test answered more"))
+
+    assert type(failed(make_http(), method)) is expected
+    assert len(wire.calls) == 1
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 503])

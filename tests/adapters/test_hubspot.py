@@ -23,7 +23,7 @@ class _OnHubSpot:
 
     @pytest.fixture(autouse=True)
     def _no_call_is_under_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("adapters.hubspot._UNDER_WAY_S", 0.0)
+        monkeypatch.setattr("adapters.hubspot.marks._UNDER_WAY_S", 0.0)
 
 
 class TestHubSpot(_OnHubSpot, HttpAdapterTests):

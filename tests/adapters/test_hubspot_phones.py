@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from crmhub.adapter import Lead, Saved
+from crmhub.adapter import Lead, Saved, Unavailable
 from crmhub.fakes.hubspot import FakeHubSpot
 from tests.adapters.hubspot_crm import HubSpotCrm, adapted, person
+from tests.adapters.hubspot_wire import record, wire
 
 PHONE = "+4915112345678"
 NOTATIONS = [
@@ -120,3 +122,55 @@ def test_one_behind_more_namesakes_than_a_page_holds_is_found(fake: FakeHubSpot)
     found = adapted(fake).find_contact(phone=PHONE)
     assert found is not None
     assert found.id == id
+
+
+def test_a_contact_that_was_merged_since_the_search_saw_it_is_found() -> None:
+    with wire() as it:
+        it.give(200, {"results": [record("7", phone=PHONE)]})
+        it.give(200, {"results": [record("99", phone=PHONE)]})
+        found = it.adapter.find_contact(phone=PHONE)
+        assert found is not None
+        assert found.id == "99"
+
+
+def test_of_a_number_that_thousands_have_one_page_is_searched() -> None:
+    """HubSpot refuses the 10,001st result, and its first page has the oldest."""
+    with wire() as it:
+        page = [record(str(id), phone=PHONE) for id in range(7, 207)]
+        it.give(200, {"results": page, "paging": {"next": {"after": "200"}}})
+        it.give(200, {"results": page[:100]}).give(200, {"results": page[100:]})
+        found = it.adapter.find_contact(phone=PHONE)
+        assert found is not None
+        assert found.id == "7"
+        assert [one.rpartition("/")[2] for one in it.sent] == ["search", "read", "read"]
+
+
+def test_a_search_goes_on_past_those_of_other_countries() -> None:
+    with wire() as it:
+        strangers = [record("7", phone="+3315112345678")]
+        it.give(200, {"results": strangers, "paging": {"next": {"after": "200"}}})
+        it.give(200, {"results": [record("8", phone=PHONE)]})
+        it.give(200, {"results": [record("8", phone=PHONE)]})
+        found = it.adapter.find_contact(phone=PHONE)
+        assert found is not None
+        assert found.id == "8"
+        assert it.body(1)["after"] == "200"
+
+
+@pytest.mark.parametrize(
+    "short",
+    [
+        {"status": "CANCELED"},
+        {"status": "PROCESSING"},
+        {"status": "COMPLETE", "numErrors": 1, "errors": [{"category": "INTERNAL_ERROR"}]},
+    ],
+)
+def test_a_batch_that_was_not_read_to_its_end_says_of_nobody_that_they_are_gone(
+    short: dict[str, Any],
+) -> None:
+    with wire() as it:
+        it.give(200, {"results": [record("7", phone=PHONE)]})
+        for _ in range(3):
+            it.give(200, {"results": [], **short})
+        with pytest.raises(Unavailable):
+            it.adapter.find_contact(phone=PHONE)

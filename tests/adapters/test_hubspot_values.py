@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from crmhub.adapter import Linked, NotFound, Rejected
+from crmhub.adapter import LacksRight, Linked, NotFound, Rejected, Unsupported
 from crmhub.fakes.hubspot import FakeHubSpot
 from crmhub.fakes.hubspot.portal import Rules
 from tests.adapters.hubspot_crm import HubSpotCrm, adapted, calls, person
@@ -116,7 +116,7 @@ def test_a_record_of_nobody_is_not_made(fake: FakeHubSpot, kind: Linked) -> None
 def test_a_property_defined_since_is_taken(
     fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.hubspot._STALE_S", 0.0)
+    monkeypatch.setattr("adapters.hubspot.definitions.Definitions.stale_s", 0.0)
     adapter = adapted(fake)
     adapter.describe("contacts")
     fake.define("contacts", "shoe_size", "number")
@@ -127,7 +127,7 @@ def test_a_property_defined_since_is_taken(
 def test_an_owner_who_came_since_is_taken(
     fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.hubspot._STALE_S", 0.0)
+    monkeypatch.setattr("adapters.hubspot.definitions.Definitions.stale_s", 0.0)
     adapter = adapted(fake)
     adapter.owners()
     fake.portal.owners.append({**fake.portal.owners[0], "id": "777", "email": "new@example.com"})
@@ -138,7 +138,7 @@ def test_an_owner_who_came_since_is_taken(
 def test_a_stage_that_came_since_is_taken(
     fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.hubspot._STALE_S", 0.0)
+    monkeypatch.setattr("adapters.hubspot.definitions.Definitions.stale_s", 0.0)
     id, adapter = fake.add_contact(email="ann@x.org"), adapted(fake)
     adapter.pipelines("deals")
     stages = fake.portal.pipelines["deals"]["default"]["stages"]
@@ -150,7 +150,7 @@ def test_a_stage_that_came_since_is_taken(
 def test_an_option_that_got_another_value_is_sent_anew(
     fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.hubspot._STALE_S", 0.0)
+    monkeypatch.setattr("adapters.hubspot.definitions.Definitions.stale_s", 0.0)
     adapter = adapted(fake)
     adapter.create_contact({"email": "ann@x.org", "hs_lead_status": "New"})
     option = fake.portal.definitions["contacts"]["hs_lead_status"]["options"][0]
@@ -162,7 +162,7 @@ def test_an_option_that_got_another_value_is_sent_anew(
 def test_a_property_that_is_gone_is_named_and_not_sent_again(
     fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.hubspot._STALE_S", 0.0)
+    monkeypatch.setattr("adapters.hubspot.definitions.Definitions.stale_s", 0.0)
     adapter = adapted(fake)
     adapter.describe("contacts")
     del fake.portal.definitions["contacts"]["score"]
@@ -251,3 +251,96 @@ def test_without_the_right_to_see_owners_hubspot_decides(fake: FakeHubSpot) -> N
     fake.tokens.scopes -= {"crm.objects.owners.read"}
     saved = adapted(fake).create_contact({"email": "ann@x.org", "hubspot_owner_id": MARIE})
     assert fake.contacts[saved.id]["hubspot_owner_id"] == MARIE
+
+
+SENSITIVE = {"crm.objects.contacts.sensitive.read.v2", "crm.objects.contacts.sensitive.write.v2"}
+
+
+@pytest.fixture
+def passports(fake: FakeHubSpot) -> FakeHubSpot:
+    """An account that keeps the numbers of passports as sensitive data."""
+    fake.define("contacts", "passport_no", sensitivity="sensitive")
+    return fake
+
+
+def test_sensitive_data_is_written_and_read_with_its_scopes(passports: FakeHubSpot) -> None:
+    passports.tokens.scopes |= SENSITIVE
+    adapter = adapted(passports)
+    saved = adapter.upsert_contact(person(email="ann@x.org", passport_no="C01X"))
+    assert passports.contacts[saved.id]["passport_no"] == "C01X"
+    assert adapter.get_contact(saved.id, ["passport_no"]).properties == {"passport_no": "C01X"}
+    assert "passport_no" in {one.name for one in adapter.describe("contacts")}
+
+
+@pytest.mark.parametrize("granted", [set(), {"crm.objects.contacts.sensitive.read.v2"}])
+def test_without_its_scopes_sensitive_data_is_refused_by_name(
+    passports: FakeHubSpot, granted: set[str]
+) -> None:
+    passports.tokens.scopes |= granted
+    adapter, id = adapted(passports), passports.add_contact(email="ann@x.org")
+    values = {"city": "Rome", "passport_no": "C01X"}
+    calls = [
+        lambda: adapter.upsert_contact(person(email="ann@x.org", **values)),
+        lambda: adapter.create_contact({"email": "bob@x.org", **values}),
+        lambda: adapter.update_contact(id, values),
+    ]
+    if not granted:
+        calls.append(lambda: adapter.get_contact(id, [*values]))
+    for call in calls:
+        with pytest.raises(Rejected) as caught:
+            call()
+        [problem] = caught.value.problems
+        assert problem.name == "passport_no"
+        assert all(scope in problem.reason for scope in SENSITIVE)
+    assert len(passports.contacts) == 1
+
+
+@pytest.mark.parametrize("granted", [set(), {"crm.objects.contacts.sensitive.read.v2"}])
+def test_sensitive_data_of_one_lead_stops_no_other(
+    passports: FakeHubSpot, granted: set[str]
+) -> None:
+    passports.tokens.scopes |= granted
+    leads = [person(email="ann@x.org", passport_no="C01X"), person(email="bob@x.org", city="Rome")]
+    refused, saved = adapted(passports).upsert_contacts(leads)
+    assert isinstance(refused, Rejected)
+    assert [one.name for one in refused.problems] == ["passport_no"]
+    assert getattr(saved, "outcome", saved) == "created"
+
+
+def test_who_lacks_every_right_is_not_told_of_sensitive_data(fake: FakeHubSpot) -> None:
+    fake.tokens.scopes -= {"crm.objects.contacts.write"}
+    with pytest.raises(LacksRight):
+        adapted(fake).create_contact({"email": "ann@x.org", "vip": "yes"})
+
+
+@pytest.fixture
+def vast(fake: FakeHubSpot) -> FakeHubSpot:
+    """An account whose list of contact properties is larger than an answer may be."""
+    fake.define("contacts", "branch", "enumeration", options=(("a", "x" * (9 << 20)),))
+    return fake
+
+
+def test_definitions_too_many_to_be_listed_are_read_by_name(vast: FakeHubSpot) -> None:
+    adapter = adapted(vast)
+    for name in ("ann", "bob"):
+        saved = adapter.create_contact({"email": f"{name}@x.org", "vip": "Yes", "score": "1,200.5"})
+        assert vast.contacts[saved.id]["vip"] == "true"
+        assert vast.contacts[saved.id]["score"] == "1200.5"
+    read = [one for one in calls(vast) if "/properties/" in one and "crmhub_mark" not in one]
+    path = "/crm/properties/2026-09/contacts"
+    assert read == [f"GET {path}", f"POST {path}/batch/read"]
+
+
+def test_of_too_many_definitions_what_there_is_not_is_refused(vast: FakeHubSpot) -> None:
+    vast.define("contacts", "passport_no", sensitivity="sensitive")
+    with pytest.raises(Rejected) as caught:
+        adapted(vast).create_contact({"email": "a@x.org", "nonsense": "1", "createdate": "2026"})
+    assert {one.name for one in caught.value.problems} == {"nonsense", "createdate"}
+    vast.tokens.scopes |= SENSITIVE
+    assert adapted(vast).create_contact({"email": "a@x.org", "passport_no": "1"})
+
+
+def test_a_list_that_is_too_large_is_not_told(vast: FakeHubSpot) -> None:
+    with pytest.raises(Unsupported):
+        adapted(vast).describe("contacts")
+    assert adapted(vast).describe("deals")

@@ -19,6 +19,7 @@ import pytest
 
 from crmhub.accounts.connections import configure
 from crmhub.actions.hub import Hub
+from crmhub.actions.mending import Wanted, retry
 from crmhub.actions.slots import Slots
 from crmhub.app import create_app
 from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
@@ -35,7 +36,7 @@ from tests.api.helper_calls import (
     lead,
     switch,
 )
-from tests.clients import Client, open_client
+from tests.clients import TESTS, Client, open_client
 
 LAG = 10.0
 # HubSpot's 100 in 10 s, five times as fast.
@@ -201,6 +202,22 @@ def test_a_deal_waits_where_the_crm_has_no_place_for_it(
     assert len(fake.deals) == 1
 
 
+def test_a_deal_goes_at_once_when_its_right_was_granted_and_the_operator_says_so(
+    app: flask.Flask, bot: Client, fake: FakeHubSpot
+) -> None:
+    contact_id, granted = known(bot), fake.tokens.scopes
+    fake.tokens.scopes -= {"crm.objects.deals.write"}
+    answer = bot.helper(CREATE_DEAL, {"contactId": contact_id, "properties": {"dealname": "A"}})
+    assert answer.status_code == 202, answer.text
+    all_done([lead(bot, "u", email="bob@x.org")])
+    fake.tokens.scopes = granted
+    hub: Hub = app.extensions["crmhub"]
+    wanted = Wanted(account=bot.account, states=("queued",))
+    assert retry(hub.database, wanted, by=TESTS) == 1
+    work_off(hub, bot)
+    assert len(fake.deals) == 1
+
+
 @pytest.mark.parametrize(
     ("path", "title", "kind"),
     [(CREATE_DEAL, "dealname", "deals"), (CREATE_TICKET, "subject", "tickets")],
@@ -249,6 +266,22 @@ def test_a_refused_token_is_told_in_words_and_nothing_of_it_shown(
         assert "planted" not in answer.text
     answer = lead(bot)
     assert (answer.status_code, "planted" in answer.text) == (202, False)
+
+
+def test_a_lead_goes_in_without_the_sensitive_data_that_the_token_may_not_write(
+    bot: Client, fake: FakeHubSpot
+) -> None:
+    fake.define("contacts", "passport_no", sensitivity="sensitive")
+    contact_id = known(bot)
+    body = {"contactToken": "t", "props": {"city": "Rome", "passport_no": "C01X"}}
+    answer = bot.helper(SET_PROPERTIES, body)
+    assert (answer.status_code, answer.json["status"]) == (200, "updated")  # type: ignore[index]
+    assert "passport_no" in answer.json["refused"]  # type: ignore[index]
+    assert fake.contacts[contact_id]["city"] == "Rome"
+    asked = bot.helper(GET_PROPERTIES, {"contactToken": "t", "props": ["passport_no"]})
+    assert asked.status_code == 422
+    assert "crm.objects.contacts.sensitive.read.v2" in asked.json["message"]  # type: ignore[index]
+    all_done([lead(bot, "u", email="bob@x.org")])
 
 
 def test_an_expired_token_in_a_burst_is_renewed_once_for_all_processes(

@@ -105,6 +105,31 @@ def test_definitions_in_batches(api: Api) -> None:
     assert api.post(f"{path}/archive", names).status_code == 204
 
 
+def test_sensitive_definitions_are_told_when_asked_for(api: Api) -> None:
+    made = {**_MARK, "name": "iban", "dataSensitivity": "sensitive"}
+    path = f"{_PROPERTIES}/deals"
+    assert api.post(path, made).status_code == 201
+    listed = [
+        api.get(f"{path}{how}").json()["results"] for how in ("", "?dataSensitivity=sensitive")
+    ]
+    assert ["iban" in {one["name"] for one in found} for found in listed] == [False, True]
+    assert api.get(f"{path}/iban").status_code == 404
+    assert api.get(f"{path}/iban?dataSensitivity=sensitive").status_code == 200
+
+
+def test_sensitive_values_need_scopes_of_their_own(api: Api) -> None:
+    made = {**_MARK, "name": "iban", "dataSensitivity": "sensitive"}
+    api.post(f"{_PROPERTIES}/deals", made)
+    refused = api.create("deals", dealname="A", iban="DE0")
+    assert (refused.status_code, refused.json()["category"]) == (403, "MISSING_SCOPES")
+    [said] = refused.json()["errors"]
+    scopes = ["crm.objects.deals.sensitive.write.v2"]
+    assert said["context"]["requiredGranularScopes"] == scopes
+    granted = {"scopes": ["crm.objects.deals.write", *scopes]}
+    assert api.post("/_control/settings", granted).status_code == 200
+    assert api.create("deals", dealname="A", iban="DE0").status_code == 201
+
+
 def test_a_group_can_be_made(api: Api) -> None:
     path = f"{_PROPERTIES}/deals/groups"
     assert api.post(path, {"name": "bots", "label": "Bots"}).status_code == 201

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +46,16 @@ class Call:
             return None
         return [one.strip() for part in self.query[name] for one in part.split(",") if one.strip()]
 
+    def sensitivities(self) -> set[str]:
+        """Return how sensitive the properties are that a call about records names."""
+        try:
+            body = orjson.loads(self.body or b"{}")
+        except orjson.JSONDecodeError:
+            body = {}
+        named = {*(self.names("properties") or ()), *_named(body)}
+        held = self.portal.definitions.get(self.kind, {})
+        return {held[name]["dataSensitivity"] for name in named if name in held} - {"non_sensitive"}
+
     def flag(self, name: str) -> bool:
         """Return a true-or-false parameter; false when it is not given."""
         value = self.given(name) or "false"
@@ -67,3 +77,12 @@ class Call:
         if not (short and 1 <= int(value) <= most):
             raise Refused(400, f"{name} must be an integer from 1 to {most}, and not {value[:40]}")
         return int(value)
+
+
+def _named(body: Any) -> Iterator[str]:
+    """Yield the names of properties in a body, also in the inputs of a batch."""
+    if not isinstance(body, dict):
+        return
+    for given in (body, *(one for one in body.get("inputs") or () if isinstance(one, dict))):
+        names = given.get("properties")
+        yield from (one for one in names or () if isinstance(one, str))

@@ -13,7 +13,7 @@ from crmhub.fakes.hubspot.answers import Answer, Refused
 from crmhub.fakes.hubspot.definitions import KINDS
 from crmhub.fakes.hubspot.linking import linked
 from crmhub.fakes.hubspot.portal import Rules
-from crmhub.fakes.hubspot.tokens import SCOPES
+from crmhub.fakes.hubspot.tokens import SCOPES, SENSITIVE_SCOPES
 from crmhub.fakes.hubspot.writing import create
 
 if TYPE_CHECKING:
@@ -201,8 +201,9 @@ def _form(name: str, value: Any) -> Any:
 
 
 def _scopes(name: str, value: Any) -> frozenset[str]:
-    if not isinstance(value, list) or not set(value) <= SCOPES:
-        raise ValueError(f"{name}: a list of {', '.join(sorted(SCOPES))}")
+    known = SCOPES | SENSITIVE_SCOPES
+    if not isinstance(value, list) or not set(value) <= known:
+        raise ValueError(f"{name}: a list of {', '.join(sorted(known))}")
     return frozenset(value)
 
 

@@ -70,6 +70,7 @@ def definition(
     read_only: bool = False,
     unique: bool = False,
     hint: str | None = None,
+    sensitivity: str = "non_sensitive",
     own: bool = True,
 ) -> Definition:
     """Return a property definition with every field that HubSpot gives."""
@@ -94,7 +95,7 @@ def definition(
         "externalOptions": external is not None,
         **({"referencedObjectType": external} if external else {}),
         "hubspotDefined": own,
-        "dataSensitivity": "non_sensitive",
+        "dataSensitivity": sensitivity,
         **({"textDisplayHint": hint} if hint else {}),
         "modificationMetadata": {
             "archivable": not own,

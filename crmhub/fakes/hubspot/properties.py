@@ -13,6 +13,7 @@ from crmhub.fakes.hubspot.portal import now_ms
 
 _MAX_UNIQUE = 10
 _MAX_INPUTS = 100
+_PLAIN = "non_sensitive"
 # Which form fields a type can have, as the property guide lists them.
 _FIELD_TYPES = {
     "bool": {"booleancheckbox", "calculation_equation"},
@@ -29,7 +30,7 @@ def list_definitions(call: Call) -> Answer:
     """All of them; sensitive ones only when they are asked for."""
     if call.flag("archived"):
         return Answer(200, {"results": list(call.portal.archived_definitions[call.kind].values())})
-    wanted = call.given("dataSensitivity") or "non_sensitive"
+    wanted = call.given("dataSensitivity") or _PLAIN
     found = [
         one for one in call.portal.copied_definitions(call.kind) if one["dataSensitivity"] == wanted
     ]
@@ -37,8 +38,11 @@ def list_definitions(call: Call) -> Answer:
 
 
 def read_definition(call: Call) -> Answer:
-    """One of them."""
-    return Answer(200, _loaded(call, call.at["name"]))
+    """One of them; a sensitive one only when it is asked for."""
+    found = _loaded(call, call.at["name"])
+    if found["dataSensitivity"] != (call.given("dataSensitivity") or _PLAIN):
+        raise _unknown(call.at["name"])
+    return Answer(200, found)
 
 
 def create_definition(call: Call) -> Answer:
@@ -75,11 +79,15 @@ def batch_create(call: Call) -> Answer:
 
 
 def batch_read(call: Call) -> Answer:
-    """Those that there are; 207 when some are not."""
+    """Those that there are of the sensitivity that is asked for; 207 when some are not."""
     given = call.json(shapes.PROPERTY_BATCH_READ)
     _check_count(given["inputs"])
     names = [one["name"] for one in given["inputs"]]
-    held = call.portal.definitions[call.kind]
+    held = {
+        name: one
+        for name, one in call.portal.definitions[call.kind].items()
+        if one["dataSensitivity"] == given["dataSensitivity"]
+    }
     absent = [name for name in names if name not in held]
     body = _complete([held[name] for name in names if name in held])
     if absent:
@@ -164,7 +172,11 @@ def _archive(call: Call, held: Definition) -> None:
 def _loaded(call: Call, name: str) -> Definition:
     if found := call.portal.definitions[call.kind].get(name):
         return found
-    raise not_found(f"Property {name} does not exist", category="OBJECT_NOT_FOUND")
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> Refused:
+    return not_found(f"Property {name} does not exist", category="OBJECT_NOT_FOUND")
 
 
 def _exists(what: str, name: str) -> Refused:

@@ -132,11 +132,21 @@ class Route:
             return frozenset()
         if kind == "tickets":
             return frozenset({"tickets"})
-        reads = method == "GET" or self.is_search or self.at.get("_last") == "read"
+        reads = self._reads(method)
         if self.area == "properties":
             schemas = f"crm.schemas.{kind}.{'read' if reads else 'write'}"
             return frozenset({schemas, *_objects(kind)} if reads else {schemas})
         return frozenset(_objects(kind) if reads else {f"crm.objects.{kind}.write"})
+
+    def sensitive_scopes(self, kind: str, method: str, level: str) -> frozenset[str]:
+        """Return the scopes that values of a level of sensitive data need, one of them."""
+        if kind == "tickets":
+            return frozenset({f"tickets.{level}.v2"})
+        how = "read" if self._reads(method) else "write"
+        return frozenset({f"crm.objects.{kind}.{level}.{how}.v2"})
+
+    def _reads(self, method: str) -> bool:
+        return method == "GET" or self.is_search or self.at.get("_last") == "read"
 
 
 def _objects(kind: str) -> set[str]:

@@ -213,6 +213,9 @@ class Service:
         if "kind" in route.at:
             call.kind = self.portal.kind(route.at["kind"])
         self.tokens.allow(route.scopes(call.kind, received.method))
+        if route.area == "objects":
+            for level in sorted(call.sensitivities()):
+                self.tokens.allow(route.sensitive_scopes(call.kind, received.method, level))
         return endpoint(call)
 
     def _limit_headers(self, route: routes.Route, token: str) -> dict[str, str]:

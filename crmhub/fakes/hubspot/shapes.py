@@ -178,11 +178,12 @@ _DEFINITION = {
     "showCurrencySymbol": flag,
     "textDisplayHint": text,
 }
+_SENSITIVITIES = one_of("non_sensitive", "sensitive", "highly_sensitive")
 PROPERTY_CREATE = shape(
     {"name": text, "label": text, "type": _TYPES, "fieldType": _FIELD_TYPES, "groupName": text},
     {
         **_DEFINITION,
-        "dataSensitivity": one_of("non_sensitive", "sensitive", "highly_sensitive"),
+        "dataSensitivity": _SENSITIVITIES,
         "externalOptions": flag,
         "hasUniqueValue": flag,
         "referencedObjectType": text,
@@ -195,7 +196,7 @@ PROPERTY_NAMES = each(shape({"name": text}))
 PROPERTY_BATCH_CREATE = shape({"inputs": each(PROPERTY_CREATE)})
 PROPERTY_BATCH_ARCHIVE = shape({"inputs": PROPERTY_NAMES})
 PROPERTY_BATCH_READ = shape(
-    {"inputs": PROPERTY_NAMES, "archived": flag, "dataSensitivity": text},
+    {"inputs": PROPERTY_NAMES, "archived": flag, "dataSensitivity": _SENSITIVITIES},
 )
 GROUP_CREATE = shape({"name": text, "label": text}, {"displayOrder": integer})
 

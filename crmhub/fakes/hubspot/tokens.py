@@ -18,6 +18,19 @@ SCOPES = frozenset(
         *(f"crm.schemas.{kind}.{how}" for kind in KINDS for how in ("read", "write")),
     }
 )
+_LEVELS = ("sensitive", "highly_sensitive")
+SENSITIVE_SCOPES = frozenset(
+    {
+        *(f"tickets.{level}.v2" for level in _LEVELS),
+        *(
+            f"crm.objects.{kind}.{level}.{how}.v2"
+            for kind in ("contacts", "deals", "companies")
+            for level in _LEVELS
+            for how in ("read", "write")
+        ),
+    }
+)
+"""What values of sensitive data need; a token has none of them unless it is told to."""
 _WHERE = "https://developers.hubspot.com/docs/methods/auth/oauth-overview"
 
 

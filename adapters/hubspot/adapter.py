@@ -1,0 +1,219 @@
+"""What the hub asks of HubSpot, and where in this package it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, ClassVar
+
+from adapters.hubspot.api import BATCH, OAUTH_SECRETS, Api, check_id
+from adapters.hubspot.batch import Batch
+from adapters.hubspot.definitions import Definitions
+from adapters.hubspot.failures import MissingScopes
+from adapters.hubspot.finding import PHONES, Finding, has_number
+from adapters.hubspot.marks import Marks
+from adapters.hubspot.values import Values
+from adapters.hubspot.writing import Writing
+from crmhub.adapter import (
+    Adapter,
+    AdapterError,
+    Contact,
+    Context,
+    Described,
+    Kind,
+    LacksRight,
+    Lead,
+    Linked,
+    Match,
+    Owner,
+    Pipeline,
+    Rejected,
+    Saved,
+    Setting,
+    Written,
+)
+from crmhub.adapter.oauth import KEPT
+
+# Of a contact it wants one of these.
+_CALLED = ("email", "firstname", "lastname")
+# The direction counts: contact to deal is another type than deal to contact.
+_TO_CONTACT: Mapping[Linked, int] = {"deals": 3, "tickets": 16}
+_SCOPES: Mapping[Kind, tuple[str, str]] = {
+    "contacts": ("crm.objects.contacts.read", "crm.objects.contacts.write"),
+    "deals": ("crm.objects.deals.read", "crm.objects.deals.write"),
+    "tickets": ("tickets", "tickets"),
+}
+
+
+class HubSpotAdapter(Adapter):
+    """HubSpot's CRM API in its dated versions and in v3.
+
+    `active_workflow` is not announced: no version tells which workflows a contact has entered, so
+    the hub's own enrolments count.
+    """
+
+    title = "HubSpot"
+    record_pages = True
+    batch_size = BATCH
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting("base_url", "API address", "url", default="https://api.hubapi.com"),
+        Setting(
+            "api_version",
+            "API version",
+            choices=("2026-09", "2026-03", "v3"),
+            default="2026-09",
+            help="HubSpot supports a dated version for 18 months, and v3 until September 2027.",
+        ),
+        Setting(
+            "mark_property",
+            "Property for the hub's marks",
+            default="crmhub_mark",
+            help="A text property of deals, tickets and contacts, best with unique values, that"
+            " tells what the hub has written; an account without it works too.",
+        ),
+        Setting(
+            "access_token",
+            "Access token",
+            help="Of a service key or private app. Instead of it, the three of OAuth below.",
+            secret=True,
+        ),
+        Setting("client_id", "OAuth client id", secret=True),
+        Setting("client_secret", "OAuth client secret", secret=True),
+        Setting("refresh_token", "OAuth refresh token", secret=True),
+        Setting(KEPT, "OAuth access token", secret=True, kept=True),
+    )
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._api = api = Api(context, title=self.title)
+        self._definitions = definitions = Definitions(api, context)
+        self._finding = finding = Finding(api, definitions)
+        values = Values(definitions)
+        self._writing = writing = Writing(api, definitions, values, context)
+        self._marks = Marks(api, definitions, values, finding, writing, context)
+
+    @classmethod
+    def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> str:
+        oauth = [bool(credentials[name]) for name in OAUTH_SECRETS]
+        if all(oauth) != any(oauth) or all(oauth) == bool(credentials["access_token"]):
+            return f"give either the secret access_token, or all of {', '.join(OAUTH_SECRETS)}"
+        return ""
+
+    # Contacts.
+
+    def find_contact(
+        self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
+    ) -> Contact | None:
+        """Read by email, which never lags; by phone only HubSpot's search can look."""
+        if email:
+            return self._finding.by_email(email, names)
+        return self._finding.by_phone([phone], names).get(phone)
+
+    def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
+        check_id(contact_id)
+        return self._finding.contact(contact_id, names)
+
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
+        """Create it; a phone alone, which HubSpot does not take, is the first name, too."""
+        try:
+            return self._writing.create("contacts", properties, mark, [])
+        except Rejected as refused:
+            told = {problem.name for problem in refused.problems}
+            phone = next(filter(None, map(properties.get, PHONES)), "")
+            called = any(map(properties.get, _CALLED))
+            if called or not phone or told & properties.keys():
+                raise
+        return self._writing.create("contacts", {**properties, "firstname": phone}, mark, [])
+
+    def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
+        check_id(contact_id)
+        return self._writing.update(contact_id, properties)
+
+    def match(self, lead: Lead) -> Match:
+        """Return where a lead belongs, and its values as HubSpot takes them."""
+        return self._writing.settled(lead, super().match(lead))
+
+    def has_phone(self, contact: Contact, phone: str) -> bool:
+        """Tell it in every notation: an account may have HubSpot write numbers its own way."""
+        return has_number(contact.properties, phone)
+
+    def upsert_contacts(self, leads: Sequence[Lead]) -> list[Saved | AdapterError]:
+        """Upsert all that need no closer look together, and the others one by one."""
+        one = self.upsert_contact
+        return Batch(self._api, self._finding, self._writing, leads, alone=one).run()
+
+    # Deals and tickets.
+
+    def create_for_contact(
+        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        """Create the record and its link in one call, so that neither can be without the other."""
+        check_id(contact_id)
+        link = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": _TO_CONTACT[kind]}
+        links = [{"to": {"id": contact_id}, "types": [link]}]
+        return self._writing.create(kind, properties, mark, links)
+
+    # What an earlier try has made.
+
+    def find_marked(
+        self,
+        kind: Written,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+    ) -> Saved | None:
+        if kind != "contacts":
+            return self.find_apart(kind, contact_id, mark, sent=sent, since_ms=since_ms, others=())
+        return self._marks.contact(mark, sent=sent, since_ms=since_ms)
+
+    def find_apart(
+        self,
+        kind: Linked,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+        others: Collection[str],
+    ) -> Saved | None:
+        return self._marks.linked(
+            kind, contact_id, mark, sent=sent, since_ms=since_ms, others=others
+        )
+
+    # What HubSpot says about itself.
+
+    def check(self) -> None:
+        """Try every right that is needed; the first refusal of the credentials ends it."""
+        missing: list[str] = []
+        for kind, (reads, writes) in _SCOPES.items():
+            self._try(missing, reads, "GET", self._api.objects(kind), params={"limit": "1"})
+            path = self._api.objects(kind, "batch", "update")
+            # HubSpot looks at the rights first; without any input there is nothing to be written.
+            with suppress(Rejected):
+                self._try(missing, writes, "POST", path, body={"inputs": []})
+        reads = "crm.objects.owners.read"
+        self._try(missing, reads, "GET", self._api.area("owners"), params={"limit": "1"})
+        if missing:
+            raise LacksRight(
+                "The access token lacks rights in HubSpot; give it the scopes"
+                f" {', '.join(dict.fromkeys(missing))}."
+            )
+
+    def _try(
+        self, missing: list[str], scope: str, method: str, path: Sequence[str], **options: Any
+    ) -> None:
+        try:
+            self._api.listed(method, *path, **options).items()
+        except MissingScopes:
+            missing.append(scope)
+
+    def describe(self, kind: Kind) -> list[Described]:
+        return self._definitions.described(kind)
+
+    def pipelines(self, kind: Linked) -> list[Pipeline]:
+        return self._definitions.pipelines(kind)
+
+    def owners(self) -> list[Owner]:
+        return self._definitions.owners()

@@ -1,0 +1,220 @@
+"""How HubSpot is called: versions, credentials, budgets, and answers that are whole lists."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from adapters.hubspot.answers import next_page, objects_in, word
+from adapters.hubspot.failures import failure, no_contact
+from crmhub.adapter import (
+    AdapterError,
+    Context,
+    Kind,
+    Linked,
+    NotFound,
+    Outcome,
+    Saved,
+    Unavailable,
+)
+from crmhub.adapter.http import GENERAL, Answer, Http
+from crmhub.adapter.oauth import Grant
+from crmhub.adapter.remembered import Remembered
+
+SEARCH = "search"
+_OAUTH = "oauth"
+OAUTH_SECRETS = ("client_id", "client_secret", "refresh_token")
+# Without headers to follow: what HubSpot allows everybody. developers.hubspot.com, usage
+# guidelines: 100 calls in 10 s for each app; 5 searches in a second for each account, which other
+# apps share.
+_CALLS, _CALLS_SECONDS = 100, 10.0
+_SEARCHES = 4
+BATCH = 100
+"""How many records HubSpot takes in one call."""
+_SPARE_S = 1.0
+"""With less time left, nothing is asked only to know the address of a record's page."""
+_COUNT = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
+_ID = re.compile(r"[0-9]{1,20}", re.ASCII)
+TYPE_IDS: Mapping[Kind, str] = {
+    "contacts": "0-1",
+    "companies": "0-2",
+    "deals": "0-3",
+    "tickets": "0-5",
+}
+
+
+class Api:
+    """HubSpot's API as one connection calls it, in the version that it is set to.
+
+    `clock_ahead` is by how many seconds HubSpot's clock is ahead of this machine's.
+    """
+
+    def __init__(self, context: Context, *, title: str) -> None:
+        oauth = bool(context.credentials["refresh_token"])
+        self._context = context
+        self._grant = Grant(context, title, self._exchange) if oauth else None
+        self._version = context.settings["api_version"]
+        budgets = {
+            GENERAL: context.budget(GENERAL, calls=_CALLS, seconds=_CALLS_SECONDS),
+            SEARCH: context.budget(SEARCH, calls=_SEARCHES, seconds=1.0),
+            _OAUTH: context.budget(_OAUTH, calls=_CALLS, seconds=_CALLS_SECONDS),
+        }
+        self._general = budgets[GENERAL]
+        self._http = Http(
+            context,
+            context.settings["base_url"],
+            crm=title,
+            authorize=self._authorization,
+            renew=self._grant.renew if self._grant else lambda: False,
+            failure=failure,
+            budgets=budgets,
+            heed=self._heed,
+            secrets=self._secrets,
+            correlation_header="x-hubspot-correlation-id",
+        )
+        self.send, self.mask = self._http.send, self._http.mask
+        self.clock_ahead = 0.0
+        self._account = Remembered(self._load_account, context)
+
+    # Paths of the API's versions.
+
+    def objects(self, kind: str, *rest: str) -> tuple[str, ...]:
+        """Return a path of records."""
+        if self._version == "v3":
+            return ("crm", "v3", "objects", kind, *rest)
+        return ("crm", "objects", self._version, kind, *rest)
+
+    def area(self, area: str, *rest: str) -> tuple[str, ...]:
+        """Return a path of properties, pipelines or owners."""
+        if self._version == "v3":
+            return ("crm", "v3", area, *rest)
+        return ("crm", area, self._version, *rest)
+
+    def links(self, contact_id: str, kind: Linked) -> tuple[str, ...]:
+        """Return the path of the links from a contact to a kind of record."""
+        if self._version == "v3":
+            return ("crm", "v4", "objects", "contacts", contact_id, "associations", kind)
+        return self.objects("contacts", contact_id, "associations", kind)
+
+    # Credentials, budgets.
+
+    def _authorization(self) -> dict[str, str]:
+        token = self._grant.token() if self._grant else self._context.credentials["access_token"]
+        return {"Authorization": f"Bearer {token}"}
+
+    def _exchange(self, credentials: Mapping[str, str]) -> Answer:
+        form = {name: credentials.get(name, "") for name in OAUTH_SECRETS}
+        return self.send(
+            "POST",
+            "oauth",
+            self._version,
+            "token",
+            form={"grant_type": "refresh_token", **form},
+            lane=_OAUTH,
+            reads=True,
+            anonymous=True,
+        )
+
+    def _secrets(self) -> Iterable[str]:
+        return self._grant.secrets() if self._grant else self._context.credentials.values()
+
+    def _heed(self, lane: str, answer: Answer) -> None:
+        """Follow the limit that HubSpot names (not on searches), and its clock."""
+        limit = answer.headers.get("X-HubSpot-RateLimit-Max", "")
+        window = answer.headers.get("X-HubSpot-RateLimit-Interval-Milliseconds", "")
+        if lane == GENERAL and _COUNT.fullmatch(limit) and _COUNT.fullmatch(window):
+            self._general.follow(int(limit), int(window) / 1000)
+        try:
+            sent = parsedate_to_datetime(answer.headers.get("Date", "")).timestamp()
+        except (ValueError, OverflowError):
+            return
+        self.clock_ahead = sent - time.time()
+
+    # Answers.
+
+    def get(self, kind: str, key: str, params: Mapping[str, str]) -> Answer:
+        """Return the answer with one record; raises NotFound, TooLong."""
+        return self.send("GET", *self.objects(kind, key), params=params or None)
+
+    def listed(self, method: str, *path: str, absent: bool = False, **options: Any) -> Answer:
+        """Return an answer with a whole list of results; raises Unavailable for anything less.
+
+        `absent` says that what does not exist may be lacking.
+        """
+        try:
+            answer = self.send(method, *path, reads=True, **options)
+        except NotFound:
+            raise Unavailable(
+                "HubSpot has no such list; the connection's base_url or api_version may be wrong."
+            ) from None
+        body = answer.object()
+        failed = objects_in(body.get("errors"))
+        whole = answer.status == 200 and not failed
+        if absent and all(word(one, "category") == "OBJECT_NOT_FOUND" for one in failed):
+            whole = True
+        if not whole or body.get("status", "COMPLETE") != "COMPLETE":
+            raise answer.broken("a whole list was expected")
+        return answer
+
+    def pages(self, path: Sequence[str], send: Callable[..., Answer]) -> Iterator[Answer]:
+        """Yield the answers with all pages of a list."""
+        params = {"limit": "500"}
+        while True:
+            answer = send("GET", *path, params=params)
+            yield answer
+            after = next_page(answer, after=params.get("after", ""))
+            if not after:
+                return
+            params = {**params, "after": after}
+
+    def batch_reads(
+        self, kind: str, ids: Sequence[str], names: Iterable[str], *, by: str = ""
+    ) -> Iterator[Answer]:
+        """Yield the answers with those of the records that there are."""
+        body: dict[str, Any] = {"properties": list(names), "propertiesWithHistory": []}
+        if by:
+            body["idProperty"] = by
+        path = self.objects(kind, "batch", "read")
+        for start in range(0, len(ids), BATCH):
+            inputs = [{"id": one} for one in ids[start : start + BATCH]]
+            yield self.listed("POST", *path, absent=True, body={"inputs": inputs, **body})
+
+    # Pages for people.
+
+    def saved(
+        self, kind: Kind, answer: Answer, record: Mapping[str, Any], outcome: Outcome
+    ) -> Saved:
+        """Return what became of a write, from the record in its answer."""
+        found = answer.id(record)
+        return Saved(found, outcome, self.page(kind, found, record))
+
+    def page(self, kind: Kind, record_id: str, record: Mapping[str, Any]) -> str:
+        """Return the record's page for people, "" where neither it nor the account tells."""
+        if isinstance(record.get("url"), str) and record["url"]:
+            return str(record["url"])
+        if self._context.remaining() < _SPARE_S:
+            return ""
+        try:
+            account = self._account.get()
+        except Unavailable:
+            return ""
+        portal, domain = account.get("portalId"), account.get("uiDomain")
+        if not portal or not domain:
+            return ""
+        return f"https://{domain}/contacts/{portal}/record/{TYPE_IDS[kind]}/{record_id}"
+
+    def _load_account(self) -> Mapping[str, Any]:
+        # What was done is done: the address of its page is not worth a failure, nor another call.
+        try:
+            return self.send("GET", "account-info", self._version, "details").object()
+        except AdapterError:
+            return {}
+
+
+def check_id(contact_id: str) -> None:
+    """Raise NotFound for what HubSpot never issues, so that no id leads to another path."""
+    if not _ID.fullmatch(contact_id):
+        raise no_contact()

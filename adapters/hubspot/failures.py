@@ -1,0 +1,177 @@
+"""What HubSpot's errors mean."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from adapters.hubspot.answers import objects_in, text_of, word
+from crmhub.adapter import (
+    AdapterError,
+    Conflict,
+    Denied,
+    LacksRight,
+    NotFound,
+    Problem,
+    Rejected,
+    Throttled,
+    Unavailable,
+    Uncertain,
+)
+from crmhub.adapter.http import Answer, usual_failure
+
+# Where HubSpot does not say how long to wait. Its day ends at midnight of the account's zone.
+_BURST_S, _SEARCH_S, _DAILY_S, _LOCKED_S = 10.0, 1.0, 900.0, 2.0
+_SHOWN = 300
+_EXISTING_ID = re.compile(r"Existing ID:\s*([0-9]+)|(?<![0-9])([0-9]+) already has that value")
+
+
+class MissingScopes(LacksRight):
+    """HubSpot itself says so, and not something on the way."""
+
+
+class TooLong(Rejected):
+    """The address of the call is longer than HubSpot takes (414)."""
+
+
+def failure(answer: Answer) -> AdapterError:
+    """Return what HubSpot's error means; every field of it is optional (its documentation)."""
+    body = answer.body if isinstance(answer.body, dict) else {}
+    error = _own_failure(answer, body) or usual_failure(answer)
+    correlation = body.get("correlationId")
+    if isinstance(correlation, str):
+        error.correlation_id = correlation
+    return error
+
+
+def item_failure(answer: Answer, failed: Mapping[str, Any]) -> AdapterError:
+    """Return what one entry of a batch's `errors` means."""
+    category = word(failed, "category")
+    status = {"CONFLICT": 409, "OBJECT_NOT_FOUND": 404, "VALIDATION_ERROR": 400}.get(category)
+    if status is None:
+        said = f"HubSpot could not write this one of a batch ({category or 'no word'})."
+        error: AdapterError = Uncertain(said)
+    else:
+        error = failure(replace(answer, status=status, body=failed))
+    error.correlation_id = answer.correlation_id
+    return error
+
+
+def no_contact() -> NotFound:
+    return NotFound("HubSpot has no such contact")
+
+
+def _own_failure(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
+    match answer.status:
+        case 401:
+            return Denied(f"HubSpot refuses the access token ({word(body, 'category') or 401}).")
+        case 403 if body:
+            return _missing_scopes(body)
+        case 404 if body:
+            return NotFound("HubSpot has no such record")
+        case 400 | 409 if body:
+            return _refused(answer, body)
+        case 414:
+            return TooLong([], "HubSpot takes no address as long as this call's.")
+        case 423:
+            return Throttled(
+                "HubSpot has locked the records for a bulk change.",
+                retry_after=max(answer.seconds() or 0.0, _LOCKED_S),
+            )
+        case 429:
+            return _throttled(answer, body)
+        case 477:
+            return Unavailable(
+                "HubSpot is moving this account between its data centres.",
+                retry_after=answer.seconds(),
+            )
+    return None
+
+
+def _throttled(answer: Answer, body: Mapping[str, Any]) -> Throttled:
+    said = f"{text_of(body.get('policyName'))} {text_of(body.get('message'))}".upper()
+    scope, usual = "burst", _BURST_S
+    if "DAILY" in said:
+        scope, usual = "daily", _DAILY_S
+    elif "SECONDLY" in said and "TEN_SECONDLY" not in said:
+        scope, usual = "search", _SEARCH_S
+    wait = answer.seconds()
+    policy = word(body, "policyName") or scope
+    return Throttled(
+        f"HubSpot's limit of calls is reached ({policy}).",
+        retry_after=usual if wait is None else wait,
+        scope=scope,
+    )
+
+
+def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
+    """Return what is lacking, in HubSpot's words; None where it is something else."""
+    named = [
+        text_of(value)
+        for one in (body, *objects_in(body.get("errors")))
+        for key, values in _context(one)
+        if "scope" in key.lower()
+        for value in values
+    ]
+    if not named and body.get("category") != "MISSING_SCOPES":
+        return None
+    scopes = f": it needs one of {', '.join(dict.fromkeys(named))}" if named else ""
+    return MissingScopes(f"The access token lacks a right in HubSpot{scopes[:_SHOWN]}.")
+
+
+def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
+    """Return what a 400 or 409 says of properties; None where it says nothing of them."""
+    message, faults = text_of(body.get("message")), _faults(body)
+    known = (body, *objects_in(body.get("errors")))
+    # Only a deal's or ticket's link to its contact names other objects.
+    if any(key == "INVALID_OBJECT_IDS" for one in known for key, _ in _context(one)):
+        return no_contact()
+    clashing = [name for name, (code, _) in faults.items() if "UNIQUE" in code.upper()]
+    if answer.status == 409 or clashing:
+        existing = _EXISTING_ID.search(message)
+        found = (existing[1] or existing[2]) if existing else ""
+        name = next(iter([*clashing, *faults]), "email" if "contact" in message.lower() else "")
+        what = f"this {name}" if name else "such a value"
+        return Conflict(
+            f"HubSpot has another record{f', {found},' if found else ''} with {what}",
+            existing_id=found,
+            name=name,
+        )
+    if not faults:
+        return None
+    return Rejected([Problem(name, reason[:_SHOWN]) for name, (_, reason) in faults.items()])
+
+
+def _faults(body: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return code and reason of what HubSpot says of each property.
+
+    It stands in `errors`, or as JSON in the message, or beside it where values are missing.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    message = text_of(body.get("message"))
+    for one in (*objects_in(body.get("errors")), *_listed_in(message), body):
+        named = [text_of(v) for key, vs in _context(one) if "propert" in key.lower() for v in vs]
+        if one is not body:
+            named = named or [text_of(one.get("in") or one.get("name"))]
+        code = text_of(one.get("code") or one.get("error") or one.get("subCategory"))
+        reason = text_of(one.get("message")) or code or "HubSpot refuses it"
+        for name in filter(None, named):
+            found.setdefault(name, (code, reason))
+    return found
+
+
+def _context(one: Mapping[str, Any]) -> list[tuple[str, list[Any]]]:
+    context = one.get("context")
+    pairs = context.items() if isinstance(context, dict) else ()
+    return [(key, values) for key, values in pairs if isinstance(values, list)]
+
+
+def _listed_in(message: str) -> list[Mapping[str, Any]]:
+    _, bracket, rest = message.partition("[")
+    try:
+        return objects_in(json.JSONDecoder().raw_decode(bracket + rest)[0]) if bracket else []
+    except (ValueError, RecursionError):
+        return []

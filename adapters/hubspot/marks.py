@@ -1,0 +1,148 @@
+"""What an earlier try of a write has made: by the hub's mark, else by what was sent and when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from decimal import Decimal, InvalidOperation
+
+from adapters.hubspot.answers import moment, text_of
+from adapters.hubspot.api import SEARCH, Api, check_id
+from adapters.hubspot.definitions import Definitions
+from adapters.hubspot.finding import Finding, group, search_body
+from adapters.hubspot.values import Values
+from adapters.hubspot.writing import Writing
+from crmhub.adapter import Context, Linked, NotYet, Saved, Written
+
+_SEARCH_LAG_S = 60
+"""A record that a search does not show so long after its write does not exist."""
+_UNDER_WAY_S = 30
+"""A write whose answer got lost may still be under way for so long."""
+
+
+class Marks:
+    """Looks for what one connection's earlier writes have made."""
+
+    def __init__(
+        self,
+        api: Api,
+        definitions: Definitions,
+        values: Values,
+        finding: Finding,
+        writing: Writing,
+        context: Context,
+    ) -> None:
+        self._api = api
+        self._definitions = definitions
+        self._values = values
+        self._finding = finding
+        self._writing = writing
+        self._mark = context.settings["mark_property"]
+
+    def contact(self, mark: str, *, sent: Mapping[str, str], since_ms: int) -> Saved | None:
+        """Look by the mark where it is unique; else by email, or by what the search must show."""
+        unique, marked = self._kept("contacts", mark)
+        if unique:
+            return self._writing.by_mark("contacts", mark)
+        return self._contact_written(marked, sent, since_ms)
+
+    def linked(
+        self,
+        kind: Linked,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+        others: Collection[str],
+    ) -> Saved | None:
+        """Look by the mark where it is unique; else among those of the contact not in `others`."""
+        unique, marked = self._kept(kind, mark)
+        if unique:
+            return self._writing.by_mark(kind, mark)
+        return self._linked_record(kind, contact_id, marked, sent, since_ms, others)
+
+    def _kept(self, kind: Written, mark: str) -> tuple[bool, Mapping[str, str]]:
+        """Return whether the mark is unique in the account, and the property that holds it."""
+        definition = self._definitions.mark(kind) if mark else None
+        unique = definition is not None and bool(definition.get("hasUniqueValue"))
+        return unique, ({self._mark: mark} if definition else {})
+
+    def _contact_written(
+        self, marked: Mapping[str, str], sent: Mapping[str, str], since_ms: int
+    ) -> Saved | None:
+        email, phone = sent.get("email", ""), sent.get("phone", "")
+        if email:
+            found = self._finding.by_email(email)
+            return Saved(found.id, "created", found.url) if found else None
+        _wait_until(since_ms, _SEARCH_LAG_S, "HubSpot's search may not show the contact yet.")
+        if phone:
+            found = self._finding.by_phone([phone]).get(phone)
+            return Saved(found.id, "created", found.url) if found else None
+        for name, value in marked.items():
+            body = search_body([group(name, [value.lower()])])
+            path = self._api.objects("contacts", "search")
+            answer = self._api.listed("POST", *path, body=body, lane=SEARCH)
+            for record in answer.items():
+                return self._api.saved("contacts", answer, record, "created")
+        return None
+
+    def _linked_record(
+        self,
+        kind: Linked,
+        contact_id: str,
+        marked: Mapping[str, str],
+        sent: Mapping[str, str],
+        since_ms: int,
+        others: Collection[str],
+    ) -> Saved | None:
+        """Return the contact's deal or ticket of this mark, or made since with all these values.
+
+        Not by its place: an automation of the account may have moved it on.
+        """
+        fit = marked or self._values.unplaced(kind, sent)
+        expected = {name: value for name, value in fit.items() if value}
+        since = since_ms / 1000 + self._api.clock_ahead - 2.0
+        matches: list[tuple[float, Saved]] = []
+        ids = [one for one in self._linked_ids(kind, contact_id) if one not in others]
+        for answer in self._api.batch_reads(kind, ids, expected):
+            for record in answer.items():
+                values = answer.mapping(record.get("properties"))
+                made = moment(record.get("createdAt"))
+                alike = all(_alike(v, text_of(values.get(n))) for n, v in expected.items())
+                if alike and (marked or made >= since):
+                    matches.append((made, self._api.saved(kind, answer, record, "created")))
+        if matches:
+            return min(matches, key=lambda match: (match[0], match[1].id))[1]
+        _wait_until(since_ms, _UNDER_WAY_S, "HubSpot may still be at work on the record.")
+        return None
+
+    def _linked_ids(self, kind: Linked, contact_id: str) -> list[str]:
+        """Return the ids of the contact's records; links, unlike searches, never lag."""
+        check_id(contact_id)
+        pages = self._api.pages(self._api.links(contact_id, kind), self._api.send)
+        ids = [
+            answer.id({"id": one.get("toObjectId")}) for answer in pages for one in answer.items()
+        ]
+        return list(dict.fromkeys(ids))
+
+
+def _alike(sent: str, stored: str) -> bool:
+    """Return whether HubSpot may have made this of what was sent: it writes values its own way."""
+    if sent.strip().casefold() == stored.strip().casefold():
+        return True
+    try:
+        return Decimal(sent) == Decimal(stored)
+    except InvalidOperation:
+        pass
+    if moment(sent) and moment(sent) == moment(stored):
+        return True
+    return ";" in sent and set(sent.split(";")) == set(stored.split(";"))
+
+
+def _wait_until(since_ms: int, seconds: float, why: str) -> None:
+    """Raise NotYet until so many seconds have passed since then."""
+    # No longer than that from now on, should the clocks of two machines differ.
+    rest = min(seconds, since_ms / 1000 + seconds - time.time())
+    if rest > 0:
+        raise NotYet(why, retry_after=rest)
