@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 from benchmarks.floor import COLUMNS, SORTS, Case, by_columns, cases
 from crmhub.accounts.accounts import Account
 from crmhub.actions.hub import Hub
-from crmhub.db import Connection, Params, Row, now_ms
+from crmhub.db import Connection, now_ms
 from crmhub.records.filters import parse
 from crmhub.records.kinds import CONTACTS
 from crmhub.records.listing import Listing, PageRequest
 from crmhub.records.search import Known, Place, Query, Search
+from crmhub.rows import Params, Row
 
 T = TypeVar("T")
 

@@ -32,7 +32,7 @@ from crmhub.accounts.connections import configure
 from crmhub.actions.hub import Hub
 from crmhub.actions.opening import open_account
 from crmhub.audit import Author
-from crmhub.db import upgrade
+from crmhub.schema import upgrade
 from crmhub.settings import Settings
 
 _POSTGRES = "postgresql+psycopg://root@127.0.0.1:5432/postgres"

@@ -14,23 +14,34 @@ import select
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import sqlalchemy
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.pool import QueuePool
 
 from crmhub.errors import Unavailable
+from crmhub.rows import (
+    Added,
+    Gate,
+    Params,
+    Row,
+    Rows,
+    arrays,
+    cast_of,
+    columns,
+    inserting,
+    inserting_free,
+    unnested,
+)
 from crmhub.write_queue import WriteQueue
 
 T = TypeVar("T")
-Row = tuple[Any, ...]
-Params = Mapping[str, Any]
 
 _NAME = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
 # Keeps our advisory locks apart from those of other programs in the same database.
@@ -55,9 +66,6 @@ _JOINING = {
 # set has as much as PostgreSQL's default gives, or the operator.
 _SORTED_KB = 65_536
 _LEAST_SORTED_KB = 4096
-# How long rows of several callers wait for what another transaction holds: more than the commit of
-# one that is at work takes, and too little for it to be noticed that one of them stood still.
-_TOGETHER_MS = 200
 # Rows that a statement of SQLite names; more take no less time.
 _AT_ONCE = 200
 
@@ -81,126 +89,6 @@ class HeldUp(Unavailable):
 @lru_cache(maxsize=1024)
 def _for_psycopg(sql: str) -> str:
     return _NAME.sub(r"%(\1)s", sql.replace("%", "%%"))
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows for a table, as `Connection.insert` takes them."""
-
-    table: str
-    types: Params
-    rows: Sequence[Row]
-    or_skip: bool = False
-
-    def sent(self, *, one: bool) -> tuple[_Part, Sequence[Any]]:
-        """Return a part of PostgreSQL's statement, of `one` row or of any, and its values."""
-        part = _Part(self.table, tuple(self.types.items()), self.or_skip, one)
-        return part, self.rows[0] if one else _arrays(self.types, self.rows)
-
-
-class _Part(NamedTuple):
-    """What the text of PostgreSQL's statement hangs on, of some `Rows`."""
-
-    table: str
-    types: tuple[tuple[str, str], ...]
-    or_skip: bool
-    one: bool
-
-    @property
-    def into(self) -> str:
-        return f"insert into {self.table} ({', '.join(name for name, _ in self.types)})"
-
-    @property
-    def source(self) -> str:
-        """The query of the rows: of the values of one, or of an array for each column."""
-        if self.one:
-            return f"select {', '.join(['%s'] * len(self.types))}"
-        return f"select {_columns(self.types)} from {_unnested(self.types)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Added:
-    """What is added to `column` of the row of `table` that has these keys, made if there is none.
-
-    `told` is the SQL of what comes of it, by default the column.
-    """
-
-    table: str
-    column: str
-    keys: Params
-    by: int
-    told: str = ""
-
-    def sql(self, mark: str, by: str = "", source: str = "where true") -> str:
-        """Return the statement that adds and tells what comes of it, with `mark` per value.
-
-        `by` is SQL for how much is added, over the rows of `source`, in place of the first value.
-        """
-        keys, marks = ", ".join(self.keys), ", ".join([by or mark, *[mark] * len(self.keys)])
-        return (
-            f"insert into {self.table} ({self.column}, {keys}) select {marks} {source}"
-            f" on conflict ({keys}) do update set"
-            f" {self.column} = {self.table}.{self.column} + excluded.{self.column}"
-            f" returning {self.told or self.column}"
-        )
-
-    @property
-    def values(self) -> list[Any]:
-        """The values of the statement."""
-        return [self.by, *self.keys.values()]
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """A condition of PostgreSQL with `%s` for its values, asked before anything goes in."""
-
-    sql: str
-    values: tuple[Any, ...]
-
-
-@lru_cache(maxsize=256)
-def _inserting(parts: tuple[_Part, ...], adding: str) -> str:
-    """Return PostgreSQL's statement that inserts into all of these and counts the first.
-
-    `adding` is one more statement, of which the value is returned behind the count, else 0.
-    """
-    inserts = []
-    for number, part in enumerate(parts):
-        skip = " on conflict do nothing" if part.or_skip else ""
-        told = "" if number else " returning 1"
-        inserts.append(f"p{number} as ({part.into} {part.source}{skip}{told})")
-    if adding:
-        inserts.append(f"added (it) as ({adding})")
-    it = "(select it from added)" if adding else "0"
-    return f"with {', '.join(inserts)} select (select count(*) from p0), {it}"
-
-
-@lru_cache(maxsize=256)
-def _inserting_free(
-    claims: _Part | None, items: _Part, parts: tuple[_Part, ...], adding: str, gate: str
-) -> str:
-    """Return PostgreSQL's statement of `insert_free`: it tells the ids, and if the gate is open."""
-    opened = "(select open from gate)"
-    if not items.one:
-        patience = f"set_config('lock_timeout', '{_TOGETHER_MS}', true)"
-        gate = f"case when {gate} then {patience} <> '' else false end"
-    steps, free = [f"gate (open) as materialized (select {gate})"], opened
-    if claims is not None:
-        source, others = f"{claims.source} where {opened}", "exists (select from held)"
-        if not claims.one:
-            steps.append(f"claims as materialized ({source})")
-            source = "select * from claims"
-            taken = "select record_id from claims except select record_id from held"
-            others = f"{opened} and rows.id not in ({taken})"
-        free = others
-        skip = "on conflict do nothing returning record_id"
-        steps.append(f"held as ({claims.into} {source} {skip})")
-    steps.append(f"went as ({items.into} {items.source} where {free} returning id)")
-    its = "exists (select from went)" if items.one else "rows.record_id in (select id from went)"
-    for number, part in enumerate(parts):
-        steps.append(f"p{number} as ({part.into} {part.source} where {its})")
-    steps.append(f"added as ({adding})")
-    return f"with {', '.join(steps)} select (select array_agg(id) from went), {opened}"
 
 
 class Connection:
@@ -315,7 +203,7 @@ class Connection:
         if added is not None:
             adding = added.sql("%s", source="where (select count(*) from p0) >= 0")
             values += added.values
-        went, it = self._sent(_inserting(tuple(p for p, _ in filled), adding), values).fetchone()
+        went, it = self._sent(inserting(tuple(p for p, _ in filled), adding), values).fetchone()
         return (went if parts[0].rows else 0), it
 
     def insert_free(
@@ -337,7 +225,7 @@ class Connection:
             values += sent
         values += added.values
         adding = added.sql("%s", "count(*) * cast(%s as int)", "from went having count(*) > 0")
-        sql = _inserting_free(
+        sql = inserting_free(
             claim[0] if claim else None, item[0], tuple(p for p, _ in rest), adding, gate.sql
         )
         ids, opened = self._sent(sql, values).fetchone()
@@ -367,7 +255,7 @@ class Connection:
         A row of `rows` holds the values of `types`, then those of `keys`.
         """
         if self.dialect == "postgresql":
-            values = ", ".join(f"{c} = {_cast(f'rows.{c}', t)}" for c, t in types.items())
+            values = ", ".join(f"{c} = {cast_of(f'rows.{c}', t)}" for c, t in types.items())
             where = " and ".join(f"t.{column} = rows.{column}" for column in keys)
             sql = f"update {table} t set {values} from {{rows}} where {where}"
             return self._unnested(sql, {**types, **keys}, rows)
@@ -407,8 +295,8 @@ class Connection:
         return count
 
     def _over(self, sql: str, types: Params, rows: Sequence[Row]) -> Any:
-        sql = sql.format(rows=_unnested(types.items()), columns=_columns(types.items()))
-        return self._sent(sql, _arrays(types, rows))
+        sql = sql.format(rows=unnested(types.items()), columns=columns(types.items()))
+        return self._sent(sql, arrays(types, rows))
 
     def _each(self, sql: str, rows: Sequence[Row]) -> int:
         if not rows:
@@ -750,49 +638,18 @@ class Database:
             for (name,) in grown:
                 connection.run(f'analyze (skip_locked) "{name}"')
 
+    def check_writable(self) -> None:
+        """Raise Unavailable where PostgreSQL takes no writes, as on a standby."""
+        if self.dialect != "postgresql":
+            return
+        with self.reading() as connection:
+            # Raised in here, it drops the connection: the next one may lead to another server.
+            if connection.scalar("show transaction_read_only") == "on":
+                raise Unavailable("The database is read-only; try again.", retry_after=5)
+
     def close(self) -> None:
         """Close all pooled connections."""
         self._engine.dispose()
-
-
-def _arrays(types: Params, rows: Sequence[Row]) -> list[str]:
-    """Return the text of PostgreSQL's array of each column of the rows.
-
-    psycopg looks at each element for its type and its quotes, which takes longer than the insert.
-    """
-    columns = zip(*rows, strict=True)
-    return [_array(kind, column) for kind, column in zip(types.values(), columns, strict=True)]
-
-
-def _array(kind: str, column: Row) -> str:
-    if _plain(kind) != "text":
-        inside = ",".join(map(str, column))
-        return f"{{{inside.replace('None', 'NULL') if None in column else inside}}}"
-    # All are quoted at once: no text of PostgreSQL has the character that stands for a quote.
-    inside = ",".join(["NULL" if each is None else f"\0{each}\0" for each in column])
-    if inside.count("\0") != 2 * (len(column) - column.count(None)):
-        raise ValueError("a text holds U+0000, which PostgreSQL cannot store")
-    inside = inside.replace("\\", "\\\\").replace('"', '\\"').replace("\0", '"')
-    return f"{{{inside}}}"
-
-
-def _unnested(types: Iterable[tuple[str, str]]) -> str:
-    """Return PostgreSQL's `rows` of one array for each column: the same text for any number."""
-    names, kinds = zip(*types, strict=True)
-    arrays = ", ".join(f"cast(%s as {_plain(kind)}[])" for kind in kinds)
-    return f"unnest({arrays}) as rows({', '.join(names)})"
-
-
-def _columns(types: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(_cast(f"rows.{name}", kind) for name, kind in types)
-
-
-def _plain(kind: str) -> str:
-    return "text" if kind == "jsonb" else kind
-
-
-def _cast(column: str, kind: str) -> str:
-    return f"cast({column} as jsonb)" if kind == "jsonb" else column
 
 
 def _file(url: URL) -> str | None:
@@ -880,52 +737,3 @@ def containing(text: str) -> str:
 def now_ms() -> int:
     """Return the time as the database holds it: milliseconds since 1970, UTC."""
     return time.time_ns() // 1_000_000
-
-
-def upgrade(url: str) -> None:
-    """Bring the database at `url` to the newest schema; safe to run twice or side by side.
-
-    Raises alembic's CommandError when it is of a newer version.
-    """
-    from alembic import command
-
-    command.upgrade(_alembic(url), "head")
-
-
-def check_writable(database: Database) -> None:
-    """Raise Unavailable where PostgreSQL takes no writes, as on a standby."""
-    if database.dialect != "postgresql":
-        return
-    with database.reading() as connection:
-        # Raised in here, it drops the connection: the next one may lead to another server.
-        if connection.scalar("show transaction_read_only") == "on":
-            raise Unavailable("The database is read-only; try again.", retry_after=5)
-
-
-def pending(database: Database) -> str | None:
-    """Return what is wrong with the schema in words, or None when it is the newest."""
-    from alembic.script import ScriptDirectory
-
-    steps = ScriptDirectory.from_config(_alembic(""))
-    newest = steps.get_current_head()
-    with database.reading() as connection:
-        exists = connection.scalar(
-            "select count(*) from sqlite_master where name = 'alembic_version'"
-            if connection.dialect == "sqlite"
-            else "select to_regclass('alembic_version') is not null"
-        )
-        current = connection.scalar("select version_num from alembic_version") if exists else None
-    if current == newest:
-        return None
-    if current and all(current != step.revision for step in steps.walk_revisions()):
-        return f"the schema is at {current}, of a newer version of crmhub: run that one"
-    return f"the schema is at {current or 'nothing'}, not at {newest}: run `crmhub db upgrade`"
-
-
-def _alembic(url: str) -> Any:
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", "crmhub:migrations")
-    config.attributes["url"] = url
-    return config

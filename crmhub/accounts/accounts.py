@@ -25,8 +25,9 @@ from crmhub.accounts.webhook_ids import (
     rotate,
     set_alias,
 )
-from crmhub.db import Connection, Row, now_ms
+from crmhub.db import Connection, now_ms
 from crmhub.errors import Conflict, NotFound, Semantic, listed
+from crmhub.rows import Row
 
 __all__ = [
     "Account",

@@ -20,8 +20,9 @@ from typing import Any
 
 from sqlalchemy import URL, make_url
 
-from crmhub.db import Database, upgrade
+from crmhub.db import Database
 from crmhub.errors import BadRequest, Conflict, Semantic, Unavailable
+from crmhub.schema import upgrade
 
 _SQLITE, _POSTGRESQL = b"SQLite format 3\0", b"PGDMP"
 # More than any installation gives out between two backups.

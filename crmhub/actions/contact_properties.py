@@ -13,9 +13,9 @@ from crmhub.actions.bindings import Bound, chatted, note_chat, of_token, remembe
 from crmhub.actions.connecting import AWAY, connect, sound, told
 from crmhub.actions.deadlines import within
 from crmhub.actions.dispatch import Action, Done, Mapped, crm_id_of, named_for, note_failure
+from crmhub.actions.entries import Entry, New
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import Sent, filled, usable
-from crmhub.actions.journal import Entry, New
 from crmhub.actions.partial import store_what_is_good
 from crmhub.adapter import Adapter, Written, contract
 from crmhub.db import Connection

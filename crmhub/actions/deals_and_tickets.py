@@ -11,9 +11,9 @@ from typing import ClassVar
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings, dispatch
 from crmhub.actions.dispatch import Action, Done, Mapped, completed, crm_id_of
+from crmhub.actions.entries import Entry, New
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import Sent, filled, usable
-from crmhub.actions.journal import Entry, New
 from crmhub.actions.partial import PLACES, refusal, store_what_is_good
 from crmhub.adapter import Adapter, Linked, Problem, Saved, Uncertain, Written, contract
 from crmhub.db import Connection, now_ms

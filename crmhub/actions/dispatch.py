@@ -20,9 +20,10 @@ from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.actions import bindings
 from crmhub.actions.connecting import Broken, connect, noted, told
 from crmhub.actions.deadlines import remaining, within
+from crmhub.actions.entries import UNFINISHED, Accepted, Entry, New, Outcome
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import split_name
-from crmhub.actions.journal import DELAYS_S, GRACE_MS, UNFINISHED, Accepted, Entry, New, Outcome
+from crmhub.actions.journal import DELAYS_S, GRACE_MS
 from crmhub.adapter import Adapter, Problem, Written, contract
 from crmhub.db import Connection, now_ms
 

@@ -7,7 +7,7 @@ that `finish` must bring back; `run_at` is then when the lease ends, so that the
 that died falls due by itself.
 
 An action waits for every earlier unfinished one of the same person, so that older values never
-overwrite newer ones. A connection whose CRM is away waits as a whole (table `outage`).
+overwrite newer ones. A connection whose CRM is away waits as a whole (`outages`).
 """
 
 from __future__ import annotations
@@ -15,22 +15,30 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from crmhub import metrics
 from crmhub.accounts.accounts import Account
 from crmhub.actions.bindings import SAME_CONTACT
+from crmhub.actions.entries import (
+    UNFINISHED,
+    Accepted,
+    Due,
+    Entry,
+    New,
+    Outcome,
+    State,
+    new_id,
+    shown,
+)
 from crmhub.actions.locks import hold
+from crmhub.actions.outages import Outage
 from crmhub.db import Connection, Database, now_ms
 from crmhub.errors import Semantic
 from crmhub.records import marks
 from crmhub.secrets import BASE36
 from crmhub.secrets import token as random_token
-
-State = Literal["running", "queued", "done", "refused", "dead", "parked"]
-UNFINISHED = ("running", "queued")
 
 # How long after which failed try the next one follows.
 DELAYS_S = (5, 30, 120, 600, 3_600, 10_800, 21_600, 43_200)
@@ -41,65 +49,10 @@ IDENTITY_MS = 60_000
 KEY_MS = 24 * 3_600_000
 # What a process needs beyond the call itself, to write down what came of it.
 GRACE_MS = 2_000
-_FIRST_OUTAGE_MS, _LONGEST_OUTAGE_MS = 2_000, 60_000
-_PROBE_MS = 5_000
-_SHOWN = 500
 # More than anybody makes for one person while a single write of theirs is in doubt.
 _OTHERS = 1_000
-# What a try ends with where the operator must mend the account's connection.
-_CREDENTIALS = ("BadConfig", "Denied", "LacksRight")
 # What a try ends with that has not asked the CRM anything.
 _UNASKED = ("Behind", "NotYet", "LimitExceeded", "TooManyRequests")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An action in the hands of whoever holds its lease.
-
-    `doubt_since` is when the first try began of which nobody knows what it wrote (ms), 0 when
-    there is none. Like all times of the journal it is the database's; this host's clock was
-    `ahead` of that by so many ms. `probing` says that its connection is thought to be away.
-    """
-
-    account_id: int
-    id: str
-    connection_id: int
-    kind: str
-    person: str
-    hub_id: str
-    request: Mapping[str, Any] = field(repr=False)
-    tries: int
-    lease: str
-    doubt_since: int
-    created_at: int
-    give_up_at: int
-    probing: bool = False
-    ahead: int = 0
-
-    @property
-    def tried_ms(self) -> int:
-        """When the doubt began by this host's clock, 0 when there is none."""
-        return self.doubt_since and self.doubt_since + self.ahead
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """What became of accepting an action: it may be tried now (`entry`), or stands in the queue.
-
-    `earlier` is the result of the same action accepted before, None for a new one or when that
-    is still under way; when `refused`, it tells the error.
-    """
-
-    action_id: str
-    hub_id: str
-    entry: Entry | None = None
-    earlier: Mapping[str, Any] | None = None
-    refused: bool = False
-    replayed: bool = False
-    behind: bool = False
-    """Whether it waits for nothing but an earlier action of the same person."""
-    stopped: bool = False
-    """Whether it is tried again only when an operator wants it."""
 
 
 class _Replayed(Exception):
@@ -108,65 +61,6 @@ class _Replayed(Exception):
     def __init__(self, accepted: Accepted) -> None:
         super().__init__()
         self.accepted = accepted
-
-
-@dataclass(frozen=True, slots=True)
-class New:
-    """An action to accept; `identity` is the same for the same one of the same contact.
-
-    Where it is given, one of the last minute answers for it.
-
-    `first` says that nobody else can know of its person yet.
-    """
-
-    kind: str
-    person: str
-    hub_id: str
-    request: Mapping[str, Any]
-    identity: str = ""
-    first: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one try came to.
-
-    `mapped` holds the properties as the CRM was sent them. A `parked` one waits `behind`
-    that dead action.
-    A `queued` one is tried again: after `wait_s`, and when that is 0 and it `counts`, after the
-    schedule's delay.
-    `away` says in words why the whole connection has to wait; with `throttled` it waits `wait_s`
-    and is not thought to be away. `trouble` says in words what went wrong with the CRM this time.
-    `doubt` says that something may have been written.
-    """
-
-    state: State
-    word: str
-    message: str = ""
-    result: Mapping[str, Any] | None = None
-    mapped: Mapping[str, str] | None = field(default=None, repr=False)
-    behind: str = ""
-    counts: bool = False
-    wait_s: float = 0.0
-    away: str = ""
-    trouble: str = ""
-    throttled: bool = False
-    doubt: bool = False
-    correlation_id: str = ""
-    began_at: int = 0
-    ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """The connections with something to do, by account and connection, at a `moment` (ms).
-
-    More is due `later`, in so many ms, None for never.
-    """
-
-    now: list[tuple[int, int]]
-    later: int | None
-    moment: int
 
 
 class Journal:
@@ -206,12 +100,13 @@ class Journal:
             if last is not None:
                 # What stands before it may have come while this one waited for the person's lock.
                 moment = tx.now_ms()
+            outage = Outage(tx, account.id, account.connection.id)
             free, behind = now and last is None, False
             if free:
                 # A caller does not wait to find out whether a CRM is back: the worker does.
-                free, _ = _open(tx, account.id, account.connection.id, moment, probe=False)
+                free, _ = outage.may_call(moment, probe=False)
             elif now and (waits_until or 0) <= moment:
-                behind = not _waits(tx, account)
+                behind = not outage.lasts()
             # In the order in which they came, whatever the clocks of two machines say.
             created_at = max(moment, (last or 0) + 1)
             row: dict[str, Any] = {
@@ -385,7 +280,7 @@ class Journal:
                 "run_at": run_at,
                 "tries": tries,
                 "doubt": doubt,
-                "reason": _shown(outcome.message),
+                "reason": shown(outcome.message),
                 "result": None if outcome.result is None else json.dumps(outcome.result),
                 "finished": None if state in UNFINISHED else moment,
                 "behind": outcome.behind or None,
@@ -405,8 +300,8 @@ class Journal:
                 "began": began,
                 "ms": outcome.ms,
                 "word": outcome.word,
-                "message": _shown(outcome.message),
-                "correlation": _shown(outcome.correlation_id),
+                "message": shown(outcome.message),
+                "correlation": shown(outcome.correlation_id),
             },
         )
         if state not in UNFINISHED:
@@ -414,33 +309,30 @@ class Journal:
         beside(tx)
         if state == "dead":
             _park(tx, entry, moment)
+        outage = Outage(tx, entry.account_id, entry.connection_id)
         if outcome.away or outcome.throttled:
-            _shut(tx, entry, outcome, moment)
+            outage.note(outcome, moment, probing=entry.probing)
         elif entry.probing and outcome.word in _UNASKED:
-            _open_again(tx, entry.account_id, entry.connection_id, moment)
+            outage.probe_again(moment)
         elif entry.probing:
-            tx.run(
-                "delete from outage where account_id = :account and connection_id = :connection",
-                of,
-            )
+            outage.end()
             self._wake(tx)
         return True
 
     def shut(self, account: Account, reason: str, word: str = "") -> None:
         """Note that a connection's CRM is away, as a read has found that ended with `word`."""
-        entry = _nothing_of(account)
         outcome = Outcome("queued", word, away=reason)
-        self._database.transact(lambda tx: _shut(tx, entry, outcome, tx.now_ms()))
+
+        def work(tx: Connection) -> None:
+            outage = Outage(tx, account.id, account.connection.id)
+            outage.note(outcome, tx.now_ms(), probing=False)
+
+        self._database.transact(work)
 
     def away(self, account: Account) -> str:
         """Return why the account's CRM is thought to be away, "" when it is not."""
         with self._database.reading() as connection:
-            row = connection.row(
-                "select reason from outage where account_id = :account"
-                f" and connection_id = :connection and failures > 0 and until > {connection.clock}",
-                {"account": account.id, "connection": account.connection.id},
-            )
-        return row[0] if row else ""
+            return Outage(connection, account.id, account.connection.id).reason()
 
     def claim(
         self,
@@ -464,7 +356,8 @@ class Journal:
 
         def work(tx: Connection) -> list[Entry]:
             moment = tx.now_ms()
-            free, probing = _open(tx, account_id, connection_id, moment, probe=not only)
+            outage = Outage(tx, account_id, connection_id)
+            free, probing = outage.may_call(moment, probe=not only)
             if not free:
                 return []
             token = random_token(96, BASE36)
@@ -496,7 +389,7 @@ class Journal:
             )
             if probing and not rows:
                 # Nobody finds out now: the next one may, and must not wait for it.
-                _open_again(tx, account_id, connection_id, moment)
+                outage.probe_again(moment)
             return [_entry(account_id, connection_id, row, token, moment, probing) for row in rows]
 
         return sorted(self._database.transact(work), key=lambda one: one.created_at)
@@ -706,10 +599,6 @@ def _entry_of_new(row: Mapping[str, Any], new: New, moment: int) -> Entry:
     )
 
 
-def _nothing_of(account: Account) -> Entry:
-    return Entry(account.id, "", account.connection.id, "", "", "", {}, 0, "", 0, 0, 0)
-
-
 def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]:
     """Return the state after a try, when it is due again, and how many tries have counted."""
     if outcome.state != "queued":
@@ -723,80 +612,6 @@ def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]
         jitter = random.uniform(1 - _JITTER, 1 + _JITTER)
         wait = DELAYS_S[max(tries, 1) - 1] * jitter
     return "queued", moment + int(wait * 1000), tries
-
-
-def _open(
-    tx: Connection, account_id: int, connection_id: int, moment: int, *, probe: bool
-) -> tuple[bool, bool]:
-    """Return whether the connection may be called, and whether that finds out if it is back.
-
-    One that was away may be called to find that out with `probe` only.
-    """
-    of = {"account": account_id, "connection": connection_id, "now": moment}
-    here = "account_id = :account and connection_id = :connection"
-    row = tx.row(f"select until, failures from outage where {here}", of)
-    if row is None:
-        return True, False
-    until, failures = row
-    if until > moment:
-        return False, False
-    if not failures:
-        tx.run(f"delete from outage where {here} and until <= :now", of)
-        return True, False
-    if not probe:
-        return False, False
-    # Who sets the next time may try; the others wait for what it finds.
-    mine = tx.run(
-        f"update outage set until = :later where {here} and until = :until",
-        of | {"later": moment + _PROBE_MS, "until": until},
-    )
-    return bool(mine), True
-
-
-def _open_again(tx: Connection, account_id: int, connection_id: int, moment: int) -> None:
-    tx.run(
-        "update outage set until = :now"
-        " where account_id = :account and connection_id = :connection",
-        {"account": account_id, "connection": connection_id, "now": moment},
-    )
-
-
-def _waits(tx: Connection, account: Account) -> bool:
-    """Return whether the account's connection waits as a whole."""
-    found = tx.scalar(
-        "select 1 from outage where account_id = :account and connection_id = :connection",
-        {"account": account.id, "connection": account.connection.id},
-    )
-    return found is not None
-
-
-def _shut(tx: Connection, entry: Entry, outcome: Outcome, moment: int) -> None:
-    """Let a connection wait: for what its CRM asked for, or ever longer while it is away."""
-    of = {
-        "account": entry.account_id,
-        "connection": entry.connection_id,
-        "now": moment,
-        "reason": _shown(outcome.away or outcome.message),
-        "cause": "credentials" if outcome.word in _CREDENTIALS else "away",
-    }
-    row = tx.row(
-        "select failures, until from outage"
-        f" where account_id = :account and connection_id = :connection{tx.for_update}",
-        of,
-    )
-    failures, until = row or (0, 0)
-    # Several that fail together are one failure.
-    if outcome.away and (entry.probing or not failures or until <= moment):
-        failures += 1
-        until = moment + min(_FIRST_OUTAGE_MS * 2 ** min(failures - 1, 10), _LONGEST_OUTAGE_MS)
-    until = max(until, moment + int(outcome.wait_s * 1000))
-    tx.run(
-        "insert into outage (account_id, connection_id, since, until, failures, reason, cause)"
-        " values (:account, :connection, :now, :until, :failures, :reason, :cause)"
-        " on conflict (account_id, connection_id) do update set until = excluded.until,"
-        " failures = excluded.failures, reason = excluded.reason, cause = excluded.cause",
-        of | {"until": until, "failures": failures},
-    )
 
 
 def _park(tx: Connection, entry: Entry, moment: int) -> None:
@@ -824,11 +639,6 @@ def _said(request: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: value for name, value in request.items() if name != "before"}
 
 
-def _shown(text: str) -> str:
-    """Return the words of a CRM as a database takes them: cut, and nothing unprintable."""
-    return "".join(c if c.isprintable() else "�" for c in text[:_SHOWN])
-
-
 def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False)
 
@@ -838,18 +648,3 @@ def _result(text: str | None) -> Mapping[str, Any] | None:
         return None
     found: Mapping[str, Any] = json.loads(text)
     return found
-
-
-def new_id(moment: int) -> str:
-    """Return an id for an action of this moment; ids sort as their moments do."""
-    return earliest_id(moment) + random_token(77, BASE36)
-
-
-def earliest_id(moment: int) -> str:
-    """Return what sorts before every id of this moment (ms) and behind all earlier ones."""
-    # Nine digits of base 36 last until the year 5188.
-    digits = ""
-    for _ in range(9):
-        moment, digit = divmod(moment, 36)
-        digits = BASE36[digit] + digits
-    return f"act-{digits}"

@@ -11,9 +11,9 @@ from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings, dispatch
 from crmhub.actions.connecting import lease
 from crmhub.actions.dispatch import Action, Done, Mapped, completed, named_for
+from crmhub.actions.entries import Entry, New
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import filled, is_placeholder, unreplaced
-from crmhub.actions.journal import Entry, New
 from crmhub.actions.partial import refusal, store_what_is_good
 from crmhub.adapter import Adapter, Lead, Problem, Rejected, Saved, Written
 from crmhub.db import Connection

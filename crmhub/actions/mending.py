@@ -10,11 +10,13 @@ from typing import Any
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
-from crmhub.actions.journal import LONGEST_MS, earliest_id
+from crmhub.actions.entries import earliest_id
+from crmhub.actions.journal import LONGEST_MS
 from crmhub.audit import Author
-from crmhub.db import Connection, Database, Row, containing, now_ms
+from crmhub.db import Connection, Database, containing, now_ms
 from crmhub.errors import Conflict, NotFound
 from crmhub.records import values
+from crmhub.rows import Row
 
 STATES = ("running", "queued", "done", "refused", "dead", "parked")
 KINDS = ("createLead", "setProperties", "createDeal", "createTicket")

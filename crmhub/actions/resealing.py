@@ -15,7 +15,8 @@ from functools import partial
 from crmhub import audit
 from crmhub.actions.hub import Hub
 from crmhub.audit import Author
-from crmhub.db import Connection, Database, Row
+from crmhub.db import Connection, Database
+from crmhub.rows import Row
 from crmhub.secrets import SealBroken, Vault
 
 _AT_ONCE = 100

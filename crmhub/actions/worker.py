@@ -26,8 +26,9 @@ from crmhub.actions.contact_properties import SetProperties
 from crmhub.actions.deadlines import within
 from crmhub.actions.deals_and_tickets import CreateDeal, CreateTicket
 from crmhub.actions.dispatch import Action, Done, Mapped, attempt, beside, judged, kept, weighed
+from crmhub.actions.entries import Due, Entry, Outcome
 from crmhub.actions.hub import Hub
-from crmhub.actions.journal import LONGEST_LEASE_MS, Due, Entry, Outcome
+from crmhub.actions.journal import LONGEST_LEASE_MS
 from crmhub.actions.leads import CreateLead
 from crmhub.adapter import Adapter, AdapterError, Conflict, Lead, Rejected, Saved
 from crmhub.db import now_ms

@@ -5,11 +5,12 @@ from __future__ import annotations
 import flask
 from flask_swagger_ui import get_swaggerui_blueprint
 
-from crmhub import db, metrics
+from crmhub import metrics
 from crmhub.actions.backlog import Backlog
 from crmhub.api.answers import as_json
 from crmhub.api.authentication import hub
 from crmhub.errors import Unavailable
+from crmhub.schema import pending
 
 _DOCS = {
     "app_name": "crmhub",
@@ -47,8 +48,8 @@ def _healthy() -> flask.Response:
 
 def _ready() -> flask.Response:
     """Answer 200 when the database can be written and its schema is the newest, else 503."""
-    db.check_writable(hub().database)
-    wrong = db.pending(hub().database)
+    hub().database.check_writable()
+    wrong = pending(hub().database)
     if wrong:
         raise Unavailable(f"The database is not ready: {wrong}.", retry_after=5)
     return as_json({"status": "ready"})

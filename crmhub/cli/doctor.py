@@ -143,7 +143,7 @@ def _database(database: Database) -> Finding:
 
 
 def _migrations(database: Database) -> Finding:
-    from crmhub.db import pending
+    from crmhub.schema import pending
 
     behind = pending(database)
     return Finding("migrations", "fail" if behind else "ok", behind or "the newest schema")

@@ -44,7 +44,8 @@ def make_ready(settings: Settings) -> None:
     if settings.database_url.startswith("sqlite"):
         upgrade(settings)
         return
-    from crmhub.db import Database, pending
+    from crmhub.db import Database
+    from crmhub.schema import pending
 
     database = Database(settings.database_url, pool_size=1)
     try:
@@ -67,10 +68,10 @@ def upgrade(settings: Settings) -> None:
     from alembic.util import CommandError
     from sqlalchemy.exc import SQLAlchemyError
 
-    from crmhub import db
+    from crmhub import schema
 
     try:
-        db.upgrade(settings.database_url)
+        schema.upgrade(settings.database_url)
     except SQLAlchemyError as exc:
         cause = getattr(exc, "orig", None) or exc
         raise Unavailable(f"The database cannot be migrated: {first_line(cause)}.") from exc

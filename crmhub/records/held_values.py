@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from crmhub.db import Connection, Row
+from crmhub.db import Connection
 from crmhub.records.catalogue import Property
 from crmhub.records.index import UNIQUE, unique_key
 from crmhub.records.kinds import Kind
 from crmhub.records.validation import DuplicateValue
+from crmhub.rows import Row
 
 _BATCH = 1000
 

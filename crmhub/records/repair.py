@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from crmhub.db import Connection, Database, Row
+from crmhub.db import Connection, Database
 from crmhub.records.catalogue import Catalogue, Catalogues, Property
 from crmhub.records.index import KEY_COLUMNS, TABLES, whole
 from crmhub.records.kinds import KINDS, Kind
+from crmhub.rows import Row
 
 # A sample: so many places among the ids and among the properties, and at each a few neighbours.
 _PLACES = 20

@@ -42,8 +42,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from crmhub.db import Connection, Row
+from crmhub.db import Connection
 from crmhub.records.filters import Condition, Document, Filter
+from crmhub.rows import Row
 
 # So many are fetched whatever else they cost, and so many tested before sets are joined.
 _FEW = 1000

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import orjson
 
-from crmhub.db import Added, Connection, Deadlocked, Row, Rows
+from crmhub.db import Connection, Deadlocked
 from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, listed
 from crmhub.records import associations
 from crmhub.records.associations import Links
@@ -29,6 +29,7 @@ from crmhub.records.validation import (
     place,
     property_path,
 )
+from crmhub.rows import Added, Row, Rows
 
 
 @dataclass(frozen=True, slots=True)

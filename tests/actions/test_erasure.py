@@ -15,9 +15,9 @@ from crmhub.actions import erasure
 from crmhub.actions.bindings import note_chat
 from crmhub.actions.contact_properties import SetProperties
 from crmhub.actions.dispatch import Action, attempt
+from crmhub.actions.entries import Entry
 from crmhub.actions.erasure import Erased
 from crmhub.actions.hub import Hub
-from crmhub.actions.journal import Entry
 from crmhub.actions.leads import CreateLead
 from crmhub.adapter import Denied, Rejected, Uncertain
 from crmhub.errors import Conflict

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from crmhub.actions.entries import Accepted, Entry, New, Outcome
 from crmhub.actions.hub import Hub
-from crmhub.actions.journal import DELAYS_S, Accepted, Entry, New, Outcome
+from crmhub.actions.journal import DELAYS_S
 from crmhub.db import Connection, now_ms
 from crmhub.errors import Semantic
 from crmhub.settings import Settings

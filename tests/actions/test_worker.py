@@ -14,8 +14,8 @@ from typing import Any
 import flask
 import pytest
 
+from crmhub.actions.entries import Due
 from crmhub.actions.hub import Hub
-from crmhub.actions.journal import Due
 from crmhub.actions.leads import CreateLead
 from crmhub.adapter import NotFound, Unavailable
 from crmhub.app import create_app

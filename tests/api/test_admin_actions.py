@@ -8,8 +8,8 @@ from typing import Any
 import flask
 import pytest
 
+from crmhub.actions.entries import Accepted, New, new_id
 from crmhub.actions.hub import Hub
-from crmhub.actions.journal import Accepted, New, new_id
 from crmhub.db import now_ms
 from crmhub.records.filters import iso
 from tests.actions.working import change, rows, states

@@ -10,9 +10,10 @@ from pathlib import Path
 import flask
 import pytest
 
-from crmhub import db
 from crmhub.actions.hub import Hub
 from crmhub.app import create_app
+from crmhub.db import Database
+from crmhub.schema import upgrade
 from crmhub.settings import Settings
 from tests.api.refusals import header_faults, refused
 from tests.clients import open_client
@@ -34,7 +35,7 @@ def bare(settings: Settings, tmp_path: Path) -> Iterator[str]:
     if settings.database_url.startswith("sqlite"):
         yield f"sqlite:///{tmp_path / 'bare.db'}"
         return
-    with own_database("postgresql", tmp_path) as url, closing(db.Database(url)) as database:
+    with own_database("postgresql", tmp_path) as url, closing(Database(url)) as database:
         with database.reading() as connection:
             connection.run("drop schema public cascade")
             connection.run("create schema public")
@@ -53,12 +54,12 @@ def test_it_is_not_ready_until_the_schema_is_the_newest(unmigrated: flask.Flask,
     assert http.get("/healthz").status_code == 200
     message = refused(http.get("/readyz"), 503)
     assert "crmhub db upgrade" in message
-    db.upgrade(bare)
+    upgrade(bare)
     assert http.get("/readyz").status_code == 200
 
 
 def test_an_older_or_unknown_schema_is_not_ready(unmigrated: flask.Flask, bare: str) -> None:
-    db.upgrade(bare)
+    upgrade(bare)
     hub: Hub = unmigrated.extensions["crmhub"]
     hub.database.transact(
         lambda tx: tx.run("update alembic_version set version_num = 'of another release'")
@@ -79,7 +80,7 @@ def test_readiness_is_asked_of_the_database_each_time(
 ) -> None:
     http = app.test_client()
     assert http.get("/readyz").status_code == 200
-    monkeypatch.setattr(db, "pending", lambda database: "the schema is at x")
+    monkeypatch.setattr("crmhub.api.operations.pending", lambda database: "the schema is at x")
     answer = http.get("/readyz")
     assert "the schema is at x" in refused(answer, 503)
     assert answer.headers["Retry-After"] == "5"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.engine import make_url
 
-from crmhub.db import Database, pending
+from crmhub.db import Database
+from crmhub.schema import pending
 from tests import databases
 
 

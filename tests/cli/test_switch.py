@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from crmhub.actions import operating
+from crmhub.actions.entries import New
 from crmhub.actions.hub import Hub
-from crmhub.actions.journal import New
 from crmhub.settings import Settings
 
 TO_HUBSPOT = ("account", "adapter", "acme", "hubspot", "--secret", "access_token=@token")

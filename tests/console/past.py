@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from crmhub.accounts.accounts import Account
+from crmhub.actions.entries import new_id
 from crmhub.actions.hub import Hub
-from crmhub.actions.journal import new_id
 from crmhub.db import now_ms
 
 HOUR = 3_600_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crmhub import audit
-from crmhub.actions.journal import New
+from crmhub.actions.entries import New
 from crmhub.audit import Wanted
 from crmhub.db import now_ms
 from tests.actions.working import change, rows, states, work_off

@@ -14,7 +14,8 @@ import redis
 
 from crmhub.accounts.accounts import open_account
 from crmhub.accounts.plans import BUILT_IN
-from crmhub.db import Database, pending
+from crmhub.db import Database
+from crmhub.schema import pending
 from tests import conftest, databases
 from tests.own_databases import KINDS, empty, own_database
 

@@ -1,0 +1,150 @@
+"""What the journal takes and gives: an action, an entry to work on, what a try came to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from crmhub.secrets import BASE36
+from crmhub.secrets import token as random_token
+
+State = Literal["running", "queued", "done", "refused", "dead", "parked"]
+UNFINISHED = ("running", "queued")
+_SHOWN = 500
+_ID = re.compile(r"act-[0-9a-z]{24}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """An action to accept; `identity` is the same for the same one of the same contact.
+
+    Where it is given, one of the last minute answers for it.
+
+    `first` says that nobody else can know of its person yet.
+    """
+
+    kind: str
+    person: str
+    hub_id: str
+    request: Mapping[str, Any]
+    identity: str = ""
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An action in the hands of whoever holds its lease.
+
+    `doubt_since` is when the first try began of which nobody knows what it wrote (ms), 0 when
+    there is none. Like all times of the journal it is the database's; this host's clock was
+    `ahead` of that by so many ms. `probing` says that its connection is thought to be away.
+    """
+
+    account_id: int
+    id: str
+    connection_id: int
+    kind: str
+    person: str
+    hub_id: str
+    request: Mapping[str, Any] = field(repr=False)
+    tries: int
+    lease: str
+    doubt_since: int
+    created_at: int
+    give_up_at: int
+    probing: bool = False
+    ahead: int = 0
+
+    @property
+    def tried_ms(self) -> int:
+        """When the doubt began by this host's clock, 0 when there is none."""
+        return self.doubt_since and self.doubt_since + self.ahead
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of accepting an action: it may be tried now (`entry`), or stands in the queue.
+
+    `earlier` is the result of the same action accepted before, None for a new one or when that
+    is still under way; when `refused`, it tells the error.
+    """
+
+    action_id: str
+    hub_id: str
+    entry: Entry | None = None
+    earlier: Mapping[str, Any] | None = None
+    refused: bool = False
+    replayed: bool = False
+    behind: bool = False
+    """Whether it waits for nothing but an earlier action of the same person."""
+    stopped: bool = False
+    """Whether it is tried again only when an operator wants it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one try came to.
+
+    `mapped` holds the properties as the CRM was sent them. A `parked` one waits `behind`
+    that dead action.
+    A `queued` one is tried again: after `wait_s`, and when that is 0 and it `counts`, after the
+    schedule's delay.
+    `away` says in words why the whole connection has to wait; with `throttled` it waits `wait_s`
+    and is not thought to be away. `trouble` says in words what went wrong with the CRM this time.
+    `doubt` says that something may have been written.
+    """
+
+    state: State
+    word: str
+    message: str = ""
+    result: Mapping[str, Any] | None = None
+    mapped: Mapping[str, str] | None = field(default=None, repr=False)
+    behind: str = ""
+    counts: bool = False
+    wait_s: float = 0.0
+    away: str = ""
+    trouble: str = ""
+    throttled: bool = False
+    doubt: bool = False
+    correlation_id: str = ""
+    began_at: int = 0
+    ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The connections with something to do, by account and connection, at a `moment` (ms).
+
+    More is due `later`, in so many ms, None for never.
+    """
+
+    now: list[tuple[int, int]]
+    later: int | None
+    moment: int
+
+
+def shown(text: str) -> str:
+    """Return the words of a CRM as a database takes them: cut, and nothing unprintable."""
+    return "".join(c if c.isprintable() else "�" for c in text[:_SHOWN])
+
+
+def new_id(moment: int) -> str:
+    """Return an id for an action of this moment; ids sort as their moments do."""
+    return earliest_id(moment) + random_token(77, BASE36)
+
+
+def is_id(text: str) -> bool:
+    """Return whether `text` can be the id of an action; there may be none."""
+    return _ID.fullmatch(text) is not None
+
+
+def earliest_id(moment: int) -> str:
+    """Return what sorts before every id of this moment (ms) and behind all earlier ones."""
+    # Nine digits of base 36 last until the year 5188.
+    digits = ""
+    for _ in range(9):
+        moment, digit = divmod(moment, 36)
+        digits = BASE36[digit] + digits
+    return f"act-{digits}"
