@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from crmhub.db import Connection
@@ -180,9 +181,13 @@ def cases() -> list[Case]:
         _equal("the newest 2 %", "lifecyclestage", "subscriber"),
         _equal("the older half", "hs_lead_status", "UNQUALIFIED"),
         _equal("the newer half", "hs_lead_status", "NEW"),
-        _closed("closed early, 1 in 20", "LT", "2023-03-13", total=2),
-        _closed("closed late, 1 in 20", "GT", "2025-07-15", total=2),
-        _closed("closed in the later half", "GTE", "2024-05-15", total=3.5),
+        _closed("closed early, 1 in 20", ("LT", "2023-03-13"), total=2),
+        _closed("closed late, 1 in 20", ("GT", "2025-07-15"), total=2),
+        _closed("closed in the later half", ("GTE", "2024-05-15"), total=3.5),
+        _closed("closed in a month", ("GTE", "2024-05-15"), ("LT", "2024-06-15"), total=2),
+        _timed("created in a month", "created", ("GTE", "2024-05-15"), ("LT", "2024-06-15")),
+        _timed("created in the first half", "created", ("LT", "2024-11-14")),
+        _timed("changed in the later half", "updated", ("GTE", "2024-11-14")),
     ]
 
 
@@ -194,7 +199,23 @@ def _has(operator: str) -> Filter:
     return _of("twitterhandle", operator)
 
 
-def _closed(name: str, operator: str, day: str, *, total: float) -> Case:
-    symbol = {"LT": "<", "GT": ">", "GTE": ">="}[operator]
-    where = f"closedate {symbol} cast(:day as date)"
-    return Case(name, (_of("closedate", operator, day),), where, {"day": day}, total, ranged=True)
+_SYMBOLS = {"LT": "<", "GT": ">", "GTE": ">="}
+
+
+def _closed(name: str, *bounds: tuple[str, str], total: float) -> Case:
+    wheres = [
+        f"closedate {_SYMBOLS[each]} cast(:day{n} as date)" for n, (each, _) in enumerate(bounds)
+    ]
+    days = {f"day{n}": day for n, (_, day) in enumerate(bounds)}
+    filters = tuple(_of("closedate", operator, day) for operator, day in bounds)
+    return Case(name, filters, " and ".join(wheres), days, total, ranged=True)
+
+
+def _timed(name: str, done: str, *bounds: tuple[str, str]) -> Case:
+    """Return the contacts that were `created` or `updated` between these days."""
+    moments = [int(datetime.fromisoformat(f"{day}T00:00Z").timestamp()) * 1000 for _, day in bounds]
+    wheres = [f"{done}_at {_SYMBOLS[each]} :at{n}" for n, (each, _) in enumerate(bounds)]
+    params = {f"at{n}": moment for n, moment in enumerate(moments)}
+    filters = tuple(_of(f"{done}At", operator, day) for operator, day in bounds)
+    total = 2 if len(bounds) > 1 else 3.5
+    return Case(name, filters, " and ".join(wheres), params, total, ranged=True)

@@ -4,8 +4,9 @@
 
 Hub and bare view run in this process, without sockets: what is left is their own work. The
 processor time is the least of some rounds, in microseconds; the calls of functions, Python's and
-C's, hang neither on the machine nor on what else it does. `--use` takes a database that
-`benchmarks.million --keep` has left.
+C's, hang neither on the machine nor on what else it does. What waits longer for the database looks
+dearer than it is: a processor that was idle takes longer for the same code. `--use` takes a
+database that `benchmarks.million --keep` has left.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from crmhub.db import Connection
 from crmhub.errors import BadRequest, Semantic, listed
@@ -81,12 +81,31 @@ class Sql:
     params: dict[str, Any]
 
 
+_ALL = Sql("1 = 1", {})
+_RECORDS = Sql("select id from records where account_id = :account and kind = :kind", {})
+
+
+class Span(NamedTuple):
+    """Where a set lies in a sort order: from `first` on (ms) and before `end`, None for no end.
+
+    `whole` says that all records in between belong to it.
+    """
+
+    first: int | None = None
+    end: int | None = None
+    whole: bool = False
+
+
 class Condition:
     """One positive set of records, or (`negated`) all records but those."""
 
     negated: bool
     seeks = True
     """Whether an index leads to its set, without a look at what is not in it."""
+    rows_of: str | int = ""
+    """Whose rows tell it: of the property with this id or of `records`; "" where it stays alone."""
+    covered = False
+    """Whether the indexes of the sort orders hold all that it asks for."""
 
     def ids(self, connection: Connection, n: int) -> Sql:
         """Return the select of the positive set.
@@ -94,6 +113,15 @@ class Condition:
         Its parameters' names end in the number `n`; the statement it stands in brings `:account`
         and `:kind`.
         """
+        rows, where = self.rows(n), self.where(connection, n)
+        return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
+
+    def rows(self, n: int) -> Sql:
+        """Return the select of the ids of all rows that tell it."""
+        raise NotImplementedError
+
+    def where(self, connection: Connection, n: int) -> Sql:
+        """Return which of those rows belong to the positive set."""
         raise NotImplementedError
 
     def holds(self, document: Document) -> bool:
@@ -106,6 +134,10 @@ class Condition:
         It may be null, which means no. None where only `holds` can tell.
         """
         return None
+
+    def span(self, sort: str) -> Span:
+        """Return where what satisfies the filter lies in the order of `sort`."""
+        return Span()
 
     def matches(self, document: Document) -> bool:
         """Return whether the document satisfies the filter."""
@@ -150,7 +182,22 @@ def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> li
                     problems.append((f"filters[{i}].values[{j}]", str(one)))
     if problems:
         raise Semantic(listed(problems))
-    return conditions
+    return _together(conditions)
+
+
+def _together(conditions: Sequence[Condition]) -> list[Condition]:
+    """Return the conditions, those on the same rows as one: a range is one set, not two to join.
+
+    Complements of their own stay as they are, since they hold what has no row.
+    """
+    on: dict[Any, list[Condition]] = {}
+    for number, each in enumerate(conditions):
+        on.setdefault(each.rows_of or f"number {number}", []).append(each)
+    together = list[Condition]()
+    for parts in on.values():
+        one = len(parts) > 1 and any(not each.negated for each in parts)
+        together += [_OfSameRows(parts)] if one else parts
+    return together
 
 
 class _UnknownName(Exception):
@@ -221,10 +268,21 @@ def _texts(known: Property, operator: str, given: Sequence[str], *, region: str)
     return [value.lower() if known.type == "email" else value for value in given]
 
 
-def _of_property(known: Property, n: int) -> tuple[str, dict[str, Any]]:
-    """The select of all records with a value of the property."""
-    sql = f"select record_id from {known.index} where account_id = :account and prop_id = :prop{n}"
-    return sql, {f"prop{n}": known.prop_id}
+class _OfProperty(Condition):
+    """A condition on a property that is told by its index."""
+
+    def __init__(self, negated: bool, known: Property, operator: str) -> None:
+        self.negated = negated
+        self.rows_of = known.prop_id
+        self._known = known
+        self._operator = operator
+
+    def rows(self, n: int) -> Sql:
+        return Sql(
+            f"select record_id from {self._known.index}"
+            f" where account_id = :account and prop_id = :prop{n}",
+            {f"prop{n}": self._known.prop_id},
+        )
 
 
 def _value_of(known: Property, n: int) -> tuple[str, dict[str, Any]]:
@@ -232,27 +290,22 @@ def _value_of(known: Property, n: int) -> tuple[str, dict[str, Any]]:
     return f"(properties ->> cast(:name{n} as text))", {f"name{n}": known.name}
 
 
-class _OfKey(Condition):
+class _OfKey(_OfProperty):
     """A number or a day, compared as the index holds it."""
 
     def __init__(
         self, negated: bool, known: Property, operator: str, operands: Sequence[float]
     ) -> None:
-        self.negated = negated
-        self._known = known
-        self._operator = operator
+        super().__init__(negated, known, operator)
         self._operands = operands
         self._key = values.number_key if known.index == "ix_num" else values.day_key
 
-    def ids(self, connection: Connection, n: int) -> Sql:
-        sql, params = _of_property(self._known, n)
+    def where(self, connection: Connection, n: int) -> Sql:
         if self._operator == "HAS_PROPERTY":
-            return Sql(sql, params)
+            return _ALL
         if self._operator == "IN":
-            where, operands = connection.among("value", f"of{n}", self._operands)
-            return Sql(f"{sql} and {where}", params | operands)
-        where = f"value {_SYMBOLS[self._operator]} :v{n}"
-        return Sql(f"{sql} and {where}", params | {f"v{n}": self._operands[0]})
+            return Sql(*connection.among("value", f"of{n}", self._operands))
+        return Sql(f"value {_SYMBOLS[self._operator]} :v{n}", {f"v{n}": self._operands[0]})
 
     def test(self, connection: Connection, n: int) -> Sql | None:
         text, params = _value_of(self._known, n)
@@ -298,7 +351,7 @@ _VALUES = (
 )
 
 
-class _OfText(Condition):
+class _OfText(_OfProperty):
     """Any other type, compared by code point.
 
     The index key holds the first 255 characters. A shorter operand compares with those as it
@@ -308,16 +361,13 @@ class _OfText(Condition):
     def __init__(
         self, negated: bool, known: Property, operator: str, operands: Sequence[str]
     ) -> None:
-        self.negated = negated
-        self._known = known
-        self._operator = operator
+        super().__init__(negated, known, operator)
         self.seeks = operator != "CONTAINS_TOKEN"
         self._operands = operands
 
-    def ids(self, connection: Connection, n: int) -> Sql:
-        sql, params = _of_property(self._known, n)
+    def where(self, connection: Connection, n: int) -> Sql:
         if self._operator == "HAS_PROPERTY":
-            return Sql(sql, params)
+            return _ALL
         if self._operator == "IN":
             short = [each for each in self._operands if len(each) < PREFIX]
             long = [each for each in self._operands if len(each) >= PREFIX]
@@ -329,19 +379,18 @@ class _OfText(Condition):
                 equals, wholes = connection.among("coalesce(full_value, value)", f"wholes{n}", long)
                 where = f"({where} or ({begins} and {equals}))"
                 operands |= starts | wholes
-            return Sql(f"{sql} and {where}", params | operands)
+            return Sql(where, operands)
         operand = self._operands[0]
         if self._operator == "CONTAINS_TOKEN":
-            where, part = _contains(connection, "coalesce(folded, value)", n, operand)
-            return Sql(f"{sql} and {where}", params | part)
+            return Sql(*_contains(connection, "coalesce(folded, value)", n, operand))
         symbol = _SYMBOLS[self._operator]
         if len(operand) < PREFIX:
-            return Sql(f"{sql} and value {symbol} :v{n}", params | {f"v{n}": operand})
+            return Sql(f"value {symbol} :v{n}", {f"v{n}": operand})
         where = (
             f"(value {symbol[0]} :v{n}"
             f" or (value = :v{n} and coalesce(full_value, value) {symbol} :whole{n}))"
         )
-        return Sql(f"{sql} and {where}", params | {f"v{n}": operand[:PREFIX], f"whole{n}": operand})
+        return Sql(where, {f"v{n}": operand[:PREFIX], f"whole{n}": operand})
 
     def test(self, connection: Connection, n: int) -> Sql | None:
         text, params = _value_of(self._known, n)
@@ -395,15 +444,14 @@ class _OfDocument(Condition):
         self._name = known.name
         self._part = values.fold(given)
 
-    def ids(self, connection: Connection, n: int) -> Sql:
-        # Canonical numbers and dates are ASCII, so the databases' lower() folds them.
-        where = self.test(connection, n)
-        return Sql(
-            f"select id from records where account_id = :account and kind = :kind and {where.text}",
-            where.params,
-        )
+    def rows(self, n: int) -> Sql:
+        return _RECORDS
+
+    def where(self, connection: Connection, n: int) -> Sql:
+        return self.test(connection, n)
 
     def test(self, connection: Connection, n: int) -> Sql:
+        # Canonical numbers and dates are ASCII, so the databases' lower() folds them.
         text = f"lower(properties ->> cast(:name{n} as text))"
         where, part = _contains(connection, text, n, self._part)
         return Sql(where, {f"name{n}": self._name, **part})
@@ -415,16 +463,14 @@ class _OfDocument(Condition):
 class _OfRecord(Condition):
     """A condition on a field of the record itself: always filled."""
 
-    def ids(self, connection: Connection, n: int) -> Sql:
-        where, params = self._where(connection, n)
-        sql = f"select id from records where account_id = :account and kind = :kind and {where}"
-        return Sql(sql, params)
+    rows_of = "records"
+    covered = True
+
+    def rows(self, n: int) -> Sql:
+        return _RECORDS
 
     def test(self, connection: Connection, n: int) -> Sql:
-        return Sql(*self._where(connection, n))
-
-    def _where(self, connection: Connection, n: int) -> tuple[str, dict[str, Any]]:
-        raise NotImplementedError
+        return self.where(connection, n)
 
 
 _HIGHEST_ID = 2**53
@@ -455,14 +501,14 @@ class _OfId(_OfRecord):
             rounded = math.floor(number) if operator in ("GT", "LTE") else math.ceil(number)
             self._ids = [max(-_HIGHEST_ID, min(_HIGHEST_ID, rounded))]
 
-    def _where(self, connection: Connection, n: int) -> tuple[str, dict[str, Any]]:
+    def where(self, connection: Connection, n: int) -> Sql:
         if self._operator == "IN":
-            return connection.among("id", f"of{n}", self._ids)
+            return Sql(*connection.among("id", f"of{n}", self._ids))
         if self._operator == "HAS_PROPERTY":
-            return "1 = 1", {}
+            return _ALL
         if self._operator == "CONTAINS_TOKEN":
-            return _contains(connection, "cast(id as text)", n, self._part)
-        return f"id {_SYMBOLS[self._operator]} :v{n}", {f"v{n}": self._ids[0]}
+            return Sql(*_contains(connection, "cast(id as text)", n, self._part))
+        return Sql(f"id {_SYMBOLS[self._operator]} :v{n}", {f"v{n}": self._ids[0]})
 
     def holds(self, document: Document) -> bool:
         if self._operator == "IN":
@@ -484,29 +530,44 @@ class _OfMoment(_OfRecord):
         self.seeks = operator != "CONTAINS_TOKEN"
         self._part = values.fold(given[0])
         self._days: list[int] = []
+        self._first: int | None = None
+        self._end: int | None = None
         if operator == "IN" or operator in _SYMBOLS:
             self._days = sorted({values.search_day(value) for value in given})
+            if operator in ("IN", "GTE", "GT"):
+                self._first = _starts(self._days[0] + (operator == "GT"))
+            if operator in ("IN", "LTE", "LT"):
+                self._end = _starts(self._days[-1] + (operator != "LT"))
 
-    def _where(self, connection: Connection, n: int) -> tuple[str, dict[str, Any]]:
+    @property
+    def _scattered(self) -> bool:
+        return bool(self._days) and len(self._days) <= self._days[-1] - self._days[0]
+
+    def span(self, sort: str) -> Span:
+        if self.negated:
+            return Span()
+        if self._column == sort:
+            return Span(self._first, self._end, bool(self._days) and not self._scattered)
+        # No record was changed before it was created.
+        return Span(first=self._first) if sort == "updated_at" else Span(end=self._end)
+
+    def where(self, connection: Connection, n: int) -> Sql:
         if self._operator == "HAS_PROPERTY":
-            return "1 = 1", {}
+            return _ALL
         if self._operator == "CONTAINS_TOKEN":
             text = f"lower({_moment_text(connection, self._column)})"
-            return _contains(connection, text, n, self._part)
-        if self._operator == "IN":
-            first, last = self._days[0], self._days[-1]
-            where = f"{self._column} >= :from{n} and {self._column} < :to{n}"
-            params = {f"from{n}": _starts(first), f"to{n}": _starts(last + 1)}
-            if len(self._days) == last - first + 1:
-                return where, params
+            return Sql(*_contains(connection, text, n, self._part))
+        tests, params = list[str](), dict[str, Any]()
+        if self._first is not None:
+            tests, params = [f"{self._column} >= :from{n}"], {f"from{n}": self._first}
+        if self._end is not None:
+            tests, params = [*tests, f"{self._column} < :to{n}"], params | {f"to{n}": self._end}
+        if self._scattered:
             # A range for each of 500 days would take the statement half a minute.
             numbers = [day - _EPOCH_DAY for day in self._days]
             among, days = connection.among(f"{self._column} / {_DAY_MS}", f"of{n}", numbers)
-            return f"{where} and {among}", params | days
-        day = self._days[0]
-        after = self._operator in ("GT", "LTE")
-        symbol = ">=" if self._operator in ("GT", "GTE") else "<"
-        return f"{self._column} {symbol} :v{n}", {f"v{n}": _starts(day + 1 if after else day)}
+            tests, params = [*tests, among], params | days
+        return Sql(" and ".join(tests), params)
 
     def holds(self, document: Document) -> bool:
         moment: int = getattr(document, self._column)
@@ -518,6 +579,56 @@ class _OfMoment(_OfRecord):
         if self._operator == "IN":
             return day in self._days
         return _COMPARE[self._operator](day, self._days[0])
+
+
+# More than there are filters: no number of a part is one of theirs.
+_PARTS = 100
+
+
+class _OfSameRows(Condition):
+    """Several conditions that the same rows tell, one of them no complement: what meets all."""
+
+    negated = False
+
+    def __init__(self, parts: Sequence[Condition]) -> None:
+        self._parts = parts
+        self.seeks = any(each.seeks and not each.negated for each in parts)
+        self.covered = all(each.covered for each in parts)
+
+    def rows(self, n: int) -> Sql:
+        return self._parts[0].rows(n)
+
+    def where(self, connection: Connection, n: int) -> Sql:
+        return self._all([each.where(connection, i) for i, each in self._numbered(n)])
+
+    def test(self, connection: Connection, n: int) -> Sql | None:
+        tests = [each.test(connection, i) for i, each in self._numbered(n)]
+        known = [each for each in tests if each is not None]
+        return self._all(known) if len(known) == len(tests) else None
+
+    def holds(self, document: Document) -> bool:
+        return all(each.matches(document) for each in self._parts)
+
+    def span(self, sort: str) -> Span:
+        spans = [each.span(sort) for each in self._parts]
+        return Span(
+            max((each.first for each in spans if each.first is not None), default=None),
+            min((each.end for each in spans if each.end is not None), default=None),
+            all(each.whole for each in spans),
+        )
+
+    def looked_up(self, connection: Connection, account_id: int) -> Condition:
+        return _OfSameRows([each.looked_up(connection, account_id) for each in self._parts])
+
+    def _numbered(self, n: int) -> list[tuple[int, Condition]]:
+        return list(enumerate(self._parts, _PARTS * (n + 1)))
+
+    def _all(self, tests: Sequence[Sql]) -> Sql:
+        texts, params = [], dict[str, Any]()
+        for each, test in zip(self._parts, tests, strict=True):
+            texts.append(f"not coalesce({test.text}, false)" if each.negated else f"({test.text})")
+            params |= test.params
+        return Sql(" and ".join(texts), params)
 
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()

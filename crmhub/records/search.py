@@ -7,6 +7,11 @@ are fetched and tested: total and first page come together, in one statement or 
 For any other page the exact total tells what costs least. To test a document, or to find an id and
 what it is sorted by, takes the database a microsecond or two; an entry of an index that is only
 passed, a tenth of that.
+- What was created or changed in some time is a stretch of one of the sort orders. In that one it
+  is a list. In the other one, PostgreSQL's index tells itself what passes: it is walked for as many
+  entries as there are matches, a hundred thousand at most, then the stretch is read and sorted.
+  With other filters, too, a walk begins and ends where that time does: nothing is changed before
+  it is created.
 - Fewer than a thousand matches are fetched: their ids are found, sorted by what an index holds,
   and the documents of the page are read. Of several filters, the total has found the ids, which
   the cursor keeps for the other pages; what has changed since then is found by its time of change,
@@ -21,7 +26,8 @@ passed, a tenth of that.
   match where sets would have to be joined instead. Behind another page it does so before anything
   is guessed, since where that one was there is mostly more.
 - What is left is fetched.
-Where the ids of several filters are found, one that lets at most ten thousand through has its
+Filters on one property are one set, as a range is one stretch of its index.
+Where the ids of several sets are found, one that lets at most ten thousand through has its
 documents tested for the others; larger sets are merged, each read once, in the order of its index
 or sorted.
 
@@ -34,6 +40,7 @@ start: the catching up begins that much earlier, and leaves out what the pages s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -56,6 +63,8 @@ _PATIENCE = 2
 _PART = 0.25
 _LONGER_WALK = 10_000
 _LONGEST_WALK = 1_000_000
+# Of entries of an index that tells itself what passes.
+_LONGEST_COVERED = 100_000
 # A window of a walk is so many times as wide as the one before.
 _WIDER = 2
 # A smaller part of everything is fetched and not guessed. On SQLite, which can prove the guess in
@@ -324,7 +333,7 @@ class Search:
 
     def page(self, total: int, after: Place | None) -> list[Listed]:
         """Return up to limit + 1 records behind `after` (the one too many tells of more)."""
-        if not self._conditions:
+        if not self._conditions or self._sorted_by_it:
             behind, params = self._behind(after)
             return self._rows(f"records where {_OF}{behind}", params, self._wanted)
         if total == 0:
@@ -335,6 +344,12 @@ class Search:
             return known or self._fetch(after)
         everything = self._everything()
         expected = self._wanted * everything // total
+        if self._covered:
+            walk = _Walk(after, max(self._wanted, expected * 3 // 2))
+            found = self._walk(walk, max(_FEW, min(total, _LONGEST_COVERED)))
+            return self._fetch(after) if found is None else found
+        if expected > total * _WORTH:
+            expected = int(self._wanted * min(everything, self._within_reach()) // total)
         # What changed since is mostly little, so it is walked whatever the filters are.
         worth = changed or expected <= total * _WORTH
         halt = max(_FEW, _PATIENCE * expected)
@@ -392,7 +407,8 @@ class Search:
     def _fetch(self, after: Place | None) -> list[Listed]:
         behind, values = self._behind(after)
         with self._all() as (ids, params):
-            page = self._among(self._sorted_of(self._among(ids), behind))
+            among = self._test()[0] if self._covered else self._among(ids)
+            page = self._among(self._sorted_of(among, behind))
             return self._few_rows(page, params | values, self._wanted)
 
     @contextmanager
@@ -435,13 +451,20 @@ class Search:
             behind, values = self._behind(walk.after)
             # Of what the database lets through, conditions that it cannot test may refuse any.
             most = window + 1 if rest else self._wanted - len(walk.found)
+            columns = "id, created_at, updated_at" if self._covered else _COLUMNS
+            passed = (
+                f"(select {columns} from records where {_OF}{behind}"
+                f" order by {self._order} limit :window) as walked"
+                f" where {test} order by {self._order} limit :rows"
+            )
+            if self._covered:
+                among = self._among(f"select id from {passed}")
+                passed = f"records where {_OF} and {among} order by {self._order_of_few}"
             # One statement, since the window ends elsewhere as soon as records come or go. Its last
             # place stands behind what passed, and is not looked for where that fills the page.
             rows = self._connection.rows(
-                "select * from (select id, created_at, updated_at, cast(properties as text) from"
-                f" (select {_COLUMNS} from records where {_OF}{behind}"
-                f" order by {self._order} limit :window) as walked"
-                f" where {test} order by {self._order} limit :rows) as passed"
+                "select * from (select id, created_at, updated_at, cast(properties as text)"
+                f" from {passed}) as passed"
                 f" union all select * from (select {self._query.sort}, id, 0, null from records"
                 f" where {_OF}{behind} order by {self._order} limit 1 offset :before) as last"
                 " limit :rows",
@@ -557,6 +580,17 @@ class Search:
         return len(self._conditions) == 1 and not self._conditions[0].negated
 
     @property
+    def _covered(self) -> bool:
+        """Whether the index of the sort order tells the whole set."""
+        one = len(self._conditions) == 1 and self._conditions[0].covered
+        return one and self._connection.dialect == "postgresql"
+
+    @property
+    def _sorted_by_it(self) -> bool:
+        """Whether the set is a part of the sort order, and all of that part."""
+        return len(self._conditions) == 1 and self._conditions[0].span(self._query.sort).whole
+
+    @property
     def _fence(self) -> str:
         # It has ids looked up before anything is sorted: without it both planners may walk the sort
         # order, past every record that does not match.
@@ -586,10 +620,23 @@ class Search:
                 f" and (updated_at > :start or not ({among}))"
             )
             params |= {"settled": since.settled, "start": since.at, **shown}
+        down, sort = self._query.descending, self._query.sort
+        # Of the conditions on when a record was created or changed there is one.
+        spans = [each.span(sort) for each in self._conditions]
+        first = next((each.first for each in spans if each.first is not None), None)
+        end = next((each.end for each in spans if each.end is not None), None)
         if after is not None:
-            behind = "<" if self._query.descending else ">"
-            text += f" and ({self._query.sort}, id) {behind} (:after_key, :after_id)"
+            text += f" and ({sort}, id) {'<' if down else '>'} (:after_key, :after_id)"
             params |= {"after_key": after.key, "after_id": after.id}
+            # Of two bounds at the same end, SQLite would look at one alone.
+            if down and end is not None and after.key < end:
+                end = None
+            elif not down and first is not None and after.key >= first:
+                first = None
+        if first is not None:
+            text, params["span_from"] = f"{text} and {sort} >= :span_from", first
+        if end is not None:
+            text, params["span_to"] = f"{text} and {sort} < :span_to", end
         return text, params
 
     def _rows(
@@ -622,6 +669,15 @@ class Search:
 
     def _everything(self) -> int:
         return int(self._scalar(_EVERYTHING, {}))
+
+    def _within_reach(self) -> float:
+        """Return how many records lie in the time that the filters leave, if it is soon told."""
+        between, params = self._behind(None)
+        if not between:
+            return math.inf
+        entries = f"select 1 from records where {_OF}{between} limit {_LONGEST_COVERED}"
+        found = int(self._scalar(f"select count(*) from ({entries}) as entries", params))
+        return found if found < _LONGEST_COVERED else math.inf
 
     def _scalar(self, sql: str, params: dict[str, Any]) -> Any:
         return self._connection.scalar(sql, self._of | params)

@@ -187,20 +187,22 @@ _GROUPS = st.sampled_from(["g0", "g2"])
 
 @st.composite
 def filters_on(draw: st.DrawFn, sent: Sequence[dict[str, str]], ids: Sequence[int]) -> Any:
-    """Give one to three filters for records whose properties are `sent`, under `ids`."""
+    """Give one to three filters, mostly on one name, for records that were `sent`, under `ids`."""
     if draw(st.integers(0, 3)) == 0:
         return [{"propertyName": GROUP, "operator": "NEQ", "value": draw(_GROUPS)}]
-    return [_filter(draw, sent, ids) for _ in range(draw(st.integers(1, 3)))]
+    name = draw(_NAMES)
+    names = [name, *draw(st.lists(st.one_of(st.just(name), _NAMES), max_size=2))]
+    return [_filter(draw, each, sent, ids) for each in names]
 
 
-def _filter(draw: st.DrawFn, sent: Sequence[dict[str, str]], ids: Sequence[int]) -> Any:
-    name = draw(
-        st.one_of(
-            st.sampled_from([GROUP, *TYPES]),
-            st.sampled_from([*TYPES, "id", "hs_object_id"]),
-            st.sampled_from(["createdAt", "createdate", "updatedAt", "lastmodifieddate"]),
-        )
-    )
+_NAMES = st.one_of(
+    st.sampled_from([GROUP, *TYPES]),
+    st.sampled_from([*TYPES, "id", "hs_object_id"]),
+    st.sampled_from(["createdAt", "createdate", "updatedAt", "lastmodifieddate"]),
+)
+
+
+def _filter(draw: st.DrawFn, name: str, sent: Sequence[dict[str, str]], ids: Sequence[int]) -> Any:
     operator = draw(st.sampled_from(OPERATORS))
     if operator in BARE:
         return {"propertyName": name, "operator": operator}

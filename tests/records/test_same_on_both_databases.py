@@ -134,7 +134,7 @@ def fill(hub: Hub, client: Client) -> list[Stored]:
         answer = client.post("/contacts/batch/create", {"inputs": inputs})
         assert answer.status_code == 201, answer.text
         ids = [each["id"] for each in answer.get_json()]
-        moments = [(MIDNIGHT + n % 7 * _DAY // 3, MIDNIGHT - n % 5 * _DAY) for n in range(len(ids))]
+        moments = [(MIDNIGHT - n % 5 * _DAY, MIDNIGHT + n % 7 * _DAY // 3) for n in range(len(ids))]
         set_times(hub, client, "contacts", ids, moments)
         contacts += [
             Stored(id, *moment, each) for id, moment, each in zip(ids, moments, some, strict=True)
@@ -181,6 +181,22 @@ def test_every_operator_finds_what_it_should(both: Pair, name: str) -> None:
         if answer[0] != 422:
             assert answer == both.expected([filter], **order), filter
             found += 1
+    assert found > len(OPERATORS)
+
+
+@pytest.mark.parametrize("name", [*TYPES, *FIELDS])
+@pytest.mark.usefixtures("indexes")
+def test_two_filters_on_one_name_find_what_meets_both(both: Pair, name: str) -> None:
+    asked = FIELDS[name] if name in FIELDS else ASKED[TYPES[name]]
+    filters = list(filters_on(name, asked))
+    found = 0
+    for n, pair in enumerate(zip(filters, filters[5:] + filters[:5], strict=True)):
+        for some in (pair, (*pair, filters[n * 7 % len(filters)])):
+            order = {"sort": [*SORTS][n % 4], "order": ("asc", "desc")[n // 4 % 2]}
+            answer = both.answers({"filters": some}, **order)
+            if answer[0] != 422:
+                assert answer == both.expected(some, **order), some
+                found += 1
     assert found > len(OPERATORS)
 
 

@@ -104,8 +104,14 @@ def datasets(draw: st.DrawFn) -> Any:
     """Give properties and times of 24 contacts, three groups of which follow each other."""
     sent = draw(st.lists(properties, min_size=24, max_size=24))
     grouped = [{GROUP: f"g{i // 8}", **each} for i, each in enumerate(sent)]
-    moments = [(draw(times) + i // 8 * 10**9, draw(times) - i // 8 * 10**9) for i in range(24)]
-    return grouped, moments
+    return grouped, [draw(moments_of(2 - i // 8)) for i in range(24)]
+
+
+@st.composite
+def moments_of(draw: st.DrawFn, group: int) -> tuple[int, int]:
+    """Give when a contact was created and, then or later, changed: the older, the later."""
+    created = draw(times) - group * 10**9
+    return created, max(created, draw(times) + group * 10**9)
 
 
 @settings(

@@ -13,12 +13,13 @@ import pytest
 
 from crmhub.actions.hub import Hub
 from crmhub.app import create_app
-from crmhub.db import Connection, Params, Row, now_ms
+from crmhub.db import Connection, now_ms
 from crmhub.records import search
 from crmhub.records.catalogue import Catalogue
 from crmhub.records.filters import Filter, parse
 from crmhub.records.kinds import CONTACTS
 from crmhub.records.search import Known, Place, Query, Search
+from crmhub.rows import Params, Row
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests import databases
@@ -26,6 +27,7 @@ from tests.clients import open_client
 
 # Analysed in whole: PostgreSQL's sample is larger than each table.
 CONTACTS_STORED = 8000
+MINUTE = 60_000
 TEXTS = {
     "city": "case when i % 2 = 0 then 'Berlin' else 'City ' || (i % 50) end",
     "hs_lead_status": f"case when i <= {CONTACTS_STORED // 2} then 'UNQUALIFIED' else 'NEW' end",
@@ -186,7 +188,7 @@ def _fill(connection: Connection, catalogue: Catalogue) -> None:
         document = f"cast({document} as jsonb)"
     connection.run(
         "insert into records (account_id, kind, id, created_at, updated_at, version, properties)"
-        f" {numbers} select :account, :kind, i, i * 1000, i * 1000, 1, {document} from n",
+        f" {numbers} select :account, :kind, i, i * {MINUTE}, i * {MINUTE}, 1, {document} from n",
         of,
     )
     tables = [("ix_text", name, value) for name, value in TEXTS.items()]
@@ -215,6 +217,11 @@ HIGH = Filter("hubspotscore", "GTE", "9900")
 HIGHER = Filter("hubspotscore", "GTE", "8000")
 ERL = Filter("city", "CONTAINS_TOKEN", "erl")
 
+CITIES = (Filter("city", "GTE", "C"), Filter("city", "NEQ", "City 1"), Filter("city", "LT", "D"))
+# A contact was created each minute, for five days.
+SINCE = Filter("updatedAt", "GTE", "1970-01-03")
+UNTIL = Filter("createdAt", "LT", "1970-01-02")
+
 VALUE = "ix_text_pkey: account_id= prop_id= value="
 PROPERTY = "ix_text_pkey: account_id= prop_id="
 NEXT_VALUE = "ix_text_pkey: account_id= prop_id= value>"
@@ -224,7 +231,7 @@ SORTED = "records_updated: account_id= kind="
 BEHIND = "records_updated: account_id= kind= updated_at,id<"
 CREATED = "records_created: account_id= kind= created_at<"
 
-MIDDLE = Place(3000 * 1000, 3000)
+MIDDLE = Place(3000 * MINUTE, 3000)
 
 
 def test_a_total_is_counted_on_the_index_tables_alone(library: Library) -> None:
@@ -310,6 +317,59 @@ def test_a_list_and_a_walk_read_the_sort_order_from_their_place_on(library: Libr
     walked = library.reads((BERLIN,), lambda each: each._walk(search._Walk(MIDDLE, 63), 1000))
     # PostgreSQL, which tells what was read, does not look for the window's end; nor does SQLite.
     assert walked == [[BEHIND] * (2 if library.connection.dialect == "sqlite" else 1)]
+
+
+def test_filters_on_one_property_are_one_set(library: Library) -> None:
+    stretch = "ix_text_pkey: account_id= prop_id= value> value<"
+    assert library.reads(CITIES, Search.total) == [[stretch]]
+    [fetched] = library.reads(CITIES, lambda each: each._fetch(None))
+    assert fetched == sorted([stretch, ID, ID])
+
+
+def test_what_changed_in_a_time_is_a_stretch_of_that_sort_order(library: Library) -> None:
+    both = "records_updated: account_id= kind= updated_at> updated_at<"
+    since = (SINCE, Filter("updatedAt", "LT", "1970-01-04"))
+    assert library.reads(since, Search.total) == [[both]]
+    assert library.reads(since, lambda each: each.page(1440, None)) == [[both]]
+    # Where the page begins is nearer than where the time ends.
+    behind = library.reads(since, lambda each: each.page(1440, MIDDLE))
+    assert behind in (
+        [["records_updated: account_id= kind= updated_at> updated_at,id<"]],
+        [["records_updated: account_id= kind= updated_at,id< updated_at>"]],
+    )
+
+
+def test_a_walk_begins_where_it_can_find_anything(library: Library) -> None:
+    # What was changed before a day was created before it.
+    window = search._Walk(None, 63)
+    filters = (Filter("updatedAt", "LT", "1970-01-02"), BERLIN)
+
+    def walk(each: Search) -> None:
+        each._query = Query((), "created_at", True)
+        each._walk(window, 1000)
+
+    [walked] = library.reads(filters, walk)
+    assert set(walked) == {CREATED}
+
+
+def test_few_of_a_short_time_are_walked_to(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # All contacts would take longer to pass than to fetch those that match.
+    monkeypatch.setattr(search, "_FEW", 20)
+    day = (SINCE, Filter("updatedAt", "LT", "1970-01-04"), HIGHER)
+    *_, counted, walked = library.reads(day, lambda each: each.page(200, None))
+    assert counted == ["records_updated: account_id= kind= updated_at> updated_at<"]
+    assert set(walked) == set(counted)
+
+
+def test_what_the_sort_order_tells_itself_is_not_looked_up(library: Library) -> None:
+    if library.connection.dialect == "sqlite":
+        pytest.skip("SQLite would take such an index where ids are looked up")
+    [walked] = library.reads((UNTIL,), lambda each: each._walk(search._Walk(None, 63), 1000))
+    assert set(walked) == {SORTED, ID}
+    [fetched] = library.reads((UNTIL,), lambda each: each._fetch(None))
+    assert fetched == sorted([CREATED, ID])
 
 
 def test_ids_are_fetched_before_anything_is_sorted(library: Library) -> None:
