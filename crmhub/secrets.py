@@ -13,6 +13,7 @@ import string
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TextIO
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -26,6 +27,7 @@ ADMIN_TOKEN_PREFIX = "crmhub_admin_"
 _CHECKED = re.compile(r"([0-9A-Za-z]{30})([0-9A-Za-z]{6})", re.ASCII)
 _CHECKED_BITS = 178
 
+_LONGEST_SECRET = 65_536
 _KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}", re.ASCII)
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
@@ -108,6 +110,21 @@ def new_secret() -> str:
 def same(left: str | bytes, right: str | bytes) -> bool:
     """Compare in a time that does not tell how much of the two agrees."""
     return hmac.compare_digest(_bytes(left), _bytes(right))
+
+
+def read_secret(file: TextIO) -> str:
+    """Return the secret that a file holds, without blanks around it.
+
+    Raises ValueError for what is too long, or no UTF-8, in words.
+    """
+    try:
+        # Not all of it: /dev/zero has no end.
+        text = file.read(_LONGEST_SECRET + 1)
+    except UnicodeDecodeError as exc:
+        raise ValueError("it is not UTF-8") from exc
+    if len(text) > _LONGEST_SECRET:
+        raise ValueError("it is too long for a secret")
+    return text.strip()
 
 
 def derive(secret_key: str | bytes, purpose: str) -> bytes:

@@ -11,6 +11,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from crmhub.accounts.webhook_ids import (
     set_alias,
 )
 from crmhub.db import Connection, now_ms
-from crmhub.errors import Conflict, NotFound, Semantic, listed
+from crmhub.errors import Conflict, Internal, NotFound, Semantic, listed
 from crmhub.rows import Row
 
 __all__ = [
@@ -34,6 +35,8 @@ __all__ = [
     "ConnectionInfo",
     "IssuedIds",
     "Switches",
+    "Unreadable",
+    "client_id_of",
     "disable",
     "enable",
     "list_accounts",
@@ -64,8 +67,14 @@ RESERVED = frozenset(
 
 _CLIENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _LONGEST_NAME = 200
+# What reading a column raises that holds what this module has not written.
+_NOT_OURS = (ValueError, TypeError, AttributeError, Semantic)
 # More accounts than ids go to.
 _EVERY = 2**31
+
+
+class Unreadable(Internal):
+    """What is stored of an account is not what this module writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +124,7 @@ TABLES = "account a join connection c on c.account_id = a.id and c.id = a.connec
 
 
 def account_of(row: Sequence[Any], plans: Mapping[str, Plan]) -> Account:
-    """Return the account that the columns COLUMNS describe.
+    """Return the account that the columns COLUMNS describe; raises Unreadable.
 
     An account whose plan is gone from the file goes on under `default`, since refusing its
     leads would be worse; `crmhub doctor` tells.
@@ -132,22 +141,26 @@ def account_of(row: Sequence[Any], plans: Mapping[str, Plan]) -> Account:
         created_at,
         *connection,
     ) = row
-    return Account(
-        id=account_id,
-        client_id=client_id,
-        name=name,
-        plan=plans.get(plan) or plans["default"],
-        switches=Switches.from_json(switches),
-        connection=_connection_of(connection),
-        catalogue_version=catalogue_version,
-        pipelines_edited=bool(pipelines_edited),
-        disabled=disabled_at is not None,
-        created_at=created_at,
-    )
+    with _telling_whose(f"account {client_id}"):
+        return Account(
+            id=account_id,
+            client_id=client_id,
+            name=name,
+            plan=plans.get(plan) or plans["default"],
+            switches=Switches.from_json(switches),
+            connection=_connection_of(connection),
+            catalogue_version=catalogue_version,
+            pipelines_edited=bool(pipelines_edited),
+            disabled=disabled_at is not None,
+            created_at=created_at,
+        )
 
 
 def load_connection(db: Connection, account_id: int, connection_id: int) -> ConnectionInfo:
-    """Return a connection of the account, also one that it has left; raise NotFound."""
+    """Return a connection of the account, also one that it has left.
+
+    Raises NotFound and Unreadable.
+    """
     row = db.row(
         "select id, adapter, settings, credentials, field_map from connection"
         " where account_id = :account and id = :connection",
@@ -155,18 +168,30 @@ def load_connection(db: Connection, account_id: int, connection_id: int) -> Conn
     )
     if row is None:
         raise NotFound(f"There is no connection {connection_id} of account number {account_id}.")
-    return _connection_of(row)
+    with _telling_whose(f"connection {connection_id} of account number {account_id}"):
+        return _connection_of(row)
 
 
 def _connection_of(row: Sequence[Any]) -> ConnectionInfo:
     id, adapter, settings, credentials, field_map = row
     return ConnectionInfo(
-        id, adapter, json.loads(settings), credentials, FieldMap.from_json(field_map)
+        id, adapter, dict(json.loads(settings).items()), credentials, FieldMap.from_json(field_map)
     )
 
 
+@contextmanager
+def _telling_whose(whose: str) -> Iterator[None]:
+    """Raise Unreadable where the block meets what this module has not written."""
+    try:
+        yield
+    except _NOT_OURS as exc:
+        raise Unreadable(
+            f"What is stored of the {whose} cannot be read; `crmhub doctor` says where."
+        ) from exc
+
+
 def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
-    """Return the account, disabled or not; raise NotFound."""
+    """Return the account, disabled or not; raise NotFound and Unreadable."""
     # What cannot be a client id is not asked for: PostgreSQL takes no NUL.
     row = _row(db, "a.client_id = :it", client_id) if _CLIENT_ID.fullmatch(client_id) else None
     if row is None:
@@ -178,7 +203,7 @@ def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
 
 
 def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
-    """Return the account, disabled or not; raise NotFound."""
+    """Return the account, disabled or not; raise NotFound and Unreadable."""
     row = _row(db, "a.id = :it", account_id)
     if row is None:
         raise NotFound(f"There is no account number {account_id}.")
@@ -188,12 +213,18 @@ def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Ac
 def list_accounts(
     db: Connection, plans: Mapping[str, Plan], *, after: int = 0, limit: int | None = None
 ) -> list[Account]:
-    """Return all accounts, the oldest first; or up to `limit` of those behind the id `after`."""
-    rows = db.rows(
-        f"select {COLUMNS} from {TABLES} where a.id > :after order by a.id limit :limit",
-        {"after": after, "limit": _EVERY if limit is None else limit},
-    )
-    return [account_of(row, plans) for row in rows]
+    """Return all accounts, the oldest first; or up to `limit` of those behind the id `after`.
+
+    What cannot be read is left out; `unreadable` names it.
+    """
+
+    def rows(after: int, limit: int) -> list[Row]:
+        return db.rows(
+            f"select {COLUMNS} from {TABLES} where a.id > :after order by a.id limit :limit",
+            {"after": after, "limit": limit},
+        )
+
+    return _readable(rows, plans, after, _EVERY if limit is None else limit)
 
 
 def search_accounts(
@@ -201,19 +232,42 @@ def search_accounts(
 ) -> list[Account]:
     """Return up to `limit` accounts behind the id `after`, the oldest first, that `words` names.
 
-    Names and client ids are compared without regard to case, over all of Unicode.
+    Names and client ids are compared without regard to case, over all of Unicode. What cannot be
+    read is left out; `unreadable` names it.
     """
     wanted = words.casefold()
-    rows = db.rows(
-        "select id, name, client_id from account where id > :after order by id", {"after": after}
+    named = db.rows(
+        f"select a.id, a.name, a.client_id from {TABLES} where a.id > :after order by a.id",
+        {"after": after},
     )
     # Here and not in SQL: SQLite folds the letters of ASCII alone.
-    ids = [id for id, *names in rows if any(wanted in name.casefold() for name in names)][:limit]
-    if not ids:
-        return []
-    among, params = db.among("a.id", "ids", ids)
-    found = db.rows(f"select {COLUMNS} from {TABLES} where {among} order by a.id", params)
-    return [account_of(row, plans) for row in found]
+    ids = [id for id, *names in named if any(wanted in name.casefold() for name in names)]
+
+    def rows(after: int, limit: int) -> list[Row]:
+        page = [id for id in ids if id > after][:limit]
+        if not page:
+            return []
+        among, params = db.among("a.id", "ids", page)
+        return db.rows(f"select {COLUMNS} from {TABLES} where {among} order by a.id", params)
+
+    return _readable(rows, plans, after, limit)
+
+
+def _readable(
+    rows: Callable[[int, int], list[Row]], plans: Mapping[str, Plan], after: int, limit: int
+) -> list[Account]:
+    """Return the accounts that can be read, up to `limit`, of what `rows` finds behind an id."""
+    found: list[Account] = []
+    while len(found) < limit:
+        wanted = limit - len(found)
+        page = rows(after, wanted)
+        for row in page:
+            after = row[0]
+            with suppress(Unreadable):
+                found.append(account_of(row, plans))
+        if len(page) < wanted:
+            break
+    return found
 
 
 def plans_in_use(db: Connection) -> set[str]:
@@ -229,7 +283,7 @@ def client_ids(db: Connection) -> list[str]:
 def unreadable(db: Connection) -> dict[str, list[str]]:
     """Return, by client id, the columns that hold what this module has not written.
 
-    Such an account cannot be loaded, nor listed with others; one without its connection neither.
+    Such an account is not among the others of a list; one without its connection neither.
     """
     found: dict[str, list[str]] = {}
     # From the outside: TABLES leaves out an account without its connection.
@@ -240,7 +294,7 @@ def unreadable(db: Connection) -> dict[str, list[str]]:
         for (column, read), text in zip(_READERS.items(), texts, strict=True):
             try:
                 read(text)
-            except (ValueError, TypeError, AttributeError, Semantic):
+            except _NOT_OURS:
                 found.setdefault(client_id, []).append(column)
     return found
 
@@ -325,6 +379,11 @@ def _client_id(text: str) -> str:
     if text in RESERVED:
         raise Semantic(f"The client id {text!r} is a path of the service itself; choose another.")
     return text
+
+
+def client_id_of(name: str) -> str:
+    """Return the client id that an account of this name has, where that is free."""
+    return next(_ids_from(name))
 
 
 def _ids_from(name: str) -> Iterator[str]:

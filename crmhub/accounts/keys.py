@@ -5,6 +5,7 @@ Only a digest is stored; the key itself is returned once, by `create`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
@@ -12,9 +13,10 @@ from itertools import product
 from crmhub.accounts import scopes as scope_names
 from crmhub.accounts.plans import RESOURCES
 from crmhub.db import Connection, now_ms
-from crmhub.errors import NotFound
+from crmhub.errors import BadRequest, Conflict, NotFound
 from crmhub.secrets import digest, new_api_key, token
 
+_ID = re.compile(r"key_[0-9A-Za-z]{11}", re.ASCII)
 SCOPES = tuple(f"{resource}:{right}" for resource, right in product(RESOURCES, ("read", "write")))
 
 
@@ -41,24 +43,35 @@ class Key:
     last_used_at: int | None
 
 
+def new_id() -> str:
+    """Return an id for a key to be made."""
+    return f"key_{token(64)}"
+
+
 def create(
     tx: Connection,
     account_id: int,
     *,
     scopes: Iterable[str] = (),
     expires_at: int | None = None,
+    key_id: str | None = None,
 ) -> IssuedKey:
     """Store a new key and return it; no scopes named means all of them.
 
-    Raises Semantic for unknown scopes and an end that has passed.
+    Whoever may ask twice for one key names its id, from `new_id`. Raises Semantic for unknown
+    scopes and an end that has passed, BadRequest for what is no id, and Conflict where the account
+    has a key of this id.
     """
     stored = scope_names.to_store(scopes, SCOPES)
     scope_names.check_end(expires_at)
+    if key_id is not None and not _ID.fullmatch(key_id):
+        raise BadRequest("The id of the key to be made is missing or is none.")
     api_key = new_api_key()
-    key_id = f"key_{token(64)}"
-    tx.run(
+    key_id = key_id or new_id()
+    made = tx.run(
         "insert into api_key (digest, account_id, id, hint, scopes, created_at, expires_at)"
-        " values (:digest, :account, :id, :hint, :scopes, :now, :expires_at)",
+        " values (:digest, :account, :id, :hint, :scopes, :now, :expires_at)"
+        " on conflict (account_id, id) do nothing",
         {
             "digest": digest(api_key),
             "account": account_id,
@@ -69,6 +82,11 @@ def create(
             "expires_at": expires_at,
         },
     )
+    if not made:
+        raise Conflict(
+            f"The key {key_id} was made already, and shown then."
+            " If nobody has copied it, revoke it and make another one."
+        )
     return IssuedKey(key_id, api_key, scopes_of(stored), expires_at)
 
 

@@ -33,6 +33,8 @@ _SETTLE = (
     f"update id_block set next_id = next_id + {_IDS_PASSED}",
 )
 _BLOCK = 1 << 20
+# What SQLite keeps beside a database, and mixes into whatever it finds under that name.
+_BESIDE = ("-journal", "-wal", "-shm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,10 @@ def restore(url: str, path: Path) -> Restored:
 def _whole(path: Path) -> Iterator[Path]:
     """Lend the name of an empty file that becomes `path` once it is whole and on the disk."""
     part = path.with_name(f"{path.name}.part")
-    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+    # Of a run that was killed. Not written over: it may be what the former file was linked from.
+    for beside in ("", *_BESIDE):
+        part.with_name(part.name + beside).unlink(missing_ok=True)
+    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         yield part
         with part.open("rb") as file:
@@ -157,7 +162,7 @@ def _restore_sqlite(path: Path, target: Path) -> None:
             f" and {target.name}-shm, and restore then."
         )
     target.unlink(missing_ok=True)
-    for beside in ("-wal", "-shm"):
+    for beside in _BESIDE:
         if target.with_name(target.name + beside).exists():
             raise Conflict(
                 f"{target}{beside} belongs to another database; move it away first, since SQLite"

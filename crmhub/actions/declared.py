@@ -27,11 +27,11 @@ from crmhub.actions.switching import Decision
 from crmhub.audit import Author
 from crmhub.db import Connection
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
+from crmhub.secrets import read_secret
 from crmhub.settings import SettingsError, read_toml
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _NOT_SET = "not set"
-_LONGEST_SECRET = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,17 +183,14 @@ class _Reader:
         file = self.path.parent / os.path.expanduser(source)
         try:
             with file.open(encoding="utf-8") as opened:
-                # Not all of it: /dev/zero has no end.
-                secret = opened.read(_LONGEST_SECRET + 1)
+                secret = read_secret(opened)
         except (OSError, ValueError) as exc:
-            reason = getattr(exc, "strerror", None) or "it is not UTF-8"
+            reason = getattr(exc, "strerror", None) or exc
             self._wrong(where, name, f"{file} cannot be read: {reason}")
             return ""
-        if len(secret) > _LONGEST_SECRET:
-            self._wrong(where, name, f"{file} is too long for a secret")
-        elif not secret.strip():
+        if not secret:
             self._wrong(where, name, f"{file} is empty")
-        return secret.strip()
+        return secret
 
     def _wrong(self, where: str, name: str, what: str) -> None:
         self.problems.append(f"{self.path}: [{where}] {name}: {what}.")
@@ -343,15 +340,17 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tu
 
 
 def export(hub: Hub, client_ids: Sequence[str] = ()) -> str:
-    """Return accounts, all without ids, as a file that `read` takes; raises NotFound.
+    """Return accounts, all without ids, as a file that `read` takes.
 
-    A secret becomes a reference to an environment variable with a name made for it.
+    A secret becomes a reference to an environment variable with a name made for it. Raises
+    NotFound and Unreadable.
     """
     with hub.database.reading() as db:
-        if client_ids:
-            found = [accounts.load(db, client_id, hub.plans) for client_id in client_ids]
-        else:
-            found = accounts.list_accounts(db, hub.plans)
+        # One by one: an account that cannot be read must not be missing unseen.
+        found = [
+            accounts.load(db, client_id, hub.plans)
+            for client_id in client_ids or accounts.client_ids(db)
+        ]
         facts = [operating.facts(db, account) for account in found]
     variables: set[str] = set()
     parts = [

@@ -10,11 +10,11 @@ from typing import Any
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
-from crmhub.actions.entries import earliest_id
+from crmhub.actions.entries import earliest_id, is_id
 from crmhub.actions.journal import LONGEST_MS
 from crmhub.audit import Author
 from crmhub.db import Connection, Database, containing, now_ms
-from crmhub.errors import Conflict, NotFound
+from crmhub.errors import BadRequest, Conflict, NotFound
 from crmhub.records import values
 from crmhub.rows import Row
 
@@ -309,6 +309,9 @@ def _condition(connection: Connection, wanted: Wanted) -> tuple[str, dict[str, A
     if wanted.newer_than_ms:
         add("a.id >= :since", since=earliest_id(max(0, now_ms() - wanted.newer_than_ms)))
     if wanted.after:
+        # Any other text sorts before or behind every id.
+        if not is_id(wanted.after):
+            raise BadRequest(f"after: {wanted.after[:60]!r} is not the id of an action.")
         add("a.id < :after", after=wanted.after)
     return " and ".join(conditions), params
 

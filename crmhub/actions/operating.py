@@ -349,13 +349,19 @@ def credentials_of(hub: Hub, account: Account) -> dict[str, str]:
 
 
 def create_key(
-    hub: Hub, client_id: str, *, scopes: Sequence[str], expires_at: int | None, by: Author
+    hub: Hub,
+    client_id: str,
+    *,
+    scopes: Sequence[str],
+    expires_at: int | None,
+    by: Author,
+    key_id: str | None = None,
 ) -> IssuedKey:
-    """Make an API key and return it; raises NotFound and Semantic."""
+    """Make an API key and return it; raises what `keys.create` raises, and NotFound."""
     account = find(hub, client_id)
 
     def work(tx: Connection) -> IssuedKey:
-        issued = keys.create(tx, account.id, scopes=scopes, expires_at=expires_at)
+        issued = keys.create(tx, account.id, scopes=scopes, expires_at=expires_at, key_id=key_id)
         after = {"scopes": list(issued.scopes), "expiresAt": _moment(issued.expires_at)}
         audit.note(tx, by, "create", "key", issued.key_id, account_id=account.id, after=after)
         return issued

@@ -19,7 +19,7 @@ from typing import Any
 
 from crmhub import idempotency, metrics
 from crmhub.accounts import accounts
-from crmhub.accounts.accounts import Account
+from crmhub.accounts.accounts import Account, Unreadable
 from crmhub.actions import alerts
 from crmhub.actions.connecting import connect
 from crmhub.actions.contact_properties import SetProperties
@@ -182,7 +182,7 @@ class Worker:
         try:
             account = self._account(here)
             return self._hub.registry.load(account.connection.adapter).batch_size
-        except (AdapterError, NotFound):
+        except (AdapterError, NotFound, Unreadable):
             # What is wrong with it is told by the try itself.
             return 1
 

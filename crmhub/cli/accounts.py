@@ -80,6 +80,11 @@ def list_accounts(as_json: bool) -> None:
 
         with hub.database.reading() as db:
             found = accounts.list_accounts(db, hub.plans)
+            listed_ids = {one.client_id for one in found}
+            missing = [one for one in accounts.client_ids(db) if one not in listed_ids]
+    if missing:
+        left_out = f"Left out, for what is stored of them cannot be read: {', '.join(missing)}."
+        click.echo(f"{left_out} `crmhub doctor` says where.", err=True)
     if as_json:
         from crmhub.api.admin.account_answers import outline_shown
 
@@ -98,7 +103,7 @@ def list_accounts(as_json: bool) -> None:
                 for one in found
             ],
         )
-    else:
+    elif not missing:
         click.echo("There are no accounts yet: `crmhub account create NAME` opens one.")
 
 

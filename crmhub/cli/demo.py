@@ -20,6 +20,7 @@ from crmhub.errors import Conflict, NotFound
 if TYPE_CHECKING:
     from crmhub.accounts.accounts import Account
     from crmhub.actions.hub import Hub
+    from crmhub.db import Connection
 
 _CLIENT_ID = "demo"
 _WORKFLOW = "welcome"
@@ -145,15 +146,21 @@ def _samples(hub: Hub, account: Account) -> int:
         )
     }
     missing = [each for each in (_ADA, *_OTHERS) if each["email"] not in found]
-    made = records.create(account, CONTACTS, [NewRecord(each) for each in missing])
-    ids = found | {one.properties["email"]: one.id for one in made}
-    ada = ids[_ADA["email"]]
-    if not found:
-        everybody = {"contacts": sorted(ids.values())}
-        records.create(account, COMPANIES, [NewRecord(_COMPANY, everybody)])
-        of_ada = {"contacts": [ada]}
-        records.create(account, DEALS, [NewRecord(each, of_ada) for each in _DEALS])
-        records.create(account, TICKETS, [NewRecord(each, of_ada) for each in _TICKETS])
+
+    def make(_: Connection) -> int:
+        made = records.create(account, CONTACTS, [NewRecord(each) for each in missing])
+        ids = found | {one.properties["email"]: one.id for one in made}
+        ada = ids[_ADA["email"]]
+        if not found:
+            everybody = {"contacts": sorted(ids.values())}
+            records.create(account, COMPANIES, [NewRecord(_COMPANY, everybody)])
+            of_ada = {"contacts": [ada]}
+            records.create(account, DEALS, [NewRecord(each, of_ada) for each in _DEALS])
+            records.create(account, TICKETS, [NewRecord(each, of_ada) for each in _TICKETS])
+        return ada
+
+    # Together: who finds the contacts finds the others.
+    ada = hub.database.transact(make)
     # Anew each time: getType looks back from now.
     workflows.enrol(hub, account, workflow_id=_WORKFLOW, contact_id=str(ada))
     return ada

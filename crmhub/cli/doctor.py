@@ -258,11 +258,9 @@ def _read_accounts(hub: Hub) -> tuple[list[Account], list[Finding]]:
 
     with hub.database.reading() as db:
         spoilt = accounts.unreadable(db)
-        if not spoilt:
-            return accounts.list_accounts(db, hub.plans), []
-        names = [client_id for client_id in accounts.client_ids(db) if client_id not in spoilt]
-        found = [accounts.load(db, client_id, hub.plans) for client_id in names]
-    return found, [
+        found = accounts.list_accounts(db, hub.plans)
+    # Also what can be read, and fails later.
+    return [one for one in found if one.client_id not in spoilt], [
         Finding(
             f"account {client_id}",
             "fail",

@@ -93,28 +93,28 @@ def read_password(source: str) -> str:
 
 
 def _read_secret(name: str, source: str, option: str = "") -> str:
+    from crmhub.secrets import read_secret
+
     option = option or f"--secret {name}"
-    if source == "-":
-        if sys.stdin.isatty():
-            return str(click.prompt(name, hide_input=True))
-        return _one_line(option, sys.stdin.read())
-    if source.startswith("@"):
-        try:
-            file = Path(os.path.expanduser(source[1:]))
-            return _one_line(option, file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as exc:
-            reason = getattr(exc, "strerror", None) or "it is not UTF-8"
-            raise click.UsageError(f"{option}: {source[1:]} cannot be read: {reason}.") from exc
-    if source:
+    if not source:
+        return ""
+    if source != "-" and not source.startswith("@"):
         raise click.UsageError(
             f"{option}: a secret typed here would stay in the shell's history; "
             f"put it in a file and give {name}=@FILE, or pipe it in and give {name}=-."
         )
-    return ""
-
-
-def _one_line(option: str, text: str) -> str:
-    text = text.strip()
-    if not text:
+    try:
+        if source == "-":
+            if sys.stdin.isatty():
+                return str(click.prompt(name, hide_input=True))
+            secret = read_secret(sys.stdin)
+        else:
+            with Path(os.path.expanduser(source[1:])).open(encoding="utf-8") as file:
+                secret = read_secret(file)
+    except (OSError, ValueError) as exc:
+        whence = "standard input" if source == "-" else source[1:]
+        reason = getattr(exc, "strerror", None) or exc
+        raise click.UsageError(f"{option}: {whence} cannot be read: {reason}.") from exc
+    if not secret:
         raise click.UsageError(f"{option}: nothing was given.")
-    return text
+    return secret

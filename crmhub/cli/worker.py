@@ -39,8 +39,8 @@ def worker(
 ) -> None:
     """Work off what helpers left in the journal; any number of workers may run.
 
-    `crmhub serve` runs one by itself, unless told --no-worker. SIGTERM or Ctrl-C stops after the
-    calls under way.
+    `crmhub serve` runs one by itself, unless told --no-worker. SIGTERM, SIGHUP or Ctrl-C
+    stops after the calls under way.
     """
     from crmhub import logs
     from crmhub.actions.hub import Hub
@@ -55,7 +55,11 @@ def worker(
         _tell(metrics_host, metrics_port)
     hub = Hub.open(replace(settings, threads=threads))
     working = Worker(hub, threads=threads)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    ends = [signal.SIGTERM, signal.SIGINT]
+    # Begun by `nohup`, it passes over a hangup.
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        ends.append(signal.SIGHUP)
+    for number in ends:
         # In a thread of its own: the one that is interrupted may hold the lock that `stop` needs.
         signal.signal(number, lambda *_: threading.Thread(target=working.stop).start())
     if supervisor is not None:

@@ -34,7 +34,15 @@ def keys_create(client_id: str) -> flask.Response:
     scopes, life = form.getlist("scope"), form.get("life", "")
     ends = _now() + int(life) * _DAY_MS if life and life in _LIVES else None
     try:
-        issued = operating.create_key(hub(), client_id, scopes=scopes, expires_at=ends, by=author())
+        issued = operating.create_key(
+            hub(),
+            client_id,
+            scopes=scopes,
+            expires_at=ends,
+            by=author(),
+            # From the form, so that one that is sent twice makes one key.
+            key_id=form.get("key_id", ""),
+        )
     except HubError as exc:
         return refused(exc, "account/keys.html", **_shown(client_id, scopes, life))
     return page("account/key.html", 201, **about(client_id), issued=issued)
@@ -59,6 +67,7 @@ def _shown(client_id: str, scopes: list[str] | None = None, life: str = "") -> d
         "resources": list(KINDS),
         "all_scopes": stored.SCOPES,
         "scopes": scopes or (),
+        "new_id": stored.new_id(),
         "lives": list(_LIVES.items()),
         "life": life,
     }

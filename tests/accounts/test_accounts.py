@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from crmhub.accounts import accounts, webhook_ids
-from crmhub.accounts.accounts import RESERVED, Switches
+from crmhub.accounts.accounts import RESERVED, Switches, Unreadable
 from crmhub.accounts.plans import BUILT_IN, Plan
 from crmhub.errors import Conflict, NotFound, Semantic
 
@@ -55,6 +55,26 @@ def test_client_ids_are_made_from_names(make_account, name, client_id):
 
 def test_the_same_name_gets_another_client_id(make_account):
     assert [make_account("Acme")[0].client_id for _ in range(3)] == ["acme", "acme-2", "acme-3"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "update account set switches = '{' where id = :id",
+        "update connection set settings = '[]' where account_id = :id",
+        "update connection set field_map = '' where account_id = :id",
+    ],
+)
+def test_an_account_that_cannot_be_read_is_missing_from_lists_alone(database, make_account, spoil):
+    made = [make_account(f"Acme {number}")[0] for number in range(5)]
+    for spoilt in made[1:3]:
+        database.transact(lambda tx, id=spoilt.id: tx.run(spoil, {"id": id}))
+    with database.reading() as db:
+        assert accounts.list_accounts(db, BUILT_IN) == [made[0], *made[3:]]
+        assert accounts.list_accounts(db, BUILT_IN, limit=2) == [made[0], made[3]]
+        assert accounts.search_accounts(db, BUILT_IN, "acme", limit=2) == [made[0], made[3]]
+        with pytest.raises(Unreadable, match="account acme-1 cannot be read; `crmhub doctor`"):
+            accounts.load(db, "acme-1", BUILT_IN)
 
 
 def test_accounts_opened_side_by_side_all_come_to_be(make_account):

@@ -140,6 +140,22 @@ def test_an_account_whose_crm_hangs_delays_no_other(
     assert len(quick_crm.contacts) == 5
 
 
+def test_an_account_that_cannot_be_read_holds_up_no_other(app: flask.Flask, hub: Hub) -> None:
+    (spoilt, _), (client, _) = fake_client(app), fake_client(app)
+    for one in (spoilt, client):
+        queue_leads(hub, one, 1)
+    change(hub, spoilt, "run_at = run_at - 1000")
+    hub.database.transact(
+        lambda tx: tx.run(
+            "update account set switches = '{' where id = :id", {"id": spoilt.account.id}
+        )
+    )
+    with working(hub):
+        soon(lambda: empty(hub, client), seconds=20)
+    assert states(hub, client) == ["done"]
+    assert not empty(hub, spoilt)
+
+
 def test_no_connection_ever_takes_all_threads(hub: Hub, fake: tuple[Client, FakeCrm]) -> None:
     client, crm = fake
     queue_leads(hub, client, 30)

@@ -193,3 +193,20 @@ def test_a_disabled_account_is_refused_until_enabled(crmhub, directory):
 def test_check_tries_the_crm(crmhub):
     crmhub("account", "create", "Acme")
     assert crmhub("account", "check", "acme").stdout == "local: all is well.\n"
+
+
+def test_an_account_that_cannot_be_read_is_named_beside_the_list(crmhub, database_url):
+    for name in ("Spoilt", "Sound"):
+        crmhub("account", "create", name)
+    database = Database(database_url, pool_size=1)
+    database.transact(
+        lambda tx: tx.run("update account set switches = '[]' where client_id = 'spoilt'")
+    )
+    database.close()
+    told = crmhub("account", "list")
+    assert "sound" in told.stdout
+    assert "spoilt" not in told.stdout
+    assert told.stderr.startswith("Left out, for what is stored of them cannot be read: spoilt.")
+    for command in (("show", "spoilt"), ("export",)):
+        refused = crmhub("account", *command, code=1).stderr
+        assert "account spoilt cannot be read; `crmhub doctor` says where" in refused

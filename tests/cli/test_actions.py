@@ -51,6 +51,8 @@ def test_list_and_show_print_what_was_accepted(crmhub: CommandLine, bot: Client)
     assert "1." in crmhub("actions", "show", listed["actionId"]).stdout
     assert crmhub.json("actions", "list", "--state", "dead") == []
     assert crmhub.json("actions", "list", "--after", listed["actionId"]) == []
+    refused = crmhub("actions", "list", "--after", "nope", code=1).stderr
+    assert "after: 'nope' is not the id of an action" in refused
 
 
 def test_the_command_narrows_by_contact_and_age_like_the_admin_api(

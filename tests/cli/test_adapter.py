@@ -121,6 +121,7 @@ def test_a_secret_that_is_given_empty_is_removed(acme):
         (["--secret", "access_token=hunter2"], "stay in the shell's history"),
         (["--secret", "access_token=@none"], "none cannot be read: No such file"),
         (["--secret", "access_token=@~nobody-known/t"], "~nobody-known/t cannot be read: No such"),
+        (["--secret", "access_token=@/dev/zero"], "/dev/zero cannot be read: it is too long"),
         (["--secret", "access_token=@empty"], "nothing was given"),
         (["--secret", "access_token=-", "--secret", "refresh_token=-"], "only one secret"),
         (["--secret", "access_token=@token", "--secret", "access_token=-"], "given twice"),

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sqlite3
 import stat
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import flask
 import pytest
 
+from crmhub.actions import backup
 from crmhub.actions.hub import Hub
 from crmhub.app import create_app
+from crmhub.db import Database
 from crmhub.records.kinds import CONTACTS
 from crmhub.records.writing import NewRecord
+from crmhub.schema import upgrade
 from crmhub.settings import Settings
 from tests.actions.working import change
 from tests.api.helper_calls import known
@@ -182,3 +189,44 @@ def test_what_is_damaged_is_named_and_not_the_half_of_a_file(tmp_path):
     (tmp_path / "hub.db").unlink()
     told = crmhub("db", "restore", "cut.backup", code=1).stderr
     assert told.startswith("crmhub: cut.backup ")
+
+
+def test_a_backup_after_one_that_was_killed_at_its_end_leaves_that_one_whole(crmhub, bot):
+    # It had its name already, and the other one still.
+    crmhub("db", "backup", "hub.backup")
+    file = crmhub.root / "hub.backup"
+    os.link(file, file.with_name("hub.backup.part"))
+    content, kept = file.read_bytes(), file.rename(file.with_name("kept.backup"))
+    bot.make(email="since@x.org")
+    crmhub("db", "backup", "hub.backup")
+    assert kept.read_bytes() == content
+
+
+def test_nothing_of_a_restore_that_was_killed_gets_into_the_next(tmp_path):
+    backups = {}
+    for first_id in (1_000, 2_000):
+        url = f"sqlite:///{tmp_path / f'{first_id}.db'}"
+        upgrade(url)
+        with Database(url, pool_size=1).reading() as db:
+            some = ", ".join(f"({account}, 1, {first_id})" for account in range(3_000))
+            db.run(f"insert into id_block (account_id, kind, next_id) values {some}")
+        backups[first_id] = tmp_path / f"{first_id}.backup"
+        backup.backup(url, backups[first_id])
+    target = tmp_path / "restored.db"
+    _begin_to_restore(backups[1_000], target)
+    backup.restore(f"sqlite:///{target}", backups[2_000])
+    with closing(sqlite3.connect(target)) as restored:
+        ids = restored.execute("select distinct next_id from id_block").fetchall()
+    assert ids == [(2_000 + backup._IDS_PASSED,)]
+
+
+def _begin_to_restore(file: Path, target: Path) -> None:
+    """Leave what a process leaves that is killed while it changes the copy of a backup."""
+    copy, left = target.with_name("copy"), target.with_name(f"{target.name}.part")
+    shutil.copyfile(file, copy)
+    with closing(sqlite3.connect(copy)) as changing:
+        # With little room in memory pages are in the file before the commit.
+        changing.execute("pragma cache_size = 1")
+        changing.execute("update id_block set next_id = 0")
+        shutil.copyfile(copy, left)
+        shutil.copyfile(f"{copy}-journal", f"{left}-journal")

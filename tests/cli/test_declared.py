@@ -268,7 +268,7 @@ FAULTS = {
     ],
     ACME.replace('env = "ACME_TOKEN"', 'file = "empty"'): ["access_token: empty is empty"],
     ACME.replace('env = "ACME_TOKEN"', 'file = "/dev/zero"'): [
-        "access_token: /dev/zero is too long for a secret"
+        "access_token: /dev/zero cannot be read: it is too long for a secret"
     ],
     ACME.replace('env = "ACME_TOKEN"', 'vault = "x"'): ["does not say where the secret is"],
     ACME.replace('env = "ACME_TOKEN"', "env = 1"): ["does not say where the secret is"],

@@ -6,10 +6,17 @@ import json
 import shutil
 import stat
 import subprocess
+from contextlib import closing
 
 import pytest
 
+from crmhub.actions.hub import Hub
+from crmhub.actions.opening import open_account
+from crmhub.cli.demo import _samples
+from crmhub.records.kinds import DEALS, KINDS
+from crmhub.settings import Settings
 from tests.cli.servers import serving
+from tests.clients import TESTS
 
 
 def curl_lines(crmhub, *args):
@@ -51,6 +58,23 @@ def test_again_it_prints_the_same_and_makes_nothing_twice(crmhub):
     assert crmhub("demo").stdout == first
     assert len(crmhub.json("key", "list", "demo")) == 1
     assert len(crmhub.json("account", "list")) == 1
+
+
+def test_what_was_cut_short_is_whole_the_second_time(crmhub, monkeypatch):
+    with closing(Hub.open(Settings.load(crmhub.env, crmhub.root))) as hub:
+        account, _ = open_account(hub, name="Demo", client_id="demo", by=TESTS)
+        create = hub.records.create
+
+        def fail_at_deals(account, kind, new):
+            assert kind != DEALS, "killed"
+            return create(account, kind, new)
+
+        monkeypatch.setattr(hub.records, "create", fail_at_deals)
+        with pytest.raises(AssertionError, match="killed"):
+            _samples(hub, account)
+        crmhub("demo")
+        counts = hub.records.counts(account)
+    assert [counts[kind.code] for kind in KINDS.values()] == [4, 2, 1, 1]
 
 
 def test_the_key_is_kept_for_its_owner_alone(crmhub):

@@ -135,14 +135,18 @@ def test_a_worker_does_what_waits_and_ends_when_told(
         assert process.wait(120) == 0
 
 
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGHUP])
 def test_a_worker_that_is_told_to_end_finishes_its_call(
-    here: Installation, bot: Client, hubspot: FakeHubSpot
+    here: Installation, bot: Client, hubspot: FakeHubSpot, told: signal.Signals
 ) -> None:
+    # However the tests were begun.
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     queue_deal(here.hub, bot)
     slow = hubspot.fail(kind="latency", method="POST", path="*/deals", seconds=1.5)
     with here.worker() as process:
+        signal.signal(signal.SIGHUP, before)
         soon(lambda: slow.struck)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(told)
         assert process.wait(120) == 0
         assert states(here.hub, bot) == ["done", "done"]
 

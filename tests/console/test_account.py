@@ -9,6 +9,7 @@ import shlex
 import pytest
 
 from crmhub import audit
+from crmhub.accounts.keys import list_keys, new_id
 from crmhub.actions import operating
 from crmhub.audit import Wanted
 from crmhub.console import snippets
@@ -106,7 +107,7 @@ def test_usage_is_told_beside_its_limit(hub, client, operator, path):
 
 
 def test_a_key_is_shown_once_works_and_is_revoked(hub, client, operator, path):
-    form = {"scope": ["contacts:read", "deals:write"], "life": "90"}
+    form = {"key_id": new_id(), "scope": ["contacts:read", "deals:write"], "life": "90"}
     answer = operator.send(f"{path}/keys", form)
     assert answer.status_code == 201
     key = value_of(answer, "api-key")
@@ -122,9 +123,26 @@ def test_a_key_is_shown_once_works_and_is_revoked(hub, client, operator, path):
 
 
 def test_a_scope_that_is_none_is_refused(operator, path):
-    answer = operator.send(f"{path}/keys", {"scope": "everything"})
+    answer = operator.send(f"{path}/keys", {"key_id": new_id(), "scope": "everything"})
     assert answer.status_code == 422
     assert "There is no scope everything" in text_of(answer)
+
+
+def test_a_form_that_is_sent_twice_makes_one_key(hub, client, operator, path):
+    page = operator.get(f"{path}/keys").text
+    form = dict(re.findall(r'type="hidden" name="(key_id|csrf)" value="(.*?)"', page))
+    answers = [operator.open("POST", f"{path}/keys", data=form) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 409]
+    assert f"The key {form['key_id']} was made already" in text_of(answers[1])
+    with hub.database.reading() as db:
+        made = [one.key_id for one in list_keys(db, client.account.id)]
+    assert made.count(form["key_id"]) == 1
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("key_id", ["", "key_short", "key_\x00aaaaaaaaaa"])
+def test_a_key_is_made_from_its_form_alone(operator, path, key_id):
+    assert operator.send(f"{path}/keys", {"key_id": key_id}).status_code == 400
 
 
 def test_a_key_of_another_account_cannot_be_revoked(app, hub, client, other, operator, path):

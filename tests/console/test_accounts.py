@@ -32,6 +32,15 @@ def test_an_account_is_opened_and_its_key_shown_once(app, hub, operator):
     assert (entry.by.kind, entry.by.name) == ("user", operator.email)
 
 
+def test_a_form_that_is_sent_twice_opens_one_account(hub, operator):
+    name = f"Twice {token(30, BASE36)}"
+    answers = [operator.send("/accounts/new", {"name": name}) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 409]
+    client_id = name.replace(" ", "-").lower()
+    assert f"The client id '{client_id}' is taken" in text_of(answers[1])
+    assert operating.find(hub, client_id).name == name
+
+
 def test_what_cannot_be_opened_is_shown_again_with_what_was_typed(operator):
     form = {"name": "<b>Acme</b>", "client_id": "Not An Id", "plan": "free"}
     answer = operator.send("/accounts/new", form)

@@ -41,6 +41,20 @@ def end(hub, client, id, state, **more):
 # --- the list ----------------------------------------------------------------------------------
 
 
+def test_actions_of_a_helper_are_looked_for_in_an_index(hub):
+    """One that nobody calls would else be looked for in every row there is."""
+    with hub.database.reading() as db:
+        postgresql = db.dialect == "postgresql"
+        if postgresql:
+            db.run("set enable_seqscan = off; set enable_bitmapscan = off")
+        explain = "explain" if postgresql else "explain query plan"
+        plan = db.rows(f"{explain} select id from action where kind = 'createTicket' order by id")
+        if postgresql:
+            db.run("reset enable_seqscan; reset enable_bitmapscan")
+    told = " ".join(str(row[-1]) for row in plan)
+    assert ("Index Only Scan using", "COVERING INDEX")[not postgresql] + " action_id" in told
+
+
 def test_the_list_shows_what_became_of_each_call(client, hub, operator):
     known(client, "chat-1")
     end(hub, client, queue(hub, client), "dead", reason="no such stage")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import flask
 import pytest
 
@@ -38,6 +40,16 @@ def test_dead_actions_stand_above_every_page_with_a_link(client, hub, look, monk
     for path in ("/accounts", "/accounts/new", "/activity", "/audit", "/accounts/nobody"):
         assert f'href="{link}"' in lines(look(path)), path
     assert 'data-label="Helper"' in look(link.removeprefix("/console").replace("&amp;", "&")).text
+
+
+def test_how_many_are_not_named_is_said_behind_those_that_are(
+    client, other, hub, look, monkeypatch
+):
+    monkeypatch.setattr(banner, "_NAMED", 1)
+    for one in (client, other):
+        known(one)
+        change(hub, one, "state = 'dead', finished_at = :now", now=now_ms())
+    assert re.search(r"</a> and <a [^>]*>\d+ others?</a>", lines(look()))
 
 
 def test_refused_credentials_and_old_queues_stand_there(client, hub, look, monkeypatch):

@@ -7,11 +7,12 @@ import re
 import pytest
 
 from crmhub.errors import Unavailable
+from crmhub.secrets import BASE36, token
 from tests.consoles import Operator, open_console, text_of
 
 
 def opened(operator, **options):
-    return operator.send("/accounts/new", {"name": "Made by a form"}, **options)
+    return operator.send("/accounts/new", {"name": f"Made by a form {token(8, BASE36)}"}, **options)
 
 
 def test_a_form_is_taken_from_its_own_page(operator):

@@ -42,6 +42,16 @@ def test_one_signs_in_opens_an_account_and_signs_out(
     expect(page).to_have_url(re.compile("/console/sign-in"))
 
 
+def test_a_double_click_shows_the_one_key_it_makes(page: Page, served: Served) -> None:
+    account, _ = open_account(served.hub, name=f"Acme {token(30, BASE36)}", by=TESTS)
+    page.goto(f"/console/accounts/{account.client_id}/keys")
+    page.get_by_role("button", name="Make the key").dblclick()
+    key = page.get_by_label("API key").input_value()
+    assert served.hub.directory.by_any_key(key) is not None
+    page.get_by_role("link", name="I have copied it").click()
+    expect(page.locator("tbody tr")).to_have_count(2)
+
+
 def test_the_browser_has_nothing_to_complain_of(page: Page, served: Served) -> None:
     complaints: list[str] = []
 
@@ -70,6 +80,39 @@ def test_no_page_is_wider_than_a_phone(page: Page, served: Served) -> None:
     for _, path in PAGES:
         page.goto(f"/console{path.format(acme=account.client_id, local=account.client_id)}")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+
+
+def test_every_text_stands_out_from_what_is_behind_it(page: Page, served: Served) -> None:
+    """By 4.5 to 1, which WCAG 2.2 demands (1.4.3)."""
+    account, _ = open_account(served.hub, name="Looked at", by=TESTS)
+    for _, path in PAGES:
+        page.goto(f"/console{path.format(acme=account.client_id, local=account.client_id)}")
+        assert page.evaluate(FAINT) == [], path
+
+
+FAINT = """() => {
+  const parts = (color) => color.match(/[\\d.]+/g).map(Number);
+  const over = ([r, g, b, a = 1], below) =>
+    [r, g, b].map((part, i) => part * a + below[i] * (1 - a));
+  const light = (color) => {
+    const [r, g, b] = color.map((part) => ((part / 255 + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+  };
+  const behind = (element) =>
+    element
+      ? over(parts(getComputedStyle(element).backgroundColor), behind(element.parentElement))
+      : [255, 255, 255];
+  const contrast = (element) => {
+    const ground = behind(element);
+    const [one, other] = [over(parts(getComputedStyle(element).color), ground), ground].map(light);
+    return Math.max(one, other) / Math.min(one, other);
+  };
+  return [...document.querySelectorAll("main *, header *")]
+    .filter((one) => one.offsetParent && [...one.childNodes].some(
+      (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim()))
+    .filter((one) => contrast(one) < 4.5)
+    .map((one) => `${one.outerHTML.slice(0, 80)} ${contrast(one).toFixed(2)}`);
+}"""
 
 
 def test_the_keyboard_alone_is_enough(page: Page) -> None:

@@ -1,6 +1,20 @@
 // What pages do beside working without it.
 "use strict";
 
+// A form that was just sent is not sent again: of a double click the browser shows the second answer
+// alone, and what is shown once stands in the first. After some seconds the answer was stopped.
+
+for (const form of document.querySelectorAll("form[method=post]")) {
+  let sent = -Infinity;
+  form.addEventListener("submit", (event) => {
+    if (event.timeStamp - sent < 5000) {
+      event.preventDefault();
+    } else {
+      sent = event.timeStamp;
+    }
+  });
+}
+
 // Buttons that copy. Without this file they stay hidden, and the values can be selected.
 
 for (const button of document.querySelectorAll("[data-copy]")) {
