@@ -13,6 +13,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.db import Connection
 from crmhub.records import catalogue
 from crmhub.records.catalogue import Catalogue, Pipeline, Stage
+from crmhub.records.definitions import label_problems
 from crmhub.records.kinds import Kind
 from crmhub.records.pipelines import MOST_PIPELINES, MOST_STAGES
 from crmhub.records.store import RecordStore
@@ -62,7 +63,7 @@ class _Named:
 
     def new_in(self, known: Catalogue) -> Pipeline | None:
         """Return the pipeline as it would have to become, or None when nothing is to be added."""
-        if max(len(self.pipeline), len(self.stage)) > _LONGEST_ID or self._meant(known):
+        if not (_can_be(self.pipeline) and _can_be(self.stage)) or self._meant(known):
             return None
         stages = (Stage(self.stage, self.stage),) if self.stage else ()
         pipeline = known.pipeline(self.pipeline)
@@ -89,6 +90,11 @@ class _Named:
         pipelines = {each.id: each.label for each in known.pipelines}
         stages = {each.id: each.label for one in known.pipelines for each in one.stages}
         return _almost(self.pipeline, pipelines) or _almost(self.stage, stages)
+
+
+def _can_be(text: str) -> bool:
+    # It becomes the label, too, which the pipelines endpoints take back as they show it.
+    return len(text) <= _LONGEST_ID and not label_problems("", text)
 
 
 def _almost(text: str, known: Mapping[str, str]) -> bool:

@@ -58,6 +58,7 @@ class ContactAnswer(Answer):
     ContactAnswer,
     "Create or update the contact of a conversation",
     security=_BY_PATH,
+    writes=True,
 )
 def create_lead(generated_id: str) -> flask.Response:
     account = of_generated_id(generated_id)
@@ -150,6 +151,7 @@ class SetBody(HelperBody):
     ContactAnswer,
     "Change properties of the contact of a conversation",
     security=_BY_ANYTHING,
+    writes=True,
 )
 def set_properties() -> flask.Response:
     return _set_properties(_of_conversation(None, "contacts:write"))
@@ -163,6 +165,7 @@ def set_properties() -> flask.Response:
     ContactAnswer,
     "Change properties of the contact of a conversation of this account",
     security=_BY_ANYTHING,
+    writes=True,
 )
 def set_properties_of(generated_id: str) -> flask.Response:
     return _set_properties(_of_conversation(generated_id, "contacts:write"))

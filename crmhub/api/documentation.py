@@ -89,7 +89,7 @@ IF_MATCH = {
     "schema": {"type": "string", "pattern": r'^(\*|"[0-9]{1,9}"( *, *"[0-9]{1,9}")*)$'},
 }
 
-_KEY = {
+IDEMPOTENCY_KEY = {
     "in": "header",
     "name": IDEMPOTENCY,
     "description": "Names the request for 24 hours: sent again, it is not carried out again but"
@@ -206,14 +206,16 @@ def documents(
     summary: str,
     *,
     security: Sequence[dict[str, list[str]]] = API_KEY,
+    others: Mapping[int, str] | None = None,
     headers: Sequence[str] = (),
     parameters: Sequence[Shape] = (),
     errors: Sequence[int] = (),
 ) -> Callable[[_F], _F]:
     """Document a view: its operation id, what it answers, and every error it can answer.
 
-    `headers` name what the answer carries beside what every answer does, `parameters` are those
-    that the view reads itself. Without `errors` they are those that its method and body bring.
+    `others` are statuses of the same schema, and when they come. `headers` name what the answer
+    carries beside what every answer does, `parameters` are those that the view reads itself.
+    Without `errors` they are those that its method and body bring.
     """
     carried = (*(_UNDER_API if security is API_KEY else _ALWAYS), *headers)
 
@@ -221,6 +223,10 @@ def documents(
         described = blueprint.response(
             status, schema, description=summary, headers=_headers(carried)
         )(view)
+        for other, words in (others or {}).items():
+            described = blueprint.alt_response(
+                other, schema=schema, description=words, headers=_headers(carried)
+            )(described)
         described = blueprint.doc(
             operationId=operation_id, summary=summary, security=list(security)
         )(described)
@@ -246,7 +252,7 @@ def with_errors(doc: dict[str, Any], info: Shape, *, method: str, **_: Any) -> d
     doc["responses"] = {**succeeding, **errors}
     read = [*info.get("parameters_read", ())]
     if info.get("takes_key") and method == "post":
-        read.append(dict(_KEY))
+        read.append(dict(IDEMPOTENCY_KEY))
         for each in succeeding.values():
             each["headers"] = {**each["headers"], **_headers([REPLAYED])}
     if read:

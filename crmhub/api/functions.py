@@ -113,6 +113,7 @@ class DealAnswer(Answer):
     DealAnswer,
     "Create a deal for a contact",
     security=_BY_PATH,
+    writes=True,
 )
 def create_deal(portal_id: str) -> flask.Response:
     account = of_portal_id(portal_id)
@@ -141,6 +142,7 @@ class TicketAnswer(Answer):
     TicketAnswer,
     "Create a ticket for a contact",
     security=_BY_PATH,
+    writes=True,
 )
 def create_ticket(portal_id: str) -> flask.Response:
     account = of_portal_id(portal_id)

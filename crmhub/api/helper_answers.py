@@ -15,8 +15,9 @@ from werkzeug.exceptions import HTTPException
 from crmhub.accounts.accounts import Account
 from crmhub.actions.dispatch import Done
 from crmhub.api.answers import as_json
-from crmhub.api.documentation import documents
+from crmhub.api.documentation import IDEMPOTENCY_KEY, documents
 from crmhub.api.helper_bodies import HelperBody
+from crmhub.api.replays import HEADER, REPLAYED
 from crmhub.api.schemas import Shown
 from crmhub.errors import BadRequest, HubError, listed
 
@@ -27,9 +28,10 @@ _MESSAGE_ROOM = 700
 _NAMES_ROOM = 500
 _LONGEST_KEY = 255
 
-# Not a key of the answer, but a header of it.
-_REPLAYED = "Idempotent-Replayed"
-
+_KEY_OF_CALL = IDEMPOTENCY_KEY | {
+    "description": "Names the call for 24 hours: sent again, it is not carried out again but"
+    " answered as the first time, or `queued` while that is under way. Another call: 422."
+}
 _ERRORS = (400, 401, 402, 403, 404, 409, 413, 422, 429, 500, 503)
 STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
 
@@ -52,7 +54,8 @@ def of_done(done: Done, **own: str) -> dict[str, Any]:
     message = done.message or listed(list(refused.items()))
     answer = told(done.status, message=message, refused=joined(refused), **own)
     answer["actionId"] = done.action_id
-    answer[_REPLAYED] = done.replayed
+    # Not a key of the answer, but a header of it.
+    answer[REPLAYED] = done.replayed
     return answer if done.url is None else {**answer, "url": done.url}
 
 
@@ -65,10 +68,10 @@ def answered(
     """
     try:
         answer = work()
-        replayed = bool(answer.pop(_REPLAYED, False))
+        replayed = bool(answer.pop(REPLAYED, False))
         response = as_json(answer, 202 if answer["status"] == "queued" else 200)
         if replayed:
-            response.headers["Idempotent-Replayed"] = "true"
+            response.headers[REPLAYED] = "true"
         return response
     except (HubError, HTTPException) as exc:
         if not account.switches.soft_errors:
@@ -84,9 +87,9 @@ def answered(
 
 def idempotency_key() -> str:
     """Return the caller's Idempotency-Key, "" without one; raises BadRequest for what is none."""
-    key = flask.request.headers.get("Idempotency-Key", "")
+    key = flask.request.headers.get(HEADER, "")
     if key and not (len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
-        raise BadRequest(f"Idempotency-Key: send 1 to {_LONGEST_KEY} printable ASCII characters")
+        raise BadRequest(f"{HEADER}: send 1 to {_LONGEST_KEY} printable ASCII characters")
     return key
 
 
@@ -144,14 +147,27 @@ def helper(
     summary: str,
     *,
     security: Sequence[dict[str, list[str]]],
+    writes: bool = False,
 ) -> Callable[[_F], _F]:
-    """Document a helper: its body as JSON or a form, its answer, its security."""
-    media = {"schema": body}
-    content = {"application/json": media, "application/x-www-form-urlencoded": dict(media)}
+    """Document a helper: its body as JSON or a form, its answer, its security.
+
+    One that `writes` may be queued and takes an Idempotency-Key.
+    """
+    form = {"schema": body, "encoding": body.form_encoding()}
+    content = {"application/json": {"schema": body}, "application/x-www-form-urlencoded": form}
 
     def decorator(view: _F) -> _F:
         described = documents(
-            blueprint, operation_id, 200, answer, summary, security=security, errors=_ERRORS
+            blueprint,
+            operation_id,
+            200,
+            answer,
+            summary,
+            security=security,
+            others={202: "Queued, and carried out once the CRM takes it"} if writes else None,
+            headers=[REPLAYED] if writes else [],
+            parameters=[_KEY_OF_CALL] if writes else [],
+            errors=_ERRORS,
         )(view)
         return cast(
             _F, blueprint.doc(requestBody={"required": True, "content": content})(described)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import parse_qsl
 
 import flask
@@ -122,11 +122,29 @@ def _inside(form: dict[str, Any], key: str, kind: type[T]) -> T:
 # The fields of the helpers' bodies.
 
 
+class _Several:
+    """A field that holds more than one value."""
+
+    in_form: ClassVar[Mapping[str, Any]]
+
+
 class HelperBody(ma.Schema):
     """An object of which only the known keys are read."""
 
     class Meta:
         unknown = ma.EXCLUDE
+
+    @classmethod
+    def form_encoding(cls) -> dict[str, Mapping[str, Any]]:
+        """Return what OpenAPI says of how a form writes the fields that hold more than one value.
+
+        It would be JSON text otherwise.
+        """
+        return {
+            str(each.data_key or each.name): each.in_form
+            for each in cls().fields.values()
+            if isinstance(each, _Several)
+        }
 
 
 class _Field(fields.Field[T]):
@@ -167,8 +185,10 @@ class Said(_Field[str]):
         return text
 
 
-class Names(_Field[list[str]]):
+class Names(_Field[list[str]], _Several):
     """An array of property names."""
+
+    in_form = {"style": "form", "explode": False}
 
     def __init__(self, **kwargs: Any) -> None:
         shown = {"type": "array", "items": {"type": "string"}}
@@ -182,8 +202,10 @@ class Names(_Field[list[str]]):
         return value
 
 
-class PropertyValues(fields.Field[Sent]):
+class PropertyValues(fields.Field[Sent], _Several):
     """A map of property name to value; what cannot be one is None, and sinks none of the others."""
+
+    in_form = {"style": "deepObject", "explode": True}
 
     def __init__(self, **kwargs: Any) -> None:
         right = "an object of property names and values"

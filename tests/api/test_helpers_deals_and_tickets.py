@@ -228,6 +228,21 @@ def test_a_label_or_another_case_of_a_known_place_adds_none(client: Client, help
 
 
 @both
+@pytest.mark.parametrize("place", ["pipeline", "stage"])
+@pytest.mark.parametrize("name", ["two\nlines", "a\x01b", "x" * 101])
+def test_a_place_that_no_pipeline_could_be_given_by_hand_adds_none(
+    client: Client, helper: Helper, place: str, name: str
+) -> None:
+    answer = _create(client, helper, known(client), **{getattr(helper, place): name})
+    assert (answer.status_code, getattr(helper, place) in answer.json["message"]) == (422, True)
+    assert total(client, helper.resource) == 0
+    pipelines = f"/pipelines/{helper.resource}"
+    for each in client.get(pipelines).json["results"]:  # type: ignore[index]
+        same = client.patch(f"{pipelines}/{each['id']}", {"stages": each["stages"]})
+        assert (same.status_code, same.json) == (200, each)
+
+
+@both
 def test_a_stage_of_another_pipeline_is_422(client: Client, helper: Helper) -> None:
     contact_id = known(client)
     _create(client, helper, contact_id, **{helper.pipeline: "sales", helper.stage: "fresh"})

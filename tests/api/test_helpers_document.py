@@ -7,7 +7,15 @@ from typing import Any
 import flask
 import pytest
 
-from tests.api.helper_calls import BODIES, GET_PROPERTIES, body_for
+from tests.api.helper_calls import (
+    BODIES,
+    CREATE_DEAL,
+    CREATE_LEAD,
+    CREATE_TICKET,
+    GET_PROPERTIES,
+    SET_PROPERTIES,
+    body_for,
+)
 from tests.clients import Client
 
 
@@ -66,3 +74,39 @@ def test_a_body_is_described_as_json_and_as_a_form(app: flask.Flask, path: str) 
     for media in content.values():
         name = media["schema"]["$ref"].rpartition("/")[2]
         assert set(document["components"]["schemas"][name]["properties"]) >= set(BODIES[path])
+
+
+def test_a_form_writes_names_with_commas_and_values_in_brackets(app: flask.Flask) -> None:
+    found = {}
+    for methods, _ in _operations(app).values():
+        content = methods["post"]["requestBody"]["content"]
+        form = content["application/x-www-form-urlencoded"]
+        found[methods["post"]["operationId"]] = form["encoding"]
+    commas = {"props": {"style": "form", "explode": False}}
+    brackets = {"style": "deepObject", "explode": True}
+    assert {id: encoding for id, encoding in found.items() if encoding} == {
+        "getProperties": commas,
+        "getPropertiesOfAccount": commas,
+        "setProperties": {"props": brackets},
+        "setPropertiesOfAccount": {"props": brackets},
+        "createDealForContact": {"properties": brackets},
+        "createTicketForContact": {"properties": brackets},
+    }
+
+
+@pytest.mark.parametrize("path", list(BODIES))
+def test_a_helper_that_writes_may_be_queued_and_takes_an_idempotency_key(
+    app: flask.Flask, path: str
+) -> None:
+    described = path.format(generated="{generated_id}", portal="{portal_id}")
+    methods, _ = _operations(app)[described]
+    responses, taken = methods["post"]["responses"], methods["post"].get("parameters", [])
+    keys = [each for each in taken if (each["in"], each["name"]) == ("header", "Idempotency-Key")]
+    if path not in (CREATE_LEAD, SET_PROPERTIES, CREATE_DEAL, CREATE_TICKET):
+        assert "202" not in responses
+        assert keys == []
+        return
+    assert responses["202"]["content"] == responses["200"]["content"]
+    assert "Idempotent-Replayed" in responses["200"]["headers"]
+    assert responses["202"]["headers"] == responses["200"]["headers"]
+    assert len(keys) == 1
