@@ -106,6 +106,8 @@ class OwnRecords:
                 KINDS[kind],
                 [NewRecord(properties, links)],
                 define_unknown=True,
+                # A bot knows nothing of it, and a lead that lacks a property is better than none.
+                may_lack=True,
                 guard=guard,
                 mark=mark,
             )

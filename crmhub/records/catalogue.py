@@ -113,9 +113,9 @@ class Catalogue:
         return self._properties.get(name)
 
     @cached_property
-    def required(self) -> tuple[str, ...]:
-        """The names of the properties each record must have."""
-        return tuple(each.name for each in self if each.required)
+    def required(self) -> tuple[Property, ...]:
+        """The properties that each record must have."""
+        return tuple(each for each in self if each.required)
 
     @cached_property
     def unique(self) -> tuple[Property, ...]:

@@ -151,13 +151,15 @@ class RecordStore:
         inputs: Sequence[NewRecord],
         *,
         define_unknown: bool = False,
+        may_lack: bool = False,
         guard: Callable[[Connection, Catalogue], None] | None = None,
         mark: str = "",
     ) -> list[Record]:
         """Create records, all or none, and return them in order.
 
         `define_unknown` defines unknown properties as strings, as the account's switch
-        auto_define_properties does. `guard` looks at the database inside the transaction,
+        auto_define_properties does; `may_lack` lets what the account itself has made required
+        be missing. `guard` looks at the database inside the transaction,
         before anything is written, and stops the write by raising. `mark` names the write: what
         was made under it before is AlreadyWritten. Raises InvalidProperties, DuplicateValue,
         Conflict, Semantic (a link to nothing), LimitExceeded.
@@ -175,6 +177,7 @@ class RecordStore:
                     for properties, new in zip(clean, inputs, strict=True)
                 ],
                 problems,
+                may_lack=may_lack,
             )
 
         quota = account.plan.quotas.get(kind.name)

@@ -104,12 +104,17 @@ def property_path(path: str, name: str) -> str:
     return f"{path}properties.{name if len(name) <= 100 else name[:100] + '…'}"
 
 
-def complete(catalogue: Catalogue, record: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return `(name, reason)` for whatever a whole record must have and `record` has not."""
+def complete(
+    catalogue: Catalogue, record: Mapping[str, str], *, of_its_own: bool = True
+) -> list[tuple[str, str]]:
+    """Return `(name, reason)` for whatever a whole record must have and `record` has not.
+
+    Without `of_its_own`, what the account itself has made required may be missing.
+    """
     missing = [
-        (name, f"a {catalogue.kind.singular} needs this property")
-        for name in catalogue.required
-        if not record.get(name)
+        (each.name, f"a {catalogue.kind.singular} needs this property")
+        for each in catalogue.required
+        if (each.built_in or of_its_own) and not record.get(each.name)
     ]
     one_of = catalogue.kind.one_of
     if one_of and not any(record.get(name) for name in one_of):

@@ -95,12 +95,17 @@ _RECORD_KEY = {"account_id": "int", "kind": "int", "id": "bigint"}
 
 
 def finish(
-    catalogue: Catalogue, inputs: Sequence[NewRecord], found: Sequence[Problem] = ()
+    catalogue: Catalogue,
+    inputs: Sequence[NewRecord],
+    found: Sequence[Problem] = (),
+    *,
+    may_lack: bool = False,
 ) -> list[NewRecord]:
     """Return new records with what the catalogue adds, or raise InvalidProperties.
 
     The properties are in canonical form; blank ones are dropped. `found` is what was wrong with
-    them before: raised too, so that every input at fault is named.
+    them before: raised too, so that every input at fault is named. With `may_lack`, what the
+    account itself has made required may be missing.
     """
     finished = []
     problems = list(found)
@@ -110,9 +115,9 @@ def finish(
         if index in faulty:
             continue
         properties = {name: value for name, value in new.properties.items() if value}
-        for name, reason in place(catalogue, properties, changed=new.properties) + complete(
-            catalogue, properties
-        ):
+        lacking = place(catalogue, properties, changed=new.properties)
+        lacking += complete(catalogue, properties, of_its_own=not may_lack)
+        for name, reason in lacking:
             problems.append(Problem(index, name, property_path(new.path, name), reason))
         finished.append(NewRecord(properties, new.associations, new.path))
     if problems:

@@ -10,7 +10,18 @@ import pytest
 
 from tests.actions.working import hurry, work_off
 from tests.adapters.fakes import LOCKING, adapters, fake_client
-from tests.api.helper_calls import CREATE_LEAD, OWN, known, lead, stored, switch, total
+from tests.api.helper_calls import (
+    BODIES,
+    CREATE_DEAL,
+    CREATE_LEAD,
+    CREATE_TICKET,
+    OWN,
+    known,
+    lead,
+    stored,
+    switch,
+    total,
+)
 from tests.clients import Client, open_client
 
 
@@ -188,6 +199,18 @@ def test_an_account_may_take_a_phone_alone(app: flask.Flask, client: Client) -> 
     assert known(client, "u", name=None, email="", phone="+1 202 555 0100") == contact_id
     assert lead(client, email="", phone="").status_code == 422
     assert lead(client, email="{{email}}", phone="+12025550100").status_code == 422
+
+
+def test_what_an_account_demands_of_records_turns_no_bot_away(client: Client) -> None:
+    for kind in ("contacts", "deals", "tickets"):
+        body = {"name": "vat_id", "label": "VAT", "type": "string", "required": True}
+        assert client.post(f"/properties/{kind}", body).status_code == 201
+    contact_id = known(client)
+    for path in (CREATE_DEAL, CREATE_TICKET):
+        answer = client.helper(path, {**BODIES[path], "contactId": contact_id})
+        assert answer.status_code == 200, answer.text
+    assert "vat_id" not in stored(client, contact_id)
+    assert client.helper(CREATE_TICKET, {"properties": {}, "contactId": contact_id}).status_code > 399
 
 
 def test_an_adapter_may_lease_what_the_hub_does(app: flask.Flask) -> None:
