@@ -22,9 +22,9 @@ passed, a tenth of that.
 - What one filter lets through, and it is more than a hundredth of all records (SQLite: a tenth), is
   then guessed: ids rise with time, so the page should be at one end of the set's ids. The proof
   passes the entries of an index up to there.
-- Else the walk goes on: for a quarter of the matches, at most ten thousand, or for as many as
-  match where sets would have to be joined instead. Behind another page it does so before anything
-  is guessed, since where that one was there is mostly more.
+- Else the walk goes on for as many documents as match, at most twenty thousand where no sets would
+  have to be joined instead. Behind another page it does so before anything is guessed, since where
+  that one was there is mostly more.
 - What is left is fetched.
 Filters on one property are one set, as a range is one stretch of its index.
 Where the ids of several sets are found, one that lets at most ten thousand through has its
@@ -41,7 +41,7 @@ start: the catching up begins that much earlier, and leaves out what the pages s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -57,11 +57,10 @@ from crmhub.rows import Row
 _FEW = 1000
 _SOME = 10_000
 # A walk is worth so many documents for each match, and halts after so many times as many as it
-# should take. It goes on, where no sets are joined, for this part of the matches up to so many.
+# should take. It goes on for as many as match, where no sets are joined up to so many.
 _WORTH = 1.0
 _PATIENCE = 2
-_PART = 0.25
-_LONGER_WALK = 10_000
+_LONGER_WALK = 20_000
 _LONGEST_WALK = 1_000_000
 # Of entries of an index that tells itself what passes.
 _LONGEST_COVERED = 100_000
@@ -71,9 +70,11 @@ _WIDER = 2
 # the sort order alone, the part is so many times as large.
 _MANY = 0.01
 _MANY_ON_SQLITE = 10
-# How many ids are read for each record of a guessed page, and how many others may be tested.
+# How many ids are read for each record of a guessed page, and how many others may be tested: fewer
+# while there is a walk to go on with, which tests a document five times as fast.
 _GUESSED = 50
 _UNREAD = 10_000
+_UNREAD_YET = 3000
 _OF = "account_id = :account and kind = :kind"
 _EVERYTHING = f"select coalesce(sum(n), 0) from record_count where {_OF}"
 _COLUMNS = "id, created_at, updated_at, properties"
@@ -353,14 +354,14 @@ class Search:
         # What changed since is mostly little, so it is walked whatever the filters are.
         worth = changed or expected <= total * _WORTH
         halt = max(_FEW, _PATIENCE * expected)
-        end = max(halt, int(min(total * _PART, _LONGER_WALK) if self._alone else total * _WORTH))
+        end = max(halt, min(total, _LONGER_WALK) if self._alone else int(total * _WORTH))
         walk = _Walk(after, max(self._wanted, expected * 3 // 2))
         found = self._walk(walk, halt if after is None else end) if worth else None
         many = everything * _MANY
         if self._connection.dialect == "sqlite":
             many *= _MANY_ON_SQLITE
         if found is None and not changed and self._alone and total > many:
-            found = self._guess(after)
+            found = self._guess(after, _UNREAD_YET if after is None else _UNREAD)
         if found is None and worth:
             found = self._walk(walk, end)
         return self._fetch(after) if found is None else found
@@ -483,20 +484,23 @@ class Search:
             walk.window *= _WIDER
         return None
 
-    def _guess(self, after: Place | None) -> list[Listed] | None:
+    def _guess(self, after: Place | None, most: int) -> list[Listed] | None:
         """Take the page to be where its ids should be, and prove it; None where it is not there.
 
         Ids rise with the time of creation, though not strictly. So the page should be among those
         of the set that come next, by id, from the newest record that was created before it. What
         else may belong to it has another id, and stands before its last record in the sort order:
-        nothing, or little enough to be tested.
+        nothing, or so little (`most`) that it is tested. A page that ends the listing has no such
+        record.
         """
         query = self._query
         down, beyond, before = ("desc", "<", ">") if query.descending else ("asc", ">", "<")
+        are_few = self._are_few()
         behind, params = self._behind(after)
         ids, of_set = self._ids()
-        next, unread = f"with found (id) as ({ids}) select id from found", []
-        params |= self._of | of_set | {"window": _GUESSED * self._wanted, "most": _UNREAD + 1}
+        next = f"with found (id) as ({ids}) select id from found"
+        few, unread = list[str](), list[str]()
+        params |= self._of | of_set | {"window": _GUESSED * self._wanted, "most": most + 1}
         if after is not None:
             params["first"] = self._scalar(
                 f"select id from records where {_OF} and created_at {beyond}= :after_key"
@@ -506,7 +510,8 @@ class Search:
             if params["first"] is None:
                 return None
             next += f" where id {beyond}= :first"
-            unread.append(f"id {before} :first")
+            side = few if are_few(before, params["first"]) else unread
+            side.append(f"id {before} :first")
         read = self._connection.rows(
             f"select id, created_at, updated_at from records where {_OF}"
             f" and {self._among(f'{next} order by id {down} limit :window')}",
@@ -516,24 +521,32 @@ class Search:
         places = [Place(row[column], row[0]) for row in read]
         page = [each for each in places if self._is_behind(each, after)]
         page = sorted(page, reverse=query.descending)[: self._wanted]
-        if len(page) < self._wanted:
+        until = ""
+        if len(page) == self._wanted:
+            until = f" and ({query.sort}, id) {before} (:end_key, :end_id)"
+            params |= {"end_key": page[-1].key, "end_id": page[-1].id}
+        if len(read) == params["window"]:
+            if not until:
+                return None
+            params["last"] = (min if query.descending else max)(each.id for each in places)
+            side = few if are_few(beyond, params["last"]) else unread
+            side.append(f"id {beyond} :last")
+        # What has other ids stands among these, or among the entries of the sort order up to there.
+        parts = [(each, f"id {down}") for each in few]
+        if unread:
+            parts.append((f"({' or '.join(unread)})", self._order))
+        others = [
+            id
+            for part, order in parts
+            for (id,) in self._connection.rows(
+                f"select id from records where {_OF}{behind}{until} and {part}"
+                f" order by {order} limit :most",
+                params,
+            )
+        ]
+        if len(others) > most:
             return None
-        last = (min if query.descending else max)(each.id for each in places)
-        unread.append(f"id {beyond} :last")
-        until = f" and ({query.sort}, id) {before} (:end_key, :end_id)"
-        params |= {"last": last, "end_key": page[-1].key, "end_id": page[-1].id}
-        # Either the entries of the sort order up to there are read, or those of the ids from there.
-        order = self._order
-        if after is None and self._connection.dialect == "postgresql" and self._is_late(last):
-            order = f"id {down}"
-        others = self._connection.rows(
-            f"select id from records where {_OF}{behind}{until} and ({' or '.join(unread)})"
-            f" order by {order} limit :most",
-            params,
-        )
-        if len(others) > _UNREAD:
-            return None
-        together = [each.id for each in page] + [id for (id,) in others]
+        together = [each.id for each in page] + others
         among, these = self._connection.among("id", "these", together)
         test, more, rest = self._test()
         rows = self._few_rows(f"{among} and {test}", params | more | these, len(together))
@@ -543,21 +556,24 @@ class Search:
             for row in rows
             if _passes(row, rest)
             and self._is_behind(self.place(row), after)
-            and not self._is_behind(self.place(row), page[-1])
+            and not (until and self._is_behind(self.place(row), page[-1]))
         ]
-        return found[: self._wanted] if len(found) >= self._wanted else None
+        return found[: self._wanted] if len(found) >= len(page) else None
 
     def _is_behind(self, place: Place, after: Place | None) -> bool:
         if after is None:
             return True
         return place < after if self._query.descending else place > after
 
-    def _is_late(self, id: int) -> bool:
-        """Return whether fewer ids follow this one, in the direction of the sort, than precede."""
+    def _are_few(self) -> Callable[[str, int], bool]:
+        """Return what tells whether the ids `<` or `>` one are fewer than the others."""
+        if self._connection.dialect == "sqlite":
+            # It has the documents beside the ids, so that even few are dear to read.
+            return lambda side, id: False
         row = self._connection.row(f"select min(id), max(id) from records where {_OF}", self._of)
         assert row is not None
-        below, above = id - int(row[0]), int(row[1]) - id
-        return below < above if self._query.descending else above < below
+        middle = (int(row[0]) + int(row[1])) / 2
+        return lambda side, id: id < middle if side == "<" else id > middle
 
     def _test(self, without: int = -1) -> tuple[str, dict[str, Any], list[Condition]]:
         """Return the conditions as SQL on a row, and those that SQL cannot tell."""

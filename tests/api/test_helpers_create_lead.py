@@ -210,7 +210,9 @@ def test_what_an_account_demands_of_records_turns_no_bot_away(client: Client) ->
         answer = client.helper(path, {**BODIES[path], "contactId": contact_id})
         assert answer.status_code == 200, answer.text
     assert "vat_id" not in stored(client, contact_id)
-    assert client.helper(CREATE_TICKET, {"properties": {}, "contactId": contact_id}).status_code > 399
+    assert (
+        client.helper(CREATE_TICKET, {"properties": {}, "contactId": contact_id}).status_code > 399
+    )
 
 
 def test_an_adapter_may_lease_what_the_hub_does(app: flask.Flask) -> None:

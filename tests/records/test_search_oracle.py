@@ -25,11 +25,19 @@ ORDERS = ("desc", "asc")
 PLANS: dict[str, dict[str, float]] = {
     "few at once": {"_FEW": 10},
     "walks": {"_FEW": 0, "_WORTH": 1e9},
-    "walks on": {"_FEW": 3, "_PATIENCE": 0, "_WORTH": 1e9, "_PART": 1e9, "_UNREAD": 0},
+    "walks on": {"_FEW": 3, "_PATIENCE": 0, "_WORTH": 1e9, "_UNREAD_YET": 0},
     "gives up walking": {"_FEW": 0, "_WORTH": 1e9, "_LONGEST_WALK": 4},
     "fetches ids": {"_FEW": 0, "_WORTH": 0, "_MANY": 1},
-    "guesses": {"_FEW": 0, "_WORTH": 0, "_MANY": 0, "_UNREAD": 3, "_GUESSED": 1},
-    "guesses in vain": {"_FEW": 0, "_WORTH": 0, "_MANY": 0, "_UNREAD": 0, "_GUESSED": 1},
+    "guesses": {"_FEW": 0, "_WORTH": 0, "_MANY": 0, "_UNREAD": 3, "_UNREAD_YET": 3, "_GUESSED": 1},
+    "guesses the end": {"_FEW": 0, "_WORTH": 0, "_MANY": 0},
+    "guesses in vain": {
+        "_FEW": 0,
+        "_WORTH": 0,
+        "_MANY": 0,
+        "_UNREAD": 0,
+        "_UNREAD_YET": 0,
+        "_GUESSED": 1,
+    },
 }
 
 
@@ -55,6 +63,7 @@ def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     def guess(self: search.Search, *args: Any) -> Any:
         found = guesses(self, *args)
         taken["guesses in vain" if found is None else "guesses"] += 1
+        taken["guesses the end"] += found is not None and len(found) < self._wanted
         return found
 
     def few(self: search.Search) -> Any:

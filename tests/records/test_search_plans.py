@@ -380,7 +380,7 @@ def test_ids_are_fetched_before_anything_is_sorted(library: Library) -> None:
 
 
 def test_a_guess_is_proved_by_one_stretch_of_an_index(library: Library) -> None:
-    found, *extremes, proof, page = library.reads((OLDER,), lambda each: each._guess(None))
+    *extremes, found, proof, page = library.reads((OLDER,), lambda each: each._guess(None, 3000))
     assert found == sorted([VALUE, ID])
     assert page == [ID]
     if library.connection.dialect == "postgresql":
@@ -392,11 +392,38 @@ def test_a_guess_is_proved_by_one_stretch_of_an_index(library: Library) -> None:
 
 
 def test_a_guess_further_on_begins_where_its_page_was_created(library: Library) -> None:
-    first, found, proof, page = library.reads((OLDER,), lambda each: each._guess(MIDDLE))
+    reads = library.reads((OLDER,), lambda each: each._guess(MIDDLE, 3000))
+    columns = "records_updated: account_id= kind= updated_at,id"
+    if library.connection.dialect == "postgresql":
+        # Older and newer ids by themselves: few of either would be read without the sort order.
+        *_, first, found, older, newer, page = reads
+        assert older == [f"{columns}< updated_at,id> id<"]
+        assert newer == [f"{columns}< updated_at,id> id>"]
+    else:
+        first, found, proof, page = reads
+        assert proof[0] in (f"{columns}< updated_at,id>", f"{columns}> updated_at,id<")
     assert first == [CREATED]
     assert found == sorted([f"{VALUE} record_id<", ID])
-    columns = "records_updated: account_id= kind= updated_at,id"
-    assert proof[0] in (f"{columns}< updated_at,id>", f"{columns}> updated_at,id<")
+    assert page == [ID]
+
+
+def test_the_end_of_a_listing_is_guessed_too(library: Library) -> None:
+    """Those that match come first: nothing behind them tells that there are no more."""
+    end = Place(3995 * MINUTE, 3995)
+
+    def guess(of: Search) -> None:
+        query = Query((OLDER,), sort="created_at", descending=False)
+        found = of.again(query)._guess(end, 3000)
+        assert found is not None
+        assert [each.id for each in found] == [3996, 3997, 3998, 3999, 4000]
+
+    *_, first, found, proof, page = library.reads((OLDER,), guess)
+    assert first == [CREATED.replace("<", ">")]
+    assert found == sorted([f"{VALUE} record_id>", ID])
+    if library.connection.dialect == "postgresql":
+        assert proof == ["records_pkey: account_id= kind= id<"]
+    else:
+        assert proof == ["records_created: account_id= kind= created_at,id>"]
     assert page == [ID]
 
 
