@@ -22,9 +22,9 @@ passed, a tenth of that.
 - What one filter lets through, and it is more than a hundredth of all records (SQLite: a tenth), is
   then guessed: ids rise with time, so the page should be at one end of the set's ids. The proof
   passes the entries of an index up to there.
-- Else the walk goes on for as many documents as match, at most twenty thousand where no sets would
-  have to be joined instead. Behind another page it does so before anything is guessed, since where
-  that one was there is mostly more.
+- Else the walk goes on for as many documents as match; where no sets would have to be joined
+  instead, at most twenty thousand and on SQLite a quarter of the matches. Behind another page it
+  does so before anything is guessed, since where that one was there is mostly more.
 - What is left is fetched.
 Filters on one property are one set, as a range is one stretch of its index.
 Where the ids of several sets are found, one that lets at most ten thousand through has its
@@ -57,10 +57,12 @@ from crmhub.rows import Row
 _FEW = 1000
 _SOME = 10_000
 # A walk is worth so many documents for each match, and halts after so many times as many as it
-# should take. It goes on for as many as match, where no sets are joined up to so many.
+# should take. It goes on for as many as match; where no sets are joined, for so many at most, and
+# on SQLite, which looks ids up faster than it reads documents, for this part of the matches.
 _WORTH = 1.0
 _PATIENCE = 2
 _LONGER_WALK = 20_000
+_PART_ON_SQLITE = 0.25
 _LONGEST_WALK = 1_000_000
 # Of entries of an index that tells itself what passes.
 _LONGEST_COVERED = 100_000
@@ -354,12 +356,14 @@ class Search:
         # What changed since is mostly little, so it is walked whatever the filters are.
         worth = changed or expected <= total * _WORTH
         halt = max(_FEW, _PATIENCE * expected)
-        end = max(halt, min(total, _LONGER_WALK) if self._alone else int(total * _WORTH))
+        sqlite = self._connection.dialect == "sqlite"
+        longer = total * _WORTH
+        if self._alone:
+            longer = min(total * (_PART_ON_SQLITE if sqlite else _WORTH), _LONGER_WALK)
+        end = max(halt, int(longer))
         walk = _Walk(after, max(self._wanted, expected * 3 // 2))
         found = self._walk(walk, halt if after is None else end) if worth else None
-        many = everything * _MANY
-        if self._connection.dialect == "sqlite":
-            many *= _MANY_ON_SQLITE
+        many = everything * _MANY * (_MANY_ON_SQLITE if sqlite else 1)
         if found is None and not changed and self._alone and total > many:
             found = self._guess(after, _UNREAD_YET if after is None else _UNREAD)
         if found is None and worth:
