@@ -645,7 +645,11 @@ class Database:
         with self.reading() as connection:
             # Raised in here, it drops the connection: the next one may lead to another server.
             if connection.scalar("show transaction_read_only") == "on":
-                raise Unavailable("The database is read-only; try again.", retry_after=5)
+                raise Unavailable(
+                    "The database is read-only, as a standby is; let CRMHUB_DATABASE_URL lead to"
+                    " the one that takes writes.",
+                    retry_after=5,
+                )
 
     def close(self) -> None:
         """Close all pooled connections."""
@@ -692,10 +696,18 @@ def _translate_sqlite(exc: Any) -> Exception | None:
     return None
 
 
-# To psycopg these are bugs of the caller's: the server takes no writes, since it became a standby
-# or its disk is full, or it has waited too long for the end of a transaction.
+# To psycopg most of these are bugs of the caller's: the server takes no writes, since it became a
+# standby or its disk is full, or it has waited too long for the end of a transaction. The others it
+# counts among those of a connection that is lost.
 _READ_ONLY = "25006"
-_PASSING = {_READ_ONLY, "25P03", "25P04"}
+_UNWRITABLE = "The database cannot be written now; try again."
+_PASSING = {
+    _READ_ONLY: _UNWRITABLE,
+    "25P03": _UNWRITABLE,
+    "25P04": _UNWRITABLE,
+    "53100": "The database's disk is full; try again.",
+    "57014": "The database ended a statement that took it too long; try again.",
+}
 
 
 def _translate_psycopg(exc: Any) -> Exception | None:
@@ -707,10 +719,10 @@ def _translate_psycopg(exc: Any) -> Exception | None:
         return Deadlocked("The database is busy with conflicting writes; try again.")
     if isinstance(exc, psycopg.errors.LockNotAvailable):
         return HeldUp("The database is busy with other writes; try again.")
+    if exc.sqlstate in _PASSING:
+        return Unavailable(_PASSING[exc.sqlstate])
     if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
         return Unavailable("The database cannot be reached or is shutting down; try again.")
-    if exc.sqlstate in _PASSING:
-        return Unavailable("The database cannot be written now; try again.")
     return None
 
 

@@ -67,6 +67,7 @@ def doctor(everything: bool, repair: bool, as_json: bool) -> None:
 
 def _examine(*, everything: bool, repair: bool) -> Iterator[Finding]:
     from crmhub.actions.hub import Hub
+    from crmhub.errors import Unavailable
     from crmhub.settings import Settings, SettingsError
 
     try:
@@ -95,6 +96,9 @@ def _examine(*, everything: bool, repair: bool) -> Iterator[Finding]:
             yield from _journal(hub)
             yield _alerts(hub)
             yield from _records(hub, accounts, everything=everything, repair=repair)
+    except Unavailable as exc:
+        # It may go away meanwhile, or end what takes it longer than the first question did.
+        yield Finding("database", "fail", first_line(exc.__cause__ or exc))
     finally:
         hub.close()
 
@@ -137,6 +141,7 @@ def _database(database: Database) -> Finding:
     try:
         with database.reading() as db:
             version = db.scalar(sql)
+        database.check_writable()
     except (Unavailable, database.drivers_errors) as exc:
         return Finding("database", "fail", first_line(exc.__cause__ or exc))
     return Finding("database", "ok", str(version))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import socket
+from contextlib import closing
 
 import pytest
 
@@ -11,6 +12,7 @@ from crmhub.actions.hub import Hub
 from crmhub.cli.doctor import _compared, _directories, _some
 from crmhub.db import Database
 from crmhub.settings import Settings
+from tests.databases import read_only
 
 
 def states(crmhub, code=0):
@@ -66,6 +68,28 @@ def test_a_database_that_is_away_fails_and_the_rest_is_still_told(crmhub):
     assert "hunter2" not in str(found)
     assert found["adapter local"]["state"] == "ok"
     assert "migrations" not in found
+
+
+def test_a_database_that_takes_no_writes_fails(crmhub, database_url):
+    if database_url.startswith("sqlite"):
+        pytest.skip("SQLite has no standby")
+    with closing(Database(database_url)) as database, read_only(database):
+        found = states(crmhub, code=1)
+    assert found["database"]["state"] == "fail"
+    assert "lead to the one that takes writes" in found["database"]["message"]
+
+
+def test_a_database_that_ends_what_takes_long_fails_and_says_so(crmhub, database_url):
+    if database_url.startswith("sqlite"):
+        pytest.skip("SQLite ends nothing")
+    crmhub.env["CRMHUB_DATABASE_URL"] += "?options=-cstatement_timeout%3D500"
+
+    def held_up(tx):
+        tx.run("lock table alembic_version")
+        return [one["message"] for one in crmhub.json("doctor", code=1)["checks"]]
+
+    with closing(Database(database_url)) as database:
+        assert "statement timeout" in database.transact(held_up)[-1]
 
 
 def test_a_file_that_is_no_database_fails(crmhub, tmp_path):

@@ -257,6 +257,26 @@ def test_a_transaction_that_waited_too_long_may_be_tried_again(postgresql_url: s
         assert _one(database) == 1
 
 
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("select pg_sleep(60)", "took it too long"),
+        ("do $$ begin raise exception using errcode = 'disk_full'; end $$", "disk is full"),
+    ],
+)
+def test_a_server_that_is_there_is_not_said_to_be_away(
+    postgresql_url: str, statement: str, words: str
+) -> None:
+    def slow(connection: Connection) -> None:
+        connection.run("set local statement_timeout = 500")
+        connection.run(statement)
+
+    with closing(Database(postgresql_url)) as database:
+        with pytest.raises(Unavailable, match=words):
+            database.transact(slow)
+        assert _one(database) == 1
+
+
 def _one(database: Database) -> Any:
     with database.reading() as connection:
         return connection.scalar("select 1")
