@@ -50,6 +50,9 @@ _DEADLOCK_TRIES = 5
 _BUSY_SECONDS = 10
 _BUSY_PAUSE_S = 0.05
 _CONNECT_SECONDS = 3
+# A machine that is gone says nothing, and Linux would ask it for a quarter of an hour whether it
+# has heard a statement, and for its answer for ever. Milliseconds for what is sent, then seconds.
+_GONE = {"tcp_user_timeout": "10000", "keepalives_idle": "10", "keepalives_interval": "5"}
 # Reads go on while nothing can be written, so connections are not made anew more often.
 _ANEW_EVERY_S = 1.0
 # How PostgreSQL plans a join of large sets. It takes them for small ones: values go along with
@@ -466,7 +469,7 @@ class Database:
                 pool_timeout=_BUSY_SECONDS,
                 pool_reset_on_return=None,
                 isolation_level="AUTOCOMMIT",
-                connect_args={"connect_timeout": _CONNECT_SECONDS},
+                connect_args=_patience(parsed),
             )
             sqlalchemy.event.listen(self._engine, "connect", _prepare_postgresql)
             self.drivers_errors = psycopg.Error
@@ -586,7 +589,7 @@ class Database:
         import psycopg
 
         _, options = self._engine.dialect.create_connect_args(self.url)
-        options.update(autocommit=True, connect_timeout=_CONNECT_SECONDS)
+        options.update(autocommit=True, **_patience(self.url))
         with self.mapped_errors(), psycopg.connect(**options) as driver:
             driver.execute(f"listen {channel}")
             while True:
@@ -660,6 +663,12 @@ def _file(url: URL) -> str | None:
     # A URI ("file:…") may mean memory or anything else.
     name = url.database or ":memory:"
     return None if name == ":memory:" or name.startswith("file:") else name
+
+
+def _patience(url: URL) -> dict[str, Any]:
+    # What the operator has written into the URL holds.
+    gone = {name: value for name, value in _GONE.items() if name not in url.query}
+    return {"connect_timeout": _CONNECT_SECONDS, **gone}
 
 
 def _prepare_sqlite(driver: Any, _record: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
 import uuid
@@ -11,6 +13,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from crmhub.db import Connection, Database, Deadlocked, Duplicate
 from crmhub.errors import Unavailable
@@ -275,6 +278,20 @@ def test_a_server_that_is_there_is_not_said_to_be_away(
         with pytest.raises(Unavailable, match=words):
             database.transact(slow)
         assert _one(database) == 1
+
+
+@pytest.mark.parametrize(("options", "patience_ms"), [("", 10_000), ("tcp_user_timeout=90", 90)])
+def test_a_server_that_is_gone_without_a_word_is_not_waited_for(
+    postgresql_url: str, options: str, patience_ms: int
+) -> None:
+    url = make_url(postgresql_url).update_query_string(options)
+    with (
+        closing(Database(url.render_as_string(hide_password=False))) as database,
+        closing(database.checkout()) as pooled,
+        socket.socket(fileno=os.dup(pooled.driver_connection.fileno())) as wire,
+    ):
+        assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == patience_ms
+        assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
 
 
 def _one(database: Database) -> Any:
