@@ -9,6 +9,7 @@ is given out twice.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sqlalchemy import URL, make_url
 
@@ -229,6 +230,7 @@ def _restore_postgresql(path: Path, url: URL) -> None:
             whole = False
             # psql, which has ended then, says why.
             with suppress(BrokenPipeError):
+                _copy_settings(reading.stdout, writing.stdin)
                 shutil.copyfileobj(reading.stdout, writing.stdin, _BLOCK)
                 whole = True
                 if reading.wait() == 0:
@@ -240,6 +242,24 @@ def _restore_postgresql(path: Path, url: URL) -> None:
             if whole:
                 _ended(reading)
             _ended(writing)
+
+
+# pg_restore switches off whatever times out in a server of its own version: 17 does so to
+# transaction_timeout, which no older server knows.
+_SWITCHED_OFF = re.compile(rb"SET (\w+_timeout) = 0;")
+_WHERE_KNOWN = (
+    rb"select pg_catalog.set_config(name, '0', false) from pg_catalog.pg_settings"
+    rb" where name = '\1';"
+)
+
+
+def _copy_settings(script: IO[bytes], to: IO[bytes]) -> None:
+    """Copy the beginning of a script, so that an older server takes it, too."""
+    for line in script:
+        to.write(_SWITCHED_OFF.sub(_WHERE_KNOWN, line))
+        # Behind it come no more of them, but rows.
+        if b"'search_path'" in line:
+            return
 
 
 # The script of pg_restore leaves an empty search path behind.

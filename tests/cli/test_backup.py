@@ -163,6 +163,22 @@ def test_a_backup_of_the_other_database_is_named(elsewhere):
     assert "is of the other kind of database" in told
 
 
+def test_programs_that_are_newer_than_the_server_restore_too(
+    crmhub, bot, elsewhere, tmp_path, monkeypatch
+):
+    if crmhub.env["CRMHUB_DATABASE_URL"].startswith("sqlite"):
+        pytest.skip("SQLite needs no programs")
+    crmhub("db", "backup", str(tmp_path / "b"))
+    newer = tmp_path / "bin" / "pg_restore"
+    newer.parent.mkdir()
+    # What 17 adds, and what no server knows yet.
+    sets = "s/^SET lock_timeout.*/&\\nSET transaction_timeout = 0;\\nSET any_timeout = 0;/"
+    newer.write_text(f"#!/bin/sh\n{shutil.which('pg_restore')} \"$@\" | sed '{sets}'\n")
+    newer.chmod(0o700)
+    monkeypatch.setenv("PATH", str(newer.parent), prepend=os.pathsep)
+    assert "Restored: 1 accounts" in elsewhere("db", "restore", str(tmp_path / "b")).stdout
+
+
 def test_a_backup_of_a_newer_version_is_named(crmhub, bot, hub, elsewhere):
     with hub.database.reading() as db:
         now = db.scalar("select version_num from alembic_version")
