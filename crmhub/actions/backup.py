@@ -104,7 +104,9 @@ def _whole(path: Path) -> Iterator[Path]:
         except FileExistsError as exc:
             raise Conflict(f"{path} is there already; nothing is written over it.") from exc
     finally:
-        part.unlink(missing_ok=True)
+        # SQLite cannot tidy up after itself on a disk that is full.
+        for beside in ("", *_BESIDE):
+            part.with_name(part.name + beside).unlink(missing_ok=True)
 
 
 def _migrate(url: str) -> None:

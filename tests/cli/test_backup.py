@@ -179,6 +179,22 @@ def test_programs_that_are_newer_than_the_server_restore_too(
     assert "Restored: 1 accounts" in elsewhere("db", "restore", str(tmp_path / "b")).stdout
 
 
+def test_a_backup_on_a_disk_that_is_full_leaves_nothing(crmhub, bot, tmp_path, monkeypatch):
+    if not crmhub.env["CRMHUB_DATABASE_URL"].startswith("sqlite"):
+        pytest.skip("pg_dump leaves nothing beside its file")
+
+    def full(copy, _source):
+        # A log is there while it is written, and stays where it cannot be.
+        Path(copy.execute("pragma database_list").fetchone()[2] + "-journal").write_text("x")
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(backup, "_check", full)
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    assert "disk is full" in crmhub("db", "backup", str(folder / "b"), code=1).stderr
+    assert list(folder.iterdir()) == []
+
+
 def test_a_backup_of_a_newer_version_is_named(crmhub, bot, hub, elsewhere):
     with hub.database.reading() as db:
         now = db.scalar("select version_num from alembic_version")
