@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 import time
@@ -207,14 +208,19 @@ def _redis(settings: Settings) -> Finding:
     client = redis.Redis.from_url(
         settings.redis_url, socket_timeout=_REDIS_SECONDS, socket_connect_timeout=_REDIS_SECONDS
     )
+    answers = False
     try:
         seconds, micros = client.time()
+        answers = True
+        # A replica, or one that is full, answers and counts nothing.
+        client.set(f"crmhub:doctor:{os.getpid()}", "", px=_REDIS_SECONDS * 1000)
     except redis.RedisError as exc:
+        what = "takes no writes" if answers else "does not answer"
         # The type alone: the text may hold the address, and with it a password.
         return Finding(
             "redis",
             "fail",
-            f"it does not answer ({type(exc).__name__}); until it does, "
+            f"it {what} ({type(exc).__name__}); until it does, "
             "each process holds its share of a rate limit.",
         )
     finally:

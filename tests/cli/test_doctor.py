@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import socket
+import socketserver
+import threading
 from contextlib import closing
 
 import pytest
@@ -58,6 +60,24 @@ def test_a_redis_that_does_not_answer_fails(crmhub):
     assert found["redis"]["state"] == "fail"
     assert "hunter2" not in str(found)
     assert found["accounts"]["state"] == "ok"
+
+
+class _FullRedis(socketserver.StreamRequestHandler):
+    def handle(self):
+        while count := self.rfile.readline()[1:].strip():
+            word = [self.rfile.readline() for _ in range(2 * int(count))][1].strip()
+            self.wfile.write(
+                {b"TIME": b"*2\r\n:1\r\n:1\r\n", b"SET": b"-OOM full\r\n"}.get(word, b"+OK\r\n")
+            )
+
+
+def test_a_redis_that_takes_no_writes_fails(crmhub):
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _FullRedis) as full:
+        threading.Thread(target=full.serve_forever, daemon=True).start()
+        crmhub.env["CRMHUB_REDIS_URL"] = f"redis://127.0.0.1:{full.server_address[1]}/0?protocol=2"
+        told = states(crmhub, code=1)["redis"]["message"]
+        full.shutdown()
+    assert "takes no writes (OutOfMemoryError)" in told
 
 
 def test_a_database_that_is_away_fails_and_the_rest_is_still_told(crmhub):
