@@ -31,6 +31,8 @@ _REDIS_SECONDS = 2
 _RECORDS_SECONDS = 30
 _MOST_IDS_NAMED = 5
 _BYTES_WRITTEN = 64 * 1024
+# With its 16 threads; on one of them it is told of new work.
+_WORKERS_CONNECTIONS = 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,22 +158,28 @@ def _migrations(database: Database) -> Finding:
 
 
 def _connections(hub: Hub) -> Finding:
-    """Compare what the server processes may open with what the database takes."""
+    """Compare what server processes and a worker may open with what the database takes."""
     if hub.database.dialect == "sqlite":
         return Finding("connections", "ok", "SQLite takes as many as there are")
-    ours = hub.settings.workers * hub.database.pool_size
+    ours = hub.settings.workers * hub.database.pool_size + _WORKERS_CONNECTIONS
     with hub.database.reading() as db:
-        theirs = db.scalar(
-            "select current_setting('max_connections')::int"
-            " - current_setting('superuser_reserved_connections')::int"
+        [(whose, theirs)] = db.rows(
+            "select * from (values ('max_connections', current_setting('max_connections')::int"
+            " - current_setting('superuser_reserved_connections')::int),"
+            " ('the limit of its role',"
+            " (select rolconnlimit from pg_roles where rolname = current_user and not rolsuper)),"
+            " ('the limit of the database', (select datconnlimit from pg_database"
+            " where datname = current_database()))) as l (whose, most)"
+            # -1 is none.
+            " where most >= 0 order by most limit 1"
         )
     if ours <= theirs:
         return Finding("connections", "ok", f"at most {ours} of the {theirs} there are")
     return Finding(
         "connections",
         "warn",
-        f"{hub.settings.workers} server processes may open {ours}, but the database takes "
-        f"{theirs}; lower workers or threads, or raise max_connections.",
+        f"{hub.settings.workers} server processes and a worker may open {ours}, but the database"
+        f" takes {theirs}; lower workers or threads, or raise {whose}.",
     )
 
 

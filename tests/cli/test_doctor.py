@@ -146,7 +146,18 @@ def test_more_connections_than_the_database_takes_are_a_warning(crmhub, database
         assert found["state"] == "ok"
     else:
         assert found["state"] == "warn"
-        assert "64 server processes may open 1280" in found["message"]
+        assert "64 server processes and a worker may open 1301" in found["message"]
+        assert found["message"].endswith("or raise max_connections.")
+
+
+def test_a_limit_of_the_database_alone_counts_too(crmhub, database_url):
+    if database_url.startswith("sqlite"):
+        pytest.skip("SQLite has no limit")
+    with closing(Database(database_url)) as database, database.reading() as conn:
+        conn.run(f'alter database "{database.url.database}" connection limit 30')
+        message = states(crmhub)["connections"]["message"]
+        conn.run(f'alter database "{database.url.database}" connection limit -1')
+    assert "takes 30; lower workers or threads, or raise the limit of the database." in message
 
 
 def test_a_plan_that_is_gone_is_a_warning(crmhub, tmp_path):
