@@ -48,6 +48,10 @@ class _App(flask.Flask):
         # No view is a coroutine; Flask would look for one ten times in each request.
         return func
 
+    def log_exception(self, exc_info: Any) -> None:
+        # `failures` logs it. Flask would log the path, and that may hold a webhook id.
+        pass
+
 
 def create_app(settings: Settings | None = None) -> flask.Flask:
     """Return the application; without settings they are read as `Settings.load` reads them.

@@ -22,6 +22,7 @@ from crmhub.secrets import new_api_key
 from crmhub.settings import Settings
 from tests import databases
 from tests.api.endpoints import Endpoint, endpoints, example
+from tests.api.helper_calls import CREATE_LEAD
 from tests.api.refusals import assert_no_faults, faults, refused
 from tests.clients import Client, open_client
 
@@ -202,6 +203,22 @@ def test_without_database_pages_are_served(away: Wire) -> None:
 
 def test_without_database_a_path_of_nothing_is_404(away: Wire) -> None:
     refused(away.http.get("/nothing"), 404)
+
+
+def test_no_webhook_id_is_logged_when_an_answer_fails_at_its_end(
+    app: flask.Flask,
+    client: Client,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr("crmhub.api.measuring.count", fail)
+    refused(client.helper(CREATE_LEAD, {}), 500)
+    told = "".join(record.getMessage() for record in caplog.records)
+    assert "Request finalizing failed" in told
+    assert client.ids.generated_id not in told
 
 
 def test_a_database_that_cannot_be_written_still_reads(
