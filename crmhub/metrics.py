@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from crmhub import __version__
 
@@ -171,8 +171,21 @@ class _Labelled(Generic[M]):
     def _new(self, labels: tuple[str, ...]) -> M:
         if len(self._known) >= self._most:
             labels = ("other",) * len(labels)
-        child = self._known[labels] = self._metric.labels(*labels)
+        try:
+            child = self._known[labels] = self._metric.labels(*labels)
+        except OSError:
+            # No file can be opened for it now. Leads matter more than their numbers.
+            return cast(M, _UNCOUNTED)
         return child
+
+
+class _Uncounted:
+    def inc(self) -> None: ...
+
+    def observe(self, amount: float) -> None: ...
+
+
+_UNCOUNTED = _Uncounted()
 
 
 class _Meters:

@@ -57,6 +57,23 @@ def test_who_follows_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     }
 
 
+def test_what_cannot_be_counted_for_want_of_descriptors_does_not_fail(tmp_path: Path) -> None:
+    found = tell(
+        tmp_path,
+        """
+metrics.start()
+import resource
+most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, most[1]))
+metrics.accepted('createLead')
+metrics.attempted('local', 'ok', 1)
+resource.setrlimit(resource.RLIMIT_NOFILE, most)
+metrics.accepted('createLead')
+""",
+    )
+    assert found.of("actions_accepted_total", helper="createLead") == 1
+
+
 def test_what_killed_services_left_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
