@@ -612,6 +612,9 @@ class Database:
                     time.sleep(_BUSY_PAUSE_S)
                     continue
                 raise self._translate(exc) or exc from exc
+            except OSError as exc:
+                # psycopg could not look after its socket: this process has too many open.
+                raise Unavailable("The hub has too many connections open; try again.") from exc
             if self.dialect == "sqlite":
                 return pooled
             driver: Any = pooled.driver_connection

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -292,6 +293,18 @@ def test_a_server_that_is_gone_without_a_word_is_not_waited_for(
     ):
         assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == patience_ms
         assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
+
+
+def test_a_process_without_a_free_descriptor_is_to_be_asked_again(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with closing(Database(postgresql_url)) as database:
+        monkeypatch.setattr(database._engine, "raw_connection", full)
+        with pytest.raises(Unavailable, match="too many connections"):
+            _one(database)
 
 
 def _one(database: Database) -> Any:
