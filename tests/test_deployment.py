@@ -68,6 +68,10 @@ def test_whoever_stops_it_waits_for_what_is_under_way():
     assert int(unit) > longest
 
 
+def test_a_migration_may_take_as_long_as_it_takes():
+    assert "\nTimeoutStartSec=infinity\n" in _UNIT.read_text(encoding="utf-8")
+
+
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not here")
 def test_systemd_takes_the_unit(tmp_path):
     copy = tmp_path / _UNIT.name
