@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import requests
 
-from crmhub.adapter import Adapter, Problem, Rejected, Unavailable
+from crmhub.adapter import (
+    Adapter,
+    Described,
+    Kind,
+    Linked,
+    Pipeline,
+    Problem,
+    Rejected,
+    Saved,
+    Unavailable,
+    Unsupported,
+)
 from crmhub.adapter.testing import Connection, FaultProxy, HttpAdapterTests
 from crmhub.adapter.testing.base import hidden_in, texts_of
 from crmhub.adapter.testing.faults import answers
@@ -34,6 +46,70 @@ class Small(HttpAdapterTests):
 
 class TestSmallAdapter(Small):
     """The honest one."""
+
+
+class _LacksTickets(SmallAdapter):
+    """A CRM without tickets."""
+
+    lacking = "tickets"
+
+    def create_for_contact(self, kind: Linked, contact_id: str, *args: Any, **more: Any) -> Saved:
+        self._has(kind)
+        return super().create_for_contact(kind, contact_id, *args, **more)
+
+    def pipelines(self, kind: Linked) -> list[Pipeline]:
+        self._has(kind)
+        return super().pipelines(kind)
+
+    def describe(self, kind: Kind) -> list[Described]:
+        self._has(kind)
+        return super().describe(kind)
+
+    def _has(self, kind: str) -> None:
+        if kind == self.lacking:
+            raise Unsupported(f"Small CRM has no {kind}.")
+
+
+class _LacksDeals(_LacksTickets):
+    """A CRM without deals."""
+
+    lacking = "deals"
+
+
+@pytest.mark.parametrize("lacks", [_LacksTickets, _LacksDeals])
+def test_what_the_crm_lacks_is_skipped(
+    pytester: pytest.Pytester, lacks: type[_LacksTickets]
+) -> None:
+    kind = lacks.lacking[:-1]
+    tests = [
+        f"test_pipelines_are_listed_with_their_stages[{kind}s]",
+        f"test_every_stage_that_is_listed_is_taken[{kind}s]",
+        f"test_a_write_whose_answer_does_not_come_in_time_is_uncertain[Create{kind.title()}]",
+        f"test_what_lost_its_answer_is_made_once_when_it_is_tried_again"
+        f"[written-Create{kind.title()}]",
+        f"test_credentials_that_are_refused_are_denied[create_for_contact of a {kind}-401]",
+        f"test_every_request_takes_its_turn_in_a_budget[create_for_contact of a {kind}]",
+    ]
+    usual = [
+        faulty("500 after"),
+        "test_a_call_ends_in_time[a stall after the write]",
+        "test_an_id_that_was_never_issued_leads_to_no_other_path",
+        "test_credentials_that_are_refused_are_denied[find_marked-401]",
+        "test_credentials_that_are_refused_are_denied[pipelines-401]",
+    ]
+    path = pytester.makepyfile(
+        f"""
+        from tests.adapters import test_kit
+
+        class TestLacking(test_kit.Small):
+            adapter_class = test_kit.{lacks.__name__}
+        """
+    )
+    quiet = ("-q", "-p", "no:unraisableexception", "-p", "no:playwright")
+    names = [f"{path}::TestLacking::{test}" for test in (*tests, *usual)]
+    passed, skipped, failed = pytester.inline_run(*quiet, *names).listoutcomes()
+    assert not failed
+    assert (len(passed), len(skipped)) == (len(usual), len(tests))
 
 
 def _failed(

@@ -9,7 +9,16 @@ from typing import Any, ClassVar, TypeVar
 
 import pytest
 
-from crmhub.adapter.contract import Adapter, AdapterError, Lead, Linked, Store, features
+from crmhub.adapter.contract import (
+    Adapter,
+    AdapterError,
+    Lead,
+    Linked,
+    Pipeline,
+    Store,
+    Unsupported,
+    features,
+)
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm, LaggingCrm
 
@@ -143,6 +152,14 @@ class Base:
         """Skip the test, and say why, unless the adapter announces the feature."""
         if feature not in features(self.adapter_class):
             pytest.skip(f"{self.adapter_class.title} announces no {feature}")
+
+    def pipelines(self, adapter: Adapter, kind: Linked) -> list[Pipeline]:
+        """Return the pipelines of a kind; skips where none are announced or the CRM lacks it."""
+        self.announced("pipelines")
+        try:
+            return adapter.pipelines(kind)
+        except Unsupported:
+            pytest.skip(f"{self.adapter_class.title} has no {kind}")
 
     def lagging(self, crm: Crm) -> LaggingCrm:
         """Let the CRM's search lag from now on; skips where the fake cannot."""

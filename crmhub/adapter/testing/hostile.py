@@ -42,7 +42,6 @@ from crmhub.adapter.testing.operations import (
     Update,
     UpsertKnown,
     UpsertNew,
-    operations_of,
 )
 from crmhub.adapter.testing.outgoing import OutgoingTests
 from crmhub.adapter.testing.proxy import Fault, FaultProxy
@@ -93,7 +92,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, harm: Harm
     ) -> None:
         lies: list[str] = []
-        for operation in operations_of(self.adapter_class):
+        for operation in self._operations(connection, crm, proxy):
             for nth in range(self._requests(connection, crm, proxy, operation)):
                 for lasting in (False, True):
                     ready = self._ready(connection, crm, proxy, operation)
@@ -271,7 +270,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
     def test_a_call_ends_in_time(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, fault: Fault
     ) -> None:
-        calls = operations_of(self.adapter_class)
+        calls = self._operations(connection, crm, proxy)
         ready = [self._ready(connection, crm, proxy, one) for one in calls]
         adapters = [connection.adapter() for _ in ready]
         proxy.inject(fault, times=None)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
-from crmhub.adapter.contract import Adapter, AdapterError, Lead, Linked, Saved, features
+from crmhub.adapter.contract import (
+    Adapter,
+    AdapterError,
+    Lead,
+    Linked,
+    Saved,
+    Unsupported,
+    features,
+)
 from crmhub.adapter.testing.base import Base, new_mark, phone_number
 from crmhub.adapter.testing.crm import Crm
 
+T = TypeVar("T")
 Effect = Literal["none", "whole", "part", "wrong"]
 """What a call has left behind: nothing, all it should, a part of it, or something else."""
 
@@ -93,6 +103,14 @@ class Operation(ABC):
         return "none" if after == before else "wrong"
 
 
+def _first(tests: Base, call: Callable[[Linked], T]) -> tuple[Linked, T]:
+    """Return the first kind that the CRM has, with what the call makes of it."""
+    for kind in tests.titles:
+        with suppress(Unsupported):
+            return kind, call(kind)
+    raise Unsupported("the CRM has neither deals nor tickets")
+
+
 class Reads(Operation):
     """Read, and return what was read when all was well."""
 
@@ -144,12 +162,15 @@ class Describe(Reads):
 
 
 class Pipelines(Reads):
-    """List the pipelines of deals."""
+    """List the pipelines of deals, or of tickets where the CRM has no deals."""
 
     name = feature = "pipelines"
 
+    def prepare(self) -> None:
+        self.kind, self.expected = _first(self.tests, self.sound.pipelines)
+
     def call(self, adapter: Adapter) -> object:
-        return adapter.pipelines("deals")
+        return adapter.pipelines(self.kind)
 
 
 class Owners(Reads):
@@ -186,13 +207,18 @@ class FindMarked(Reads):
     name = feature = "find_marked"
 
     def prepare(self) -> None:
-        self.sent = self.tests.title("deals")
-        self.sound.create_for_contact("deals", self.id, self.sent, mark=self.mark)
+        self.kind, _ = _first(
+            self.tests,
+            lambda kind: self.sound.create_for_contact(
+                kind, self.id, self.tests.title(kind), mark=self.mark
+            ),
+        )
+        self.sent = self.tests.title(self.kind)
         super().prepare()
 
     def call(self, adapter: Adapter) -> object:
         found = adapter.find_marked(
-            "deals", self.id, self.mark, sent=self.sent, since_ms=self.since_ms
+            self.kind, self.id, self.mark, sent=self.sent, since_ms=self.since_ms
         )
         return found.id if found is not None else None
 

@@ -158,8 +158,7 @@ class TellingTests(Base):
 
     @each_kind
     def test_pipelines_are_listed_with_their_stages(self, adapter: Adapter, kind: Linked) -> None:
-        self.announced("pipelines")
-        pipelines = adapter.pipelines(kind)
+        pipelines = self.pipelines(adapter, kind)
         assert pipelines
         assert len({one.id for one in pipelines}) == len(pipelines)
         for one in pipelines:
