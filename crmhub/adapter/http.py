@@ -26,7 +26,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any, NoReturn
-from urllib.parse import quote, quote_plus, urlencode, urlsplit
+from urllib.parse import quote, quote_plus, unquote, urlencode, urlsplit
 
 import requests
 from urllib3.exceptions import NameResolutionError, NewConnectionError, ReadTimeoutError
@@ -465,12 +465,24 @@ def _masked(text: str, secrets: Iterable[str]) -> str:
 def _written(secrets: frozenset[str]) -> list[str]:
     """Return the forms in which these secrets may stand in a text."""
     written: set[str] = set()
-    for secret in secrets:
+    for secret in {part for one in secrets for part in (one, *parts_of_address(one))}:
         if len(secret) >= _SHORTEST_SECRET:
             written |= {secret, json.dumps(secret)[1:-1]}
             written |= {quote(secret), quote(secret, safe=""), quote_plus(secret)}
     # The longest first: one secret may be a part of another.
     return sorted(written, key=len, reverse=True)
+
+
+def parts_of_address(secret: str) -> list[str]:
+    """Return the segments of the path and the values of the query of a secret that is an address.
+
+    Of a webhook that is secret as a whole, a CRM and its errors repeat these alone.
+    """
+    if not secret.startswith(("https://", "http://")):
+        return []
+    path, _, query = secret.partition("://")[2].partition("#")[0].partition("?")
+    values = [unquote(one.rpartition("=")[2]) for one in query.split("&")]
+    return [one for one in (*map(unquote, path.split("/")[1:]), *values) if one]
 
 
 def _check_address(base_url: str) -> None:

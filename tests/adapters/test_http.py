@@ -736,6 +736,20 @@ def test_a_secret_the_crm_repeats_is_blotted_out(
     assert at or "*** is wrong" in error.message
 
 
+@pytest.mark.parametrize(
+    "said", ["/rest/13/k32t88gf3azp/profile", "key=a+b%2Fc-secret", "a b/c-secret"]
+)
+def test_a_part_of_a_secret_address_is_blotted_out(wire: responses.RequestsMock, said: str) -> None:
+    address = "https://crm.example.test/rest/13/k32t88gf3azp?key=a%20b%2Fc-secret#top"
+    wire.get(f"{URL}/contacts", status=403, json={"message": f"{said} lacks a right"})
+
+    error = failed(make_http(secrets=lambda: [address]))
+
+    assert "***" in error.message
+    assert "k32t88gf3azp" not in error.message
+    assert "secret" not in error.message
+
+
 def test_a_secret_in_a_problem_is_blotted_out(wire: responses.RequestsMock) -> None:
     wire.post(f"{URL}/contacts", status=400, json={"size": [f"what is {SECRET}?"]})
     http = make_http(

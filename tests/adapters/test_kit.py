@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import requests
 
 from crmhub.adapter import (
     Adapter,
+    Context,
     Described,
     Kind,
     Linked,
@@ -110,6 +112,35 @@ def test_what_the_crm_lacks_is_skipped(
     passed, skipped, failed = pytester.inline_run(*quiet, *names).listoutcomes()
     assert not failed
     assert (len(passed), len(skipped)) == (len(usual), len(tests))
+
+
+class AtItsAddress(SmallAdapter):
+    """Its address is a secret, as that of a webhook is."""
+
+    settings = tuple(
+        replace(one, default="", secret=True, required=True) if one.name == "base_url" else one
+        for one in SmallAdapter.settings
+    )
+
+    def __init__(self, context: Context) -> None:
+        given = {**context.settings, "base_url": context.credentials["base_url"]}
+        super().__init__(replace(context, settings=given))
+
+
+def test_an_address_may_be_a_secret(pytester: pytest.Pytester) -> None:
+    secrets = (
+        'credentials = {**test_kit.Small.credentials, "base_url": "{url}"}\n'
+        "            settings = {}\n"
+        "            adapter_class = test_kit.AtItsAddress"
+    )
+    found = "test_what_is_created_is_there_at_once"
+    assert _failed(pytester, SmallAdapter, found, says=secrets) == set()
+
+
+def test_the_parts_of_a_secret_address_are_secrets() -> None:
+    address = "https://small.example.test/rest/1/hidden-in-the-path?key=hidden-in-the-query"
+    connection = Connection(AtItsAddress, {}, {**Small.credentials, "base_url": address})
+    assert {"hidden-in-the-path", "hidden-in-the-query"} <= connection.secrets()
 
 
 def _failed(

@@ -41,6 +41,7 @@ class Base:
     settings: Mapping[str, str] = {}
     """What the connection is set to; `{url}` becomes the address to call."""
     credentials: Mapping[str, str] = {}
+    """The secrets of the connection; `{url}` becomes the address, for one that is a secret."""
 
     text: str = "lastname"
     """A property of contacts that takes any text."""
@@ -92,7 +93,9 @@ class Base:
     ) -> Iterator[Connection]:
         """The connection under test. No secret and no email may have been logged in the end."""
         settings = {name: value.format(url=url) for name, value in self.settings.items()}
-        connection = Connection(self.adapter_class, settings, self.credentials, store=store)
+        # Braces may be a part of a secret.
+        secrets = {name: text.replace("{url}", url) for name, text in self.credentials.items()}
+        connection = Connection(self.adapter_class, settings, secrets, store=store)
         caplog.set_level(logging.DEBUG)
         yield connection
         connection.outgoing.close()

@@ -18,6 +18,7 @@ from crmhub.adapter.contract import (
     Unavailable,
     configured,
 )
+from crmhub.adapter.http import parts_of_address
 from crmhub.egress import Egress
 
 PATIENCE = 10.0
@@ -96,8 +97,8 @@ class Connection:
     def secrets(self) -> set[str]:
         """Return every text that must not show: credentials, old and new, and their words."""
         texts = [*self.credentials.values(), *(v for one in self.saved for v in one.values())]
-        # A kept grant may hold a token beside the time it expires.
-        words = {word for text in texts for word in (text, *text.split())}
+        # A kept grant may hold a token beside the time it expires, an address one in its path.
+        words = {word for text in texts for word in (text, *text.split(), *parts_of_address(text))}
         return {word for word in words if len(word) >= 8 and not word.isdigit()}
 
     def _budget(self, lane: str, *, calls: int, seconds: float) -> CountingBudget:

@@ -48,7 +48,7 @@ def echoes(status: int) -> Fault:
     def fault(exchange: Exchange) -> None:
         headers = exchange.request.headers.items()
         own = {name: value for name, value in headers if name.lower() not in _COMMON}
-        said = f"cannot take {own} {exchange.request.body!r}"
+        said = f"cannot take {exchange.request.target} {own} {exchange.request.body!r}"
         exchange.reply(made(status, {"message": said, "error": said}))
 
     return fault
