@@ -81,6 +81,16 @@ class SearchesForAPart(_Searching):
         return super().find_contact(phone=phone, names=names)
 
 
+@caught_by("test_a_contact_is_found_behind_more_lookalikes_than_a_page_holds")
+class ReadsTheFirstPageOnly(_Searching):
+    def find_contact(self, *, email: str = "", phone: str = "", names: Any = ()) -> Contact | None:
+        if email:
+            page = self.hits(email, ("email", *names))[:100]
+            found = [one for one in page if one.properties["email"] == email]
+            return self.trimmed(found[0], names) if found else None
+        return super().find_contact(phone=phone, names=names)
+
+
 @caught_by("test_a_phone_that_only_lookalikes_have_finds_nothing")
 class ComparesTheLastDigits(_Searching):
     def find_contact(self, *, email: str = "", phone: str = "", names: Any = ()) -> Contact | None:
@@ -309,6 +319,15 @@ class DropsTheDetails(SmallAdapter):
         return super().create_for_contact(kind, contact_id, known, mark=mark)
 
 
+@caught_by("test_a_ticket_of_high_priority_is_not_like_one_of_low")
+class DropsThePriority(SmallAdapter):
+    def create_for_contact(
+        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        kept = {n: v for n, v in properties.items() if n != "hs_ticket_priority"}
+        return super().create_for_contact(kind, contact_id, kept, mark=mark)
+
+
 @caught_by("test_nothing_is_made_for_a_contact_that_is_not_there[deals]")
 class MakesTheDealFirst(SmallAdapter):
     def create_for_contact(
@@ -436,6 +455,25 @@ class LosesTheRace(SmallAdapter):
         # Long enough that the others have looked, too.
         threading.Event().wait(0.1)
         return self.save(match, mark=lead.mark)
+
+
+@caught_by(
+    "test_people_of_one_name_are_two_contacts[email]",
+    "test_people_of_one_name_are_two_contacts[phone]",
+)
+class TakesNamesakesForOne(_Searching):
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
+        name = {n: v for n, v in properties.items() if n in ("firstname", "lastname")}
+        for one in self.hits(name["lastname"], tuple(name)):
+            if len(name) > 1 and one.properties == name:
+                raise Conflict("It is a duplicate.", existing_id=one.id, name="email")
+        return super().create_contact(properties, mark=mark)
+
+
+@caught_by("test_a_lead_that_is_tried_again_finds_what_it_has_made")
+class ForgetsThatItTried(SmallAdapter):
+    def upsert_contact(self, lead: Lead) -> Saved:
+        return super().upsert_contact(replace(lead, tried_ms=0))
 
 
 @caught_by("test_a_contact_that_is_deleted_before_it_is_written_to_is_made_anew")

@@ -33,6 +33,10 @@ WRONG_IDS = {
 """Ids that no CRM has ever issued; `{id}` is one that it has."""
 
 
+MANY = 250
+"""More records than CRMs answer at once."""
+
+
 def lookalikes(email: str) -> list[str]:
     """Return emails that a search for a part, or by a pattern, takes for this one."""
     local, _, domain = email.partition("@")
@@ -76,6 +80,16 @@ class FindingTests(Base):
         for other in lookalikes(f"ann@{DOMAIN}"):
             crm.add_contact(self.person(email=other, **{self.text: f"ann@{DOMAIN}"}))
         assert adapter.find_contact(email=f"{local}@{DOMAIN}") is None
+
+    def test_a_contact_is_found_behind_more_lookalikes_than_a_page_holds(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        email, phone = f"ann@{DOMAIN}", "+4915123456789"
+        for i in range(MANY):
+            crm.add_contact(self.person(email=f"jo{i}.{email}", phone=f"{phone[:-1]}{i:03d}"))
+        id = crm.add_contact(self.person(email=email, phone=phone))
+        assert self._find(adapter, email=email).id == id
+        assert self._find(adapter, phone=phone).id == id
 
     def test_an_email_is_found_in_whatever_case_it_is_stored(
         self, adapter: Adapter, crm: Crm

@@ -109,6 +109,20 @@ class LeadTests(Base):
         assert saved.outcome == "created"
         assert crm.contacts()[id]["email"] == corrected["email"]
 
+    @pytest.mark.parametrize("by", ["email", "phone"])
+    def test_people_of_one_name_are_two_contacts(self, adapter: Adapter, crm: Crm, by: str) -> None:
+        name = {self.text: "Lee", self.text2: "Ann"}
+        theirs = crm.add_contact(self.person(phone=phone_number(), **name))
+        before = crm.contacts()[theirs]
+        mine = self.person(phone=phone_number(), **name)
+        if by == "phone":
+            del mine["email"]
+        saved = adapter.upsert_contact(self.lead(mine))
+        assert (saved.outcome, saved.refused) == ("created", ())
+        assert crm.contacts().keys() == {theirs, saved.id}
+        assert crm.contacts()[theirs] == before
+        assert adapter.get_contact(saved.id, tuple(mine)).properties == mine
+
     def test_a_phone_is_looked_for_where_it_was_last_seen(self, adapter: Adapter, crm: Crm) -> None:
         phone = phone_number()
         id = crm.add_contact(self.person(phone=phone))

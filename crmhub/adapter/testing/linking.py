@@ -106,6 +106,20 @@ class LinkingTests(Base):
             stored = crm.linked(kind, id)[saved.id][name]
             assert stored == value or _number(stored) == _number(value) is not None
 
+    def test_a_ticket_of_high_priority_is_not_like_one_of_low(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        name = "hs_ticket_priority"
+        id, stored = self._people(crm), []
+        for value in ("LOW", "HIGH"):
+            sent = self.title("tickets") | {name: value}
+            saved = either(Rejected, lambda: self._made(adapter, "tickets", id, sent))  # noqa: B023
+            if isinstance(saved, Rejected):
+                assert [one.name for one in saved.problems] == [name]
+            else:
+                stored.append(crm.linked("tickets", id)[saved.id].get(name))
+        assert len(stored) == len(set(stored)), "a priority was dropped"
+
     @each_kind
     def test_every_stage_that_is_listed_is_taken(
         self, adapter: Adapter, crm: Crm, kind: Linked
