@@ -39,6 +39,7 @@ class Small(HttpAdapterTests):
     credentials = {"refresh_token": "refresh-0-of-the-small-crm"}  # noqa: RUF012
     choice = ("status", "lead")
     read_only = "created"
+    breakdowns = ((200, {"deadlock": True}),)
 
     @pytest.fixture
     def crm(self) -> Iterator[SmallCrm]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -52,6 +52,12 @@ class Base:
     """A property of contacts with options, and one of its values."""
     read_only: str | None = None
     """A property of contacts that only the CRM writes."""
+    breakdowns: Sequence[tuple[int, object]] = ()
+    """Status and JSON by which this CRM says that it broke down, where no status from 500 on does.
+
+    What it answers so to a write may have been written. Give one a secret where it repeats what
+    was sent.
+    """
     needed: Mapping[str, Mapping[str, str]] = {}
     """By kind, what a record needs beside what a test gives it."""
     titles: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}

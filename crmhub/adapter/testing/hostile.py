@@ -30,7 +30,7 @@ from crmhub.adapter.testing import faults
 from crmhub.adapter.testing.base import either, well_told
 from crmhub.adapter.testing.connection import PATIENCE, Connection
 from crmhub.adapter.testing.crm import HttpCrm
-from crmhub.adapter.testing.faults import Harm, answers, harms
+from crmhub.adapter.testing.faults import Harm, answers, answers_after, harms
 from crmhub.adapter.testing.operations import (
     Create,
     CreateDeal,
@@ -91,6 +91,26 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
     def test_calls_that_meet_a_fault_tell_the_truth(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, harm: Harm
     ) -> None:
+        lies = self._lies(connection, crm, proxy, harm)
+        assert not lies, "\n".join(lies)
+
+    @pytest.mark.usefixtures("impatient")
+    def test_calls_that_meet_a_breakdown_of_this_crm_tell_the_truth(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
+    ) -> None:
+        if not self.breakdowns:
+            pytest.skip("the test class names no breakdowns: statuses tell all")
+        lies: list[str] = []
+        for i, (status, body) in enumerate(self.breakdowns):
+            for when, made in (("", answers), (" after", answers_after)):
+                harm = Harm(f"breakdown {i + 1}{when}", made(status, body))
+                lies += [f"{harm.name}: {lie}" for lie in self._lies(connection, crm, proxy, harm)]
+        assert not lies, "\n".join(lies)
+
+    def _lies(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, harm: Harm
+    ) -> list[str]:
+        """Let each request of each call meet a fault; return what is wrong with what is said."""
         lies: list[str] = []
         for operation in self._operations(connection, crm, proxy):
             for nth in range(self._requests(connection, crm, proxy, operation)):
@@ -101,7 +121,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
                         lie = self._judged(connection, proxy, ready, harm, lasting=lasting)
                     where = f"from request {nth + 1} on" if lasting else f"at request {nth + 1}"
                     lies += [f"{operation.name}, {where}: {lie}"] if lie else []
-        assert not lies, "\n".join(lies)
+        return lies
 
     def _judged(
         self,
