@@ -182,6 +182,7 @@ class Http:
         params: Mapping[str, str] | None = None,
         body: Any = None,
         form: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         lane: str = GENERAL,
         reads: bool | None = None,
         anonymous: bool = False,
@@ -190,21 +191,22 @@ class Http:
 
         Each part of `path` is one segment and may come from a caller: it is quoted, and what
         could lead elsewhere is NotFound (a slash, too: many servers decode it first). `body` is
-        sent as JSON, `form` as a form. `reads` says that nothing is written although the method
-        is not GET. `anonymous` sends no credentials. Raises every error of the contract but
-        Unsupported, and what `authorize` and `renew` raise.
+        sent as JSON, `form` as a form. `headers` go with this call alone. `reads` says that
+        nothing is written although the method is not GET. `anonymous` sends no credentials.
+        Raises every error of the contract but Unsupported, and what `authorize` and `renew` raise.
         """
         if reads is None:
             reads = method in ("GET", "HEAD")
         try:
             url = self._url(path, params)
-            data, headers = _encoded(body, form)
+            data, own = _encoded(body, form)
         except UnicodeEncodeError:
             raise Rejected([], "the values hold half a character, which cannot be sent") from None
+        told = {**own, **(headers or {})}
         may_renew, tries = not anonymous, 0
         while True:
             proof = {} if anonymous else self._authorize()
-            answer, error = self._once(method, url, data, headers, proof, lane=lane, reads=reads)
+            answer, error = self._once(method, url, data, told, proof, lane=lane, reads=reads)
             if error is None:
                 return answer
             if may_renew and answer.status == 401 and isinstance(error, Denied):

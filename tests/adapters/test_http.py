@@ -750,6 +750,21 @@ def test_a_part_of_a_secret_address_is_blotted_out(wire: responses.RequestsMock,
     assert "secret" not in error.message
 
 
+def test_headers_of_one_call_go_with_it_and_the_credentials_stay(
+    wire: responses.RequestsMock,
+) -> None:
+    wire.post(f"{URL}/contacts", json={"id": "1"})
+    wire.post(f"{URL}/contacts", json={"id": "2"})
+    http = make_http(authorize=lambda: {"Authorization": "Bearer ours"})
+
+    http.send("POST", "contacts", body={}, headers={"Idempotency-Key": "m-1", "Authorization": ""})
+    http.send("POST", "contacts", body={})
+
+    first, second = (call.request.headers for call in wire.calls)
+    assert (first["Idempotency-Key"], first["Authorization"]) == ("m-1", "Bearer ours")
+    assert "Idempotency-Key" not in second
+
+
 def test_a_secret_in_a_problem_is_blotted_out(wire: responses.RequestsMock) -> None:
     wire.post(f"{URL}/contacts", status=400, json={"size": [f"what is {SECRET}?"]})
     http = make_http(
