@@ -295,10 +295,13 @@ def _guard(hub: Hub, account: Account, crm: Crm) -> None:
     before, after = account.connection.settings, _settings(account, crm)
     for one in adapter_class(hub, crm.adapter).settings:
         was, becomes = (given.get(one.name) or one.default for given in (before, after))
-        if one.type == "url" and stay and was != becomes:
+        # What the address was that is a secret, nobody needs to be told.
+        other = bool(crm.credentials.get(one.name)) if one.secret else was != becomes
+        if one.type == "url" and stay and other:
             raise Semantic(
-                f"settings.{one.name}: it is another address than before, to which stored secrets"
-                f" are not sent; send {', '.join(stay)} anew, or null to remove it"
+                f"{'secrets' if one.secret else 'settings'}.{one.name}: it is another address than"
+                f" before, to which stored secrets are not sent; send {', '.join(stay)} anew, or"
+                " null to remove it"
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import flask
@@ -12,9 +13,11 @@ import pytest
 from crmhub.accounts.connections import open_credentials
 from crmhub.actions import operating
 from crmhub.actions.hub import Hub
+from crmhub.adapter import Setting
 from crmhub.adapter.oauth import KEPT
+from crmhub.adapter.registry import GROUP
 from crmhub.fakes.hubspot.fake import FakeHubSpot
-from tests.adapters.fakes import BROKEN, FAKE, adapters
+from tests.adapters.fakes import BROKEN, FAKE, FakeAdapter, adapters
 from tests.admin import Admin, open_admin
 from tests.api.helper_calls import known
 from tests.api.refusals import refused
@@ -132,6 +135,31 @@ def test_a_stored_secret_is_sent_to_no_other_address(
         assert stored(admin, client)["settings"] == {"base_url": fake.url}
         anew = {**elsewhere, "secrets": {"access_token": thief.token}}
         assert put(admin, client, anew).status_code == 200
+
+
+class Webhook(FakeAdapter):
+    """Its address is a secret, and not the only one."""
+
+    settings = (*FakeAdapter.settings, Setting("webhook_url", "Webhook", "url", secret=True))
+
+
+def test_a_stored_secret_is_sent_to_no_other_address_that_is_a_secret(
+    app: flask.Flask, admin: Admin, client: Client
+) -> None:
+    webhook = EntryPoint("webhook", f"{__name__}:Webhook", GROUP)
+    body: Json = {"adapter": "webhook", "settings": {"crm": "x"}}
+    ours, theirs = "https://crm.example.test/rest/1", "https://thief.example.test/rest/1"
+    with adapters(app, webhook):
+        both = {"webhook_url": ours, "access_token": "t"}
+        assert put(admin, client, {**body, "secrets": both}).status_code == 200
+        message = refused(put(admin, client, {**body, "secrets": {"webhook_url": theirs}}), 422)
+        assert message.startswith("secrets.webhook_url: it is another address than before")
+        assert "send access_token anew" in message
+        astray = {"crm": "x", "webhook_url": theirs}
+        message = refused(put(admin, client, {**body, "settings": astray}), 422)
+        assert "webhook_url: Fake has no such setting" in message
+        anew = {"webhook_url": theirs, "access_token": "u"}
+        assert put(admin, client, {**body, "secrets": anew}).status_code == 200
 
 
 def test_a_refresh_token_that_was_tried_is_kept_with_what_came_for_it(
