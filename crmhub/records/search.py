@@ -76,7 +76,7 @@ _MANY_ON_SQLITE = 10
 # while there is a walk to go on with, which tests a document five times as fast.
 _GUESSED = 50
 _UNREAD = 10_000
-_UNREAD_YET = 3000
+_UNREAD_YET = 5000
 _OF = "account_id = :account and kind = :kind"
 _EVERYTHING = f"select coalesce(sum(n), 0) from record_count where {_OF}"
 _COLUMNS = "id, created_at, updated_at, properties"
