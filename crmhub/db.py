@@ -9,6 +9,7 @@ more per request than the queries themselves, so the hot path does without them.
 from __future__ import annotations
 
 import json
+import os
 import re
 import select
 import sqlite3
@@ -50,6 +51,8 @@ _DEADLOCK_TRIES = 5
 _BUSY_SECONDS = 10
 _BUSY_PAUSE_S = 0.05
 _CONNECT_SECONDS = 3
+# Bytes on SQLite's disk; with less, writes may still go into the log, but not for long.
+_LEAST_ROOM = 1024 * 1024
 # A machine that is gone says nothing, and Linux would ask it for a quarter of an hour whether it
 # has heard a statement, and for its answer for ever. Milliseconds for what is sent, then seconds.
 _GONE = {"tcp_user_timeout": "10000", "keepalives_idle": "10", "keepalives_interval": "5"}
@@ -645,8 +648,9 @@ class Database:
                 connection.run(f'analyze (skip_locked) "{name}"')
 
     def check_writable(self) -> None:
-        """Raise Unavailable where PostgreSQL takes no writes, as on a standby."""
+        """Raise Unavailable where the database takes no writes: a standby, or SQLite's disk."""
         if self.dialect != "postgresql":
+            _check_disk(self.url)
             return
         with self.reading() as connection:
             # Raised in here, it drops the connection: the next one may lead to another server.
@@ -666,6 +670,22 @@ def _file(url: URL) -> str | None:
     # A URI ("file:…") may mean memory or anything else.
     name = url.database or ":memory:"
     return None if name == ":memory:" or name.startswith("file:") else name
+
+
+def _check_disk(url: URL) -> None:
+    file = _file(url)
+    if file is None:
+        return
+    try:
+        disk = os.statvfs(os.path.dirname(file) or ".")
+    except OSError as exc:
+        reason = f"The database's directory cannot be reached: {exc.strerror}."
+        raise Unavailable(reason, retry_after=5) from exc
+    if disk.f_flag & os.ST_RDONLY:
+        raise Unavailable("The database's disk is read-only; make it writable.", retry_after=5)
+    # A file system that does not count says that it has none.
+    if disk.f_blocks and disk.f_bavail * disk.f_frsize < _LEAST_ROOM:
+        raise Unavailable("The database's disk is full; make room on it.", retry_after=5)
 
 
 def _patience(url: URL) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import flask
 import pytest
@@ -101,3 +103,41 @@ def test_a_database_that_takes_no_writes_is_not_ready(settings: Settings) -> Non
     assert http.get("/readyz").status_code == 200
     assert client.post("/contacts", contact).status_code == 201
     app.extensions["crmhub"].close()
+
+
+class _Disk(NamedTuple):
+    f_blocks: int = 10**7
+    f_bavail: int = 10**6
+    f_frsize: int = 4096
+    f_flag: int = 0
+
+
+@pytest.mark.parametrize(
+    ("disk", "words"),
+    [
+        (_Disk(f_bavail=0), "disk is full"),
+        (_Disk(f_flag=os.ST_RDONLY), "disk is read-only"),
+        (FileNotFoundError(2, "No such file or directory"), "cannot be reached: No such file"),
+    ],
+)
+def test_a_disk_that_takes_no_writes_is_not_ready(
+    app: flask.Flask,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    disk: _Disk | OSError,
+    words: str,
+) -> None:
+    if not database_url.startswith("sqlite"):
+        pytest.skip("PostgreSQL's disk is its own affair")
+
+    def statvfs(_: str) -> _Disk:
+        if isinstance(disk, OSError):
+            raise disk
+        return disk
+
+    http = app.test_client()
+    assert http.get("/readyz").status_code == 200
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    assert words in refused(http.get("/readyz"), 503)
+    disk = _Disk(f_blocks=0, f_bavail=0)
+    assert http.get("/readyz").status_code == 200
