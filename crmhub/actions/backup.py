@@ -91,8 +91,7 @@ def _whole(path: Path) -> Iterator[Path]:
     """Lend the name of an empty file that becomes `path` once it is whole and on the disk."""
     part = path.with_name(f"{path.name}.part")
     # Of a run that was killed. Not written over: it may be what the former file was linked from.
-    for beside in ("", *_BESIDE):
-        part.with_name(part.name + beside).unlink(missing_ok=True)
+    _remove(part)
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         yield part
@@ -104,9 +103,13 @@ def _whole(path: Path) -> Iterator[Path]:
         except FileExistsError as exc:
             raise Conflict(f"{path} is there already; nothing is written over it.") from exc
     finally:
-        # SQLite cannot tidy up after itself on a disk that is full.
-        for beside in ("", *_BESIDE):
-            part.with_name(part.name + beside).unlink(missing_ok=True)
+        _remove(part)
+
+
+def _remove(file: Path) -> None:
+    # With what is beside it: SQLite cannot tidy up after itself on a disk that is full.
+    for beside in ("", *_BESIDE):
+        file.with_name(file.name + beside).unlink(missing_ok=True)
 
 
 def _migrate(url: str) -> None:
