@@ -50,12 +50,16 @@ _LOCKS = 0x63726D68
 _DEADLOCK_TRIES = 5
 _BUSY_SECONDS = 10
 _BUSY_PAUSE_S = 0.05
-_CONNECT_SECONDS = 3
 # Bytes on SQLite's disk; with less, writes may still go into the log, but not for long.
 _LEAST_ROOM = 1024 * 1024
 # A machine that is gone says nothing, and Linux would ask it for a quarter of an hour whether it
-# has heard a statement, and for its answer for ever. Milliseconds for what is sent, then seconds.
-_GONE = {"tcp_user_timeout": "10000", "keepalives_idle": "10", "keepalives_interval": "5"}
+# has heard a statement, and for its answer for ever. Seconds, but milliseconds for what is sent.
+_PATIENCE = {
+    "connect_timeout": "3",
+    "tcp_user_timeout": "10000",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+}
 # Reads go on while nothing can be written, so connections are not made anew more often.
 _ANEW_EVERY_S = 1.0
 # How PostgreSQL plans a join of large sets. It takes them for small ones: values go along with
@@ -688,10 +692,9 @@ def _check_disk(url: URL) -> None:
         raise Unavailable("The database's disk is full; make room on it.", retry_after=5)
 
 
-def _patience(url: URL) -> dict[str, Any]:
+def _patience(url: URL) -> dict[str, str]:
     # What the operator has written into the URL holds.
-    gone = {name: value for name, value in _GONE.items() if name not in url.query}
-    return {"connect_timeout": _CONNECT_SECONDS, **gone}
+    return {name: value for name, value in _PATIENCE.items() if name not in url.query}
 
 
 def _prepare_sqlite(driver: Any, _record: Any) -> None:

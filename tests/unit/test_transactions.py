@@ -295,6 +295,15 @@ def test_a_server_that_is_gone_without_a_word_is_not_waited_for(
         assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
 
 
+def test_an_operator_says_how_long_a_server_is_looked_for(postgresql_url: str) -> None:
+    url = make_url(postgresql_url).update_query_string("connect_timeout=9")
+    with (
+        closing(Database(url.render_as_string(hide_password=False))) as database,
+        closing(database.checkout()) as pooled,
+    ):
+        assert pooled.driver_connection.info.get_parameters()["connect_timeout"] == "9"
+
+
 def test_a_process_without_a_free_descriptor_is_to_be_asked_again(
     postgresql_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
