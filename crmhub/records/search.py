@@ -41,7 +41,7 @@ start: the catching up begins that much earlier, and leaves out what the pages s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -73,7 +73,7 @@ _WIDER = 2
 _MANY = 0.01
 _MANY_ON_SQLITE = 10
 # How many ids are read for each record of a guessed page, and how many others may be tested: fewer
-# while there is a walk to go on with, which tests a document five times as fast.
+# while there is a walk to go on with, since a document that is walked to is tested sooner.
 _GUESSED = 50
 _UNREAD = 10_000
 _UNREAD_YET = 5000
@@ -499,23 +499,22 @@ class Search:
         """
         query = self._query
         down, beyond, before = ("desc", "<", ">") if query.descending else ("asc", ">", "<")
-        are_few = self._are_few()
         behind, params = self._behind(after)
         ids, of_set = self._ids()
         next = f"with found (id) as ({ids}) select id from found"
-        few, unread = list[str](), list[str]()
+        # Ids on one side of another one.
+        unread = list[tuple[str, int]]()
         params |= self._of | of_set | {"window": _GUESSED * self._wanted, "most": most + 1}
         if after is not None:
-            params["first"] = self._scalar(
+            first = params["first"] = self._scalar(
                 f"select id from records where {_OF} and created_at {beyond}= :after_key"
                 f" order by created_at {down}, id {down} limit 1",
                 params,
             )
-            if params["first"] is None:
+            if first is None:
                 return None
             next += f" where id {beyond}= :first"
-            side = few if are_few(before, params["first"]) else unread
-            side.append(f"id {before} :first")
+            unread.append((before, first))
         read = self._connection.rows(
             f"select id, created_at, updated_at from records where {_OF}"
             f" and {self._among(f'{next} order by id {down} limit :window')}",
@@ -532,22 +531,9 @@ class Search:
         if len(read) == params["window"]:
             if not until:
                 return None
-            params["last"] = (min if query.descending else max)(each.id for each in places)
-            side = few if are_few(beyond, params["last"]) else unread
-            side.append(f"id {beyond} :last")
-        # What has other ids stands among these, or among the entries of the sort order up to there.
-        parts = [(each, f"id {down}") for each in few]
-        if unread:
-            parts.append((f"({' or '.join(unread)})", self._order))
-        others = [
-            id
-            for part, order in parts
-            for (id,) in self._connection.rows(
-                f"select id from records where {_OF}{behind}{until} and {part}"
-                f" order by {order} limit :most",
-                params,
-            )
-        ]
+            last = (min if query.descending else max)(each.id for each in places)
+            unread.append((beyond, last))
+        others = self._others(unread, behind + until, params) if unread else []
         if len(others) > most:
             return None
         together = [each.id for each in page] + others
@@ -564,20 +550,46 @@ class Search:
         ]
         return found[: self._wanted] if len(found) >= len(page) else None
 
+    def _others(
+        self, unread: Sequence[tuple[str, int]], where: str, params: dict[str, Any]
+    ) -> list[int]:
+        """Return those of the unread ids that stand where it says, a little over `most` of them.
+
+        They are looked for among the ids, where fewer lie on that side than on the other one, or
+        else among the entries of the sort order.
+        """
+        few, rest = list[str](), list[str]()
+        middle = self._middle()
+        for n, (side, id) in enumerate(unread):
+            params = params | {f"unread{n}": id}
+            near = middle is not None and (id < middle if side == "<" else id > middle)
+            (few if near else rest).append(f"id {side} :unread{n}")
+        parts = [(each, "id") for each in few]
+        if rest:
+            parts.append((f"({' or '.join(rest)})", self._order))
+        return [
+            id
+            for part, order in parts
+            for (id,) in self._connection.rows(
+                f"select id from records where {_OF}{where} and {part}"
+                f" order by {order} limit :most",
+                params,
+            )
+        ]
+
+    def _middle(self) -> float | None:
+        """Return the middle of all ids; None on SQLite, which has the documents beside them."""
+        if self._connection.dialect == "sqlite":
+            return None
+        lowest, highest = "coalesce(min(id), 0)", "coalesce(max(id), 0)"
+        return float(
+            self._scalar(f"select ({lowest} + {highest}) / 2 from records where {_OF}", {})
+        )
+
     def _is_behind(self, place: Place, after: Place | None) -> bool:
         if after is None:
             return True
         return place < after if self._query.descending else place > after
-
-    def _are_few(self) -> Callable[[str, int], bool]:
-        """Return what tells whether the ids `<` or `>` one are fewer than the others."""
-        if self._connection.dialect == "sqlite":
-            # It has the documents beside the ids, so that even few are dear to read.
-            return lambda side, id: False
-        row = self._connection.row(f"select min(id), max(id) from records where {_OF}", self._of)
-        assert row is not None
-        middle = (int(row[0]) + int(row[1])) / 2
-        return lambda side, id: id < middle if side == "<" else id > middle
 
     def _test(self, without: int = -1) -> tuple[str, dict[str, Any], list[Condition]]:
         """Return the conditions as SQL on a row, and those that SQL cannot tell."""

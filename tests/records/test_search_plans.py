@@ -380,7 +380,7 @@ def test_ids_are_fetched_before_anything_is_sorted(library: Library) -> None:
 
 
 def test_a_guess_is_proved_by_one_stretch_of_an_index(library: Library) -> None:
-    *extremes, found, proof, page = library.reads((OLDER,), lambda each: each._guess(None, 3000))
+    found, *extremes, proof, page = library.reads((OLDER,), lambda each: each._guess(None, 3000))
     assert found == sorted([VALUE, ID])
     assert page == [ID]
     if library.connection.dialect == "postgresql":
@@ -396,7 +396,7 @@ def test_a_guess_further_on_begins_where_its_page_was_created(library: Library) 
     columns = "records_updated: account_id= kind= updated_at,id"
     if library.connection.dialect == "postgresql":
         # Older and newer ids by themselves: few of either would be read without the sort order.
-        *_, first, found, older, newer, page = reads
+        first, found, _, older, newer, page = reads
         assert older == [f"{columns}< updated_at,id> id<"]
         assert newer == [f"{columns}< updated_at,id> id>"]
     else:
@@ -417,7 +417,7 @@ def test_the_end_of_a_listing_is_guessed_too(library: Library) -> None:
         assert found is not None
         assert [each.id for each in found] == [3996, 3997, 3998, 3999, 4000]
 
-    *_, first, found, proof, page = library.reads((OLDER,), guess)
+    first, found, *_, proof, page = library.reads((OLDER,), guess)
     assert first == [CREATED.replace("<", ">")]
     assert found == sorted([f"{VALUE} record_id>", ID])
     if library.connection.dialect == "postgresql":
