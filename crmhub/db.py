@@ -332,7 +332,7 @@ class Connection:
     @contextmanager
     def joining(self, sets: int) -> Iterator[None]:
         """Until the block ends, have so many large sets joined in one pass over each of them."""
-        if self.dialect == "sqlite":
+        if self.dialect == "sqlite" or sets == 1:
             yield
             return
         kb = max(_SORTED_KB // sets, _LEAST_SORTED_KB)

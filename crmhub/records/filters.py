@@ -279,7 +279,7 @@ class _OfProperty(Condition):
 
     def rows(self, n: int) -> Sql:
         return Sql(
-            f"select record_id from {self._known.index}"
+            f"select record_id as id from {self._known.index}"
             f" where account_id = :account and prop_id = :prop{n}",
             {f"prop{n}": self._known.prop_id},
         )

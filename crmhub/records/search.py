@@ -19,12 +19,13 @@ passed, a tenth of that.
 - Others are walked to, where a page should take no more documents than there are matches: the
   sort order is read and the documents are tested. After twice as many as it should take, but not
   before a thousand, the walk halts: the filter goes along with the sort order.
-- What one filter lets through, and it is more than a hundredth of all records (SQLite: a tenth), is
-  then guessed: ids rise with time, so the page should be at one end of the set's ids. The proof
-  passes the entries of an index up to there.
+- What is more than a hundredth of all records (SQLite: a tenth) is then guessed: ids rise with
+  time, so the page should be at one end of the set's ids. Those are read in their order, several
+  sets merged as far as that takes. The proof passes the entries of an index up to there.
 - Else the walk goes on for as many documents as match; where no sets would have to be joined
-  instead, at most twenty thousand and on SQLite a quarter of the matches. Behind another page it
-  does so before anything is guessed, since where that one was there is mostly more.
+  instead, at most thirty thousand and on SQLite a quarter of the matches. So far it goes before
+  anything is guessed where sets would have to be joined for that, and behind another page, since
+  where that one was there is mostly more.
 - What is left is fetched.
 Filters on one property are one set, as a range is one stretch of its index.
 Where the ids of several sets are found, one that lets at most ten thousand through has its
@@ -57,11 +58,12 @@ from crmhub.rows import Row
 _FEW = 1000
 _SOME = 10_000
 # A walk is worth so many documents for each match, and halts after so many times as many as it
-# should take. It goes on for as many as match; where no sets are joined, for so many at most, and
-# on SQLite, which looks ids up faster than it reads documents, for this part of the matches.
+# should take. It goes on for as many as match, but for so many at most before sets are joined to
+# guess; where none are, for no more at all, and on SQLite, which looks ids up faster than it reads
+# documents, for this part of the matches.
 _WORTH = 1.0
 _PATIENCE = 2
-_LONGER_WALK = 20_000
+_LONGER_WALK = 30_000
 _PART_ON_SQLITE = 0.25
 _LONGEST_WALK = 1_000_000
 # Of entries of an index that tells itself what passes.
@@ -74,7 +76,7 @@ _MANY = 0.01
 _MANY_ON_SQLITE = 10
 # How many ids are read for each record of a guessed page, and how many others may be tested: fewer
 # while there is a walk to go on with, since a document that is walked to is tested sooner.
-_GUESSED = 50
+_GUESSED = 20
 _UNREAD = 10_000
 _UNREAD_YET = 5000
 _OF = "account_id = :account and kind = :kind"
@@ -317,9 +319,11 @@ class Search:
         # Complements: whatever is in none of the sets. One statement, since both numbers change.
         sets = [each.ids(self._connection, n) for n, each in enumerate(self._conditions)]
         params = {name: value for each in sets for name, value in each.params.items()}
-        text = " union ".join(each.text for each in sets)
-        within = f"select count(*) from ({text}) as found"
-        return int(self._scalar(f"select ({_EVERYTHING}) - ({within})", params))
+        united = _united(self._connection.dialect, [each.text for each in sets])
+        with self._connection.joining(len(sets)):
+            return int(
+                self._scalar(f"select ({_EVERYTHING}) - (select count(*) from {united})", params)
+            )
 
     def _count(self) -> int:
         """Return how many pass several filters; of few, keep the ids, which are dear to find."""
@@ -357,17 +361,17 @@ class Search:
         worth = changed or expected <= total * _WORTH
         halt = max(_FEW, _PATIENCE * expected)
         sqlite = self._connection.dialect == "sqlite"
-        longer = total * _WORTH
-        if self._alone:
-            longer = min(total * (_PART_ON_SQLITE if sqlite else _WORTH), _LONGER_WALK)
-        end = max(halt, int(longer))
+        longest = int(total * (_PART_ON_SQLITE if sqlite and self._alone else _WORTH))
+        longer = max(halt, min(longest, _LONGER_WALK))
         walk = _Walk(after, max(self._wanted, expected * 3 // 2))
-        found = self._walk(walk, halt if after is None else end) if worth else None
+        # To join sets is dear; and where the page before was there is mostly more.
+        patient = after is not None or not self._alone
+        found = self._walk(walk, longer if patient else halt) if worth else None
         many = everything * _MANY * (_MANY_ON_SQLITE if sqlite else 1)
-        if found is None and not changed and self._alone and total > many:
-            found = self._guess(after, _UNREAD_YET if after is None else _UNREAD)
+        if found is None and not changed and total > many:
+            found = self._guess(after, _UNREAD if patient else _UNREAD_YET)
         if found is None and worth:
-            found = self._walk(walk, end)
+            found = self._walk(walk, longer if self._alone else max(halt, longest))
         return self._fetch(after) if found is None else found
 
     def place(self, row: Listed) -> Place:
@@ -421,10 +425,8 @@ class Search:
         """Lend the select of the ids of all records that pass."""
         if tested := self._tested():
             yield tested
-        elif self._alone:
-            yield self._ids()
         else:
-            with self._connection.joining(len(self._conditions)):
+            with self._connection.joining(self._sets):
                 yield self._ids()
 
     def _tested(self) -> tuple[str, dict[str, Any]] | None:
@@ -500,11 +502,10 @@ class Search:
         query = self._query
         down, beyond, before = ("desc", "<", ">") if query.descending else ("asc", ">", "<")
         behind, params = self._behind(after)
-        ids, of_set = self._ids()
-        next = f"with found (id) as ({ids}) select id from found"
+        params |= self._of | {"window": _GUESSED * self._wanted, "most": most + 1}
         # Ids on one side of another one.
         unread = list[tuple[str, int]]()
-        params |= self._of | of_set | {"window": _GUESSED * self._wanted, "most": most + 1}
+        within = "true"
         if after is not None:
             first = params["first"] = self._scalar(
                 f"select id from records where {_OF} and created_at {beyond}= :after_key"
@@ -513,13 +514,15 @@ class Search:
             )
             if first is None:
                 return None
-            next += f" where id {beyond}= :first"
+            within = f"id {beyond}= :first"
             unread.append((before, first))
-        read = self._connection.rows(
-            f"select id, created_at, updated_at from records where {_OF}"
-            f" and {self._among(f'{next} order by id {down} limit :window')}",
-            params,
-        )
+        ids, of_set = self._ids(within, down)
+        with self._connection.joining(self._sets):
+            read = self._connection.rows(
+                f"select id, created_at, updated_at from records where {_OF}"
+                f" and {self._among(f'select id from ({ids}) as found limit :window')}",
+                params | of_set,
+            )
         column = -1 if query.sort == "updated_at" else -2
         places = [Place(row[column], row[0]) for row in read]
         page = [each for each in places if self._is_behind(each, after)]
@@ -607,9 +610,14 @@ class Search:
         return " and ".join(tests), params, rest
 
     @property
+    def _sets(self) -> int:
+        """How many sets are joined: a complement is what one leaves of another one."""
+        return len(self._conditions) + all(each.negated for each in self._conditions)
+
+    @property
     def _alone(self) -> bool:
         """Whether one index table holds the whole set, so that no sets are joined."""
-        return len(self._conditions) == 1 and not self._conditions[0].negated
+        return bool(self._conditions) and self._sets == 1
 
     @property
     def _covered(self) -> bool:
@@ -685,19 +693,20 @@ class Search:
         source = f"records where {_OF} and {where}"
         return self._rows(source, params, most, self._order_of_few)
 
-    def _ids(self) -> tuple[str, dict[str, Any]]:
-        """The select of the ids of all records that pass."""
+    def _ids(self, within: str = "true", down: str = "") -> tuple[str, dict[str, Any]]:
+        """The select of the ids of all records that pass, or of those `within`, sorted `down`."""
         sets, without = list[str](), list[str]()
         params: dict[str, Any] = {}
         for n, each in enumerate(self._conditions):
             ids = each.ids(self._connection, n)
             params |= ids.params
-            (without if each.negated else sets).append(ids.text)
-        sets = sets or [f"select id from records where {_OF}"]
+            text = f"select id from ({ids.text}) as ids where {within}"
+            (without if each.negated else sets).append(text)
+        sets = sets or [f"select id from records where {_OF} and {within}"]
         if len(sets) + len(without) == 1:
-            return sets[0], params
+            return sets[0] + (f" order by id {down}" if down else ""), params
         combined = _merged if self._connection.dialect == "sqlite" else _joined
-        return combined(sets, without), params
+        return combined(sets, without, down), params
 
     def _everything(self) -> int:
         return int(self._scalar(_EVERYTHING, {}))
@@ -715,13 +724,13 @@ class Search:
         return self._connection.scalar(sql, self._of | params)
 
 
-def _merged(sets: Sequence[str], without: Sequence[str]) -> str:
+def _merged(sets: Sequence[str], without: Sequence[str], down: str) -> str:
     """Return SQLite's select of the ids that are in all sets and in none of the others."""
     # In order, it merges what the indexes bring in order; else it sorts each part.
-    return " except ".join((" intersect ".join(sets), *without)) + " order by 1"
+    return " except ".join((" intersect ".join(sets), *without)) + f" order by 1 {down}"
 
 
-def _joined(sets: Sequence[str], without: Sequence[str]) -> str:
+def _joined(sets: Sequence[str], without: Sequence[str], down: str) -> str:
     """Return PostgreSQL's select of the ids that are in all sets and in none of the others.
 
     All are merged. Where an index has a set in order of its ids, and each id once, the planner
@@ -730,10 +739,22 @@ def _joined(sets: Sequence[str], without: Sequence[str]) -> str:
     first, *others = [f"({ids})" for ids in sets]
     joins = [f" join {ids} as s{n} (id) using (id)" for n, ids in enumerate(others)]
     joins += [
-        f" left join ({ids} order by 1) as w{n} (id) using (id)" for n, ids in enumerate(without)
+        f" left join ({ids} order by 1 {down}) as w{n} (id) using (id)"
+        for n, ids in enumerate(without)
     ]
     where = "".join(f" and w{n}.id is null" for n, _ in enumerate(without))
-    return f"select id from {first} as s (id){''.join(joins)} where true{where}"
+    order = f" order by id {down}" if down else ""
+    return f"select id from {first} as s (id){''.join(joins)} where true{where}{order}"
+
+
+def _united(dialect: str, sets: Sequence[str]) -> str:
+    """Return the source of the ids that are in any of the sets, each once; merged as well."""
+    if len(sets) == 1:
+        return f"({sets[0]}) as united"
+    if dialect == "sqlite":
+        return f"({' union '.join(sets)} order by 1) as united"
+    first, *others = [f"({ids}) as s{n} (id)" for n, ids in enumerate(sets)]
+    return first + "".join(f" full join {each} using (id)" for each in others)
 
 
 def _passes(row: Listed, conditions: Sequence[Condition]) -> bool:

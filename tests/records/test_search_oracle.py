@@ -25,7 +25,7 @@ ORDERS = ("desc", "asc")
 PLANS: dict[str, dict[str, float]] = {
     "few at once": {"_FEW": 10},
     "walks": {"_FEW": 0, "_WORTH": 1e9},
-    "walks on": {"_FEW": 3, "_PATIENCE": 0, "_WORTH": 1e9, "_UNREAD_YET": 0},
+    "walks on": {"_FEW": 3, "_PATIENCE": 0, "_WORTH": 1e9, "_LONGER_WALK": 3, "_MANY": 1},
     "gives up walking": {"_FEW": 0, "_WORTH": 1e9, "_LONGEST_WALK": 4},
     "fetches ids": {"_FEW": 0, "_WORTH": 0, "_MANY": 1},
     "guesses": {"_FEW": 0, "_WORTH": 0, "_MANY": 0, "_UNREAD": 3, "_UNREAD_YET": 3, "_GUESSED": 1},

@@ -265,6 +265,14 @@ def test_large_sets_are_joined(library: Library, monkeypatch: pytest.MonkeyPatch
         assert {each for probe in probes for each in probe} == {VALUE}
 
 
+def test_complements_are_joined_to_be_counted(library: Library) -> None:
+    [counted] = library.reads((NOT_BERLIN, NOT_NEWER), Search.total)
+    if library.connection.dialect == "postgresql":
+        # It sorts what is in order, which takes little.
+        assert counted[:2] == ["Merge Join Full", "Sort"]
+    assert counted[-2:] == [VALUE, VALUE]
+
+
 def test_a_join_sorts_in_memory(library: Library) -> None:
     if library.connection.dialect == "sqlite":
         pytest.skip("SQLite has no such setting")
@@ -405,6 +413,18 @@ def test_a_guess_further_on_begins_where_its_page_was_created(library: Library) 
     assert first == [CREATED]
     assert found == sorted([f"{VALUE} record_id<", ID])
     assert page == [ID]
+
+
+def test_what_is_guessed_of_several_sets_is_merged_from_the_end_on(library: Library) -> None:
+    """In the order of the indexes: nothing is sorted, and no further read than the page takes."""
+    for filters, join, sets in (
+        ((BERLIN, OLDER), "Inner", [f"{VALUE} record_id<"] * 2),
+        ((BERLIN, NOT_NEWER), "Anti", [f"{VALUE} record_id<"] * 2),
+        ((NOT_NEWER,), "Anti", [f"{VALUE} record_id<", "records_pkey: account_id= kind= id<"]),
+    ):
+        _, found, *_ = library.reads(filters, lambda each: each._guess(MIDDLE, 3000))
+        joins = [f"Merge Join {join}"] * (library.connection.dialect == "postgresql")
+        assert found == sorted([*joins, *sets, ID])
 
 
 def test_the_end_of_a_listing_is_guessed_too(library: Library) -> None:
