@@ -33,8 +33,12 @@ def account(client: Client) -> Account:
 
 @pytest.fixture
 def there(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordStore]:
-    """The records as another process sees them, where nobody goes by a call under way."""
+    """The records as another process sees them, where nobody goes by a call under way.
+
+    Nor does anybody wait for a counter that another thread has added to.
+    """
     monkeypatch.setattr(gathering, "_PATIENCE_S", 120)
+    monkeypatch.setattr(writing, "_SHARDS", 30_000)
     database = Database(database_url)
     yield RecordStore(database, b"another process's key")
     database.close()
