@@ -2,7 +2,8 @@
 
 Messengers hand numbers over as bare international digits (`4915112345678`), people write `00` for
 the plus. Neither can be told from a national number in general, so nothing is stored under such a
-reading; but who is looked for is looked for under each.
+reading where the account's region allows another one; but who is looked for is looked for under
+each.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import re
 from crmhub.records import values
 
 _NOT_DIGITS = re.compile(r"[^0-9]+", re.ASCII)
-_SCHEME = re.compile(r"(?:tel|sms|whatsapp):", re.IGNORECASE)
 _MOST_DIGITS = 15
 
 
@@ -21,7 +21,7 @@ def readings(text: str, region: str) -> list[str]:
 
     `region` is the account's, "" for none.
     """
-    text = _SCHEME.sub("", text, count=1).strip()
+    text = values.number_of(text).strip()
     stored = _stored(text, region)
     digits = _digits(text)
     if not _exists(digits):

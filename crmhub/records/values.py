@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 TYPES: tuple[str, ...] = (
     "string",
@@ -72,7 +73,15 @@ _PHONE_FILL = rf"\d\s().\[\]~\-\u2010-\u2015\u2212\uff0d\uff08\uff09{_INVISIBLE}
 _PHONE = re.compile(
     rf"(?:[\s(\[\uff08{_INVISIBLE}]*[+\uff0b])?[{_PHONE_FILL}]+(?:/(?!\s*0)[{_PHONE_FILL}]+)*"
 )
+_PLUS = re.compile(r"[+\uff0b]")
 _DIGIT = re.compile(r"\d")
+# As tel: links and messengers hand a number over: whatsapp:+…, or …@c.us with a device's number.
+_SCHEME = re.compile(r"\s*(?:tel|sms|whatsapp):", re.IGNORECASE)
+_OF_WHATSAPP = re.compile(
+    r"([0-9]{7,15})(?::[0-9]{1,5})?@(?:c\.us|s\.whatsapp\.net)", re.IGNORECASE
+)
+# Shorter ones are what is left of a national number whose first digits look like its country's.
+_FEWEST_WITH_COUNTRY = 10
 
 # Spelled out, since re.IGNORECASE would also take the long s (U+017F) for an s.
 _URL_LABEL = r"[0-9A-Za-z_\-\u00a1-\U0010ffff]+"
@@ -498,26 +507,74 @@ def _phone(value: str, region: str | None) -> str:
     text = _trimmed(value)
     if not _DIGIT.search(text):
         raise InvalidValue(f"{_shown(text)} is not a phone number; send one such as +12025550123")
-    if not _PHONE.fullmatch(text):
+    dialled = number_of(text)
+    if not _PHONE.fullmatch(dialled):
         return text
-    number = _e164(text, region)
+    number = _e164(dialled, region)
     # Where reading the result again would give another one, neither can be trusted.
     if number is None or (number != text and _e164(number, region) != number):
         return text
     return number
 
 
+def number_of(text: str) -> str:
+    """Return the number in what a link or a messenger calls a phone, else the text as it is.
+
+    `whatsapp:+12025550123` and `12025550123@c.us` are +12025550123.
+    """
+    scheme = _SCHEME.match(text)
+    text = text[scheme.end() :] if scheme else text
+    match = _OF_WHATSAPP.fullmatch(text.strip())
+    return f"+{match[1]}" if match else text
+
+
 def _e164(text: str, region: str | None) -> str | None:
     import phonenumbers
 
-    try:
-        number = phonenumbers.parse(text, region)
-    except phonenumbers.NumberParseException:
+    number = _parsed(text, region)
+    if region and not _PLUS.search(text):
+        number = _with_country(phonenumbers.normalize_digits_only(text), number) or number
+    if number is None:
         return None
     reason = phonenumbers.is_possible_number_with_reason(number)
     if reason != phonenumbers.ValidationResult.IS_POSSIBLE:
         return None
     return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+
+
+def _with_country(digits: str, number: Any) -> Any:
+    """Return the number that begins with its country where `number`, as its region reads it, errs.
+
+    That is one behind 00 in a region where this is not dialled so, and a mobile number as
+    messengers write it, where the region may have national numbers that begin like that (DE, ID).
+    """
+    import phonenumbers
+    from phonenumbers import PhoneNumberType
+
+    if digits.startswith("00"):
+        if number is not None and phonenumbers.is_valid_number(number):
+            return None
+        whole = _parsed(f"+{digits[2:]}", None)
+        return whole if whole is not None and phonenumbers.is_valid_number(whole) else None
+    if (
+        number is None
+        or len(digits) < _FEWEST_WITH_COUNTRY
+        or not digits.startswith(str(number.country_code))
+        or phonenumbers.national_significant_number(number) != digits
+    ):
+        return None
+    whole = _parsed(f"+{digits}", None)
+    mobile = whole is not None and phonenumbers.number_type(whole) == PhoneNumberType.MOBILE
+    return whole if mobile else None
+
+
+def _parsed(text: str, region: str | None) -> Any:
+    import phonenumbers
+
+    try:
+        return phonenumbers.parse(text, region)
+    except phonenumbers.NumberParseException:
+        return None
 
 
 def _url(value: str) -> str:

@@ -100,6 +100,15 @@ def test_a_national_number_is_read_with_the_accounts_region(
         assert _ask(client, written)["workflowId"] == "w1"
 
 
+@pytest.mark.parametrize("written", ["whatsapp:+12025550100", "12025550100@c.us"])
+def test_who_came_with_a_messengers_notation_is_found(
+    hub: Hub, client: Client, written: str
+) -> None:
+    _enrol(hub, client, known(client, phone=written))
+    assert _ask(client, written)["workflowId"] == "w1"
+    assert _ask(client, PHONE)["workflowId"] == "w1"
+
+
 def test_a_number_stored_without_its_plus_is_found_with_it(hub: Hub, client: Client) -> None:
     _enrol(hub, client, known(client, phone="12025550100"))
     assert _ask(client, PHONE)["workflowId"] == "w1"

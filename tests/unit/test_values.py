@@ -463,6 +463,19 @@ def test_an_email_in_unicode_is_stable(local, domain):
         ("+５５ １１ ９８７６５-４３２１", None, "+5511987654321"),
         ("\u202a+49 30 123456\u202c", None, "+4930123456"),
         ("\u00a0+49\u00a030\u2011123456", None, "+4930123456"),
+        ("whatsapp:+5511987654321", None, "+5511987654321"),
+        ("tel:+55-11-98765-4321", "US", "+5511987654321"),
+        ("5511987654321@c.us", None, "+5511987654321"),
+        ("5511987654321:7@s.whatsapp.net", "US", "+5511987654321"),
+        # Could be national numbers by their length, but who writes those leaves out no zero.
+        ("4915112345678", "DE", "+4915112345678"),
+        ("62 812 3456 7890", "ID", "+6281234567890"),
+        ("278363351", "ZA", "+27278363351"),
+        ("53487307", "CU", "+5353487307"),
+        # Where 00 is not dialled, or before the digits of a carrier.
+        ("0055 11 98765-4321", "BR", "+5511987654321"),
+        ("0061 412 345 678", "AU", "+61412345678"),
+        ("001 202 555 0123", "US", "+12025550123"),
     ],
 )
 def test_a_phone_number_is_written_as_e164(given, region, text):
@@ -484,6 +497,9 @@ def test_a_phone_number_is_written_as_e164(given, region, text):
         ("+999 123456", None),
         ("030 123456", "nowhere"),
         ("1" * 100, "US"),
+        ("whatsapp:+1 202 555 0123 ext. 5", None),
+        ("5511987654321@example.com", "BR"),
+        ("0049 30 123456", None),
     ],
 )
 def test_a_phone_number_that_cannot_be_read_whole_stays_as_given(given, region):
@@ -514,6 +530,8 @@ def test_no_long_value_takes_long(type, value):
     st.text("00112345678901234567890+ -()/.x", min_size=1, max_size=20), st.sampled_from(REGIONS)
 )
 @example("+49 00 30 1234", "DE")
+@example("tel:sms:+4930123456", "DE")
+@example("0000 49 30 123456", "BR")
 def test_a_phone_number_is_stable(value, region):
     assume(any(c.isdigit() for c in value))
     text = canonical("phone", value, region=region)
