@@ -13,7 +13,7 @@ from crmhub.actions.connecting import lease
 from crmhub.actions.dispatch import Action, Done, Mapped, completed, named_for
 from crmhub.actions.entries import Entry, New
 from crmhub.actions.hub import Hub
-from crmhub.actions.inputs import filled, is_placeholder, unreplaced
+from crmhub.actions.inputs import filled, is_placeholder, unreplaced, usable
 from crmhub.actions.partial import refusal, store_what_is_good
 from crmhub.adapter import Adapter, Lead, Problem, Rejected, Saved, Written
 from crmhub.db import Connection
@@ -28,16 +28,17 @@ def create_lead(
     contact_token: str,
     name: str,
     email: str,
-    phone: str,
+    phone: str | None,
     key: str = "",
 ) -> Done:
     """Create or update the contact with this email, else of this conversation, else this phone.
 
-    Blank values change nothing. Raises Semantic when what the account demands of a lead is
-    blank or a placeholder, or when nothing is left that could be stored.
+    Blank values change nothing; a phone of None stands for an array or an object. Raises
+    Semantic when what the account demands of a lead is blank or a placeholder, or when nothing is
+    left that could be stored.
     """
     token = filled(contact_token, "contactToken")
-    lead = CreateLead(token, name.strip(), email.strip(), phone.strip())
+    lead = CreateLead(token, name.strip(), email.strip(), phone and phone.strip())
     _demand(account, lead)
     return dispatch.run(hub, account, lead, key=key)
 
@@ -75,7 +76,7 @@ class CreateLead(Action):
     contact_token: str
     name: str
     email: str
-    phone: str
+    phone: str | None
     before: str = ""
 
     def enter(self, tx: Connection, account: Account) -> New:
@@ -155,13 +156,11 @@ class CreateLead(Action):
     def mapped(self, account: Account) -> Mapped:
         """Return what is to be stored, in the form that lookups use, and what cannot be."""
         properties: dict[str, str] = {}
-        refused: list[Problem] = []
-        for name, text in (("email", self.email), ("phone", self.phone)):
+        said, refused = usable({"email": self.email, "phone": self.phone})
+        for name, text in said.items():
             if not text:
                 continue
             try:
-                if is_placeholder(text):
-                    raise values.InvalidValue(unreplaced(text))
                 region = account.switches.region or None
                 properties[name] = values.canonical(name, text, region=region)
             except values.InvalidValue as exc:

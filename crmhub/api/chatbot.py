@@ -20,7 +20,16 @@ from crmhub.api.helper_answers import (
     of_done,
     told,
 )
-from crmhub.api.helper_bodies import HelperBody, Hours, Names, PropertyValues, Said, body, load
+from crmhub.api.helper_bodies import (
+    HelperBody,
+    Hours,
+    Names,
+    Phone,
+    PropertyValues,
+    Said,
+    body,
+    load,
+)
 from crmhub.api.helper_callers import of_conversation, of_generated_id
 from crmhub.api.reading import Blueprint
 
@@ -40,7 +49,7 @@ class LeadBody(HelperBody):
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
     name = Said(required=True)
     email = Said(required=True)
-    phone = Said(load_default="", numbers=True)
+    phone = Phone(load_default="")
 
 
 class ContactAnswer(Answer):

@@ -185,6 +185,21 @@ class Said(_Field[str]):
         return text
 
 
+class Phone(_Field[str | None]):
+    """A phone, of which nothing else hangs: an array or an object is None."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        shown = {"description": "A string or a number. Anything else is named in `refused`."}
+        super().__init__("a phone", shown, **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str | None:
+        if isinstance(value, list | dict):
+            return None
+        text = scalar(value)
+        # 12025550100.0 has no digit more than the number has.
+        return text.removesuffix(".0") if isinstance(value, Decimal) else text
+
+
 class Names(_Field[list[str]], _Several):
     """An array of property names."""
 

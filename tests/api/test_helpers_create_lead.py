@@ -159,6 +159,22 @@ def test_an_unreplaced_phone_is_left_out_and_named(client: Client) -> None:
     assert "phone" not in stored(client, answer["contactId"])  # type: ignore[index]
 
 
+@pytest.mark.parametrize("phone", [[], {}, False, ["+12025550100"]])
+def test_a_phone_that_is_no_text_does_not_sink_a_lead(client: Client, phone: Any) -> None:
+    answer = lead(client, phone=phone).json
+    assert (answer["status"], answer["refused"]) == ("created", "phone")  # type: ignore[index]
+    assert answer["message"].startswith("phone: ")  # type: ignore[index]
+    assert "phone" not in stored(client, answer["contactId"])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("text", ["12025550100.0", "1.20255501e10"])
+def test_a_phone_may_be_any_number_of_json(app: flask.Flask, client: Client, text: str) -> None:
+    switch(app, client, region="US")
+    body = f'{{"contactToken": "t", "name": "Ann", "email": "ann@x.org", "phone": {text}}}'
+    answer = client.helper(CREATE_LEAD, None, data=body, content_type="application/json")
+    assert stored(client, answer.json["contactId"])["phone"] == "+12025550100"  # type: ignore[index]
+
+
 def test_an_email_that_is_none_does_not_sink_a_lead_with_a_phone(client: Client) -> None:
     answer = lead(client, email="ann at home", phone="+12025550100").json
     assert (answer["status"], answer["refused"]) == ("created", "email")  # type: ignore[index]
