@@ -53,7 +53,8 @@ def of_conversation(generated_id: str | None, token: Callable[[], str], *, scope
 
 
 def _by_path(value: str, name: str, purposes: tuple[Purpose, ...]) -> tuple[Account, Purpose]:
-    found = hub().directory.by_webhook_id(value)
+    # Copied with a blank or the end of the line behind it.
+    found = hub().directory.by_webhook_id(value.strip())
     if found is None:
         raise _missed(NotFound(f"{name}: no account has it; send the one issued for the account."))
     if found[1] not in purposes:

@@ -62,6 +62,12 @@ def test_a_path_with_the_accounts_id_needs_nothing_else(client: Client, path: st
 
 
 @every
+@pytest.mark.parametrize("blank", ["%20", "%0A", "%C2%A0"])
+def test_an_id_may_be_copied_with_a_blank_behind_it(client: Client, path: str, blank: str) -> None:
+    assert client.helper(path + blank, body_for(client, path)).status_code == 200
+
+
+@every
 def test_an_unknown_id_is_404(client: Client, path: str) -> None:
     name = "portal_id" if "{portal}" in path else "generated_id"
     for unknown in (new_webhook_id(), "x", "ü" * 3, "a" * 300):
