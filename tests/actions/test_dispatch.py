@@ -425,6 +425,14 @@ def test_a_key_repeats_the_answer_and_a_different_one_makes_a_second(
     assert deal(bot, contact_id, "k").json["dealId"] == "deals-3"
 
 
+@pytest.mark.parametrize("key", ["{{contact.id}}"])
+def test_a_key_that_was_not_replaced_is_none(bot: Client, crm: FakeCrm, key: str) -> None:
+    first, second = known(bot), known(bot, "t2", email="bob@x.org")
+    answers = [deal(bot, contact_id, key) for contact_id in (first, second, first)]
+    assert [each.json["status"] for each in answers] == ["created", "created", "unchanged"]
+    assert len(crm.linked) == 2
+
+
 def test_a_key_works_for_leads_and_properties_too(bot: Client, crm: FakeCrm) -> None:
     header = {"headers": {"Idempotency-Key": "k"}}
     body = {"contactToken": "t", "name": "Ann Lee", "email": "ann@x.org"}
