@@ -113,7 +113,7 @@ def same(left: str | bytes, right: str | bytes) -> bool:
 
 
 def read_secret(file: TextIO) -> str:
-    """Return the secret that a file holds, without blanks around it.
+    """Return the secret that a file holds, without blanks and a byte order mark around it.
 
     Raises ValueError for what is too long, or no UTF-8, in words.
     """
@@ -124,7 +124,8 @@ def read_secret(file: TextIO) -> str:
         raise ValueError("it is not UTF-8") from exc
     if len(text) > _LONGEST_SECRET:
         raise ValueError("it is too long for a secret")
-    return text.strip()
+    # Editors of Windows put one first, and a password with it could be typed by nobody.
+    return text.removeprefix("\ufeff").strip()
 
 
 def derive(secret_key: str | bytes, purpose: str) -> bytes:

@@ -51,7 +51,8 @@ class SettingsError(Exception):
 def read_toml(path: Path) -> dict[str, Any]:
     """Return what a file of settings, plans or accounts holds; raises SettingsError."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        # With the byte order mark that editors of Windows put first, or without.
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as exc:
         raise SettingsError([f"{path}: cannot be read as TOML in UTF-8: {exc}."]) from exc
 

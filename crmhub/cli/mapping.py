@@ -91,7 +91,7 @@ def field_map(
 def _read(source: str) -> Any:
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
-        return json.loads(text)
+        return json.loads(text.removeprefix("\ufeff"))
     except OSError as exc:
         raise click.UsageError(f"--file: {source} cannot be read: {exc.strerror}.") from exc
     except (ValueError, RecursionError) as exc:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import re
 
 import pytest
@@ -30,6 +31,11 @@ def test_new_api_keys_are_recognised_and_differ():
     assert len(keys) == 200
     assert all(secrets.looks_like_api_key(key) for key in keys)
     assert all(re.fullmatch(r"crmhub_[0-9A-Za-z]{36}", key) for key in keys)
+
+
+@pytest.mark.parametrize("text", ["s3cret", "s3cret\r\n", "\ufeffs3cret\r\n", " s3cret"])
+def test_what_editors_put_around_a_secret_is_no_part_of_it(text):
+    assert secrets.read_secret(io.StringIO(text)) == "s3cret"
 
 
 def test_checksum_is_crc32_in_six_base62_digits():

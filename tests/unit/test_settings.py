@@ -361,6 +361,12 @@ def test_unknown_names_in_the_file_are_refused(tmp_path):
     ]
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    config = write_config(tmp_path, "")
+    config.write_bytes(b"\xef\xbb\xbfport = 8090\n")
+    assert Settings.load({}, tmp_path).port == 8090
+
+
 @pytest.mark.parametrize(
     "content", [b"port = ", b"port = 1\nport = 2", b'host = "\xff"', b"port = " + b"[" * 2000]
 )
