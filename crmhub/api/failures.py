@@ -51,17 +51,22 @@ def _http(error: HTTPException) -> flask.Response:
     original = getattr(error, "original_exception", None)
     if original is not None:
         return _bug(original)
+    response = failure(in_words(error))
+    response.status_code = error.code or 500
+    for name, value in error.get_headers():
+        if name in ("Allow", "Retry-After"):
+            response.headers[name] = value
+    return response
+
+
+def in_words(error: HTTPException) -> HubError:
+    """Return our error that says what HTTP's own one means."""
     status = error.code or 500
     kind = _OURS.get(status) or (Internal if status >= 500 else BadRequest)
     message = _WORDS.get(status) or _described(error)
     if status in (404, 405) and "idProperty" in flask.request.args:
         message += _NO_PATH
-    response = failure(kind(message))
-    response.status_code = status
-    for name, value in error.get_headers():
-        if name in ("Allow", "Retry-After"):
-            response.headers[name] = value
-    return response
+    return kind(message)
 
 
 def _in_shape(response: flask.Response) -> flask.Response:

@@ -17,6 +17,7 @@ from crmhub.actions.dispatch import Done
 from crmhub.actions.inputs import is_placeholder
 from crmhub.api.answers import as_json
 from crmhub.api.documentation import IDEMPOTENCY_KEY, documents
+from crmhub.api.failures import in_words
 from crmhub.api.helper_bodies import HelperBody
 from crmhub.api.replays import HEADER, REPLAYED
 from crmhub.api.schemas import Shown
@@ -77,8 +78,8 @@ def answered(
     except (HubError, HTTPException) as exc:
         if not account.switches.soft_errors:
             raise
-        # What Flask itself refuses while it reads a body is the caller's.
-        failed = exc if isinstance(exc, HubError) else BadRequest(exc.description or exc.name)
+        # Flask itself refuses what it cannot read as a body.
+        failed = exc if isinstance(exc, HubError) else in_words(exc)
         flask.g.failed_with = failed.status
         own = told("error", message=failed.message)
         response = as_json({**dict.fromkeys(keys(), ""), **own, "category": failed.category})

@@ -303,6 +303,15 @@ def test_soft_errors_are_answers_with_every_key(
     assert {answer.json[key] for key in own} == {""}  # type: ignore[index]
 
 
+def test_a_soft_error_says_what_the_hard_one_says(app: flask.Flask, client: Client) -> None:
+    said = []
+    for soft in ("false", "true"):
+        switch(app, client, soft_errors=soft)
+        answer = client.helper(CREATE_LEAD, None, data=b"{" + b" " * 1024 * 1024)
+        said.append(answer.json["message"])  # type: ignore[index]
+    assert said == ["The body is larger than 1 MiB; send less at a time."] * 2
+
+
 @pytest.mark.parametrize("path", [GET_TYPE, GET_PROPERTIES])
 def test_a_failing_crm_is_a_soft_error_too(
     app: flask.Flask, hub: Hub, fake: tuple[Client, FakeCrm], path: str
