@@ -12,10 +12,10 @@ from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.actions.entries import earliest_id, is_id
 from crmhub.actions.journal import LONGEST_MS
+from crmhub.actions.phones import forms, readings
 from crmhub.audit import Author
 from crmhub.db import Connection, Database, containing, now_ms
 from crmhub.errors import BadRequest, Conflict, NotFound
-from crmhub.records import values
 from crmhub.rows import Row
 
 STATES = ("running", "queued", "done", "refused", "dead", "parked")
@@ -287,9 +287,11 @@ def _condition(connection: Connection, wanted: Wanted) -> tuple[str, dict[str, A
         if some:
             add(*connection.among(column, name, some))
     region = wanted.account.switches.region if wanted.account is not None else ""
-    phone = wanted.phone and values.for_search("phone", wanted.phone, region=region or None)
-    for column, value in (("contact_token", wanted.contact_token), ("phone", phone)):
-        if value:
+    numbers = readings(wanted.phone, region) if wanted.phone else []
+    phones = sorted({form for number in numbers for form in forms(number, region)})
+    tokens = [wanted.contact_token] if wanted.contact_token else []
+    for column, some in (("contact_token", tokens), ("phone", phones)):
+        if some:
             people = (
                 "a.person in (select b.person from binding b where b.account_id = :account"
                 if wanted.account is not None
@@ -297,7 +299,8 @@ def _condition(connection: Connection, wanted: Wanted) -> tuple[str, dict[str, A
                 else "(a.account_id, a.person) in (select b.account_id, b.person from binding b"
                 " where b.account_id in (select id from account)"
             )
-            add(f"{people} and b.{column} = :{column})", {column: value})
+            of, given = connection.among(f"b.{column}", column, some)
+            add(f"{people} and {of})", given)
     if wanted.contact:
         add(*_of_contact(connection, wanted))
     if wanted.reason:

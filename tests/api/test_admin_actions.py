@@ -138,7 +138,9 @@ def test_a_list_is_narrowed(hub: Hub, admin: Admin, client: Client) -> None:
     assert found(reason="1_0%") == found(phone="nonsense") == found(contactToken="nobody") == []
     assert found(state="running") == found(olderThan="1h") == []
     assert len(found(olderThan="0s", limit="100")) == 4
-    everywhere = admin.get("/actions?phone=%2B12025550134&contactToken=a").get_json()["results"]
+    # As messengers show it, whatever the region.
+    assert found(phone="12025550134") == found(phone="001 202 555-0134") == ["createLead done"]
+    everywhere = admin.get("/actions?phone=12025550134&contactToken=a").get_json()["results"]
     assert {one["clientId"] for one in everywhere} >= {client.account.client_id}
 
 
