@@ -31,6 +31,7 @@ _WORDS = {
     404: "There is nothing at this path; /openapi.json lists what there is.",
     413: "The body is larger than 1 MiB; send less at a time.",
 }
+_HELPERS = ("/chatbot/", "/crm-api-interface/")
 # A slash is one to the router, however it was encoded.
 _NO_PATH = (
     ' A value of idProperty that holds a slash, or is "search", cannot stand in a path; read it by'
@@ -64,9 +65,21 @@ def in_words(error: HTTPException) -> HubError:
     status = error.code or 500
     kind = _OURS.get(status) or (Internal if status >= 500 else BadRequest)
     message = _WORDS.get(status) or _described(error)
+    if status == 404 and (helpers := _helpers_named(flask.request.path)):
+        message = f"There is nothing at this path; did you mean {' or '.join(helpers)}?"
     if status in (404, 405) and "idProperty" in flask.request.args:
         message += _NO_PATH
     return kind(message)
+
+
+def _helpers_named(path: str) -> list[str]:
+    """Return the paths of the helper that a path names, in the wrong place or without its id."""
+    words = path.casefold().split("/")
+    return [
+        rule.rule
+        for rule in flask.current_app.url_map.iter_rules()
+        if rule.rule.startswith(_HELPERS) and rule.rule.split("/")[2].casefold() in words
+    ]
 
 
 def _in_shape(response: flask.Response) -> flask.Response:

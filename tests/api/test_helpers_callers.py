@@ -67,6 +67,20 @@ def test_an_id_may_be_copied_with_a_blank_behind_it(client: Client, path: str, b
     assert client.helper(path + blank, body_for(client, path)).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("path", "right"),
+    [
+        ("/chatbot/createLead", "/chatbot/createLead/<generated_id>"),
+        ("/chatbot/createlead/{generated}", "/chatbot/createLead/<generated_id>"),
+        ("/createLead/{generated}", "/chatbot/createLead/<generated_id>"),
+        ("/chatbot/createDeal/{portal}", "/crm-api-interface/createDeal/<portal_id>"),
+        ("/crm-api-interface/getType/{generated}", "/chatbot/getType/<generated_id>"),
+    ],
+)
+def test_a_helper_at_the_wrong_path_is_told_its_own(client: Client, path: str, right: str) -> None:
+    _refused(client.helper(path, {}), 404, f"did you mean {right}?")
+
+
 @every
 def test_an_unknown_id_is_404(client: Client, path: str) -> None:
     name = "portal_id" if "{portal}" in path else "generated_id"
