@@ -13,6 +13,9 @@ from crmhub.errors import Semantic
 _PLACEHOLDERS = re.compile(
     r"""\s*(?:(?:\$?\{+[^{}"']{0,200}\}+|%[A-Za-z_][\w.\- ]{0,200}%)\s*)+""",
 )
+# What programs write for no value. It may be somebody's name, but is nobody's id: whoever came with
+# it would be one and the same person.
+_NO_ID = frozenset({"undefined", "null", "none", "nan", "[object object]"})
 
 
 def is_placeholder(value: str) -> bool:
@@ -21,13 +24,23 @@ def is_placeholder(value: str) -> bool:
 
 
 def filled(value: str, where: str) -> str:
-    """Return `value` without blanks around it; Semantic when nothing or a placeholder is left."""
+    """Return an id or a number without blanks around it; Semantic when there is none."""
     text = value.strip()
     if not text:
         raise Semantic(f"{where}: it is blank; send a value")
-    if is_placeholder(text):
-        raise Semantic(f"{where}: {unreplaced(text)}")
+    check_replaced(text, where)
     return text
+
+
+def is_no_id(text: str) -> bool:
+    """Return whether a placeholder, or a program's word for no value, stands for an id."""
+    return is_placeholder(text) or text.casefold() in _NO_ID
+
+
+def check_replaced(text: str, where: str) -> None:
+    """Raise Semantic for what is no id."""
+    if is_no_id(text):
+        raise Semantic(f"{where}: {unreplaced(text)}")
 
 
 def unreplaced(text: str) -> str:

@@ -15,10 +15,10 @@ from typing import Protocol
 
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings
-from crmhub.actions.inputs import is_placeholder, unreplaced
+from crmhub.actions.inputs import check_replaced
 from crmhub.actions.locks import hold
 from crmhub.db import Connection, Database, now_ms
-from crmhub.errors import NotFound, Semantic
+from crmhub.errors import NotFound
 
 _DAY_MS = 86_400_000
 KEPT_MS = 90 * _DAY_MS
@@ -54,8 +54,7 @@ class Contact:
 
     def __post_init__(self) -> None:
         for where, text in (("contactId", self.id), ("contactToken", self.token)):
-            if is_placeholder(text):
-                raise Semantic(f"{where}: {unreplaced(text)}")
+            check_replaced(text, where)
 
     def keys(self, connection: Connection, account: Account) -> list[str]:
         """Return the hashes of all that is known of the contact, the surest first."""

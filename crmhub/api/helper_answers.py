@@ -14,7 +14,7 @@ from werkzeug.exceptions import HTTPException
 
 from crmhub.accounts.accounts import Account
 from crmhub.actions.dispatch import Done
-from crmhub.actions.inputs import is_placeholder
+from crmhub.actions.inputs import is_no_id
 from crmhub.api.answers import as_json
 from crmhub.api.documentation import IDEMPOTENCY_KEY, documents
 from crmhub.api.failures import in_words
@@ -94,7 +94,7 @@ def idempotency_key() -> str:
         raise BadRequest(f"{HEADER}: send 1 to {_LONGEST_KEY} printable ASCII characters")
     # Under a variable that the builder did not replace the first call would be taken, and all later
     # ones refused, since they say something else under the same key.
-    return "" if is_placeholder(key) else key
+    return "" if is_no_id(key) else key
 
 
 def joined(names: Iterable[str], room: int = _NAMES_ROOM) -> str:

@@ -425,7 +425,7 @@ def test_a_key_repeats_the_answer_and_a_different_one_makes_a_second(
     assert deal(bot, contact_id, "k").json["dealId"] == "deals-3"
 
 
-@pytest.mark.parametrize("key", ["{{contact.id}}"])
+@pytest.mark.parametrize("key", ["{{contact.id}}", "undefined"])
 def test_a_key_that_was_not_replaced_is_none(bot: Client, crm: FakeCrm, key: str) -> None:
     first, second = known(bot), known(bot, "t2", email="bob@x.org")
     answers = [deal(bot, contact_id, key) for contact_id in (first, second, first)]

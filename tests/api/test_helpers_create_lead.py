@@ -153,6 +153,18 @@ def test_an_unreplaced_variable_is_422(client: Client, key: str, text: str) -> N
     assert total(client) == 0
 
 
+@pytest.mark.parametrize("token", ["undefined", "null", "None", " NaN ", "[object Object]"])
+def test_no_two_people_are_one_under_a_programs_word_for_no_value(
+    app: flask.Flask, client: Client, token: str
+) -> None:
+    switch(app, client, lead_requires="email_or_phone")
+    for number in ("+12025550100", "+12025550101"):
+        answer = lead(client, token, email=None, phone=number)
+        assert answer.status_code == 422
+        assert "contactToken: the builder sent " in answer.json["message"]  # type: ignore[index]
+    assert total(client) == 0
+
+
 def test_an_unreplaced_phone_is_left_out_and_named(client: Client) -> None:
     answer = lead(client, phone="{{phone}}").json
     assert (answer["status"], answer["refused"]) == ("created", "phone")  # type: ignore[index]

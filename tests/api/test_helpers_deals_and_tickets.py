@@ -127,6 +127,7 @@ def test_another_accounts_contact_is_404(client: Client, other: Client, helper: 
         ("", 422),
         (None, 422),
         ("{{contactId}}", 422),
+        ("undefined", 422),
         (True, 400),
         (1.5, 400),
         (["1"], 400),

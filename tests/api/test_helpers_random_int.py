@@ -170,6 +170,7 @@ def test_a_form_may_name_the_contact(app: flask.Flask, client: Client) -> None:
         ({"contactId": ["1"]}, 400, "contactId: must be a single string, not a list"),
         ({"contactToken": "x" * 256}, 400, "contactToken: is longer than 255 characters"),
         ({"contactToken": "{{token}}"}, 422, "contactToken: the builder sent {{token}}"),
+        ({"contactId": "undefined"}, 422, "contactId: the builder sent undefined"),
         ({"max": 4}, 422, "min, max: 1 to 4 are 4 numbers, but the account's rotation has 3"),
     ],
 )
