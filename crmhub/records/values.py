@@ -67,6 +67,11 @@ _MAX_EMAIL = 320
 # phonenumbers reads letters as digits (030 12345 Home → …4663), drops what follows a number it
 # found, and joins two numbers written with a slash; none of these may be made into one number.
 _INVISIBLE = r"\u00ad\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069"
+# What comes along when an address is copied out of a page or a chat.
+_UNSEEN = (
+    " \t\r\n\u00a0\u00ad\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060"
+    "\u2066\u2067\u2068\u2069\ufeff"
+)
 _PHONE_FILL = rf"\d\s().\[\]~\-\u2010-\u2015\u2212\uff0d\uff08\uff09{_INVISIBLE}"
 # The first class is a part of the second: without the plus behind it, each text that does not
 # match would be tried with every split between them.
@@ -476,7 +481,7 @@ def _email(value: str) -> str:
     Names reserved for tests and local networks are taken (example.test, printer.local), a domain
     without a dot is not. A domain in Unicode is mapped as IDNA maps it, one in Punycode stays.
     """
-    text = _lowered(value)
+    text = _lowered(value.strip(_UNSEEN))
     if _PLAIN_EMAIL.fullmatch(text):
         return text
     local, _, domain = text.rpartition("@")

@@ -388,6 +388,8 @@ def test_separators_alone_choose_nothing():
     ("given", "text"),
     [
         (" Ada@Example.COM ", "ada@example.com"),
+        ("\ufeffada@example.com\u200b \u200b\n", "ada@example.com"),
+        ("\u202aada@example.com\u202c\u200f", "ada@example.com"),
         ("a@b.c", "a@b.c"),
         ("a@example.test", "a@example.test"),
         ("zoë@example.test", "zoë@example.test"),
