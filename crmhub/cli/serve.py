@@ -6,6 +6,7 @@ import errno
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable, Mapping
@@ -19,8 +20,14 @@ if TYPE_CHECKING:
 
 # After SIGTERM, requests under way get this long; a helper call may take 25 s.
 _GRACE_SECONDS = 30
-# Calls that wait for a thread are kept in the kernel's queue, up to this many.
+# Beside the requests that a process works on, it holds so many connections whose requests are
+# not there as a whole yet, or wait for their turn: each with a thread, for as long as it is used.
+_TAKEN_IN = 512
+_IDLE_SECONDS = 5
+# Others are kept in the kernel's queue, up to this many.
 _BACKLOG = 1024
+# Thousands of threads, each with a connection, a call and a share of the rest, stay below.
+_DESCRIPTORS = 65_536
 
 
 @click.command()
@@ -125,6 +132,7 @@ def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> N
     import crmhub.app  # noqa: F401
     from crmhub.cli import serving
 
+    _allow_descriptors()
     server = Server(
         "crmhub.cli.serving:load",
         factory=True,
@@ -132,7 +140,9 @@ def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> N
         address=address,
         port=settings.port,
         workers=settings.workers,
-        blocking_threads=settings.threads,
+        blocking_threads=settings.threads + _TAKEN_IN,
+        blocking_threads_idle_timeout=_IDLE_SECONDS,
+        backpressure=settings.threads + _TAKEN_IN,
         backlog=_BACKLOG,
         http=HTTPModes.http1,
         http1_settings=HTTP1Settings(header_read_timeout=10_000),
@@ -162,6 +172,17 @@ def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> N
     server.on_startup(lambda: serving.announce(settings, address))
     os.register_at_fork(after_in_child=serving.forget_supervisors_signals)
     server.serve()
+
+
+def _allow_descriptors() -> None:
+    """Let each server process open as many files as the system lets it, not the usual 1,024.
+
+    A connection takes one, and so does the call to a CRM that it may wait for.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY:
+        most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
 def _to_our_log() -> dict[str, Any]:

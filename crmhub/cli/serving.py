@@ -11,20 +11,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
     from flask import Flask
 
     from crmhub.settings import Settings
 
 _START_SECONDS = 60
 _LOOP_STARTS, _LOOP_SECONDS = 10, 30.0
-# So much of a body that nobody asked for is read at a time.
-_PIECE = 65_536
 
 
 def load() -> Flask:
@@ -33,13 +28,15 @@ def load() -> Flask:
     from crmhub import logs, metrics
     from crmhub.api.reading import LARGEST_BODY
     from crmhub.app import create_app
+    from crmhub.cli.bodies import WholeBodies
     from crmhub.settings import Settings
 
     settings = Settings.load()
     logs.configure(settings.log_level)
     app = create_app(settings)
     metrics.start()
-    app.wsgi_app = _WholeBodies(app.wsgi_app, LARGEST_BODY)  # type: ignore[method-assign]
+    whole = WholeBodies(app.wsgi_app, LARGEST_BODY, settings.threads)
+    app.wsgi_app = whole  # type: ignore[method-assign]
     # Not atexit: processes made by multiprocessing end without it.
     multiprocessing.util.Finalize(None, app.extensions["crmhub"].close, exitpriority=1)
     threading.Thread(target=_end_with_supervisor, daemon=True).start()
@@ -80,67 +77,6 @@ def forget_supervisors_signals() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-
-class _WholeBodies:
-    """Lets no part of a body pass for the whole, and leaves none of it unread.
-
-    When a client hangs up, granian ends the body as if that were all of it; and Flask stops
-    reading a chunked body at the largest size instead of refusing it. Where an answer needs no
-    body and comes before it, granian closes the connection without a word, and the next request
-    that a client or a proxy sends on it is lost.
-    """
-
-    def __init__(self, app: WSGIApplication, largest: int) -> None:
-        self._app = app
-        self._largest = largest
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        length = environ.get("CONTENT_LENGTH") or None
-        if length == "0":
-            return self._app(environ, start_response)
-        body = _Body(environ["wsgi.input"], int(length) if length else None, self._largest)
-        environ["wsgi.input"] = body
-        answer = self._app(environ, start_response)
-        if length or "HTTP_TRANSFER_ENCODING" in environ:
-            body.read_rest()
-        return answer
-
-
-class _Body:
-    """A stream of `length` bytes (None: chunked), read by `read` alone."""
-
-    def __init__(self, stream: Any, length: int | None, largest: int) -> None:
-        self._stream = stream
-        self._length = length
-        self._largest = largest
-        self._read = 0
-        self._ended = False
-
-    def read(self, size: int) -> bytes:
-        """Return up to `size` bytes; raises ClientDisconnected, RequestEntityTooLarge."""
-        data: bytes = self._stream.read(size)
-        self._read += len(data)
-        self._ended = self._read == self._length or bool(size and not data)
-        if not data and size and self._length is not None and self._read < self._length:
-            from werkzeug.exceptions import ClientDisconnected
-
-            raise ClientDisconnected
-        if self._read >= self._largest and self._stream.read(1):
-            from werkzeug.exceptions import RequestEntityTooLarge
-
-            raise RequestEntityTooLarge
-        return data
-
-    def read_rest(self) -> None:
-        """Read what the app has left, unless that is too large a body."""
-        from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
-
-        if (self._length or 0) > self._largest:
-            return
-        with suppress(ClientDisconnected, RequestEntityTooLarge):
-            while not self._ended and self._read < self._largest:
-                self.read(_PIECE)
 
 
 def _end_with_supervisor() -> None:

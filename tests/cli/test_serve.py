@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -122,6 +123,23 @@ def test_what_a_caller_did_not_finish_sending_is_not_done(acme, tmp_path):
         assert json.loads(get(server, acme)[2])["total"] == 0
         assert b"200 OK" in server.raw(head + whole)
         assert json.loads(get(server, acme)[2])["total"] == 1
+
+
+def test_bodies_that_do_not_end_hold_up_nobody(acme, tmp_path):
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(tmp_path, "--workers", "1", "--threads", "2"))
+        long = json.dumps({"properties": {"firstname": "x" * 100_000}}).encode()
+        lines = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 30))
+            for _ in range(40)
+        ]
+        for line, body in zip(lines, [CONTACT, long] * 20, strict=True):
+            line.sendall(post(acme, body[:-1], f"Content-Length: {len(body)}"))
+        assert get(server, acme)[0] == 200
+        assert b"201 Created" in server.raw(post(acme, CONTACT, f"Content-Length: {len(CONTACT)}"))
+        # Nor is one refused for being slow.
+        lines[0].sendall(CONTACT[-1:])
+        assert lines[0].recv(65_536).startswith(b"HTTP/1.1 201 ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
