@@ -14,7 +14,7 @@ from adapters.hubspot.definitions import Definitions
 from adapters.hubspot.failures import TooLong, no_contact
 from crmhub.adapter import Contact, NotFound, Rejected
 from crmhub.adapter.http import Answer
-from crmhub.adapter.phones import national, notations, same
+from crmhub.adapter.phones import nationals, notations, same
 
 PHONES = ("phone", "mobilephone")
 # HubSpot keeps these itself, without the country code, and searches them.
@@ -168,7 +168,7 @@ def _phone_filters(phones: Sequence[str], *, calculated: bool) -> list[Any]:
     few = 1 if calculated and len(phones) > 1 else None
     typed = [form.lower() for phone in phones for form in notations(phone)[:few]]
     groups = [group(name, typed) for name in PHONES]
-    plain = [digits for digits in map(national, phones) if digits]
+    plain = [digits for phone in phones for digits in nationals(phone)]
     if calculated and plain:
         groups += [group(name, plain) for name in _CALCULATED_PHONES]
     return groups

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from crmhub.adapter.phones import former
 from crmhub.records import values
 
 _NOT_DIGITS = re.compile(r"[^0-9]+", re.ASCII)
@@ -23,21 +24,22 @@ def readings(text: str, region: str) -> list[str]:
     """
     text = values.number_of(text).strip()
     stored = _stored(text, region)
-    digits = _digits(text)
-    if not _exists(digits):
+    plus = _with_country(_digits(text))
+    if not plus:
         return [stored]
-    plus = f"+{digits}"
     return list(dict.fromkeys([stored, plus] if stored.startswith("+") else [plus, stored]))
 
 
 def forms(number: str, region: str) -> list[str]:
     """Return the texts under which this number may be stored, itself first."""
-    digits = _digits(number)
-    if not _exists(digits):
+    plus = _with_country(_digits(number))
+    if not plus:
         return [number]
-    found = [number, f"+{digits}", digits, f"00{digits}"]
-    # What became of the bare digits where they were taken for a national number.
-    found.append(_stored(digits, region))
+    found = [number]
+    for e164 in filter(None, (plus, former(plus))):
+        digits = e164[1:]
+        # The last is what became of bare digits where they were taken for a national number.
+        found += [e164, digits, f"00{digits}", _stored(digits, region)]
     return list(dict.fromkeys(found))
 
 
@@ -49,14 +51,15 @@ def _digits(text: str) -> str:
     return _NOT_DIGITS.sub("", text).removeprefix("00")
 
 
-def _exists(digits: str) -> bool:
-    """Return whether there may be a number of these digits, country code first."""
+def _with_country(digits: str) -> str:
+    """Return the number of these digits, country code first, in E.164; "" where there is none."""
     if not digits or len(digits) > _MOST_DIGITS:
-        return False
+        return ""
+    number = _stored(f"+{digits}", "")
     # Imported here: it is large, and many calls bring no phone.
     import phonenumbers
 
     try:
-        return phonenumbers.is_possible_number(phonenumbers.parse(f"+{digits}"))
+        return number if phonenumbers.is_possible_number(phonenumbers.parse(number)) else ""
     except phonenumbers.NumberParseException:
-        return False
+        return ""

@@ -6,6 +6,12 @@ import re
 from typing import Any
 
 _NOT_DIGITS = re.compile(r"[^0-9]+", re.ASCII)
+_MEXICO, _BRAZIL = 52, 55
+_TEN_DIGITS = 10**10
+# Area code and subscriber; what begins with 2 to 5 is a landline, whose numbers did not change.
+_BRAZILIAN_MOBILE = re.compile(r"[1-9][1-9][6-9][0-9]{7}", re.ASCII)
+_BRAZILIAN_E164 = re.compile(r"\+55([1-9][1-9])9([6-9][0-9]{7})", re.ASCII)
+_MEXICAN_E164 = re.compile(r"\+52([2-9][0-9]{9})", re.ASCII)
 _BARE = re.compile(r"[0-9 ().\-/]+", re.ASCII)
 
 
@@ -28,17 +34,55 @@ def notations(number: str) -> list[str]:
         for form in (PhoneNumberFormat.INTERNATIONAL, PhoneNumberFormat.NATIONAL)
     ]
     forms += [_NOT_DIGITS.sub("", forms[-1]), national]
+    older = former(number)
+    forms += [older, older[1:]] if older else []
     return list(dict.fromkeys(forms))
 
 
-def national(number: str) -> str:
-    """Return the digits of a number in E.164 without its country code, "" when it is not one."""
+def current(parsed: Any) -> Any:
+    """Return a parsed number as it is dialled today, which may be the number itself.
+
+    Mexico dropped the 1 before mobile numbers (IFT, from 3 August 2019), Brazil has put a 9 before
+    them (Anatel, done in November 2016). Numbers that WhatsApp knew before keep the older form.
+    """
+    # As an integer: a Mexican number has ten digits, a Brazilian mobile eleven.
+    digits = parsed.national_number
+    if parsed.country_code == _MEXICO and digits // _TEN_DIGITS == 1:
+        return _with_national(parsed, digits - _TEN_DIGITS)
+    if parsed.country_code == _BRAZIL and _BRAZILIAN_MOBILE.fullmatch(str(digits)):
+        area, subscriber = divmod(digits, 10**8)
+        return _with_national(parsed, area * 10**9 + 9 * 10**8 + subscriber)
+    return parsed
+
+
+def former(number: str) -> str:
+    """Return the older form of a number in E.164, see `current`; "" where there was none."""
+    mexican = _MEXICAN_E164.fullmatch(number)
+    if mexican:
+        return f"+521{mexican[1]}"
+    brazilian = _BRAZILIAN_E164.fullmatch(number)
+    return f"+55{brazilian[1]}{brazilian[2]}" if brazilian else ""
+
+
+def _with_national(parsed: Any, digits: int) -> Any:
+    from phonenumbers import PhoneNumber
+
+    return PhoneNumber(parsed.country_code, digits, parsed.extension)
+
+
+def nationals(number: str) -> list[str]:
+    """Return the digits of a number in E.164 without its country code, as of today and before.
+
+    Of anything else there are none.
+    """
     parsed = _parsed(number, None)
     if parsed is None:
-        return ""
+        return []
     import phonenumbers
 
-    return phonenumbers.national_significant_number(parsed)
+    digits = phonenumbers.national_significant_number(parsed)
+    older = former(number).removeprefix(f"+{parsed.country_code}")
+    return [digits, older] if older else [digits]
 
 
 def same(number: str, stored: str) -> bool:
@@ -77,6 +121,6 @@ def _parsed(number: str, country: str | None) -> Any:
     import phonenumbers
 
     try:
-        return phonenumbers.parse(number, country)
+        return current(phonenumbers.parse(number, country))
     except phonenumbers.NumberParseException:
         return None

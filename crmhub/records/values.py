@@ -21,6 +21,8 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from crmhub.adapter.phones import current
+
 TYPES: tuple[str, ...] = (
     "string",
     "text",
@@ -569,15 +571,20 @@ def _with_country(digits: str, number: Any) -> Any:
     ):
         return None
     whole = _parsed(f"+{digits}", None)
-    mobile = whole is not None and phonenumbers.number_type(whole) == PhoneNumberType.MOBILE
-    return whole if mobile else None
+    if whole is None:
+        return None
+    if phonenumbers.is_possible_number(number):
+        sure = phonenumbers.number_type(whole) == PhoneNumberType.MOBILE
+    else:
+        sure = phonenumbers.is_valid_number(whole)
+    return whole if sure else None
 
 
 def _parsed(text: str, region: str | None) -> Any:
     import phonenumbers
 
     try:
-        return phonenumbers.parse(text, region)
+        return current(phonenumbers.parse(text, region))
     except phonenumbers.NumberParseException:
         return None
 

@@ -81,6 +81,11 @@ def test_every_common_notation_of_a_number_is_read(text: str, region: str) -> No
     assert "+12025550100" in readings(text, region)
 
 
+def test_an_older_form_of_a_number_is_read_as_todays() -> None:
+    assert "+525512345678" in readings("5215512345678", "")
+    assert "+5531987654321" in readings("553187654321", "")
+
+
 @pytest.mark.parametrize("text", ["abc", "112", "", "9" * 400, "٤٩١٥١١٢٣٤٥٦٧٨", "+", "00"])
 def test_what_is_no_number_is_read_as_it_is(text: str) -> None:
     assert readings(text, "") == [text]
@@ -96,3 +101,5 @@ def test_no_long_text_takes_long(text: str) -> None:
 
 def test_a_number_is_looked_for_in_the_forms_it_may_be_stored_in() -> None:
     assert set(forms("+12025550100", "")) == {"+12025550100", "12025550100", "0012025550100"}
+    assert {"+525512345678", "+5215512345678", "5215512345678"} < set(forms("+525512345678", ""))
+    assert {"+5531987654321", "+553187654321"} < set(forms("+5531987654321", ""))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from phonenumbers import PhoneNumberFormat, PhoneNumberType
 
-from crmhub.adapter.phones import national, notations, same
+from crmhub.adapter.phones import nationals, notations, same
 
 KINDS = (PhoneNumberType.FIXED_LINE, PhoneNumberType.MOBILE)
 
@@ -47,10 +47,15 @@ EXAMPLES = {
         (
             "+5511961234567",
             "+5511961234567|5511961234567|005511961234567|+55 11 96123-4567|(11) 96123-4567"
-            "|11961234567",
+            "|11961234567|+551161234567|551161234567",
+        ),
+        (
+            "+525512345678",
+            "+525512345678|525512345678|00525512345678|+52 55 1234 5678|55 1234 5678"
+            "|5512345678|+5215512345678|5215512345678",
         ),
     ],
-    ids=["US", "DE", "ES", "IT", "BR"],
+    ids=["US", "DE", "ES", "IT", "BR", "MX"],
 )
 def test_the_notations_of_a_number(number: str, forms: str) -> None:
     assert notations(number) == forms.split("|")
@@ -77,15 +82,17 @@ def test_what_is_no_number_has_one_notation(number: str) -> None:
 @pytest.mark.parametrize(
     ("number", "digits"),
     [
-        ("+12025550199", "2025550199"),
-        ("+493012345678", "3012345678"),
-        ("+390612345678", "0612345678"),
-        ("0301234567", ""),
-        ("", ""),
+        ("+12025550199", ["2025550199"]),
+        ("+493012345678", ["3012345678"]),
+        ("+390612345678", ["0612345678"]),
+        ("+5511961234567", ["11961234567", "1161234567"]),
+        ("+525512345678", ["5512345678", "15512345678"]),
+        ("0301234567", []),
+        ("", []),
     ],
 )
-def test_the_digits_without_the_country(number: str, digits: str) -> None:
-    assert national(number) == digits
+def test_the_digits_without_the_country(number: str, digits: list[str]) -> None:
+    assert nationals(number) == digits
 
 
 @pytest.mark.parametrize(
@@ -102,6 +109,11 @@ def test_the_digits_without_the_country(number: str, digits: str) -> None:
         ("+390612345678", "06 1234 5678"),
         ("+5511961234567", "(11) 96123-4567"),
         ("+5511961234567", "5511961234567"),
+        ("+5511961234567", "(11) 6123-4567"),
+        ("+5511961234567", "+55 11 6123-4567"),
+        ("+551161234567", "5511961234567"),
+        ("+525512345678", "+52 1 55 1234 5678"),
+        ("+525512345678", "5215512345678"),
         ("+34612345678", "612 34 56 78"),
         ("+442079460958", "(0)20 7946 0958"),
         ("+442079460958", "tel:+44-20-7946-0958"),
@@ -134,7 +146,7 @@ def test_a_number_is_known_in_any_notation(number: str, stored: str) -> None:
         ("+493012345678", "+49 40 12345678"),
         ("+34612345678", "+34 912345678"),
         ("+5511961234567", "(21) 96123-4567"),
-        ("+5511961234567", "(11) 6123-4567"),
+        ("+5511931234567", "(11) 3123-4567"),
         ("+12025550199", ""),
         ("+12025550199", "+"),
         ("+12025550199", "n/a"),
@@ -188,6 +200,6 @@ def test_a_neighbour_is_never_the_number(number: str, step: int) -> None:
 def test_any_text_can_be_compared(number: str, text: str) -> None:
     same(number, text)
     same(text, number)
-    national(text)
+    nationals(text)
 
     assert notations(text)[0] == text
