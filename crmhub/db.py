@@ -60,6 +60,9 @@ _PATIENCE = {
     "keepalives_idle": "10",
     "keepalives_interval": "5",
 }
+_AWAY_PAUSE_S = 0.1
+# So many threads of a pool's go on to answer what needs no database while the others wait for it.
+_NEVER_PATIENT = 8
 # Reads go on while nothing can be written, so connections are not made anew more often.
 _ANEW_EVERY_S = 1.0
 # How PostgreSQL plans a join of large sets. It takes them for small ones: values go along with
@@ -90,6 +93,10 @@ class Shut(Exception):
 
 class Deadlocked(Unavailable):
     """The database chose this transaction as the one to give way."""
+
+
+class Away(Unavailable):
+    """The server cannot be reached, or hung up: what it was told last may be done or not."""
 
 
 class HeldUp(Unavailable):
@@ -448,6 +455,7 @@ class Database:
         self.dialect = parsed.get_backend_name()
         self.pool_size = pool_size
         self._here = _Here()
+        self._patient = threading.BoundedSemaphore(max(1, pool_size - _NEVER_PATIENT))
         # What was connected before leads to a server that takes no writes.
         self._anew_from = 0.0
         self._queue: WriteQueue | None = None
@@ -605,6 +613,21 @@ class Database:
                     told = True
                 yield told
 
+    def patiently(self, until: float, work: Callable[[], T]) -> T:
+        """Return what `work` returns; while the server is away, run it again until then.
+
+        That moment is one of `time.monotonic`. `work` may have committed before, so twice must be
+        once. When most threads wait, the others do not, and raise Unavailable at once.
+        """
+        while True:
+            try:
+                return work()
+            except Away:
+                if time.monotonic() >= until or not self._patient.acquire(blocking=False):
+                    raise
+            time.sleep(_AWAY_PAUSE_S)
+            self._patient.release()
+
     def checkout(self) -> Any:
         """Return a connection of the pool that is alive; whoever takes it closes it."""
         until = time.monotonic() + _BUSY_SECONDS
@@ -757,7 +780,7 @@ def _translate_psycopg(exc: Any) -> Exception | None:
     if exc.sqlstate in _PASSING:
         return Unavailable(_PASSING[exc.sqlstate])
     if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
-        return Unavailable("The database cannot be reached or is shutting down; try again.")
+        return Away("The database cannot be reached or is shutting down; try again.")
     return None
 
 

@@ -25,16 +25,33 @@ class _Call:
 
 
 _call: ContextVar[_Call | None] = ContextVar("call", default=None)
+_arrived: ContextVar[float | None] = ContextVar("arrived", default=None)
+
+
+@contextmanager
+def since(moment: float) -> Iterator[None]:
+    """Let the time of a call in the block count from its arrival then, by `time.monotonic`."""
+    before = _arrived.set(moment)
+    try:
+        yield
+    finally:
+        _arrived.reset(before)
+
+
+def arrived() -> float:
+    """Return when the present call arrived: now, unless `since` says it."""
+    moment = _arrived.get()
+    return time.monotonic() if moment is None else moment
 
 
 @contextmanager
 def within(seconds: float, *, queued: bool = False) -> Iterator[None]:
-    """Let what is done in the block take so many seconds, within what its caller has left.
+    """Let the call of the block take so many seconds in all, within what its caller has left.
 
     `queued` says that nobody waits for the answer, so that others may go first.
     """
     outer = _call.get()
-    until = time.monotonic() + seconds
+    until = arrived() + seconds
     mine = _Call(until if outer is None else min(until, outer.until), queued)
     before = _call.set(mine)
     try:

@@ -19,7 +19,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.actions import bindings
 from crmhub.actions.connecting import Broken, connect, noted, told
-from crmhub.actions.deadlines import remaining, within
+from crmhub.actions.deadlines import arrived, remaining, within
 from crmhub.actions.entries import UNFINISHED, Accepted, Entry, New, Outcome
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import split_name
@@ -130,7 +130,7 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
     `key` is the caller's Idempotency-Key. Raises NotFound, Semantic and Conflict for what the
     caller can mend; the CRM's failures leave the action in the queue.
     """
-    deadline_s, began = account.switches.deadline_s, time.monotonic()
+    deadline_s, began = account.switches.deadline_s, arrived()
     with told(account), within(deadline_s - _WRITING_S), _slot(hub, account) as free:
         rate = hub.limits.hit_account(account)
         with hub.slots.writing:

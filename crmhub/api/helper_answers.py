@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from typing import Any, TypeVar, cast
 
 import flask
@@ -13,9 +14,11 @@ from marshmallow import fields
 from werkzeug.exceptions import HTTPException
 
 from crmhub.accounts.accounts import Account
+from crmhub.actions.deadlines import since
 from crmhub.actions.dispatch import Done
 from crmhub.actions.inputs import is_no_id
 from crmhub.api.answers import as_json
+from crmhub.api.authentication import hub
 from crmhub.api.documentation import IDEMPOTENCY_KEY, documents
 from crmhub.api.failures import in_words
 from crmhub.api.helper_bodies import HelperBody
@@ -24,11 +27,14 @@ from crmhub.api.schemas import Shown
 from crmhub.errors import BadRequest, HubError, listed
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_T = TypeVar("_T")
 
 # The hub's own keys stay under 2,000 bytes together; of what bots store no byte is cut.
 _MESSAGE_ROOM = 700
 _NAMES_ROOM = 500
 _LONGEST_KEY = 255
+# Builders give up after 4 s, and what was sent must be written down by then.
+_PATIENCE_S = 2.0
 
 _KEY_OF_CALL = IDEMPOTENCY_KEY | {
     "description": "Names the call for 24 hours: sent again, it is not carried out again but"
@@ -69,7 +75,8 @@ def answered(
     `keys` names the helper's own keys, which are blank then.
     """
     try:
-        answer = work()
+        with since(flask.g.began):
+            answer = _patiently(work, account.switches.deadline_s)
         replayed = bool(answer.pop(REPLAYED, False))
         response = as_json(answer, 202 if answer["status"] == "queued" else 200)
         if replayed:
@@ -85,6 +92,13 @@ def answered(
         response = as_json({**dict.fromkeys(keys(), ""), **own, "category": failed.category})
         response.headers.extend(failed.headers)
         return response
+
+
+def _patiently(work: Callable[[], _T], deadline_s: float = _PATIENCE_S) -> _T:
+    # Bots do not ask again, so they wait for a database that is being restarted. What it wrote down
+    # before it hung up is known again, or done before the same once more, which changes nothing.
+    until = flask.g.began + min(deadline_s, _PATIENCE_S)
+    return hub().database.patiently(until, work)
 
 
 def idempotency_key() -> str:
@@ -161,6 +175,10 @@ def helper(
     content = {"application/json": {"schema": body}, "application/x-www-form-urlencoded": form}
 
     def decorator(view: _F) -> _F:
+        @wraps(view)
+        def patient(**ids: str) -> Any:
+            return _patiently(lambda: view(**ids))
+
         described = documents(
             blueprint,
             operation_id,
@@ -172,7 +190,7 @@ def helper(
             headers=[REPLAYED] if writes else [],
             parameters=[_KEY_OF_CALL] if writes else [],
             errors=_ERRORS,
-        )(view)
+        )(patient)
         return cast(
             _F, blueprint.doc(requestBody={"required": True, "content": content})(described)
         )

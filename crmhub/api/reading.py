@@ -23,6 +23,9 @@ from crmhub.errors import BadRequest, HubError, listed
 DEEPEST = 20
 # Beyond what decimal computes with (its context's Emax): abs() of such a number already fails.
 LARGEST_POWER = 999_999
+# In the environ of WSGI, where the server says it: when the whole request was there, by
+# `time.monotonic`. It may have waited for its turn since.
+ARRIVED = "crmhub.arrived"
 LARGEST_BODY = 1024 * 1024
 
 

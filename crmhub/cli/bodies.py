@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
 
 from crmhub.actions.slots import Gate
+from crmhub.api.reading import ARRIVED
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -44,6 +46,7 @@ class WholeBodies:
         length = None if chunked else int(environ.get("CONTENT_LENGTH") or 0)
         if length != 0:
             environ["wsgi.input"] = self._whole(environ["wsgi.input"], length)
+        environ[ARRIVED] = time.monotonic()
         with self._turns:
             return self._app(environ, start_response)
 

@@ -9,14 +9,14 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import closing
 from typing import Any
 
 import pytest
 from sqlalchemy.engine import make_url
 
-from crmhub.db import Connection, Database, Deadlocked, Duplicate
+from crmhub.db import Away, Connection, Database, Deadlocked, Duplicate
 from crmhub.errors import Unavailable
 from crmhub.records.ids import Ids
 from crmhub.secrets import BASE36, token
@@ -314,6 +314,26 @@ def test_a_process_without_a_free_descriptor_is_to_be_asked_again(
         monkeypatch.setattr(database._engine, "raw_connection", full)
         with pytest.raises(Unavailable, match="too many connections"):
             _one(database)
+
+
+def test_most_but_not_all_threads_wait_for_a_server_that_is_away(sqlite_url: str) -> None:
+    back = threading.Event()
+
+    def work() -> str:
+        if not back.is_set():
+            raise Away("away")
+        return "done"
+
+    with closing(Database(sqlite_url, pool_size=10)) as database, ThreadPoolExecutor(3) as pool:
+        calls = [pool.submit(database.patiently, time.monotonic() + 120, work) for _ in range(3)]
+        (refused,) = wait(calls, return_when=FIRST_COMPLETED).done
+        assert isinstance(refused.exception(), Unavailable)
+        back.set()
+        calls.remove(refused)
+        assert [each.result(timeout=120) for each in calls] == ["done", "done"]
+        back.clear()
+        with pytest.raises(Unavailable):
+            database.patiently(time.monotonic(), work)
 
 
 def _one(database: Database) -> Any:
