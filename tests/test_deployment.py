@@ -13,11 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from crmhub.cli import main, working
-from crmhub.settings import _readers
+from crmhub.settings import Settings, _readers
 
 _ROOT = Path(__file__).parents[1]
 _FILES = ("Dockerfile", "compose.yaml", "config/systemd/crmhub.service")
 _UNIT = _ROOT / "config" / "systemd" / "crmhub.service"
+_SOCKET = _UNIT.with_suffix(".socket")
 
 
 def _text(name: str) -> str:
@@ -73,11 +74,18 @@ def test_a_migration_may_take_as_long_as_it_takes():
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not here")
-def test_systemd_takes_the_unit(tmp_path):
-    copy = tmp_path / _UNIT.name
-    copy.write_text(_UNIT.read_text().replace("/opt/crmhub/.venv/bin/crmhub", "/bin/true"))
+def test_systemd_takes_the_units(tmp_path):
+    copies = [tmp_path / name for name in (_UNIT.name, _SOCKET.name)]
+    copies[0].write_text(_UNIT.read_text().replace("/opt/crmhub/.venv/bin/crmhub", "/bin/true"))
+    copies[1].write_text(_SOCKET.read_text())
     verified = subprocess.run(
-        ["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False
+        ["systemd-analyze", "verify", *copies], capture_output=True, text=True, check=False
     )
-    ours = [line for line in verified.stderr.splitlines() if copy.name in line]
+    ours = [line for line in verified.stderr.splitlines() if "crmhub." in line]
     assert ours == []
+
+
+def test_systemd_keeps_the_usual_port():
+    usual = Settings.load(environ={}, root=_ROOT)
+    assert f"\nListenStream={usual.host}:{usual.port}\n" in _SOCKET.read_text(encoding="utf-8")
+    assert re.search(rf"^Wants=.*\b{_SOCKET.name}$", _UNIT.read_text(encoding="utf-8"), re.M)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import logging
 import os
@@ -61,10 +60,14 @@ def serve(with_worker: bool, **options: str | int | None) -> None:
 
 def _serve(with_worker: bool, options: Mapping[str, str | int | None]) -> None:
     from crmhub import logs, metrics
-    from crmhub.cli import working
+    from crmhub.cli import listening, working
     from crmhub.cli.opening import make_ready
     from crmhub.settings import Settings
 
+    kept = listening.given()
+    if kept is not None:
+        host, port = kept.getsockname()[:2]
+        options = {**options, "host": host, "port": port}
     for name, value in options.items():
         if value is not None:
             # The server processes read their settings themselves: this is how options get there.
@@ -72,11 +75,11 @@ def _serve(with_worker: bool, options: Mapping[str, str | int | None]) -> None:
     settings = Settings.load()
     _check_plans(settings)
     make_ready(settings)
-    address = _free_address(settings.host, settings.port)
+    address = settings.host if kept else listening.free_address(settings.host, settings.port)
     logs.configure(settings.log_level)
     worker = working.beside() if with_worker else nullcontext(lambda: None)
     with metrics.shared(), worker as stop_worker:
-        _run(settings, address, stop_worker)
+        _run(settings, address, kept, stop_worker)
 
 
 def _check_plans(settings: Settings) -> None:
@@ -86,43 +89,12 @@ def _check_plans(settings: Settings) -> None:
     load_plans(settings.plans)
 
 
-def _free_address(host: str, port: int) -> str:
-    """Return the address that `host` names; raises ClickException when it cannot be listened on.
-
-    The server itself would not notice that another one listens there already, since its own
-    processes share the port.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as exc:
-        raise click.ClickException(
-            f"The host {host} is not known here ({exc.strerror}); give an address of this machine."
-        ) from exc
-    # A name may stand for several; IPv4 is what others expect behind `localhost`.
-    family, kind, protocol, _, where = min(found, key=lambda one: one[0] != socket.AF_INET)
-    with socket.socket(family, kind, protocol) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(where)
-        except OSError as exc:
-            raise click.ClickException(_cannot_listen(host, port, exc)) from exc
-    return str(where[0])
-
-
-def _cannot_listen(host: str, port: int, exc: OSError) -> str:
-    if exc.errno == errno.EADDRINUSE:
-        return (
-            f"Port {port} on {host} is taken: something listens there already. "
-            "Stop it, or choose another port with --port."
-        )
-    if exc.errno == errno.EACCES:
-        return f"Port {port} needs rights that this user lacks; choose one from 1024 on."
-    if exc.errno == errno.EADDRNOTAVAIL:
-        return f"{host} is no address of this machine; 0.0.0.0 stands for all it has."
-    return f"Cannot listen on {host}, port {port}: {exc.strerror}."
-
-
-def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> None:
+def _run(
+    settings: Settings,
+    address: str,
+    kept: socket.socket | None,
+    stop_worker: Callable[[], None],
+) -> None:
     from granian.constants import HTTPModes, Interfaces
     from granian.http import HTTP1Settings
     from granian.log import LogLevels
@@ -130,7 +102,7 @@ def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> N
 
     # The server processes are forked, and find their imports done once for all of them.
     import crmhub.app  # noqa: F401
-    from crmhub.cli import serving
+    from crmhub.cli import listening, serving
 
     _allow_descriptors()
     server = Server(
@@ -151,6 +123,8 @@ def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> N
         log_level=LogLevels.error,
         log_dictconfig=_to_our_log(),
     )
+    if kept is not None:
+        listening.use(server, kept, _BACKLOG)
     server.respawned_wrks = serving.Replaced()
     stop_servers: Callable[[int], None] = server.shutdown
 

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -83,23 +84,51 @@ class Server:
         return self.process.wait(timeout=_PATIENCE)
 
 
+# As systemd does, see sd_listen_fds(3).
+_HAND_OVER = """
+import os, sys
+for n in range(int(sys.argv[2])):
+    os.dup2(int(sys.argv[1]), 3 + n)
+os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": sys.argv[2]}
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+def handing_over(listening: socket.socket, times: int = 1) -> list[str]:
+    """Return the beginning of a command that gets a socket from systemd, so many times."""
+    return [sys.executable, "-c", _HAND_OVER, str(listening.fileno()), str(times)]
+
+
 @contextmanager
 def serving(
-    root: Path, *args: str, port: int | None = None, stderr: int | None = None, **settings: str
+    root: Path,
+    *args: str,
+    port: int | None = None,
+    listening: socket.socket | None = None,
+    stderr: int | None = None,
+    **settings: str,
 ) -> Iterator[Server]:
     """Start the service in `root`, wait until it says that it is ready, and end it afterwards.
 
-    `stderr` is a file descriptor to write on instead of the log, and is closed.
+    It listens on `port`, or gets a socket that listens already. `stderr` is a file descriptor to
+    write on instead of the log, and is closed.
     """
-    port = port or free_port()
+    command, given = [*CRMHUB, "serve", *args], []
+    if listening is None:
+        port = port or free_port()
+        command += ["--port", str(port)]
+    else:
+        port = listening.getsockname()[1]
+        command, given = [*handing_over(listening), *command], [listening.fileno()]
     log = root / "serve.log"
     log.touch()
     # Removed here: a service that is killed leaves its files behind.
     temporary = TemporaryDirectory(prefix="crmhub-tests-")
     with open(log if stderr is None else stderr, "w") as errors:
         process = subprocess.Popen(
-            [*CRMHUB, "serve", "--port", str(port), *args],
+            command,
             cwd=root,
+            pass_fds=given,
             env=environment(**settings) | {"TMPDIR": temporary.name},
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -11,13 +11,14 @@ import sqlite3
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
 
 from benchmarks.places import free_port
 from tests.cli.conftest import CRMHUB, CommandLine, environment
-from tests.cli.servers import serving, soon
+from tests.cli.servers import handing_over, serving, soon
 from tests.unit.test_write_queue import is_taken
 
 
@@ -222,6 +223,43 @@ def test_server_processes_end_with_a_killed_supervisor(acme, tmp_path):
         server.process.kill()
         server.process.wait()
         soon(lambda: not server.answers())
+
+
+def test_calls_wait_for_a_restart_in_the_socket_that_systemd_keeps(acme, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as kept, ThreadPoolExecutor(1) as pool:
+        with serving(tmp_path, "--workers", "2", listening=kept) as server:
+            os.kill(server.children()[-1], signal.SIGKILL)
+            soon(lambda: len(server.children()) == 3)
+            assert all(get(server, acme)[0] == 200 for _ in range(20))
+            assert server.stop() == 0
+            waiting = pool.submit(get, server, acme)
+            time.sleep(0.3)
+            assert not waiting.done()
+        with serving(tmp_path, listening=kept):
+            assert waiting.result()[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("listens", "times", "words"),
+    [(True, 2, "hands over 2 sockets"), (False, 1, "listens on no port")],
+)
+def test_what_systemd_hands_over_is_to_be_listened_on(tmp_path, listens, times, words):
+    with socket.socket() as kept:
+        kept.bind(("127.0.0.1", 0))
+        if listens:
+            kept.listen()
+        refused = subprocess.run(
+            [*handing_over(kept, times), *CRMHUB, "serve"],
+            cwd=tmp_path,
+            env=environment(),
+            pass_fds=[kept.fileno()],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert refused.returncode == 1
+    assert words in refused.stderr
+    assert refused.stderr.count("\n") == 1
 
 
 def test_a_taken_port_is_told(crmhub, tmp_path):
