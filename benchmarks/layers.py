@@ -66,6 +66,7 @@ def _measure(here: Place, options: argparse.Namespace) -> None:
     if not options.use:
         with hub.database.reading() as connection:
             floor.make(connection)
+            connection.run("vacuum analyze")
     key = hub.database.transact(lambda tx: keys.create(tx, account.id)).api_key
     name = f"layers-{uuid.uuid4().hex[:8]}"
     other, issued = open_account(hub, name=name, client_id=name, plan="unlimited", by=BENCHMARKS)
