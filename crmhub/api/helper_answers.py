@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -94,7 +95,7 @@ def answered(
         return response
 
 
-def _patiently(work: Callable[[], _T], deadline_s: float = _PATIENCE_S) -> _T:
+def _patiently(work: Callable[[], _T], deadline_s: float = math.inf) -> _T:
     # Bots do not ask again, so they wait for a database that is being restarted. What it wrote down
     # before it hung up is known again, or done before the same once more, which changes nothing.
     until = flask.g.began + min(deadline_s, _PATIENCE_S)
