@@ -35,7 +35,7 @@ from crmhub.settings import Settings
 
 _LAYERS = {
     "Flask": ("/flask/", "/werkzeug/", "/blinker/"),
-    "database": ("/psycopg/", "/sqlalchemy/", "/crmhub/db.py"),
+    "database": ("/psycopg/", "/sqlalchemy/", "/crmhub/db.py", "/crmhub/drivers.py"),
     "schemas": ("/marshmallow/", "/flask_smorest/", "/crmhub/api/schemas.py"),
     "api": ("/crmhub/api/", "/crmhub/app.py"),
     "records": ("/crmhub/records/",),

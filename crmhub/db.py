@@ -9,9 +9,7 @@ more per request than the queries themselves, so the hot path does without them.
 from __future__ import annotations
 
 import json
-import os
 import re
-import select
 import sqlite3
 import threading
 import time
@@ -23,9 +21,23 @@ from hashlib import sha256
 from typing import Any, NoReturn, TypeVar
 
 import sqlalchemy
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import make_url
 from sqlalchemy.pool import QueuePool
 
+from crmhub.drivers import (
+    READ_ONLY,
+    Away,
+    Deadlocked,
+    check_disk,
+    file_of,
+    hung_up,
+    is_full,
+    patience,
+    prepare_postgresql,
+    prepare_sqlite,
+    translate_psycopg,
+    translate_sqlite,
+)
 from crmhub.errors import Unavailable
 from crmhub.rows import (
     Added,
@@ -50,16 +62,6 @@ _LOCKS = 0x63726D68
 _DEADLOCK_TRIES = 5
 _BUSY_SECONDS = 10
 _BUSY_PAUSE_S = 0.05
-# Bytes on SQLite's disk; with less, writes may still go into the log, but not for long.
-_LEAST_ROOM = 1024 * 1024
-# A machine that is gone says nothing, and Linux would ask it for a quarter of an hour whether it
-# has heard a statement, and for its answer for ever. Seconds, but milliseconds for what is sent.
-_PATIENCE = {
-    "connect_timeout": "3",
-    "tcp_user_timeout": "10000",
-    "keepalives_idle": "10",
-    "keepalives_interval": "5",
-}
 _AWAY_PAUSE_S = 0.1
 # So many threads of a pool's go on to answer what needs no database while the others wait for it.
 _NEVER_PATIENT = 8
@@ -83,24 +85,8 @@ _LEAST_SORTED_KB = 4096
 _AT_ONCE = 200
 
 
-class Duplicate(Exception):
-    """A row with this key exists already."""
-
-
 class Shut(Exception):
     """The gate of an insert was shut: nothing went in."""
-
-
-class Deadlocked(Unavailable):
-    """The database chose this transaction as the one to give way."""
-
-
-class Away(Unavailable):
-    """The server cannot be reached, or hung up: what it was told last may be done or not."""
-
-
-class HeldUp(Unavailable):
-    """What another transaction holds was waited for as long as may be; nothing was done."""
 
 
 @lru_cache(maxsize=1024)
@@ -460,7 +446,7 @@ class Database:
         self._anew_from = 0.0
         self._queue: WriteQueue | None = None
         if self.dialect == "sqlite":
-            self._queue = WriteQueue(_file(parsed))
+            self._queue = WriteQueue(file_of(parsed))
             self._engine = sqlalchemy.create_engine(
                 parsed,
                 poolclass=QueuePool,
@@ -471,9 +457,9 @@ class Database:
                 isolation_level="AUTOCOMMIT",
                 connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False},
             )
-            sqlalchemy.event.listen(self._engine, "connect", _prepare_sqlite)
+            sqlalchemy.event.listen(self._engine, "connect", prepare_sqlite)
             self.drivers_errors: Any = sqlite3.Error
-            self._translate = _translate_sqlite
+            self._translate = translate_sqlite
         else:
             import psycopg
 
@@ -484,11 +470,11 @@ class Database:
                 pool_timeout=_BUSY_SECONDS,
                 pool_reset_on_return=None,
                 isolation_level="AUTOCOMMIT",
-                connect_args=_patience(parsed),
+                connect_args=patience(parsed),
             )
-            sqlalchemy.event.listen(self._engine, "connect", _prepare_postgresql)
+            sqlalchemy.event.listen(self._engine, "connect", prepare_postgresql)
             self.drivers_errors = psycopg.Error
-            self._translate = _translate_psycopg
+            self._translate = translate_psycopg
 
     @contextmanager
     def mapped_errors(self) -> Iterator[None]:
@@ -503,7 +489,7 @@ class Database:
         ours = self._translate(exc)
         if ours is None:
             raise exc
-        if getattr(exc, "sqlstate", None) == _READ_ONLY:
+        if getattr(exc, "sqlstate", None) == READ_ONLY:
             now = time.monotonic()
             if now >= self._anew_from + _ANEW_EVERY_S:
                 self._anew_from = now
@@ -604,7 +590,7 @@ class Database:
         import psycopg
 
         _, options = self._engine.dialect.create_connect_args(self.url)
-        options.update(autocommit=True, **_patience(self.url))
+        options.update(autocommit=True, **patience(self.url))
         with self.mapped_errors(), psycopg.connect(**options) as driver:
             driver.execute(f"listen {channel}")
             while True:
@@ -637,7 +623,7 @@ class Database:
             except sqlalchemy.exc.TimeoutError as exc:
                 raise Unavailable("All database connections are busy; try again.") from exc
             except self.drivers_errors as exc:
-                if _is_full(exc) and time.monotonic() < until:
+                if is_full(exc) and time.monotonic() < until:
                     # Others hold all that the server has; one of them may be done soon.
                     time.sleep(_BUSY_PAUSE_S)
                     continue
@@ -648,12 +634,12 @@ class Database:
             if self.dialect == "sqlite":
                 return pooled
             driver: Any = pooled.driver_connection
-            hung_up = driver.closed or _hung_up(driver.fileno())
-            if not hung_up and pooled.info["made"] >= self._anew_from:
+            cut_off = driver.closed or hung_up(driver.fileno())
+            if not cut_off and pooled.info["made"] >= self._anew_from:
                 return pooled
             pooled.invalidate()
             pooled.close()
-            if hung_up:
+            if cut_off:
                 # A restarted server has done so to the whole pool, not to this connection alone.
                 self._engine.dispose()
 
@@ -677,7 +663,7 @@ class Database:
     def check_writable(self) -> None:
         """Raise Unavailable where the database takes no writes: a standby, or SQLite's disk."""
         if self.dialect != "postgresql":
-            _check_disk(self.url)
+            check_disk(self.url)
             return
         with self.reading() as connection:
             # Raised in here, it drops the connection: the next one may lead to another server.
@@ -691,110 +677,6 @@ class Database:
     def close(self) -> None:
         """Close all pooled connections."""
         self._engine.dispose()
-
-
-def _file(url: URL) -> str | None:
-    # A URI ("file:…") may mean memory or anything else.
-    name = url.database or ":memory:"
-    return None if name == ":memory:" or name.startswith("file:") else name
-
-
-def _check_disk(url: URL) -> None:
-    file = _file(url)
-    if file is None:
-        return
-    try:
-        disk = os.statvfs(os.path.dirname(file) or ".")
-    except OSError as exc:
-        reason = f"The database's directory cannot be reached: {exc.strerror}."
-        raise Unavailable(reason, retry_after=5) from exc
-    if disk.f_flag & os.ST_RDONLY:
-        raise Unavailable("The database's disk is read-only; make it writable.", retry_after=5)
-    # A file system that does not count says that it has none.
-    if disk.f_blocks and disk.f_bavail * disk.f_frsize < _LEAST_ROOM:
-        raise Unavailable("The database's disk is full; make room on it.", retry_after=5)
-
-
-def _patience(url: URL) -> dict[str, str]:
-    # What the operator has written into the URL holds.
-    return {name: value for name, value in _PATIENCE.items() if name not in url.query}
-
-
-def _prepare_sqlite(driver: Any, _record: Any) -> None:
-    # FULL: a commit survives a power cut, which WAL's usual NORMAL does not promise.
-    driver.execute("PRAGMA journal_mode = WAL")
-    driver.execute("PRAGMA synchronous = FULL")
-    driver.execute("PRAGMA foreign_keys = ON")
-    # What is deleted is gone from the file, as most builds have it from the start.
-    driver.execute("PRAGMA secure_delete = ON")
-
-
-def _prepare_postgresql(driver: Any, record: Any) -> None:
-    record.info["made"] = time.monotonic()
-    # A plan it takes for a dear one is compiled each time it runs, and is not worth that here.
-    driver.execute("set jit = off")
-
-
-_AWAY = {
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_PROTOCOL,
-}
-
-
-def _translate_sqlite(exc: Any) -> Exception | None:
-    if isinstance(exc, sqlite3.IntegrityError):
-        return Duplicate(str(exc))
-    if (getattr(exc, "sqlite_errorcode", 0) & 0xFF) in _AWAY:
-        return Unavailable("The database is busy or cannot be written; try again.")
-    return None
-
-
-# To psycopg most of these are bugs of the caller's: the server takes no writes, since it became a
-# standby or its disk is full, or it has waited too long for the end of a transaction. The others it
-# counts among those of a connection that is lost.
-_READ_ONLY = "25006"
-_UNWRITABLE = "The database cannot be written now; try again."
-_PASSING = {
-    _READ_ONLY: _UNWRITABLE,
-    "25P03": _UNWRITABLE,
-    "25P04": _UNWRITABLE,
-    "53100": "The database's disk is full; try again.",
-    "57014": "The database ended a statement that took it too long; try again.",
-}
-
-
-def _translate_psycopg(exc: Any) -> Exception | None:
-    import psycopg
-
-    if isinstance(exc, psycopg.errors.UniqueViolation):
-        return Duplicate(str(exc))
-    if isinstance(exc, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure):
-        return Deadlocked("The database is busy with conflicting writes; try again.")
-    if isinstance(exc, psycopg.errors.LockNotAvailable):
-        return HeldUp("The database is busy with other writes; try again.")
-    if exc.sqlstate in _PASSING:
-        return Unavailable(_PASSING[exc.sqlstate])
-    if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
-        return Away("The database cannot be reached or is shutting down; try again.")
-    return None
-
-
-def _is_full(exc: Exception) -> bool:
-    # A connection that is refused has no SQLSTATE (53300) in psycopg, only the server's words.
-    words = str(exc)
-    return "too many " in words or "connection slots are reserved" in words
-
-
-def _hung_up(fileno: int) -> bool:
-    # An idle connection has nothing to read but the end of the stream.
-    poller = select.poll()
-    poller.register(fileno, select.POLLIN | select.POLLHUP)
-    return bool(poller.poll(0))
 
 
 def containing(text: str) -> str:

@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 from crmhub.accounts.accounts import Account
-from crmhub.db import Connection, Database, Deadlocked, HeldUp, Shut, now_ms
+from crmhub.db import Connection, Database, Shut, now_ms
+from crmhub.drivers import Deadlocked, HeldUp
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.records import associations, marks, upserts, writing
 from crmhub.records import catalogue as catalogues

@@ -14,7 +14,8 @@ from typing import NoReturn
 
 import orjson
 
-from crmhub.db import Connection, Deadlocked
+from crmhub.db import Connection
+from crmhub.drivers import Deadlocked
 from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, listed
 from crmhub.records import associations
 from crmhub.records.associations import Links

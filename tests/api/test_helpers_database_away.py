@@ -17,7 +17,7 @@ from crmhub.actions.hub import Hub
 from crmhub.actions.journal import Journal
 from crmhub.api import helper_answers
 from crmhub.api.reading import ARRIVED
-from crmhub.db import Away
+from crmhub.drivers import Away
 from tests import databases
 from tests.actions.working import hurry, states, work_off
 from tests.adapters.fakes import FAKE, adapters, fake_client

@@ -21,7 +21,8 @@ from crmhub.accounts import keys
 from crmhub.accounts.limits import Limits, RateStatus
 from crmhub.actions.hub import Hub
 from crmhub.app import create_app
-from crmhub.db import Connection, Deadlocked
+from crmhub.db import Connection
+from crmhub.drivers import Deadlocked
 from crmhub.errors import Conflict, Unavailable
 from crmhub.idempotency import KEPT_MS, forget_old
 from crmhub.records import definitions, writing

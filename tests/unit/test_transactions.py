@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import make_url
 
-from crmhub.db import Away, Connection, Database, Deadlocked, Duplicate
+from crmhub.db import Connection, Database
+from crmhub.drivers import Away, Deadlocked, Duplicate
 from crmhub.errors import Unavailable
 from crmhub.records.ids import Ids
 from crmhub.secrets import BASE36, token

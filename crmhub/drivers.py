@@ -1,0 +1,153 @@
+"""What the drivers of SQLite and PostgreSQL need: how they connect, and what their errors mean."""
+
+from __future__ import annotations
+
+import os
+import select
+import sqlite3
+import time
+from typing import Any
+
+from sqlalchemy.engine import URL
+
+from crmhub.errors import Unavailable
+
+# Bytes on SQLite's disk; with less, writes may still go into the log, but not for long.
+_LEAST_ROOM = 1024 * 1024
+# A machine that is gone says nothing, and Linux would ask it for a quarter of an hour whether it
+# has heard a statement, and for its answer for ever. Seconds, but milliseconds for what is sent.
+_PATIENCE = {
+    "connect_timeout": "3",
+    "tcp_user_timeout": "10000",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+}
+
+
+class Duplicate(Exception):
+    """A row with this key exists already."""
+
+
+class Deadlocked(Unavailable):
+    """The database chose this transaction as the one to give way."""
+
+
+class Away(Unavailable):
+    """The server cannot be reached, or hung up: what it was told last may be done or not."""
+
+
+class HeldUp(Unavailable):
+    """What another transaction holds was waited for as long as may be; nothing was done."""
+
+
+def file_of(url: URL) -> str | None:
+    """Return SQLite's file; None when it is in memory, or where that cannot be told."""
+    # A URI ("file:…") may mean memory or anything else.
+    name = url.database or ":memory:"
+    return None if name == ":memory:" or name.startswith("file:") else name
+
+
+def check_disk(url: URL) -> None:
+    """Raise Unavailable when SQLite's disk takes no writes: it is full, read-only or gone."""
+    file = file_of(url)
+    if file is None:
+        return
+    try:
+        disk = os.statvfs(os.path.dirname(file) or ".")
+    except OSError as exc:
+        reason = f"The database's directory cannot be reached: {exc.strerror}."
+        raise Unavailable(reason, retry_after=5) from exc
+    if disk.f_flag & os.ST_RDONLY:
+        raise Unavailable("The database's disk is read-only; make it writable.", retry_after=5)
+    # A file system that does not count says that it has none.
+    if disk.f_blocks and disk.f_bavail * disk.f_frsize < _LEAST_ROOM:
+        raise Unavailable("The database's disk is full; make room on it.", retry_after=5)
+
+
+def patience(url: URL) -> dict[str, str]:
+    """Return psycopg's options that say how long a PostgreSQL server may keep silent."""
+    # What the operator has written into the URL holds.
+    return {name: value for name, value in _PATIENCE.items() if name not in url.query}
+
+
+def prepare_sqlite(driver: Any, _record: Any) -> None:
+    """Set what holds for each connection; a listener of SQLAlchemy's event `connect`."""
+    # FULL: a commit survives a power cut, which WAL's usual NORMAL does not promise.
+    driver.execute("PRAGMA journal_mode = WAL")
+    driver.execute("PRAGMA synchronous = FULL")
+    driver.execute("PRAGMA foreign_keys = ON")
+    # What is deleted is gone from the file, as most builds have it from the start.
+    driver.execute("PRAGMA secure_delete = ON")
+
+
+def prepare_postgresql(driver: Any, record: Any) -> None:
+    """Set what holds for each connection, and note when it was `made`, as of `time.monotonic`."""
+    record.info["made"] = time.monotonic()
+    # A plan it takes for a dear one is compiled each time it runs, and is not worth that here.
+    driver.execute("set jit = off")
+
+
+_AWAY = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PROTOCOL,
+}
+
+
+def translate_sqlite(exc: Any) -> Exception | None:
+    """Return what an error of sqlite3 comes to; None for a bug of ours."""
+    if isinstance(exc, sqlite3.IntegrityError):
+        return Duplicate(str(exc))
+    if (getattr(exc, "sqlite_errorcode", 0) & 0xFF) in _AWAY:
+        return Unavailable("The database is busy or cannot be written; try again.")
+    return None
+
+
+# To psycopg most of these are bugs of the caller's: the server takes no writes, since it became a
+# standby or its disk is full, or it has waited too long for the end of a transaction. The others it
+# counts among those of a connection that is lost.
+READ_ONLY = "25006"
+_UNWRITABLE = "The database cannot be written now; try again."
+_PASSING = {
+    READ_ONLY: _UNWRITABLE,
+    "25P03": _UNWRITABLE,
+    "25P04": _UNWRITABLE,
+    "53100": "The database's disk is full; try again.",
+    "57014": "The database ended a statement that took it too long; try again.",
+}
+
+
+def translate_psycopg(exc: Any) -> Exception | None:
+    """Return what an error of psycopg comes to; None for a bug of ours."""
+    import psycopg
+
+    if isinstance(exc, psycopg.errors.UniqueViolation):
+        return Duplicate(str(exc))
+    if isinstance(exc, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure):
+        return Deadlocked("The database is busy with conflicting writes; try again.")
+    if isinstance(exc, psycopg.errors.LockNotAvailable):
+        return HeldUp("The database is busy with other writes; try again.")
+    if exc.sqlstate in _PASSING:
+        return Unavailable(_PASSING[exc.sqlstate])
+    if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
+        return Away("The database cannot be reached or is shutting down; try again.")
+    return None
+
+
+def is_full(exc: Exception) -> bool:
+    """Return whether a server refuses a connection since it has no room for one more."""
+    # A connection that is refused has no SQLSTATE (53300) in psycopg, only the server's words.
+    words = str(exc)
+    return "too many " in words or "connection slots are reserved" in words
+
+
+def hung_up(fileno: int) -> bool:
+    """Return whether the other end of an idle connection is closed."""
+    # An idle connection has nothing to read but the end of the stream.
+    poller = select.poll()
+    poller.register(fileno, select.POLLIN | select.POLLHUP)
+    return bool(poller.poll(0))
