@@ -24,9 +24,14 @@ class Gate:
     """
 
     def __init__(self, size: int) -> None:
-        self._free = size
+        self._size = self._free = size
         self.waiting: deque[threading.Lock] = deque()
         self._lock = threading.Lock()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody is in, and nobody waits."""
+        return self._free == self._size
 
     def __enter__(self) -> None:
         with self._lock:

@@ -41,6 +41,11 @@ class WholeBodies:
         self._turns = Gate(turns)
         self._long_bodies = Gate(_LONG_BODIES)
 
+    @property
+    def idle(self) -> bool:
+        """Whether no request is there as a whole that the app has not answered."""
+        return self._turns.empty
+
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         chunked = "HTTP_TRANSFER_ENCODING" in environ
         length = None if chunked else int(environ.get("CONTENT_LENGTH") or 0)

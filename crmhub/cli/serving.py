@@ -14,11 +14,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flask import Flask
 
+    from crmhub.cli.bodies import WholeBodies
     from crmhub.settings import Settings
 
 _START_SECONDS = 60
+# After SIGTERM: how long a request may take to come as a whole, and the last answer to be sent.
+_UNSENT_SECONDS, _SENDING_SECONDS = 1.0, 1.0
 _LOOP_STARTS, _LOOP_SECONDS = 10, 30.0
 
 
@@ -38,7 +43,8 @@ def load() -> Flask:
     whole = WholeBodies(app.wsgi_app, LARGEST_BODY, settings.threads)
     app.wsgi_app = whole  # type: ignore[method-assign]
     # Not atexit: processes made by multiprocessing end without it.
-    multiprocessing.util.Finalize(None, app.extensions["crmhub"].close, exitpriority=1)
+    close = multiprocessing.util.Finalize(None, app.extensions["crmhub"].close, exitpriority=1)
+    _end_without(whole, close)
     threading.Thread(target=_end_with_supervisor, daemon=True).start()
     # What is here now is here as long as the process: no collection need go through it.
     gc.freeze()
@@ -77,6 +83,29 @@ def forget_supervisors_signals() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def _end_without(whole: WholeBodies, close: Callable[[], object]) -> None:
+    """When this process is to end, let it not wait for requests whose end does not come.
+
+    granian would, until it is killed, and other calls wait for the next start meanwhile.
+    """
+    signals, told = os.pipe()
+    os.set_blocking(told, False)
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+
+    def end() -> None:
+        while os.read(signals, 1)[0] not in (signal.SIGTERM, signal.SIGINT):
+            pass
+        time.sleep(_UNSENT_SECONDS)
+        while not whole.idle:
+            time.sleep(0.1)
+        # The last answer is on its way.
+        time.sleep(_SENDING_SECONDS)
+        close()
+        os._exit(0)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 def _end_with_supervisor() -> None:

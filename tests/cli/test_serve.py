@@ -13,6 +13,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from importlib import import_module
 
 import pytest
 
@@ -141,6 +142,10 @@ def test_bodies_that_do_not_end_hold_up_nobody(acme, tmp_path):
         # Nor is one refused for being slow.
         lines[0].sendall(CONTACT[-1:])
         assert lines[0].recv(65_536).startswith(b"HTTP/1.1 201 ")
+        # What does not end is not waited for either, until the process would be killed.
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < import_module("crmhub.cli.serve")._GRACE_SECONDS
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
