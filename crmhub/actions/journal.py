@@ -29,6 +29,7 @@ from crmhub.actions.entries import (
     New,
     Outcome,
     State,
+    earliest_id,
     new_id,
     shown,
 )
@@ -509,7 +510,7 @@ class Journal:
     def forget(self, *, before: int, most: int = 1000) -> int:
         """Delete actions that ended before this moment (ms), so many at once; return how many.
 
-        What is dead or parked stays until somebody decides on it.
+        What is dead or parked stays until somebody decides on it, and so does what it has made.
         """
 
         def work(tx: Connection) -> int:
@@ -518,7 +519,7 @@ class Journal:
                 " and state in ('done', 'refused') limit :most",
                 {"before": before, "most": most},
             )
-            marks.forget(tx, before=before)
+            marks.forget(tx, rows, closed_before=earliest_id(before))
             tx.delete("action_try", {"account_id": "integer", "action_id": "text"}, rows)
             return tx.delete("action", {"account_id": "integer", "id": "text"}, rows)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from crmhub.db import Connection, now_ms
 from crmhub.records.kinds import CONTACTS, Kind
@@ -73,6 +73,15 @@ def erase(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> 
         )
 
 
-def forget(tx: Connection, *, before: int) -> int:
-    """Delete marks made before this moment (ms); return how many."""
-    return tx.run("delete from mark where created_at < :before", {"before": before})
+def forget(tx: Connection, marks: Sequence[tuple[int, str]], *, closed_before: str) -> None:
+    """Delete marks, given with their accounts' ids, that nothing is written under any more.
+
+    Of these accounts it deletes what was closed and sorts before `closed_before`, too.
+    """
+    tx.delete("mark", {"account_id": "integer", "mark": "text"}, marks)
+    if marks:
+        among, params = tx.among("account_id", "ids", sorted({account for account, _ in marks}))
+        tx.run(
+            f"delete from mark where {among} and mark < :before and record_id = {_NOTHING}",
+            {"before": closed_before, **params},
+        )

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from crmhub.actions.entries import Accepted, Entry, New, Outcome
+from crmhub.actions.entries import Accepted, Entry, New, Outcome, earliest_id
 from crmhub.actions.hub import Hub
 from crmhub.actions.journal import DELAYS_S
 from crmhub.db import Connection, now_ms
 from crmhub.errors import Semantic
+from crmhub.records import marks
+from crmhub.records.kinds import CONTACTS
 from crmhub.settings import Settings
 from tests.actions.callers import Caller
 from tests.actions.working import change, hurry, rows, states
@@ -322,12 +324,19 @@ def test_what_waits_behind_a_dead_one_is_parked_and_nothing_else(
 def test_what_ended_long_ago_is_forgotten_and_what_is_dead_stays(
     hub: Hub, client: Client, accept: Accept
 ) -> None:
+    account_id, ids = client.account.id, {}
     for person, state in (("p", "done"), ("q", "refused"), ("r", "dead")):
-        finish(hub, taken(accept(person)), replace(DONE, state=state))
+        entry = taken(accept(person))
+        ids[state] = entry.id
+        hub.database.transact(lambda tx, id=entry.id: marks.keep(tx, account_id, id, CONTACTS, 1))
+        finish(hub, entry, replace(DONE, state=state))
     accept("s", now=False)
+    hub.database.transact(lambda tx: marks.close(tx, account_id, [earliest_id(0), "~"]))
     hub.journal.forget(before=now_ms() + 60_000)
     assert sorted(states(hub, client)) == ["dead", "queued"]
     assert len(rows(hub, client, "number", "action_try")) == 1
+    # A dead one may be tried again, and what was erased may be under way.
+    assert {mark for (mark,) in rows(hub, client, "mark", "mark")} == {ids["dead"], "~"}
 
 
 # --- outages ----------------------------------------------------------------------------------
