@@ -13,6 +13,7 @@ from adapters.hubspot.finding import Finding, group, search_body
 from adapters.hubspot.values import Values
 from adapters.hubspot.writing import Writing
 from crmhub.adapter import Context, Linked, NotYet, Saved, Written
+from crmhub.adapter.remembered import HOUR
 
 _SEARCH_LAG_S = 60
 """A record that a search does not show so long after its write does not exist."""
@@ -41,9 +42,10 @@ class Marks:
 
     def contact(self, mark: str, *, sent: Mapping[str, str], since_ms: int) -> Saved | None:
         """Look by the mark where it is unique; else by email, or by what the search must show."""
-        unique, marked = self._kept("contacts", mark)
-        if unique:
-            return self._writing.by_mark("contacts", mark)
+        unique, marked = self._kept("contacts", mark, since_ms)
+        made = self._writing.by_mark("contacts", mark) if unique else None
+        if made or (unique and marked):
+            return made
         return self._contact_written(marked, sent, since_ms)
 
     def linked(
@@ -57,16 +59,21 @@ class Marks:
         others: Collection[str],
     ) -> Saved | None:
         """Look by the mark where it is unique; else among those of the contact not in `others`."""
-        unique, marked = self._kept(kind, mark)
-        if unique:
-            return self._writing.by_mark(kind, mark)
+        unique, marked = self._kept(kind, mark, since_ms)
+        made = self._writing.by_mark(kind, mark) if unique else None
+        if made or (unique and marked):
+            return made
         return self._linked_record(kind, contact_id, marked, sent, since_ms, others)
 
-    def _kept(self, kind: Written, mark: str) -> tuple[bool, Mapping[str, str]]:
-        """Return whether the mark is unique in the account, and the property that holds it."""
+    def _kept(self, kind: Written, mark: str, since_ms: int) -> tuple[bool, Mapping[str, str]]:
+        """Return whether the mark is unique in the account, and what holds it in each write."""
         definition = self._definitions.mark(kind) if mark else None
-        unique = definition is not None and bool(definition.get("hasUniqueValue"))
-        return unique, ({self._mark: mark} if definition else {})
+        if definition is None:
+            return False, {}
+        changed = moment(definition.get("updatedAt") or definition.get("createdAt"))
+        # Another process may have written without it: what it knew of the property was from before.
+        sure = not changed or changed + HOUR < since_ms / 1000 + self._api.clock_ahead
+        return bool(definition.get("hasUniqueValue")), ({self._mark: mark} if sure else {})
 
     def _contact_written(
         self, marked: Mapping[str, str], sent: Mapping[str, str], since_ms: int

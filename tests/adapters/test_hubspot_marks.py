@@ -9,6 +9,7 @@ import pytest
 
 from crmhub.adapter import BadConfig, Linked, NotYet, Saved, Uncertain
 from crmhub.fakes.hubspot import FakeHubSpot
+from crmhub.records.filters import iso
 from tests.adapters.hubspot_crm import HubSpotCrm, adapted, person
 
 KINDS: tuple[Linked, ...] = ("deals", "tickets")
@@ -62,6 +63,25 @@ def test_a_mark_is_written_where_the_account_has_room_for_it(
     saved = adapted(fake).create_for_contact(kind, id, title(kind), mark="crmhub-1")
     mark = fake.records(kind)[saved.id].get("crmhub_mark")
     assert mark == (None if how == "none" else "crmhub-1")
+
+
+@each_kind
+@pytest.mark.parametrize("how", ["unique", "plain"])
+def test_what_was_written_before_a_process_knew_of_the_mark_is_found(
+    fake: FakeHubSpot, kind: Linked, how: str
+) -> None:
+    id, unaware = fake.add_contact(email="ann@x.org"), adapted(fake)
+    unaware.create_for_contact(kind, id, title(kind, "Another"), mark="m")
+    marked(fake, how, kind)
+    began = now_ms()
+    fake.portal.definitions[kind]["crmhub_mark"]["updatedAt"] = iso(began)
+    fake.fail(kind="cut", method="POST", path=f"*/{kind}", written=True)
+    with pytest.raises(Uncertain):
+        unaware.create_for_contact(kind, id, title(kind), mark="crmhub-1")
+    written = [*fake.records(kind)][-1]
+    found = adapted(fake).find_marked(kind, id, "crmhub-1", sent=title(kind), since_ms=began)
+    assert found is not None
+    assert found.id == written
 
 
 @each_kind
