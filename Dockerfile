@@ -14,7 +14,7 @@ FROM python:3.13-slim
 # pg_dump and psql are for `crmhub db backup` and `restore`; they must be as new as the server.
 RUN apt-get update && apt-get install -y --no-install-recommends postgresql-client \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --uid 1000 --create-home --home-dir /var/lib/crmhub crmhub
+    && useradd --uid 1000 --create-home --home-dir /var/lib/crmhub crmhub
 COPY --from=build /opt/crmhub /opt/crmhub
 ENV PATH=/opt/crmhub/.venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
