@@ -208,10 +208,10 @@ def _sqlite(path: Path, failed: str) -> Iterator[sqlite3.Connection]:
 
 
 def _backup_postgresql(url: URL, part: Path) -> None:
-    with part.open("wb") as out:
-        _run(["pg_dump", "--format=custom"], url, stdout=out.fileno())
-    # Reads the list at its end, which a file that was cut off has not.
-    _run(["pg_restore", "--list", str(part)], None, stdout=subprocess.DEVNULL)
+    # Not by its standard output: as of 17 that writes the table of contents twice into a file.
+    _run(["pg_dump", "--format=custom", f"--file={part}"], url)
+    # Read to its end, as a restore would.
+    _run(["pg_restore", "--file=/dev/null", str(part)], None)
 
 
 def _restore_postgresql(path: Path, url: URL) -> None:
@@ -271,8 +271,8 @@ def _copy_settings(script: IO[bytes], to: IO[bytes]) -> None:
 _PUBLIC = ("set search_path to public", *_SETTLE)
 
 
-def _run(command: Sequence[str], url: URL | None, *, stdout: int) -> None:
-    with _started(command, url, stdout=stdout) as running:
+def _run(command: Sequence[str], url: URL | None) -> None:
+    with _started(command, url, stdout=subprocess.DEVNULL) as running:
         _ended(running)
 
 

@@ -23,8 +23,9 @@ from crmhub.rows import Row
 _PLACES = 20
 _NEIGHBOURS = 5
 _BATCH = 1000
-# What an UPDATE by hand may leave: no JSON, no object, a number among texts, a word for a date.
-_NO_DOCUMENT = (ValueError, TypeError, AttributeError)
+# What an UPDATE by hand may leave: no JSON, no object, a number among texts, a word for a date; or
+# an object among texts, which as of Python 3.12 can be asked for a slice.
+_NO_DOCUMENT = (ValueError, TypeError, AttributeError, KeyError)
 
 _KEYS = {table: dict([*columns.items()][:KEY_COLUMNS]) for table, columns in TABLES.items()}
 Rows = Mapping[str, Sequence[Row]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from sqlalchemy.engine import make_url
 
@@ -38,7 +40,8 @@ def test_a_bare_postgresql_is_upgraded_when_told_only(crmhub, bare_postgresql):
 def test_a_bare_sqlite_is_made_ready_by_itself(crmhub, tmp_path):
     crmhub.env["CRMHUB_DATABASE_URL"] = f"sqlite:///{tmp_path}/new.db"
     assert crmhub.json("account", "list") == []
-    assert pending(Database(f"sqlite:///{tmp_path}/new.db")) is None
+    with closing(Database(f"sqlite:///{tmp_path}/new.db")) as database:
+        assert pending(database) is None
 
 
 def test_what_the_server_says_is_told(crmhub, bare_postgresql):
