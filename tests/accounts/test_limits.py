@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from limits.strategies import MovingWindowRateLimiter
 from sqlalchemy.engine import make_url
 
 from benchmarks.places import free_port
@@ -172,6 +173,25 @@ def test_with_redis_processes_share_one_limit(redis_url):
     processes = [Limits(redis_url, share=4) for _ in range(4)]
     who = caller("10/1000")
     assert sum(limits.hit(who).allowed for limits in processes for _ in range(5)) == 10
+
+
+def test_who_has_not_called_for_a_while_is_forgotten(time_machine, monkeypatch):
+    kept = []
+    monkeypatch.setattr(module, "_FORGET_SECONDS", 0)
+    monkeypatch.setattr(
+        module, "MovingWindowRateLimiter", lambda it: kept.append(it) or MovingWindowRateLimiter(it)
+    )
+    now, limits = time.time(), Limits(None)
+    for host in range(256):
+        limits.miss(f"198.51.100.{host}")
+    for hour in (1, 2):
+        time_machine.move_to(now + hour * 3600, tick=True)
+        limits.miss("203.0.113.1")
+        # What has expired is taken out by a thread, some milliseconds after a call.
+        until = time.perf_counter() + 60
+        while sum(map(len, kept[0].events.values())) > 1 and time.perf_counter() < until:
+            time.sleep(0.01)
+    assert len(kept[0].events) < 3
 
 
 # Redis away.
