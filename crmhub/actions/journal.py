@@ -514,9 +514,12 @@ class Journal:
         """
 
         def work(tx: Connection) -> int:
+            # What an operator brings back at this moment is passed over, and what another worker
+            # deletes; in this order, or a planner whose statistics are old reads the whole table.
+            skip = " for update skip locked" if tx.dialect == "postgresql" else ""
             rows = tx.rows(
                 "select account_id, id from action where finished_at < :before"
-                " and state in ('done', 'refused') limit :most",
+                f" and state in ('done', 'refused') order by finished_at limit :most{skip}",
                 {"before": before, "most": most},
             )
             marks.forget(tx, rows, closed_before=earliest_id(before))

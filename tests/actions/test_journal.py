@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
 
@@ -337,6 +337,26 @@ def test_what_ended_long_ago_is_forgotten_and_what_is_dead_stays(
     assert len(rows(hub, client, "number", "action_try")) == 1
     # A dead one may be tried again, and what was erased may be under way.
     assert {mark for (mark,) in rows(hub, client, "mark", "mark")} == {ids["dead"], "~"}
+
+
+def test_what_is_brought_back_while_it_is_forgotten_stays(
+    hub: Hub, client: Client, accept: Accept
+) -> None:
+    refused = taken(accept())
+    finish(hub, refused, replace(DONE, state="refused"))
+    with ThreadPoolExecutor(1) as pool:
+
+        def work(tx: Connection) -> Future[int]:
+            tx.run(
+                "update action set state = 'queued' where account_id = :account and id = :id",
+                {"account": refused.account_id, "id": refused.id},
+            )
+            forgotten = pool.submit(hub.journal.forget, before=now_ms() + 60_000)
+            wait([forgotten], timeout=1)
+            return forgotten
+
+        assert hub.database.transact(work).result() == 0
+    assert states(hub, client) == ["queued"]
 
 
 # --- outages ----------------------------------------------------------------------------------
