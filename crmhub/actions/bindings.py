@@ -280,10 +280,10 @@ def chatted(database: Database, account: Account, crm_id: str) -> None:
 
 def note_chat(tx: Connection, account: Account, bound: Bound) -> bool:
     """Note that a helper was called for them just now; False when they were erased meanwhile."""
-    who = "crm_id = :crm_id" if bound.crm_id else "hub_id = :hub_id"
     noted = tx.run(
-        f"update binding set last_chat_at = :now where {_HERE} and {who}",
-        _of(account) | {"crm_id": bound.crm_id, "hub_id": bound.hub_id, "now": now_ms()},
+        # Not in all rows of a contact of the CRM: each of their conversations has left one.
+        f"update binding set last_chat_at = :now where {_HERE} and hub_id = :hub_id",
+        _of(account) | {"hub_id": bound.hub_id, "now": now_ms()},
     )
     return noted > 0
 

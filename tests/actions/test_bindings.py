@@ -10,6 +10,7 @@ from crmhub.actions import bindings
 from crmhub.actions.bindings import Bound
 from crmhub.actions.hub import Hub
 from crmhub.errors import NotFound
+from tests.actions.working import change, rows
 from tests.clients import Client
 
 
@@ -113,6 +114,16 @@ def test_the_last_chat_is_the_newest_of_all_conversations(hub: Hub, client: Clie
     first = _last_chat(hub, client, "1")
     _meet(hub, client, "u", "1")
     assert _last_chat(hub, client, "1") >= first > 0
+
+
+def test_a_chat_costs_no_more_for_a_contact_of_many_conversations(hub: Hub, client: Client) -> None:
+    _meet(hub, client, "t", "1", email="ann@x.org")
+    bound = _meet(hub, client, "u", "1", email="ann@x.org")
+    change(hub, client, "last_chat_at = 0", "binding")
+    hub.database.transact(lambda tx: bindings.note_chat(tx, client.account, bound))
+    chatted = rows(hub, client, "contact_token, last_chat_at > 0", "binding")
+    assert sorted((token, bool(now)) for token, now in chatted) == [("t", False), ("u", True)]
+    assert _last_chat(hub, client, "1") > 0
 
 
 def test_a_chat_of_a_contact_without_a_conversation_is_noted(hub: Hub, client: Client) -> None:
