@@ -27,7 +27,7 @@ def test_an_expired_token_says_so_and_a_refreshed_one_works(api: Api) -> None:
 
 
 def test_a_refreshed_token_expires_by_itself(api: Api) -> None:
-    api.post("/_control/settings", {"expires_in": 0.001})
+    api.post("/_control/settings", {"expires_in": 1e-9})
     token = refreshed(api).json()["access_token"]
     api.session.headers["Authorization"] = f"Bearer {token}"
     assert api.get(_DETAILS).json()["category"] == "EXPIRED_AUTHENTICATION"
