@@ -40,6 +40,8 @@ _COME_BACK = 1.0
 # The share of the burst that queued calls may use.
 _QUEUED, _ALL = 0.75, 1.0
 _KEPT_MS = 7 * 86_400_000
+# Some CRMs say that there is no limit with the largest number they have; the column ends here.
+_LARGEST_BURST = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class _Limit:
     def of(cls, calls: int, seconds: float) -> _Limit:
         if calls < 1 or not 0 < seconds < math.inf:
             raise ValueError(f"{calls} calls in {seconds} s is no limit; both must be above 0")
-        burst = max(1, calls // 10)
+        burst = min(max(1, calls // 10), _LARGEST_BURST)
         return cls(burst, seconds * 1000.0 / max(1, calls - burst))
 
 

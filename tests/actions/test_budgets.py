@@ -174,6 +174,12 @@ def test_what_is_no_limit_is_refused_at_the_start_and_passed_over_later(
 # Queued calls.
 
 
+def test_a_crm_may_say_no_limit_with_its_largest_number(budgets: Budgets, account: int) -> None:
+    budget = of(budgets, account)
+    budget.follow(2**63 - 1, 1)
+    assert taken(budget, 30) == 30
+
+
 def test_queued_calls_leave_a_quarter_of_the_burst(budgets: Budgets, account: int) -> None:
     queued = of(budgets, account, calls=400, queued=True)
     assert taken(queued) == 30
