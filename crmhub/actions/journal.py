@@ -439,6 +439,8 @@ class Journal:
             # The budgets see by themselves that their next call lies too far ahead.
             tx.run("update budget set paused_until = :now where paused_until > :now", now)
             tx.run("update outbox set run_at = :now where run_at > :now", now)
+            until = {"until": now["now"] + LONGEST_LEASE_MS}
+            tx.run("update lease set expires_at = :until where expires_at > :until", until)
 
         while self._database.transact(some) == most:
             pass
