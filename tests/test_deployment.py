@@ -69,6 +69,10 @@ def test_whoever_stops_it_waits_for_what_is_under_way():
     assert int(unit) > longest
 
 
+def test_logs_of_containers_do_not_grow_for_ever():
+    assert re.search(r"^  logging:\n    driver: local$", _text("compose.yaml"), re.M)
+
+
 def test_a_migration_may_take_as_long_as_it_takes():
     assert "\nTimeoutStartSec=infinity\n" in _UNIT.read_text(encoding="utf-8")
 
