@@ -239,7 +239,7 @@ def test_nothing_of_a_restore_that_was_killed_gets_into_the_next(tmp_path):
     for first_id in (1_000, 2_000):
         url = f"sqlite:///{tmp_path / f'{first_id}.db'}"
         upgrade(url)
-        with Database(url, pool_size=1).reading() as db:
+        with closing(Database(url, pool_size=1)) as database, database.reading() as db:
             some = ", ".join(f"({account}, 1, {first_id})" for account in range(3_000))
             db.run(f"insert into id_block (account_id, kind, next_id) values {some}")
         backups[first_id] = tmp_path / f"{first_id}.backup"
