@@ -445,16 +445,21 @@ class Database:
         # What was connected before leads to a server that takes no writes.
         self._anew_from = 0.0
         self._queue: WriteQueue | None = None
+        pool: dict[str, Any] = {
+            "pool_size": pool_size,
+            "max_overflow": 0,
+            "pool_timeout": _BUSY_SECONDS,
+            "pool_reset_on_return": None,
+            # Few connections with warm caches, not all of them in turn.
+            "pool_use_lifo": True,
+            "isolation_level": "AUTOCOMMIT",
+        }
         if self.dialect == "sqlite":
             self._queue = WriteQueue(file_of(parsed))
             self._engine = sqlalchemy.create_engine(
                 parsed,
                 poolclass=QueuePool,
-                pool_size=pool_size,
-                max_overflow=0,
-                pool_timeout=_BUSY_SECONDS,
-                pool_reset_on_return=None,
-                isolation_level="AUTOCOMMIT",
+                **pool,
                 connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False},
             )
             sqlalchemy.event.listen(self._engine, "connect", prepare_sqlite)
@@ -465,11 +470,7 @@ class Database:
 
             self._engine = sqlalchemy.create_engine(
                 parsed,
-                pool_size=pool_size,
-                max_overflow=0,
-                pool_timeout=_BUSY_SECONDS,
-                pool_reset_on_return=None,
-                isolation_level="AUTOCOMMIT",
+                **pool,
                 connect_args=patience(parsed),
             )
             sqlalchemy.event.listen(self._engine, "connect", prepare_postgresql)
