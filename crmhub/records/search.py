@@ -46,6 +46,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -162,6 +163,10 @@ class Listed(NamedTuple):
     properties: str
 
 
+# What `Listed._make` does, in C.
+_listed = partial(tuple.__new__, Listed)
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """The ids of what passed the filters when a listing began; what else does has changed since."""
@@ -254,7 +259,7 @@ class Search:
         )
         if size > _FEW:
             return None
-        listed = [Listed._make(row[1:]) for row in rows]
+        listed = [_listed(row[1:]) for row in rows]
         if not rest:
             return (int(rows[0][0]) if rows else 0), listed
         passed = [row for row in listed if _passes(row, rest)]
@@ -266,7 +271,7 @@ class Search:
             f" from records where {_OF} order by {self._order} limit :rows",
             self._of | {"rows": self._wanted},
         )
-        return (int(rows[0][0]) if rows else 0), [Listed._make(row[1:]) for row in rows]
+        return (int(rows[0][0]) if rows else 0), [_listed(row[1:]) for row in rows]
 
     def _seeking(self) -> list[int]:
         """Return the numbers of the filters whose ids an index leads to."""
@@ -479,7 +484,7 @@ class Search:
                 | {"window": window, "before": window - 1, "rows": most},
             )
             last = rows.pop() if rows and rows[-1][-1] is None else None
-            listed = [Listed._make(row) for row in rows]
+            listed = [_listed(row) for row in rows]
             walk.found += [row for row in listed if _passes(row, rest)]
             if len(walk.found) >= self._wanted:
                 return walk.found[: self._wanted]
@@ -687,7 +692,7 @@ class Search:
             f" from {source} order by {order or self._order} limit :rows",
             {**self._of, **params, "rows": most},
         )
-        return [Listed._make(row) for row in rows]
+        return [_listed(row) for row in rows]
 
     def _few_rows(self, where: str, params: Mapping[str, Any], most: int) -> list[Listed]:
         source = f"records where {_OF} and {where}"
