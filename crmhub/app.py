@@ -10,6 +10,7 @@ from typing import Any
 
 import flask
 import structlog
+from werkzeug.routing import MapAdapter
 
 from crmhub import __version__, logs
 from crmhub.actions.hub import Hub
@@ -21,6 +22,7 @@ from crmhub.api import (
     measuring,
     operations,
     pipelines,
+    present,
     usage,
     workflows,
 )
@@ -29,7 +31,6 @@ from crmhub.api.admin import routes as admin
 from crmhub.api.admin.actions import ActionId
 from crmhub.api.authentication import add_rate_headers, authenticate
 from crmhub.api.documentation import Document
-from crmhub.api.present import current
 from crmhub.api.reading import ARRIVED, LARGEST_BODY, check_path
 from crmhub.api.records import RecordId, records_blueprint
 from crmhub.console import routes as console
@@ -44,6 +45,20 @@ _log = structlog.get_logger("crmhub.request")
 
 
 class _App(flask.Flask):
+    def create_url_adapter(self, request: flask.Request | None) -> MapAdapter | None:
+        # No route hangs on the host, which Flask would read three times to bind the routes to it.
+        if request is None:
+            return None
+        return MapAdapter(
+            self.url_map,
+            server_name="",
+            script_name=request.root_path,
+            subdomain="",
+            url_scheme=request.scheme,
+            path_info=request.path,
+            default_method=request.method,
+        )
+
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
         # No view is a coroutine; Flask would look for one ten times in each request.
         return func
@@ -79,9 +94,6 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app.extensions["crmhub"] = Hub.open(settings)
 
     app.before_request(_begin)
-    app.before_request(authenticate)
-    app.before_request(admin_callers.authenticate)
-    app.before_request(check_path)
     app.url_value_preprocessor(_forget_client_id)
     app.after_request(add_rate_headers)
     app.after_request(_end)
@@ -98,11 +110,14 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
 
 
 def _begin() -> None:
-    sent = flask.request.headers.get("X-Request-Id", "")
-    g = current(flask.g)
-    g.began = flask.request.environ.get(ARRIVED) or time.monotonic()
+    request, g = present.request(), present.g()
+    sent = request.headers.get("X-Request-Id", "")
+    g.began = request.environ.get(ARRIVED) or time.monotonic()
     g.request_id = sent if _REQUEST_ID.fullmatch(sent) else os.urandom(16).hex()
     structlog.contextvars.bind_contextvars(request_id=g.request_id)
+    authenticate(request)
+    admin_callers.authenticate(request)
+    check_path(request)
 
 
 def _forget_client_id(endpoint: str | None, values: dict[str, Any] | None) -> None:
@@ -112,8 +127,8 @@ def _forget_client_id(endpoint: str | None, values: dict[str, Any] | None) -> No
 
 
 def _end(response: flask.Response) -> flask.Response:
-    request, g = current(flask.request), current(flask.g)
-    response.headers["X-Request-Id"] = g.request_id
+    request, g = present.request(), present.g()
+    response.headers.add("X-Request-Id", g.request_id)
     rule = request.url_rule
     seconds = time.monotonic() - g.began
     measuring.count(rule, response.status_code, g.get("failed_with"), seconds)

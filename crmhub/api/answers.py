@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
-from wsgiref.types import WSGIEnvironment
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import flask
 import orjson
-from werkzeug.datastructures import Headers
 
 from crmhub.errors import HubError
 from crmhub.records.associations import Links
@@ -23,13 +22,17 @@ _SOMETIMES = ("contacts", "tickets")
 
 
 class _Answer(flask.Response):
-    """An answer with a body whose headers go out as they stand here.
+    """An answer with a body, sent as it stands here.
 
-    Werkzeug copies them, each one checked again, for what is never missing in these: the length.
+    Werkzeug would copy the headers, each one checked again, for what some answers lack.
     """
 
-    def get_wsgi_headers(self, environ: WSGIEnvironment) -> Headers:
-        return self.headers
+    automatically_set_content_length = False
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        body = b"".join(self.iter_encoded())
+        start_response(self.status, [*self.headers, ("Content-Length", str(len(body)))])
+        return () if environ["REQUEST_METHOD"] == "HEAD" else (body,)
 
 
 def answer(
@@ -42,9 +45,11 @@ def answer(
     return response
 
 
-def as_json(value: Any, status: int = 200) -> flask.Response:
+def as_json(
+    value: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> flask.Response:
     """Return any JSON value as an answer."""
-    return answer(orjson.dumps(value), status)
+    return answer(orjson.dumps(value), status, headers)
 
 
 def nothing() -> flask.Response:
@@ -100,23 +105,21 @@ def page_shown(
     page: Page, *, properties: tuple[str, ...] | None, include: tuple[str, ...]
 ) -> bytes:
     """Return a page of records as JSON (SPEC 2.2)."""
-    results = b",".join(
-        [
-            b'{"id":%d,"properties":%b%b}'
-            % (
-                listed.id,
-                listed.properties.encode()
-                if properties is None
-                else orjson.dumps(narrowed(orjson.loads(listed.properties), properties)),
-                _included(listed, page.links, include) if include else b"",
-            )
-            for listed in page.records
-        ]
-    )
-    return paged(page.total, b"[" + results + b"]", page.cursor)
+    shown = []
+    for listed in page.records:
+        text = listed.properties
+        if properties is not None:
+            text = _dumped(narrowed(orjson.loads(text), properties))
+        beside = _included(listed, page.links, include) if include else ""
+        shown.append(f'{{"id":{listed.id},"properties":{text}{beside}}}')
+    return paged(page.total, f"[{','.join(shown)}]".encode(), page.cursor)
 
 
-def _included(listed: Listed, links: Mapping[int, Links], include: tuple[str, ...]) -> bytes:
+def _dumped(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _included(listed: Listed, links: Mapping[int, Links], include: tuple[str, ...]) -> str:
     """Return what was asked for beside the properties, as it goes on behind them."""
     shown: dict[str, Any] = {}
     for field in include:
@@ -124,7 +127,7 @@ def _included(listed: Listed, links: Mapping[int, Links], include: tuple[str, ..
             shown[field] = links_shown(links.get(listed.id, {}))
         else:
             shown[field] = iso(listed.created_at if field == "createdAt" else listed.updated_at)
-    return b"," + orjson.dumps(shown)[1:-1]
+    return "," + _dumped(shown)[1:-1]
 
 
 def paged(total: int, results: bytes, cursor: str) -> bytes:

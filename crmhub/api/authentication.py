@@ -16,7 +16,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.directory import Caller
 from crmhub.accounts.limits import RateStatus
 from crmhub.actions.hub import Hub
-from crmhub.api.present import current
+from crmhub.api import present
 from crmhub.errors import Forbidden, TooManyRequests, Unauthorized
 
 HEADER = "service-apikey"
@@ -28,13 +28,13 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 def hub() -> Hub:
     """Return the hub of the running app."""
-    it: Hub = current(flask.current_app).extensions["crmhub"]
+    it: Hub = present.app().extensions["crmhub"]
     return it
 
 
 def caller() -> Caller:
     """Return who calls; only under /<client_id>/api/v1."""
-    it: Caller = current(flask.g).caller
+    it: Caller = present.g().caller
     return it
 
 
@@ -43,16 +43,15 @@ def account() -> Account:
     return caller().account
 
 
-def authenticate() -> None:
+def authenticate(request: flask.Request) -> None:
     """Find the caller of a request to the public API, and count the request.
 
     Raises Unauthorized, TooManyRequests.
     """
-    request = current(flask.request)
     match = _API.match(request.path)
     if match is None:
         return
-    here, g = hub(), current(flask.g)
+    here, g = hub(), present.g()
     # Until the account is known; an answer without headers would say that there is none.
     default = here.plans["default"].rate_limit
     g.rate = RateStatus(default.count, default.count) if default else _NO_LIMIT
@@ -72,7 +71,7 @@ def authenticate() -> None:
 
 def add_rate_headers(response: flask.Response) -> flask.Response:
     """Tell the caller where it stands (CONTRACT 1.7)."""
-    rate: RateStatus | None = current(flask.g).get("rate")
+    rate: RateStatus | None = present.g().get("rate")
     if rate is not None:
         for name, value in rate.headers.items():
             response.headers.add(name, value)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import flask
 
 T = TypeVar("T")
 
 
-def current(proxy: T) -> T:
-    """Return what `flask.request`, say, stands for in this request."""
-    it: T = proxy._get_current_object()  # type: ignore[attr-defined]
-    return it
+def _behind(proxy: T) -> Callable[[], T]:
+    return cast(Callable[[], T], proxy._get_current_object)  # type: ignore[attr-defined]
+
+
+app = _behind(flask.current_app)
+g = _behind(flask.g)
+request = _behind(flask.request)

@@ -16,8 +16,8 @@ import flask
 import marshmallow as ma
 from flask_smorest import Blueprint as _Blueprint
 
+from crmhub.api import present
 from crmhub.api.documentation import with_errors
-from crmhub.api.present import current
 from crmhub.errors import BadRequest, HubError, listed
 
 DEEPEST = 20
@@ -26,6 +26,8 @@ LARGEST_POWER = 999_999
 # In the environ of WSGI, where the server says it: when the whole request was there, by
 # `time.monotonic`. It may have waited for its turn since.
 ARRIVED = "crmhub.arrived"
+# The body, where the server has read all of it.
+BODY = "crmhub.body"
 LARGEST_BODY = 1024 * 1024
 
 
@@ -163,7 +165,7 @@ class Parser:
         def decorator(view: _View) -> _View:
             @wraps(view)
             def wrapper(*args: Any, **kwargs: Any) -> Any:
-                given = sent(current(flask.request))
+                given = sent(present.request())
                 loaded = _loaded(made, given, absent) if needed or given else {}
                 return view(*args, loaded, **kwargs)
 
@@ -197,11 +199,13 @@ def _loaded(schema: ma.Schema, given: Any, absent: list[str]) -> Any:
 
 def json_body(req: flask.Request) -> Any:
     """Return the JSON body; UnsupportedMediaType when it does not say so, BadRequest."""
-    if not req.is_json:
+    environ = req.environ
+    if environ.get("CONTENT_TYPE") != "application/json" and not req.is_json:
         raise UnsupportedMediaType(
             "Content-Type: send the body as JSON, with the header Content-Type: application/json."
         )
-    return read_json(req.get_data(cache=True))
+    raw = environ.get(BODY)
+    return read_json(req.get_data(cache=True) if raw is None else raw)
 
 
 def query(req: flask.Request) -> dict[str, str]:
@@ -221,9 +225,9 @@ def query(req: flask.Request) -> dict[str, str]:
     return dict(req.args)
 
 
-def check_path() -> None:
+def check_path(request: flask.Request) -> None:
     """Refuse a path with NUL, which no id or name can hold and PostgreSQL does not take."""
-    if "\0" in current(flask.request).path:
+    if "\0" in request.path:
         raise BadRequest("The path holds the character U+0000; leave it out.")
 
 
@@ -257,7 +261,7 @@ class Blueprint(_Blueprint):
 
 
 def _refuse_unread_parameters() -> None:
-    request = current(flask.request)
+    request = present.request()
     if not request.query_string:
         return
     view = flask.current_app.view_functions.get(request.endpoint or "")

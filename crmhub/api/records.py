@@ -265,9 +265,8 @@ def _whole(
     properties: tuple[str, ...] | None = None,
     asked: Sequence[str] = (),
 ) -> flask.Response:
-    response = as_json(record_shown(record, properties=properties, asked=asked), status)
-    response.headers["ETag"] = f'"{record.version}"'
-    return response
+    shown = record_shown(record, properties=properties, asked=asked)
+    return as_json(shown, status, {"ETag": f'"{record.version}"'})
 
 
 def _new(body: dict[str, Any], path: str) -> NewRecord:

@@ -13,8 +13,8 @@ import orjson
 from werkzeug.exceptions import HTTPException
 
 from crmhub import idempotency
+from crmhub.api import present
 from crmhub.api.authentication import account, hub, needs
-from crmhub.api.present import current
 from crmhub.errors import BadRequest, HubError
 from crmhub.idempotency import Answer
 
@@ -34,7 +34,7 @@ def once(view: _F) -> _F:
 
     @wraps(view)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        request = current(flask.request)
+        request = present.request()
         key = request.headers.get(HEADER)
         if key is None or request.method != "POST":
             return view(*args, **kwargs)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
 
 from crmhub.actions.slots import Gate
-from crmhub.api.reading import ARRIVED
+from crmhub.api.reading import ARRIVED, BODY
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -50,12 +50,17 @@ class WholeBodies:
         chunked = "HTTP_TRANSFER_ENCODING" in environ
         length = None if chunked else int(environ.get("CONTENT_LENGTH") or 0)
         if length != 0:
-            environ["wsgi.input"] = self._whole(environ["wsgi.input"], length)
+            body = self._whole(environ["wsgi.input"], length)
+            if isinstance(body, bytes):
+                environ[BODY] = body
+                environ["wsgi.input"] = io.BytesIO(body)
+            else:
+                environ["wsgi.input"] = body
         environ[ARRIVED] = time.monotonic()
         with self._turns:
             return self._app(environ, start_response)
 
-    def _whole(self, stream: Any, length: int | None) -> io.BytesIO | _Faulty:
+    def _whole(self, stream: Any, length: int | None) -> bytes | _Faulty:
         """Return a body of `length` bytes (None: chunked)."""
         if length is not None and length > self._largest:
             return _Faulty(RequestEntityTooLarge)
@@ -67,7 +72,7 @@ class WholeBodies:
             return _Faulty(RequestEntityTooLarge)
         if length is not None and len(data) < length:
             return _Faulty(ClientDisconnected)
-        return io.BytesIO(data)
+        return data
 
 
 class _Faulty:

@@ -11,9 +11,9 @@ import orjson
 from markupsafe import Markup
 
 from crmhub import __version__
+from crmhub.api import present
 from crmhub.api.answers import failure
 from crmhub.api.authentication import hub
-from crmhub.api.present import current
 from crmhub.console import banner, guarding
 from crmhub.console.blueprint import PREFIX, is_ours
 from crmhub.console.guarding import NotSignedIn
@@ -117,7 +117,7 @@ def wants_html() -> bool:
 
 def finish(response: flask.Response) -> flask.Response:
     """Give an answer under /console its headers; a failure becomes a page where one is wanted."""
-    if not is_ours(current(flask.request).path):
+    if not is_ours(present.request().path):
         return response
     if response.status_code >= 400 and response.mimetype == "application/json" and wants_html():
         response = _as_page(response)
