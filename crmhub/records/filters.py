@@ -106,6 +106,8 @@ class Condition:
     """Whose rows tell it: of the property with this id or of `records`; "" where it stays alone."""
     covered = False
     """Whether the indexes of the sort orders hold all that it asks for."""
+    in_order = False
+    """Whether its index brings the ids of its positive set in their order."""
 
     def ids(self, connection: Connection, n: int) -> Sql:
         """Return the select of the positive set.
@@ -298,6 +300,7 @@ class _OfKey(_OfProperty):
     ) -> None:
         super().__init__(negated, known, operator)
         self._operands = operands
+        self.in_order = operator == "IN" and len(operands) == 1
         self._key = values.number_key if known.index == "ix_num" else values.day_key
 
     def where(self, connection: Connection, n: int) -> Sql:
@@ -363,6 +366,8 @@ class _OfText(_OfProperty):
     ) -> None:
         super().__init__(negated, known, operator)
         self.seeks = operator != "CONTAINS_TOKEN"
+        one = operator == "IN" and len(operands) == 1
+        self.in_order = one and len(operands[0]) < PREFIX
         self._operands = operands
 
     def where(self, connection: Connection, n: int) -> Sql:

@@ -21,7 +21,8 @@ passed, a tenth of that.
   before a thousand, the walk halts: the filter goes along with the sort order.
 - What is more than a hundredth of all records (SQLite: a tenth) is then guessed: ids rise with
   time, so the page should be at one end of the set's ids. Those are read in their order, several
-  sets merged as far as that takes. The proof passes the entries of an index up to there.
+  sets merged, from where the last of them begins, as far as that takes. The proof passes the
+  entries of an index up to there.
 - Else the walk goes on for as many documents as match; where no sets would have to be joined
   instead, at most thirty thousand and on SQLite a quarter of the matches. So far it goes before
   anything is guessed where sets would have to be joined for that, and behind another page, since
@@ -369,8 +370,10 @@ class Search:
         longest = int(total * (_PART_ON_SQLITE if sqlite and self._alone else _WORTH))
         longer = max(halt, min(longest, _LONGER_WALK))
         walk = _Walk(after, max(self._wanted, expected * 3 // 2))
-        # To join sets is dear; and where the page before was there is mostly more.
-        patient = after is not None or not self._alone
+        # To join sets is dear, but not those that are in the order of the page; and where the page
+        # before was there is mostly more.
+        merged = self._query.sort == "created_at" and self._in_order
+        patient = after is not None or not (self._alone or merged)
         found = self._walk(walk, longer if patient else halt) if worth else None
         many = everything * _MANY * (_MANY_ON_SQLITE if sqlite else 1)
         if found is None and not changed and total > many:
@@ -511,6 +514,9 @@ class Search:
         # Ids on one side of another one.
         unread = list[tuple[str, int]]()
         within = "true"
+        if (nearest := self._nearest(down)) is not None:
+            params["nearest"] = nearest
+            within = f"id {beyond}= :nearest"
         if after is not None:
             first = params["first"] = self._scalar(
                 f"select id from records where {_OF} and created_at {beyond}= :after_key"
@@ -519,8 +525,9 @@ class Search:
             )
             if first is None:
                 return None
-            within = f"id {beyond}= :first"
-            unread.append((before, first))
+            if nearest is None or (first < nearest if query.descending else first > nearest):
+                within = f"id {beyond}= :first"
+                unread.append((before, first))
         ids, of_set = self._ids(within, down)
         with self._connection.joining(self._sets):
             read = self._connection.rows(
@@ -557,6 +564,23 @@ class Search:
             and not (until and self._is_behind(self.place(row), page[-1]))
         ]
         return found[: self._wanted] if len(found) >= len(page) else None
+
+    def _nearest(self, down: str) -> int | None:
+        """Return an id before which none passes, from the sets whose ids are in order, if any are.
+
+        To merge sets passes whatever lies before the first id of each of them.
+        """
+        firsts, params = list[str](), dict[str, Any]()
+        for n, each in enumerate(self._conditions):
+            if each.in_order and not each.negated and not self._alone:
+                ids = each.ids(self._connection, n)
+                firsts.append(f"(select id from ({ids.text}) as set{n} order by id {down} limit 1)")
+                params |= ids.params
+        if not firsts:
+            return None
+        row = self._connection.row(f"select {', '.join(firsts)}", self._of | params)
+        found = [int(id) for id in row or () if id is not None]
+        return (min if down == "desc" else max)(found, default=None)
 
     def _others(
         self, unread: Sequence[tuple[str, int]], where: str, params: dict[str, Any]
@@ -623,6 +647,11 @@ class Search:
     def _alone(self) -> bool:
         """Whether one index table holds the whole set, so that no sets are joined."""
         return bool(self._conditions) and self._sets == 1
+
+    @property
+    def _in_order(self) -> bool:
+        """Whether an index brings each of the sets in the order of its ids."""
+        return all(each.in_order and not each.negated for each in self._conditions)
 
     @property
     def _covered(self) -> bool:

@@ -147,9 +147,18 @@ def test_search_answers_what_the_contract_says(
                 one = {"propertyName": GROUP, "operator": "EQ", "value": group}
                 filters = data.draw(st.permutations([one, *filters]))
             elif plan.startswith("guesses") and data.draw(st.booleans()):
-                # What several filters let through is not guessed.
+                # Few of the others let through what lies together.
                 groups = data.draw(st.sampled_from([["g0", "g1"], ["g1", "g2"], ["g2"]]))
                 filters = [{"propertyName": GROUP, "operator": "IN", "values": groups}]
+            elif plan.startswith("guesses") and data.draw(st.booleans()):
+                filters = [
+                    {
+                        "propertyName": name,
+                        "operator": data.draw(st.sampled_from(["EQ", "EQ", "NEQ"])),
+                        "value": data.draw(st.sampled_from(values)),
+                    }
+                    for name, values in ((GROUP, ["g0", "g1", "g2"]), ("p_bool", ["true", "false"]))
+                ]
             sort = data.draw(st.sampled_from([*SORTS]))
             order = data.draw(st.sampled_from(ORDERS))
             limit = data.draw(st.sampled_from([1, 2, 7, 100]))

@@ -422,9 +422,33 @@ def test_what_is_guessed_of_several_sets_is_merged_from_the_end_on(library: Libr
         ((BERLIN, NOT_NEWER), "Anti", [f"{VALUE} record_id<"] * 2),
         ((NOT_NEWER,), "Anti", [f"{VALUE} record_id<", "records_pkey: account_id= kind= id<"]),
     ):
-        _, found, *_ = library.reads(filters, lambda each: each._guess(MIDDLE, 3000))
+        *_, found = _until_found(library.reads(filters, lambda each: each._guess(MIDDLE, 3000)))
         joins = [f"Merge Join {join}"] * (library.connection.dialect == "postgresql")
         assert found == sorted([*joins, *sets, ID])
+
+
+def test_a_merge_begins_where_the_last_of_the_sets_does(library: Library) -> None:
+    """Half of Berlin lies before the newest of the older half: it is not read."""
+    for filters, in_order in (((BERLIN, OLDER), 2), ((BERLIN, NOT_NEWER), 1)):
+        nearest, found = _until_found(library.reads(filters, lambda each: each._guess(None, 3000)))
+        assert nearest == [VALUE] * in_order
+        assert [each for each in found if each.startswith("ix_text")] == [f"{VALUE} record_id<"] * 2
+    # Beyond where the page before ends, the first of a set tells nothing more.
+    newer = Filter("hs_lead_status", "EQ", "NEW")
+    end = Place(5001 * MINUTE, 5001)
+
+    def guess(of: Search) -> None:
+        found = of.again(Query((BERLIN, newer), sort="created_at"))._guess(end, 3000)
+        assert found is not None
+        assert [each.id for each in found][:3] == [5000, 4998, 4996]
+
+    library.reads((BERLIN, newer), guess)
+
+
+def _until_found(reads: list[list[str]]) -> list[list[str]]:
+    """Return the reads of a guess up to the one that finds the ids of the sets."""
+    at = next(n for n, each in enumerate(reads) if ID in each and len(each) > 1)
+    return reads[: at + 1]
 
 
 def test_the_end_of_a_listing_is_guessed_too(library: Library) -> None:
