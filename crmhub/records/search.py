@@ -651,7 +651,7 @@ class Search:
     @property
     def _in_order(self) -> bool:
         """Whether an index brings each of the sets in the order of its ids."""
-        return all(each.in_order and not each.negated for each in self._conditions)
+        return all(each.in_order for each in self._conditions)
 
     @property
     def _covered(self) -> bool:
