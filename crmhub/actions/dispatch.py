@@ -35,6 +35,7 @@ _FIRST_LOOK_S, _LAST_LOOK_S = 0.02, 0.2
 # A lead that has not got in yet is looked for again after this.
 _SOON_S = 5.0
 _QUEUED = "The CRM could not take this yet; it will be tried again until it does."
+_FULL = "The account's plan is full; this will be tried again until there is room."
 _STOPPED = "The CRM did not take this; it waits until the operator has it tried again."
 # What writing down the outcome needs of the time a caller has.
 _WRITING_S = 0.15
@@ -164,7 +165,7 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
             return replace(tried.done, action_id="", values={})
         if tried.error is not None:
             raise tried.error
-        return _queued(accepted)
+        return _queued(accepted, tried.why)
 
 
 def _in_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
@@ -207,12 +208,12 @@ def _refusal(told_before: Mapping[str, Any]) -> errors.HubError:
     return error
 
 
-def _queued(accepted: Accepted) -> Done:
+def _queued(accepted: Accepted, why: str = _QUEUED) -> Done:
     return Done(
         "queued",
         contact_id=accepted.hub_id,
         action_id=accepted.action_id,
-        message=_STOPPED if accepted.stopped else _QUEUED,
+        message=_STOPPED if accepted.stopped else why,
     )
 
 
@@ -239,10 +240,14 @@ def _is_remote(hub: Hub, account: Account) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of a try: `done`, or the `error` that its caller is told, or neither: queued."""
+    """What came of a try: `done`, or the `error` that its caller is told, or neither: queued.
+
+    `why` says in words why it is queued.
+    """
 
     done: Done | None = None
     error: Exception | None = None
+    why: str = _QUEUED
 
 
 def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: bool) -> Tried:
@@ -276,7 +281,9 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
         outcome = weighed(hub, here, outcome, probing=entry.probing)
         metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
         held = hub.journal.finish(entry, outcome, beside(account, entry, done))
-    return Tried(done if held else None, error if held else None)
+    if not held:
+        return Tried()
+    return Tried(done, error, _FULL if outcome.word == errors.LimitExceeded.__name__ else _QUEUED)
 
 
 def beside(account: Account, entry: Entry, done: Done | None) -> Callable[[Connection], None]:

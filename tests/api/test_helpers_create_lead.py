@@ -272,6 +272,7 @@ def test_a_lead_beyond_the_plan_waits_for_room(app: flask.Flask) -> None:
     answer = lead(client)
     assert (answer.status_code, answer.json["status"]) == (202, "queued")  # type: ignore[index]
     assert answer.json["contactId"].startswith("hub-")  # type: ignore[index]
+    assert "plan is full" in answer.json["message"]  # type: ignore[index]
     hub.database.transact(
         lambda tx: tx.run(
             "update record_count set n = 0 where account_id = :id and kind = 1",
