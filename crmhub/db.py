@@ -644,22 +644,24 @@ class Database:
                 # A restarted server has done so to the whole pool, not to this connection alone.
                 self._engine.dispose()
 
-    def keep_statistics(self) -> None:
-        """Let PostgreSQL count afresh the tables of which more than half is new.
+    def tidy_up(self) -> None:
+        """Let PostgreSQL vacuum and count afresh the tables of which more than a tenth is new.
 
         It does so itself, but looks no more than once a minute. Until then its planner thinks
         a table that fills up empty, holds all indexes for equal, and may choose one that leads
-        through all rows of an account.
+        through all rows of an account; and what is counted on an index alone is looked up in the
+        table, too, row by row.
         """
         if self.dialect != "postgresql":
             return
         with self.reading() as connection:
             grown = connection.rows(
                 "select relname from pg_stat_user_tables where schemaname = current_schema()"
-                " and n_mod_since_analyze > 200 and n_mod_since_analyze > n_live_tup / 2"
+                " and n_mod_since_analyze > 200 and n_mod_since_analyze > n_live_tup / 10"
             )
             for (name,) in grown:
-                connection.run(f'analyze (skip_locked) "{name}"')
+                # To give back pages at the end would hold up who reads the table.
+                connection.run(f'vacuum (analyze, skip_locked, truncate false) "{name}"')
 
     def check_writable(self) -> None:
         """Raise Unavailable where the database takes no writes: a standby, or SQLite's disk."""

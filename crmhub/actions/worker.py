@@ -49,7 +49,7 @@ _CLEAN_EVERY_S = 600.0
 # Some at a time, with pauses between: whoever writes comes first.
 _CLEAN_ON_S = 1.0
 _CLEANED_AT_ONCE = 1_000
-_COUNT_EVERY_S = 5.0
+_TIDY_EVERY_S = 5.0
 # By less than that a clock may be moved: it is waited for.
 _MOVED_S = 30.0
 _KEPT_MS = 30 * 86_400_000
@@ -83,14 +83,13 @@ class Worker:
             target=alerts.watch, args=(self._hub, self._stopping), daemon=True
         )
         watching.start()
-        clean_at = count_at = time.monotonic()
+        # A thread of its own, since that may take long.
+        threading.Thread(target=self._tidy_up, daemon=True).start()
+        clean_at = time.monotonic()
         with ThreadPoolExecutor(self._threads, thread_name_prefix="worker") as pool:
             while not self._stopping.is_set():
                 self._wake.clear()
                 try:
-                    if time.monotonic() >= count_at:
-                        count_at = time.monotonic() + _COUNT_EVERY_S
-                        self._hub.database.keep_statistics()
                     due = self._due()
                     began = self._begin(pool, due.now)
                     if time.monotonic() >= clean_at:
@@ -108,6 +107,16 @@ class Worker:
                 self._stopping.wait(_AWAY_S)
         # A message that is under way ends within 10 s.
         watching.join()
+
+    def _tidy_up(self) -> None:
+        while not self._stopping.wait(_TIDY_EVERY_S):
+            try:
+                self._hub.database.tidy_up()
+            except Unavailable as exc:
+                _log.warning("The database's tables cannot be tidied up: %s", exc.message)
+            # As in `run`.
+            except Exception:
+                _log.exception("The database's tables cannot be tidied up.")
 
     def _due(self) -> Due:
         """Return what is due, also by a clock that was moved since the last look."""
