@@ -373,7 +373,7 @@ def _refusal(answer: Answer, said: str) -> AdapterError:
             f"{crm} wants fewer calls{said}.",
             retry_after=_THROTTLED_SECONDS if wait is None else wait,
         )
-    if status in (403, 404, 410) and not answer.is_json:
+    if status in (403, 404, 409, 410) and not answer.is_json:
         return _page(answer)
     if status in (402, 403, 451):
         return LacksRight(f"The credentials lack a right in {crm} ({status}){said}.")

@@ -344,8 +344,8 @@ def test_head_writes_nothing() -> None:
     assert len(received) == 3
 
 
-@pytest.mark.parametrize("status", [404, 410])
-def test_a_page_instead_of_data_is_no_missing_record(
+@pytest.mark.parametrize("status", [404, 409, 410])
+def test_a_page_instead_of_data_says_nothing_of_records(
     wire: responses.RequestsMock, status: int
 ) -> None:
     wire.get(f"{URL}/contacts", status=status, body="default backend - 404")

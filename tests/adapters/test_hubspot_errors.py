@@ -130,7 +130,7 @@ def test_a_body_of_another_kind_changes_no_meaning(status: int, body: str) -> No
         401: Denied,
         403: Denied,
         404: (NotFound, Unavailable),
-        409: Conflict,
+        409: (Conflict, Unavailable),
         429: Throttled,
         477: Unavailable,
     }
