@@ -21,7 +21,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
@@ -29,6 +29,7 @@ from weakref import WeakValueDictionary
 from crmhub.accounts.limits import Breaker, redis_pool
 from crmhub.adapter import Throttled
 from crmhub.db import Connection, Database
+from crmhub.errors import Unavailable
 
 # Nobody waits longer for a turn, and no pause is longer; what lies further ahead was written
 # before the clock was set back.
@@ -195,8 +196,10 @@ class LaneBudget:
             return
         limit = _Limit.of(calls, seconds)
         if limit != self._lane.limit:
-            self._shelf.follow(self._key, limit)
-            self._lane.limit = limit
+            # Whoever tells of it has an answer in hand, which counts more; the next tells it again.
+            with suppress(Unavailable):
+                self._shelf.follow(self._key, limit)
+                self._lane.limit = limit
 
     def pause(self, seconds: float) -> None:
         """Let nobody call for so long (a day at most): the CRM refused a call."""

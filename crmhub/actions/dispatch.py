@@ -381,7 +381,8 @@ def judged(exc: Exception, *, waits: bool, record: str = "contacts") -> Outcome:
         case errors.LimitExceeded():
             return queued(wait_s=_QUOTA_WAIT_S)
         case errors.TooManyRequests() | errors.Unavailable():
-            return queued(wait_s=float(exc.retry_after))
+            # The hub's database may have gone away after the CRM had written.
+            return queued(wait_s=float(exc.retry_after), doubt=True)
         case contract.AdapterError() | errors.NotFound() | errors.Semantic() | errors.Conflict():
             state: Literal["refused", "dead"] = "refused" if waits else "dead"
             result = {"error": word, "message": message} if waits else None

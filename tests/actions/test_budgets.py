@@ -18,6 +18,7 @@ from crmhub.actions import budgets as module
 from crmhub.actions.budgets import Budgets, LaneBudget
 from crmhub.adapter import Throttled
 from crmhub.db import Database
+from crmhub.errors import Unavailable
 from tests.actions.callers import Caller
 from tests.clocks import clock_of
 
@@ -224,6 +225,21 @@ def test_what_another_process_follows_is_not_taken_for_known(
     here.take()
     here.follow(500, 36_000)
     assert taken(there) > 30
+
+
+def test_a_limit_that_cannot_be_written_down_now_is_followed_later(
+    budgets: Budgets, account: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = of(budgets, account)
+
+    def fail(*_: Any) -> None:
+        raise Unavailable("the database is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(budgets._shelf), "follow", fail)
+        budget.follow(500, 36_000)
+    budget.follow(500, 36_000)
+    assert taken(budget) == 50
 
 
 def test_following_what_is_followed_already_writes_nothing(

@@ -14,6 +14,8 @@ from typing import Any
 import flask
 import pytest
 
+from crmhub import errors
+from crmhub.actions.budgets import LaneBudget
 from crmhub.actions.entries import Due
 from crmhub.actions.hub import Hub
 from crmhub.actions.leads import CreateLead
@@ -263,6 +265,28 @@ def test_a_deal_whose_answer_never_came_is_found_and_not_made_again(
         work_off(hub, client)
         ((made,),) = rows(hub, client, "result")[1:]
         assert [json.loads(made)["record_id"]] == list(hubspot.deals)
+
+
+def test_a_deal_that_was_made_before_the_database_went_away_is_not_made_again(
+    app: flask.Flask, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FakeHubSpot(Options(limit="none", search_limit="none")) as hubspot:
+        client = hubspot_client(app, hubspot)
+        contact_id = known(client)
+        # Of this version the page of a record is asked for, once the record is there.
+        own = {"access_token": hubspot.token}
+        connect(app, client, "hubspot", own, base_url=hubspot.url, api_version="v3")
+
+        def take(_: LaneBudget) -> None:
+            if hubspot.deals:
+                raise errors.Unavailable("the database is away")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(LaneBudget, "take", take)
+            assert deal(client, contact_id).status_code == 202
+        hurry(hub, client)
+        work_off(hub, client)
+        assert (states(hub, client), len(hubspot.deals)) == (["done", "done"], 1)
 
 
 def test_an_action_goes_to_the_crm_that_it_was_accepted_for(
