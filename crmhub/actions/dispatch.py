@@ -371,7 +371,9 @@ def judged(exc: Exception, *, waits: bool, record: str = "contacts") -> Outcome:
         case contract.BadConfig() | contract.Denied():
             return queued(away=message)
         case contract.Throttled():
-            return queued(wait_s=exc.retry_after, throttled=exc.scope != "search")
+            # A date that is over, or 0, says no more than that it is not now.
+            wait_s = exc.retry_after or DELAYS_S[0]
+            return queued(wait_s=wait_s, throttled=exc.scope != "search")
         case contract.NotYet():
             return queued(wait_s=exc.retry_after)
         case contract.Unavailable():

@@ -783,6 +783,7 @@ def test_the_first_success_ends_the_outage_for_all(hub: Hub, bot: Client, crm: F
         (Unavailable("busy", retry_after=60), 55, 60),
         (GONE, 3, 6),
         (Uncertain("cut"), 3, 6),
+        (Throttled("burst", retry_after=0), 3, 6),
     ],
 )
 def test_how_long_the_crm_asks_to_wait_wins(
