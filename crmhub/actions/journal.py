@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -265,6 +266,9 @@ class Journal:
         beside: Callable[[Connection], None],
         moment: int,
     ) -> bool:
+        if outcome.state == "parked" and _came_back(tx, entry.account_id, outcome.behind):
+            # Since this try looked at it: nothing would bring this one back any more.
+            outcome = replace(outcome, state="queued", behind="", wait_s=DELAYS_S[0])
         state, run_at, tries = _next(entry, outcome, moment)
         # A doubt lasts until the action is done: a try that could not look has not settled it.
         began = outcome.began_at - entry.ahead if outcome.began_at else moment
@@ -618,6 +622,15 @@ def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]
         jitter = random.uniform(1 - _JITTER, 1 + _JITTER)
         wait = DELAYS_S[max(tries, 1) - 1] * jitter
     return "queued", moment + int(wait * 1000), tries
+
+
+def _came_back(tx: Connection, account_id: int, action_id: str) -> bool:
+    """Return whether a dead action was brought back; until the transaction ends it cannot be."""
+    state = tx.scalar(
+        f"select state from action where account_id = :account and id = :id{tx.for_update}",
+        {"account": account_id, "id": action_id},
+    )
+    return state not in (None, "dead", "parked")
 
 
 def _park(tx: Connection, entry: Entry, moment: int) -> None:

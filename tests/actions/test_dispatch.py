@@ -15,7 +15,7 @@ import flask
 import pytest
 
 from crmhub import errors
-from crmhub.actions import health, slots
+from crmhub.actions import dispatch, health, slots
 from crmhub.actions.connecting import connect
 from crmhub.actions.deals_and_tickets import CreateDeal
 from crmhub.actions.health import Health
@@ -182,6 +182,23 @@ def test_what_comes_after_a_dead_lead_waits_for_it(
     work_off(hub, bot)
     assert states(hub, bot) == ["done"] * 3
     assert (crm.contacts["c-1"]["city"], len(crm.linked)) == ("Rome", 1)
+
+
+def test_what_would_wait_for_a_dead_lead_that_is_just_brought_back_follows_it(
+    hub: Hub, bot: Client, dead_lead: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = dispatch.judged
+
+    def brought_back(exc: Exception, **how: Any) -> Any:
+        retry(hub.database, Wanted(account=bot.account), by=TESTS)
+        return judged(exc, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dispatch, "judged", brought_back)
+        assert status(deal(bot, dead_lead[0])) == (202, "queued")
+    hurry(hub, bot)
+    work_off(hub, bot)
+    assert states(hub, bot) == ["done", "done"]
 
 
 def test_behind_a_parked_lead_stands_what_parked_it(
