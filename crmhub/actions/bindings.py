@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from crmhub.accounts.accounts import Account
@@ -179,23 +179,33 @@ def meet(
         _point(tx, account, token, theirs)
     else:
         alike = theirs or before or found.get("phone")
-        person = alike.person if alike else _new_id()
+        person = _person_now(tx, account, alike) if alike else _new_id()
         if before is not None:
             _unpoint(tx, account, token)
         crm_id = theirs.crm_id if theirs else ""
         bound = _add(tx, account, person, crm_id, said, {} if crm_id else values or {})
         return Met(bound, before.hub_id if before else "", new=alike is None)
-    tx.run(
-        "update binding set last_chat_at = :now, person = :person,"
+    person = tx.scalar(
+        "update binding set last_chat_at = :now,"
         " email = coalesce(:email, email), phone = coalesce(:phone, phone),"
         " last_values = coalesce(:last_values, last_values)"
-        f" where {_HERE} and hub_id = :hub_id",
+        f" where {_HERE} and hub_id = :hub_id returning person",
         _of(account)
-        | {"hub_id": bound.hub_id, "person": bound.person, "now": now_ms()}
+        | {"hub_id": bound.hub_id, "now": now_ms()}
         | {"email": said.get("email"), "phone": said.get("phone")}
         | {"last_values": _kept(bound, values) if values else None},
     )
+    bound = replace(bound, person=person or bound.person)
     return Met(bound, before.hub_id if before is not None else "")
+
+
+def _person_now(tx: Connection, account: Account, bound: Bound) -> str:
+    """Return the person this is now, and until the transaction ends; see `note_chat`."""
+    person: str | None = tx.scalar(
+        f"select person from binding where {_HERE} and hub_id = :hub_id{tx.for_update}",
+        _of(account) | {"hub_id": bound.hub_id},
+    )
+    return person or bound.person
 
 
 def _may_be(before: Bound, email: str, theirs: Bound | None) -> bool:
@@ -278,14 +288,19 @@ def chatted(database: Database, account: Account, crm_id: str) -> None:
     database.transact(work)
 
 
-def note_chat(tx: Connection, account: Account, bound: Bound) -> bool:
-    """Note that a helper was called for them just now; False when they were erased meanwhile."""
-    noted = tx.run(
+def note_chat(tx: Connection, account: Account, bound: Bound) -> str:
+    """Note that a helper was called for them just now; return their person, "" once erased.
+
+    It may have turned out to be another one since it was read, and stays this one until the
+    transaction ends.
+    """
+    person: str | None = tx.scalar(
         # Not in all rows of a contact of the CRM: each of their conversations has left one.
-        f"update binding set last_chat_at = :now where {_HERE} and hub_id = :hub_id",
+        f"update binding set last_chat_at = :now where {_HERE} and hub_id = :hub_id"
+        " returning person",
         _of(account) | {"hub_id": bound.hub_id, "now": now_ms()},
     )
-    return noted > 0
+    return person or ""
 
 
 def _add(

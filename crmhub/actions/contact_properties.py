@@ -133,12 +133,13 @@ class SetProperties(Action):
     def enter(self, tx: Connection, account: Account) -> New:
         """Find out whom the conversation is about."""
         bound = _of_conversation(tx, account, self.contact_token)
-        if not note_chat(tx, account, bound):
+        person = note_chat(tx, account, bound)
+        if not person:
             # Erased since it was read: whatever has the token now is another person.
             bound = _of_conversation(tx, account, self.contact_token)
         remember(tx, account, bound, self.mapped(account).properties)
         request = {"contact_token": self.contact_token, "properties": dict(self.properties)}
-        return New(self.kind, bound.person, bound.hub_id, request)
+        return New(self.kind, person or bound.person, bound.hub_id, request)
 
     def mapped(self, account: Account) -> Mapped:
         """Return the usable properties, with `name` as the CRM takes it."""

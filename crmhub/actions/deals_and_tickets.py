@@ -62,11 +62,13 @@ class CreateForContact(Action):
         """Find out whose it is."""
         contact_id = filled(self.contact_id, "contactId")
         bound = bindings.of_contact(tx, account, contact_id)
-        if bound is not None and not bindings.note_chat(tx, account, bound):
+        person = bindings.note_chat(tx, account, bound) if bound is not None else ""
+        if bound is not None and not person:
             # Erased since it was read.
             bound = bindings.of_contact(tx, account, contact_id)
         # Whom the hub has not seen goes to the CRM as they are: it knows whether they exist.
-        person, hub_id = (bound.person, bound.hub_id) if bound else (contact_id, contact_id)
+        hub_id = bound.hub_id if bound else contact_id
+        person = person or (bound.person if bound else contact_id)
         request = {"contact_id": contact_id, "properties": dict(self.properties)}
         said = json.dumps([self.kind, request["properties"]], sort_keys=True)
         identity = hashlib.sha256(said.encode()).hexdigest()

@@ -15,7 +15,7 @@ import flask
 import pytest
 
 from crmhub import errors
-from crmhub.actions import dispatch, health, slots
+from crmhub.actions import bindings, contact_properties, dispatch, health, slots
 from crmhub.actions.connecting import connect
 from crmhub.actions.deals_and_tickets import CreateDeal
 from crmhub.actions.health import Health
@@ -417,6 +417,53 @@ def test_the_same_for_a_contact_whom_a_lead_turns_out_to_be_makes_one(
         again = deal(bot, each)
         assert (status(first), status(again)) == ((202, "queued"), (200, "unchanged"))
     assert len(crm.linked) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "call"),
+    [
+        (bindings, "of_contact", lambda bot, contact_id: deal(bot, contact_id)),
+        (bindings, "_all_of", lambda bot, _: lead(bot, "u", email=None, phone="+12025550100")),
+        (bindings, "_all_of", lambda bot, _: lead(bot, "u", email="ben@x.org")),
+        (contact_properties, "of_token", lambda bot, _: set_city(bot, "Rome", "u")),
+    ],
+    ids=["a deal", "a lead of the same", "a lead of another", "properties"],
+)
+def test_who_turns_out_to_be_another_while_an_action_is_accepted_is_one_person(
+    app: flask.Flask,
+    hub: Hub,
+    bot: Client,
+    crm: FakeCrm,
+    monkeypatch: pytest.MonkeyPatch,
+    place: Any,
+    name: str,
+    call: Callable[[Client, str], Any],
+) -> None:
+    if hub.database.dialect == "sqlite":
+        pytest.skip("SQLite lets one write at a time")
+    switch(app, bot, lead_requires="email_or_phone")
+    crm.contacts["c-1"] = {"email": "ann@x.org", "phone": "+12025550100"}
+    first = known(bot)
+    crm.failure = GONE
+    second = lead(bot, "u", email=None, phone="+12025550100").json["contactId"]  # type: ignore[index]
+    crm.failure = None
+    read = getattr(place, name)
+
+    def meanwhile(*args: Any) -> Any:
+        patched.setattr(place, name, read)
+        found = read(*args)
+        work_off(hub, bot)
+        return found
+
+    hurry(hub, bot)
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, meanwhile)
+        answer = call(bot, second)
+    assert answer.status_code == 200, answer.text
+    assert len(set(rows(hub, bot, "person"))) == 1
+    assert len(set(rows(hub, bot, "person", "binding"))) == 1
+    if "dealId" in answer.json:
+        assert status(deal(bot, first)) == (200, "unchanged")
 
 
 def test_the_same_at_once_makes_one(bot: Client, crm: FakeCrm) -> None:
