@@ -20,7 +20,7 @@ from crmhub.records.writing import Change, NewRecord, Record, Upsert
 class Prepared:
     """An upsert that may be written: the unique value to look for, and the record if new."""
 
-    prop_id: int
+    by: Property
     value: str
     new: NewRecord
 
@@ -51,7 +51,7 @@ def prepare(account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]) ->
             problems.append(Problem(index, each.property_name, path, reason))
         else:
             new = NewRecord(clean, path=each.path)
-            prepared.append(Prepared(by.prop_id, value, new))
+            prepared.append(Prepared(by, value, new))
     if problems:
         raise InvalidProperties(problems)
     writing.refuse_twins(catalogue, [(each.new.path, each.new.properties) for each in prepared])
@@ -94,11 +94,11 @@ def write(
     Raises what `writing.create` and `writing.update` raise; DuplicateValue also when somebody else
     has just created the record that was to be new.
     """
-    keys = [(each.prop_id, unique_key(each.value)) for each in prepared]
+    keys = [(each.by.prop_id, unique_key(each.value)) for each in prepared]
     held = writing.holders(tx, catalogue.account_id, keys)
     existing = [held.get(key) for key in keys]
     changes = [
-        Change(id, each.new.properties, each.new.path)
+        Change(id, each.new.properties, each.new.path, found_by=each.by.name)
         for id, each in zip(existing, prepared, strict=True)
         if id is not None
     ]

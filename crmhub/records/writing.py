@@ -20,7 +20,7 @@ from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, listed
 from crmhub.records import associations
 from crmhub.records.associations import Links
 from crmhub.records.catalogue import Catalogue
-from crmhub.records.index import UNIQUE, IndexChange
+from crmhub.records.index import UNIQUE, IndexChange, unique_key
 from crmhub.records.kinds import Kind
 from crmhub.records.validation import (
     DuplicateValue,
@@ -58,13 +58,15 @@ class NewRecord:
 class Change:
     """Properties to change in a record, "" clears one.
 
-    With `if_match`, only when its version is one of these.
+    With `if_match`, only when its version is one of these; with `found_by`, the name of a unique
+    property among them, only when the record still holds that value.
     """
 
     id: int
     properties: Mapping[str, str]
     path: str = ""
     if_match: frozenset[int] | None = None
+    found_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,7 @@ def update(
     _require(kind, current, [(each.id, each.path) for each in changes])
     for each in changes:
         _check_match(kind, current[each.id], each.if_match)
+        _check_found(kind, current[each.id], each)
     index = IndexChange(catalogue)
     problems: list[Problem] = []
     updated: dict[int, Record] = {}
@@ -293,6 +296,16 @@ def _check_match(kind: Kind, current: Record, allowed: frozenset[int] | None) ->
             f"If-Match: {kind.singular} {current.id} has changed meanwhile;"
             f' its ETag is now "{current.version}". Read it again.'
         )
+
+
+def _check_found(kind: Kind, current: Record, change: Change) -> None:
+    name = change.found_by
+    if not name:
+        return
+    held = current.properties.get(name, "")
+    if unique_key(held) != unique_key(change.properties[name]):
+        # It was given up between the look and the lock.
+        raise NotFound(missing(kind, change.properties[name]))
 
 
 def _merged(

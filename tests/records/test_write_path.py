@@ -11,12 +11,13 @@ import pytest
 
 from crmhub.actions.hub import Hub
 from crmhub.db import Connection
-from crmhub.records import ids, upserts
+from crmhub.records import ids, upserts, writing
 from crmhub.records.index import TABLES
 from crmhub.records.kinds import CONTACTS, DEALS
 from crmhub.records.validation import DuplicateValue
 from crmhub.records.writing import Change, NewRecord, Upsert
 from tests.clients import Client
+from tests.records.meanwhile import at_once
 
 BATCH = 100
 
@@ -196,6 +197,33 @@ def test_an_upsert_is_done_however_often_another_is_faster(
         client.account, CONTACTS, [Upsert("email", "ada@example.com", {"city": "Rome"})]
     )
     assert (record.id, record.properties["city"], new) == (id, "Rome", False)
+
+
+def test_an_upsert_leaves_alone_who_has_given_the_value_up(
+    hub: Hub, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hub.database.dialect != "postgresql":
+        pytest.skip("SQLite lets nobody write between the look and the write")
+    id = client.make(email="ada@example.com")
+    look = writing.holders
+    body = {"properties": {"email": "lovelace@example.com"}}
+    moves = iter([lambda: client.patch(f"/contacts/{id}", body)])
+
+    def look_and_be_late(*args: Any) -> Any:
+        held = look(*args)
+        for move in moves:
+            # In a thread of its own, so on another connection.
+            at_once(move)
+        return held
+
+    monkeypatch.setattr(writing, "holders", look_and_be_late)
+    [(record, new)] = hub.records.upsert(
+        client.account, CONTACTS, [Upsert("email", "ada@example.com", {"city": "Rome"})]
+    )
+    assert new
+    assert record.id != id
+    moved = client.get(f"/contacts/{id}").get_json()["properties"]
+    assert (moved["email"], "city" in moved) == ("lovelace@example.com", False)
 
 
 def test_one_record_alone_is_one_statement_on_postgresql(
