@@ -148,7 +148,9 @@ class Comparison:
             seen += row
         _summed_up(seen)
 
-    def _search(self, case: Case, query: Query, known: Known | None = None) -> Search:
+    def _search(
+        self, case: Case, query: Query, known: Known | None = None, everything: int = 0
+    ) -> Search:
         return Search(
             self._timed,
             account_id=self._account.id,
@@ -156,6 +158,7 @@ class Comparison:
             query=query,
             conditions=parse(case.filters, self._catalogue, region=""),
             known=known,
+            everything=everything,
         )
 
     def _total(self, case: Case) -> tuple[int, Pair]:
@@ -195,7 +198,7 @@ class Comparison:
         known = Known(first.counted, now_ms()) if first.counted else None
 
         def hub() -> list[int]:
-            search = first if after is None else self._search(case, query, known)
+            search = first if after is None else self._search(case, query, known, first.everything)
             return [row.id for row in search.page(total, after)]
 
         _, pair = self._paired(

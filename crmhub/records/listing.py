@@ -18,7 +18,9 @@ from crmhub.records.search import Known, Listed, Place, Query, Search, Start, st
 # within as many records as there are; the rest is for what goes on changing.
 _LEAST_CAUGHT_UP = 10_000
 # Characters of a cursor that ids may take which were counted: a thousand, where they lie close.
+# Not where it has as many as this to name that were shown: it stands in an address.
 _LONGEST_COUNTED = 2800
+_FEW_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Listing:
             query=query,
             conditions=conditions,
             known=None if after is None else _known(after),
+            everything=0 if after is None else after.everything,
         )
         total, first = _begun(search) if after is None else (after.total, None)
         rows, last = self._next(search, query, total=total, after=after, first=first)
@@ -86,6 +89,9 @@ class Listing:
         if last is not None:
             place, caught_up = last
             began = start(query, rows, now) if after is None else _start(after).having_shown(rows)
+            counted = packed(search.counted) if after is None else after.counted
+            if len(counted) > _LONGEST_COUNTED or len(began.shown) > _FEW_SHOWN:
+                counted = ""
             cursor = Cursor(
                 account_id=self._account_id,
                 kind=self._kind.code,
@@ -102,7 +108,8 @@ class Listing:
                 settled=began.settled,
                 shown=began.shown,
                 caught_up=caught_up,
-                counted=_short(packed(search.counted)) if after is None else after.counted,
+                counted=counted,
+                everything=search.everything,
             ).seal(self._signing_key)
         return Page(total, rows, links, cursor)
 
@@ -189,10 +196,6 @@ def _known(cursor: Cursor) -> Known | None:
     if not cursor.counted:
         return None
     return Known(unpacked(cursor.counted), _start(cursor).changes_from)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST_COUNTED else ""
 
 
 def _start(cursor: Cursor) -> Start:

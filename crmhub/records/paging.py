@@ -26,7 +26,8 @@ class Cursor(NamedTuple):
     `sort` is a column, `filters` a hash; `total` is what was counted at the first page, `started`,
     `settled` and `shown` are the `search.Start` of the listing. `caught_up` is how many records
     have come since the listing came to its end and began to catch up with what changed meanwhile,
-    -1 before. `counted` is `packed`: the ids that were counted, of few.
+    -1 before. `counted` is `packed`: the ids that were counted, of few. `everything` is how many
+    records there were, 0 where nobody has asked.
     """
 
     account_id: int
@@ -45,6 +46,7 @@ class Cursor(NamedTuple):
     shown: tuple[int, ...] = ()
     caught_up: int = -1
     counted: str = ""
+    everything: int = 0
 
     def seal(self, signing_key: bytes) -> str:
         """Return the cursor as text that needs no escaping in a URL."""

@@ -207,6 +207,7 @@ class Search:
         query: Query,
         conditions: Sequence[Condition],
         known: Known | None = None,
+        everything: int = 0,
     ) -> None:
         self._connection = connection
         self._of = {"account": account_id, "kind": kind}
@@ -216,6 +217,9 @@ class Search:
         self._known = known
         # The ids of what passes several filters, where these are few: they are dear to find.
         self.counted: list[int] = []
+        # How many records there are when a listing begins, 0 where nobody has asked. It tells what
+        # a page costs: that needs no newer number, nor a statement for each page.
+        self.everything = everything
 
     def again(self, query: Query) -> Search:
         """Return another listing of what passes the same filters."""
@@ -317,30 +321,38 @@ class Search:
         """Return how many records pass all filters, exactly."""
         if self._alone:
             ids, params = self._ids()
-            return int(self._scalar(f"select count(*) from ({ids}) as found", params))
+            return self._of_all(f"(select count(*) from ({ids}) as found)", params)
         if any(not each.negated for each in self._conditions):
             return self._count()
         if not self._conditions:
-            return self._everything()
+            return self._of_all(f"({_EVERYTHING})", {})
         # Complements: whatever is in none of the sets. One statement, since both numbers change.
         sets = [each.ids(self._connection, n) for n, each in enumerate(self._conditions)]
         params = {name: value for each in sets for name, value in each.params.items()}
         united = _united(self._connection.dialect, [each.text for each in sets])
         with self._connection.joining(len(sets)):
-            return int(
-                self._scalar(f"select ({_EVERYTHING}) - (select count(*) from {united})", params)
-            )
+            return self._of_all(f"({_EVERYTHING}) - (select count(*) from {united})", params)
+
+    def _of_all(self, total: str, params: dict[str, Any]) -> int:
+        """Return a total, and note how many records there are with the same statement."""
+        [(found, everything)] = self._connection.rows(
+            f"select {total}, ({_EVERYTHING})", self._of | params
+        )
+        self.everything = int(everything)
+        return int(found)
 
     def _count(self) -> int:
         """Return how many pass several filters; of few, keep the ids, which are dear to find."""
         postgresql = self._connection.dialect == "postgresql"
         array = "array_agg(id)" if postgresql else "json_group_array(id)"
         with self._all() as (ids, params):
-            [(total, counted)] = self._connection.rows(
+            [(total, counted, everything)] = self._connection.rows(
                 f"with found (id) as ({ids})"
-                f" select count(*), case when count(*) < :few then {array} end from found",
+                f" select count(*), case when count(*) < :few then {array} end, ({_EVERYTHING})"
+                " from found",
                 {**self._of, **params, "few": _FEW},
             )
+        self.everything = int(everything)
         self.counted = (counted if postgresql else orjson.loads(counted or "[]")) or []
         return int(total)
 
@@ -355,7 +367,7 @@ class Search:
         if total < _FEW and not changed:
             known = self._page_of_counted() if after is None else self._page_of_known(after)
             return known or self._fetch(after)
-        everything = self._everything()
+        everything = self.everything = self.everything or int(self._scalar(_EVERYTHING, {}))
         expected = self._wanted * everything // total
         if self._covered:
             walk = _Walk(after, max(self._wanted, expected * 3 // 2))
@@ -541,8 +553,9 @@ class Search:
         page = sorted(page, reverse=query.descending)[: self._wanted]
         until = ""
         if len(page) == self._wanted:
-            until = f" and ({query.sort}, id) {before} (:end_key, :end_id)"
-            params |= {"end_key": page[-1].key, "end_id": page[-1].id}
+            # What stands at that moment, too, is left out below: SQLite is slow to compare pairs.
+            until = f" and {query.sort} {before}= :end_key"
+            params["end_key"] = page[-1].key
         if len(read) == params["window"]:
             if not until:
                 return None
@@ -587,14 +600,14 @@ class Search:
     ) -> list[int]:
         """Return those of the unread ids that stand where it says, a little over `most` of them.
 
-        They are looked for among the ids, where fewer lie on that side than on the other one, or
-        else among the entries of the sort order.
+        They are looked for among the ids where a third of all or less lies on that side, else among
+        the entries of the sort order: their index tells the ids too, and refuses in half the time.
         """
         few, rest = list[str](), list[str]()
-        middle = self._middle()
+        low, high = self._thirds()
         for n, (side, id) in enumerate(unread):
             params = params | {f"unread{n}": id}
-            near = middle is not None and (id < middle if side == "<" else id > middle)
+            near = id < low if side == "<" else id > high
             (few if near else rest).append(f"id {side} :unread{n}")
         parts = [(each, "id") for each in few]
         if rest:
@@ -609,14 +622,18 @@ class Search:
             )
         ]
 
-    def _middle(self) -> float | None:
-        """Return the middle of all ids; None on SQLite, which has the documents beside them."""
+    def _thirds(self) -> tuple[float, float]:
+        """Return where the first third of all ids ends and where the last one begins.
+
+        On SQLite, which has the documents beside the ids, nothing lies in these.
+        """
         if self._connection.dialect == "sqlite":
-            return None
-        lowest, highest = "coalesce(min(id), 0)", "coalesce(max(id), 0)"
-        return float(
-            self._scalar(f"select ({lowest} + {highest}) / 2 from records where {_OF}", {})
+            return -math.inf, math.inf
+        [(lowest, highest)] = self._connection.rows(
+            f"select coalesce(min(id), 0), coalesce(max(id), 0) from records where {_OF}", self._of
         )
+        third = (highest - lowest) / 3
+        return lowest + third, highest - third
 
     def _is_behind(self, place: Place, after: Place | None) -> bool:
         if after is None:
@@ -741,9 +758,6 @@ class Search:
             return sets[0] + (f" order by id {down}" if down else ""), params
         combined = _merged if self._connection.dialect == "sqlite" else _joined
         return combined(sets, without, down), params
-
-    def _everything(self) -> int:
-        return int(self._scalar(_EVERYTHING, {}))
 
     def _within_reach(self) -> float:
         """Return how many records lie in the time that the filters leave, if it is soon told."""

@@ -19,6 +19,7 @@ import time_machine
 from crmhub.actions.hub import Hub
 from crmhub.db import Connection, now_ms
 from crmhub.records import listing, search
+from crmhub.records.paging import Cursor
 from tests.api.refusals import refused
 from tests.clients import Client, needed
 from tests.pages import fetch, pages, walk
@@ -414,6 +415,31 @@ def test_what_no_longer_passes_the_filters_does_not_come_again(client: Client) -
 
     walked = pages_with(client, BODIES["search"], move_away, limit=10)
     assert sorted(id for page in walked for id in ids_of(page["results"])) == ids[1:]
+
+
+def test_a_cursor_names_what_was_counted_or_what_was_shown(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands in an address, which two long lists of ids could not."""
+    monkeypatch.setattr(listing, "_FEW_SHOWN", 15)
+    sealed = list[Cursor]()
+    seal = Cursor.seal
+    monkeypatch.setattr(Cursor, "seal", lambda c, key: (sealed.append(c), seal(c, key))[1])
+    ids = crowd(client, 40)
+    touch_all(client, ids)
+    filters = [
+        {"propertyName": "company", "operator": "EQ", "value": "Touched"},
+        {"propertyName": "city", "operator": "NEQ", "value": "Nowhere"},
+    ]
+    monkeypatch.setattr(search, "_FEW", 100)
+    monkeypatch.setattr(search.Search, "few", lambda _: None)
+    found = ids_of(walk(client, "/contacts/search", {"filters": filters}, limit=10))
+    assert sorted(set(found)) == ids
+    assert [(len(each.shown), bool(each.counted)) for each in sealed][:3] == [
+        (10, True),
+        (20, False),
+        (30, False),
+    ]
 
 
 def test_nothing_comes_twice_when_nothing_changes(client: Client, body: Any) -> None:

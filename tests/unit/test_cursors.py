@@ -6,7 +6,9 @@ import random
 
 import pytest
 
+from crmhub.records.listing import _FEW_SHOWN, _LONGEST_COUNTED
 from crmhub.records.paging import Cursor, packed, sealed, unpacked, unseal
+from crmhub.records.search import _MOST_SHOWN
 
 CLOSE = random.Random(7).sample(range(222_000_000_000, 222_002_000_000), 999)
 
@@ -29,3 +31,13 @@ def test_a_cursor_without_the_newest_field_is_read() -> None:
     older = sealed([1, *now[:-1]], b"key")
     assert unseal(older, b"key", account_id=1, kind=2) == now
     assert unseal(now.seal(b"key"), b"key", account_id=1, kind=2) == now
+
+
+def test_a_cursor_fits_into_an_address() -> None:
+    """Proxies take 8,000 characters; of the two lists of ids one may be long."""
+    ids = range(2**53 - _MOST_SHOWN, 2**53)
+    for shown, counted in ((tuple(ids), ""), (tuple(ids[:_FEW_SHOWN]), "x" * _LONGEST_COUNTED)):
+        long = Cursor(
+            2**15, 4, "updated_at", True, 100, None, (), "0" * 16, 10**9, 2**53, 2**53, 2**53
+        )._replace(settled=2**53, shown=shown, counted=counted, everything=10**9)
+        assert len(long.seal(b"key")) < 7500
