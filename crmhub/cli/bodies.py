@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -40,11 +41,16 @@ class WholeBodies:
         self._largest = largest
         self._turns = Gate(turns)
         self._long_bodies = Gate(_LONG_BODIES)
+        self._arrivals = dict[int, float]()
 
     @property
     def idle(self) -> bool:
         """Whether no request is there as a whole that the app has not answered."""
         return self._turns.empty
+
+    def arrivals(self) -> list[float]:
+        """Return when the requests came that wait for their turn or are worked on (monotonic)."""
+        return list(self._arrivals.values())
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         chunked = "HTTP_TRANSFER_ENCODING" in environ
@@ -56,9 +62,13 @@ class WholeBodies:
                 environ["wsgi.input"] = io.BytesIO(body)
             else:
                 environ["wsgi.input"] = body
-        environ[ARRIVED] = time.monotonic()
-        with self._turns:
-            return self._app(environ, start_response)
+        me = threading.get_ident()
+        environ[ARRIVED] = self._arrivals[me] = time.monotonic()
+        try:
+            with self._turns:
+                return self._app(environ, start_response)
+        finally:
+            del self._arrivals[me]
 
     def _whole(self, stream: Any, length: int | None) -> bytes | _Faulty:
         """Return a body of `length` bytes (None: chunked)."""

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 # After SIGTERM, requests under way get this long; a helper call may take 25 s.
 _GRACE_SECONDS = 30
-# Beside the requests that a process works on, it holds so many connections whose requests are
-# not there as a whole yet, or wait for their turn: each with a thread, for as long as it is used.
-_TAKEN_IN = 512
 _IDLE_SECONDS = 5
+# Longer than proxies keep a connection that nobody uses (nginx, AWS: 60 s): a call that one sends
+# while the hub is closing it would be lost.
+_IDLE_CONNECTION_MS = 75_000
 # Others are kept in the kernel's queue, up to this many.
 _BACKLOG = 1024
 # Thousands of threads, each with a connection, a call and a share of the rest, stay below.
@@ -112,12 +112,12 @@ def _run(
         address=address,
         port=settings.port,
         workers=settings.workers,
-        blocking_threads=settings.threads + _TAKEN_IN,
+        blocking_threads=serving.room(settings),
         blocking_threads_idle_timeout=_IDLE_SECONDS,
-        backpressure=settings.threads + _TAKEN_IN,
+        backpressure=serving.room(settings),
         backlog=_BACKLOG,
         http=HTTPModes.http1,
-        http1_settings=HTTP1Settings(header_read_timeout=10_000),
+        http1_settings=HTTP1Settings(header_read_timeout=_IDLE_CONNECTION_MS),
         respawn_failed_workers=True,
         workers_kill_timeout=_GRACE_SECONDS,
         log_level=LogLevels.error,

@@ -21,10 +21,18 @@ if TYPE_CHECKING:
     from crmhub.cli.bodies import WholeBodies
     from crmhub.settings import Settings
 
+# Beside the requests that a process works on, it holds so many connections whose requests are
+# not there as a whole yet, or wait for their turn: each with a thread, for as long as it is used.
+_TAKEN_IN = 512
 _START_SECONDS = 60
 # After SIGTERM: how long a request may take to come as a whole, and the last answer to be sent.
 _UNSENT_SECONDS, _SENDING_SECONDS = 1.0, 1.0
 _LOOP_STARTS, _LOOP_SECONDS = 10, 30.0
+
+
+def room(settings: Settings) -> int:
+    """Return how many connections a server process holds at a time."""
+    return settings.threads + _TAKEN_IN
 
 
 def load() -> Flask:
@@ -34,6 +42,7 @@ def load() -> Flask:
     from crmhub.api.reading import LARGEST_BODY
     from crmhub.app import create_app
     from crmhub.cli.bodies import WholeBodies
+    from crmhub.cli.stalled import keep_room
     from crmhub.settings import Settings
 
     settings = Settings.load()
@@ -46,6 +55,7 @@ def load() -> Flask:
     close = multiprocessing.util.Finalize(None, app.extensions["crmhub"].close, exitpriority=1)
     _end_without(whole, close)
     threading.Thread(target=_end_with_supervisor, daemon=True).start()
+    keep_room(room(settings), whole.arrivals)
     # What is here now is here as long as the process: no collection need go through it.
     gc.freeze()
     gc.enable()

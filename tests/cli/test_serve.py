@@ -9,11 +9,13 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -146,6 +148,50 @@ def test_bodies_that_do_not_end_hold_up_nobody(acme, tmp_path):
         began = time.monotonic()
         assert server.stop() == 0
         assert time.monotonic() - began < import_module("crmhub.cli.serve")._GRACE_SECONDS
+
+
+def test_whoever_stalls_makes_room(acme, tmp_path):
+    """More than a process has room for: without an end, they would keep all others out."""
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(tmp_path, "--workers", "1", "--threads", "2"))
+        head = post(acme, b"", "Content-Length: 9")
+        for _ in range(520):
+            line = socket.create_connection(("127.0.0.1", server.port), 30)
+            stack.enter_context(line).sendall(head)
+        assert get(server, acme)[0] == 200
+    assert "connections closed" in server.log.read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists all locks")
+def test_no_process_loses_its_locks_on_the_database(acme, tmp_path):
+    """A file that is closed takes its process's locks on it along, and then SQLite's database may
+    be written over by another process."""
+    stalled, folder = import_module("crmhub.cli.stalled"), tmp_path / "var"
+    with serving(tmp_path, "--workers", "1") as server:
+
+        def users():
+            return [pid for pid in server.children() if _has_open(pid, folder / "crmhub.db")]
+
+        soon(lambda: get(server, acme)[0] == 200 and len(users()) == 2)
+        time.sleep(stalled._LOOK_SECONDS * 2)
+        assert get(server, acme)[0] == 200
+        for file in ("crmhub.db", "crmhub.db-shm"):
+            assert set(users()) <= _lock_holders(folder / file)
+
+
+def _has_open(pid, file):
+    with suppress(OSError):
+        return any(os.readlink(one) == str(file) for one in Path(f"/proc/{pid}/fd").iterdir())
+    return False
+
+
+def _lock_holders(file):
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return {
+        int(line[4])
+        for line in lines
+        if line[1] == "POSIX" and line[5].endswith(f":{file.stat().st_ino}")
+    }
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
