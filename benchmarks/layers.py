@@ -79,9 +79,14 @@ def _measure(here: Place, options: argparse.Namespace) -> None:
             "BARE_CURSOR": "c" * 100,
         }
         bare = served.bare()
+        told = set[str]()
         for each in served.calls(hub, base, {"service-apikey": key}, other, issued.api_key):
+            name = each.name.partition(" (")[0]
+            if name in told:
+                continue
+            told.add(name)
             for side, of, make in (("", app, each.hub), (", bare", bare, each.bare)):
-                _told(f"{each.name.partition(' (')[0]}{side}", of, make, options)
+                _told(f"{name}{side}", of, make, options)
     hub.close()
 
 
