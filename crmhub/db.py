@@ -9,6 +9,7 @@ more per request than the queries themselves, so the hot path does without them.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sqlite3
 import threading
@@ -27,6 +28,7 @@ from sqlalchemy.pool import QueuePool
 from crmhub.drivers import (
     READ_ONLY,
     Away,
+    Damaged,
     Deadlocked,
     check_disk,
     file_of,
@@ -83,6 +85,7 @@ _SORTED_KB = 65_536
 _LEAST_SORTED_KB = 4096
 # Rows that a statement of SQLite names; more take no less time.
 _AT_ONCE = 200
+_log = logging.getLogger(__name__)
 
 
 class Shut(Exception):
@@ -490,6 +493,9 @@ class Database:
         ours = self._translate(exc)
         if ours is None:
             raise exc
+        if isinstance(ours, Damaged):
+            # The driver's words say where, and hold nobody's data.
+            _log.error("The database is damaged: %s", str(exc).partition("\n")[0])
         if getattr(exc, "sqlstate", None) == READ_ONLY:
             now = time.monotonic()
             if now >= self._anew_from + _ANEW_EVERY_S:

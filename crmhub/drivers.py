@@ -36,6 +36,10 @@ class Away(Unavailable):
     """The server cannot be reached, or hung up: what it was told last may be done or not."""
 
 
+class Damaged(Unavailable):
+    """What the database has stored cannot be read any more."""
+
+
 class HeldUp(Unavailable):
     """What another transaction holds was waited for as long as may be; nothing was done."""
 
@@ -98,12 +102,18 @@ _AWAY = {
 }
 
 
+_DAMAGED = "The database is damaged; the operator of this service must restore a backup."
+
+
 def translate_sqlite(exc: Any) -> Exception | None:
     """Return what an error of sqlite3 comes to; None for a bug of ours."""
     if isinstance(exc, sqlite3.IntegrityError):
         return Duplicate(str(exc))
-    if (getattr(exc, "sqlite_errorcode", 0) & 0xFF) in _AWAY:
+    code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
+    if code in _AWAY:
         return Unavailable("The database is busy or cannot be written; try again.")
+    if code == sqlite3.SQLITE_CORRUPT:
+        return Damaged(_DAMAGED)
     return None
 
 
@@ -119,6 +129,8 @@ _PASSING = {
     "53100": "The database's disk is full; try again.",
     "57014": "The database ended a statement that took it too long; try again.",
 }
+# data_corrupted, index_corrupted
+_CORRUPTED = {"XX001", "XX002"}
 
 
 def translate_psycopg(exc: Any) -> Exception | None:
@@ -131,6 +143,8 @@ def translate_psycopg(exc: Any) -> Exception | None:
         return Deadlocked("The database is busy with conflicting writes; try again.")
     if isinstance(exc, psycopg.errors.LockNotAvailable):
         return HeldUp("The database is busy with other writes; try again.")
+    if exc.sqlstate in _CORRUPTED:
+        return Damaged(_DAMAGED)
     if exc.sqlstate in _PASSING:
         return Unavailable(_PASSING[exc.sqlstate])
     if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):

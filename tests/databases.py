@@ -9,6 +9,7 @@ run fails.
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -102,6 +103,17 @@ def empty_postgresql_database() -> Iterator[str]:
     finally:
         # Pools that a test left open must not keep it.
         administer(POSTGRES, f"drop database {name} with (force)")
+
+
+def overwrite(file: Path, table: str) -> None:
+    """Damage a SQLite database that nobody has open: the first page of a table holds nonsense."""
+    with closing(sqlite3.connect(file)) as driver:
+        driver.execute("pragma journal_mode = delete")
+        [(page,)] = driver.execute("select rootpage from sqlite_master where name = ?", (table,))
+        [(size,)] = driver.execute("pragma page_size")
+    with file.open("r+b") as damaged:
+        damaged.seek((page - 1) * size)
+        damaged.write(b"nonsense")
 
 
 @contextmanager

@@ -31,6 +31,7 @@ _REDIS_SECONDS = 2
 _RECORDS_SECONDS = 30
 _MOST_IDS_NAMED = 5
 _BYTES_WRITTEN = 64 * 1024
+_RESTORE = "restore a backup (crmhub db restore)."
 # With its 16 threads; on one of them it is told of new work.
 _WORKERS_CONNECTIONS = 21
 
@@ -82,7 +83,7 @@ def _examine(*, everything: bool, repair: bool) -> Iterator[Finding]:
     try:
         yield _settings(settings)
         yield _directories(settings)
-        database = _database(hub.database)
+        database = _database(hub.database, everything=everything)
         yield database
         migrations = _migrations(hub.database) if database.state == "ok" else None
         if migrations is not None:
@@ -101,7 +102,7 @@ def _examine(*, everything: bool, repair: bool) -> Iterator[Finding]:
             yield from _records(hub, accounts, everything=everything, repair=repair)
     except Unavailable as exc:
         # It may go away meanwhile, or end what takes it longer than the first question did.
-        yield Finding("database", "fail", first_line(exc.__cause__ or exc))
+        yield _failed(exc)
     finally:
         hub.close()
 
@@ -135,7 +136,7 @@ def _directories(settings: Settings) -> Finding:
     return Finding("files", "ok", f"{where} can be written" if needed else "none are needed")
 
 
-def _database(database: Database) -> Finding:
+def _database(database: Database, *, everything: bool) -> Finding:
     from crmhub.errors import Unavailable
 
     sql = {"sqlite": "select 'SQLite ' || sqlite_version()"}.get(
@@ -144,10 +145,26 @@ def _database(database: Database) -> Finding:
     try:
         with database.reading() as db:
             version = db.scalar(sql)
+            whole = everything and db.dialect == "sqlite"
+            if whole and (said := db.scalar("pragma quick_check(1)")) != "ok":
+                return Finding("database", "fail", f"{_one_line(said)}; {_RESTORE}")
         database.check_writable()
     except (Unavailable, database.drivers_errors) as exc:
-        return Finding("database", "fail", first_line(exc.__cause__ or exc))
-    return Finding("database", "ok", str(version))
+        return _failed(exc)
+    return Finding("database", "ok", f"{version}, and its file is whole" if whole else version)
+
+
+def _failed(exc: Exception) -> Finding:
+    from crmhub.drivers import Damaged
+
+    message = first_line(exc.__cause__ or exc)
+    if isinstance(exc, Damaged):
+        message = f"{message}; {_RESTORE}"
+    return Finding("database", "fail", message)
+
+
+def _one_line(said: str) -> str:
+    return " ".join(said.split())
 
 
 def _migrations(database: Database) -> Finding:

@@ -14,7 +14,7 @@ from crmhub.actions.hub import Hub
 from crmhub.cli.doctor import _compared, _directories, _some
 from crmhub.db import Database
 from crmhub.settings import Settings
-from tests.databases import read_only
+from tests.databases import overwrite, read_only
 
 
 def states(crmhub, code=0):
@@ -116,6 +116,18 @@ def test_a_file_that_is_no_database_fails(crmhub, tmp_path):
     (tmp_path / "notes.db").write_text("Not what is meant, but something to keep." * 9)
     crmhub.env["CRMHUB_DATABASE_URL"] = f"sqlite:///{tmp_path}/notes.db"
     assert states(crmhub, code=1)["database"]["message"] == "file is not a database"
+
+
+def test_a_damaged_file_fails_and_all_of_it_is_read_where_asked_for(crmhub, tmp_path):
+    file = tmp_path / "damaged.db"
+    crmhub.env["CRMHUB_DATABASE_URL"] = f"sqlite:///{file}"
+    crmhub("db", "upgrade")
+    assert crmhub.json("doctor", "--all")["checks"][2]["message"].endswith("its file is whole")
+    overwrite(file, "idempotency")
+    assert states(crmhub)["database"]["state"] == "ok"
+    told = crmhub.json("doctor", "--all", code=1)["checks"][2]
+    assert told["state"] == "fail"
+    assert told["message"].endswith("; restore a backup (crmhub db restore).")
 
 
 def test_missing_migrations_fail_and_are_not_made(crmhub, tmp_path):

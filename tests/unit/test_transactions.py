@@ -11,17 +11,18 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy.engine import make_url
 
 from crmhub.db import Connection, Database
-from crmhub.drivers import Away, Deadlocked, Duplicate
+from crmhub.drivers import Away, Damaged, Deadlocked, Duplicate
 from crmhub.errors import Unavailable
 from crmhub.records.ids import Ids
 from crmhub.secrets import BASE36, token
-from tests.databases import read_only
+from tests.databases import overwrite, read_only
 
 
 @pytest.fixture
@@ -56,6 +57,24 @@ def kinds(database: Database, account_id: int) -> list[int]:
 
 class Failed(Exception):
     pass
+
+
+def test_what_is_damaged_is_named_in_the_log(
+    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sql = "do $$ begin raise exception 'invalid page in block 5' using errcode = 'XX001'; end $$"
+    words = "invalid page in block 5"
+    if database.dialect == "sqlite":
+        file, words = tmp_path / "damaged.db", "database disk image is malformed"
+        database = Database(f"sqlite:///{file}")
+        database.transact(lambda tx: tx.run("create table notes as select 1 as n"))
+        database.close()
+        overwrite(file, "notes")
+        sql = "select * from notes"
+    with pytest.raises(Damaged, match="restore a backup"), database.reading() as connection:
+        connection.rows(sql)
+    database.close()
+    assert f"The database is damaged: {words}" in caplog.text
 
 
 def fail(database: Database, account_id: int, kind: int) -> None:
