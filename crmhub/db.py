@@ -634,7 +634,7 @@ class Database:
                     # Others hold all that the server has; one of them may be done soon.
                     time.sleep(_BUSY_PAUSE_S)
                     continue
-                raise self._translate(exc) or exc from exc
+                self.raise_ours(exc)
             except OSError as exc:
                 # psycopg could not look after its socket: this process has too many open.
                 raise Unavailable("The hub has too many connections open; try again.") from exc

@@ -112,7 +112,7 @@ def translate_sqlite(exc: Any) -> Exception | None:
     code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
     if code in _AWAY:
         return Unavailable("The database is busy or cannot be written; try again.")
-    if code == sqlite3.SQLITE_CORRUPT:
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return Damaged(_DAMAGED)
     return None
 

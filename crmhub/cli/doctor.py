@@ -159,7 +159,7 @@ def _failed(exc: Exception) -> Finding:
 
     message = first_line(exc.__cause__ or exc)
     if isinstance(exc, Damaged):
-        message = f"{message}; {_RESTORE}"
+        message = f"{message}; if CRMHUB_DATABASE_URL is right, {_RESTORE}"
     return Finding("database", "fail", message)
 
 

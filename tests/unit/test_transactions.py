@@ -77,6 +77,20 @@ def test_what_is_damaged_is_named_in_the_log(
     assert f"The database is damaged: {words}" in caplog.text
 
 
+def test_a_file_whose_beginning_is_damaged_is_no_bug(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "damaged.db"
+    file.write_bytes(b"nonsense" * 1024)
+    with (
+        closing(Database(f"sqlite:///{file}")) as database,
+        pytest.raises(Damaged, match="restore a backup"),
+        database.reading() as connection,
+    ):
+        connection.rows("select 1 from account")
+    assert "The database is damaged: file is not a database" in caplog.text
+
+
 def fail(database: Database, account_id: int, kind: int) -> None:
     """Write in a part of the open transaction, and fail it."""
 
