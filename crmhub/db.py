@@ -651,23 +651,34 @@ class Database:
                 self._engine.dispose()
 
     def tidy_up(self) -> None:
-        """Let PostgreSQL vacuum and count afresh the tables of which more than a tenth is new.
+        """Let PostgreSQL vacuum what has changed, and count afresh what has grown by a tenth.
 
-        It does so itself, but looks no more than once a minute. Until then its planner thinks
-        a table that fills up empty, holds all indexes for equal, and may choose one that leads
-        through all rows of an account; and what is counted on an index alone is looked up in the
-        table, too, row by row.
+        It does so itself, but looks no more than once a minute, and where autovacuum is off never.
+        Until then its planner thinks a table that fills up empty, holds all indexes for equal, and
+        may choose one that leads through all rows of an account; and what is counted or sorted on
+        an index alone is looked up in the table, too, row by row. A new row spoils its whole page
+        for that, and it may be any page from which a row was deleted, or changed.
+
+        How much change is worth a vacuum says the table, as it says to autovacuum.
         """
         if self.dialect != "postgresql":
             return
         with self.reading() as connection:
-            grown = connection.rows(
-                "select relname from pg_stat_user_tables where schemaname = current_schema()"
-                " and n_mod_since_analyze > 200 and n_mod_since_analyze > n_live_tup / 10"
+            changed = connection.rows(
+                "select relname, grown from (select s.relname, n_live_tup, n_dead_tup,"
+                " n_ins_since_vacuum, n_mod_since_analyze > 200"
+                " and n_mod_since_analyze > n_live_tup / 10 as grown,"
+                f" {_own_setting('autovacuum_vacuum_scale_factor')} as dead,"
+                f" {_own_setting('autovacuum_vacuum_insert_scale_factor')} as inserted"
+                " from pg_stat_user_tables as s join pg_class as c on c.oid = s.relid"
+                " where schemaname = current_schema()) as tables"
+                " where grown or n_dead_tup > 200 + n_live_tup * dead"
+                " or n_ins_since_vacuum > 200 + n_live_tup * inserted"
             )
-            for (name,) in grown:
+            for name, grown in changed:
                 # To give back pages at the end would hold up who reads the table.
-                connection.run(f'vacuum (analyze, skip_locked, truncate false) "{name}"')
+                options = f"analyze {grown}, skip_locked, truncate false"
+                connection.run(f'vacuum ({options}) "{name}"')
 
     def check_writable(self) -> None:
         """Raise Unavailable where the database takes no writes: a standby, or SQLite's disk."""
@@ -686,6 +697,14 @@ class Database:
     def close(self) -> None:
         """Close all pooled connections."""
         self._engine.dispose()
+
+
+def _own_setting(name: str) -> str:
+    """SQL: what a table says of a setting; null where it leaves that to the server."""
+    return (
+        "(select cast(option_value as float) from pg_options_to_table(reloptions)"
+        f" where option_name = '{name}')"
+    )
 
 
 def containing(text: str) -> str:

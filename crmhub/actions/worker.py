@@ -50,6 +50,8 @@ _CLEAN_EVERY_S = 600.0
 _CLEAN_ON_S = 1.0
 _CLEANED_AT_ONCE = 1_000
 _TIDY_EVERY_S = 5.0
+# After a tidying, at least so many times as long as it took.
+_TIDY_PAUSES = 9
 # By less than that a clock may be moved: it is waited for.
 _MOVED_S = 30.0
 _KEPT_MS = 30 * 86_400_000
@@ -109,7 +111,9 @@ class Worker:
         watching.join()
 
     def _tidy_up(self) -> None:
-        while not self._stopping.wait(_TIDY_EVERY_S):
+        took_s = 0.0
+        while not self._stopping.wait(max(_TIDY_EVERY_S, _TIDY_PAUSES * took_s)):
+            began = time.monotonic()
             try:
                 self._hub.database.tidy_up()
             except Unavailable as exc:
@@ -117,6 +121,7 @@ class Worker:
             # As in `run`.
             except Exception:
                 _log.exception("The database's tables cannot be tidied up.")
+            took_s = time.monotonic() - began
 
     def _due(self) -> Due:
         """Return what is due, also by a clock that was moved since the last look."""
