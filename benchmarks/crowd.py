@@ -8,6 +8,7 @@ the moments of creation and change are given, spread over two years.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 from concurrent.futures import ProcessPoolExecutor
@@ -27,6 +28,7 @@ from crmhub.records import writing
 from crmhub.records.catalogue import Catalogue
 from crmhub.records.ids import Ids
 from crmhub.records.kinds import CONTACTS
+from crmhub.records.redating import Redating
 from crmhub.records.validation import check
 from crmhub.records.writing import Change, NewRecord
 
@@ -121,6 +123,10 @@ def build(here: Place, size: Size) -> Account:
         work += [pool.submit(_fill_small, here, first, size) for first in small]
         for each in work:
             each.result()
+    # What a worker has done by the time that nobody has changed anything for a while.
+    hub = here.hub()
+    Redating(hub.database).run(math.inf)
+    hub.close()
     return big
 
 

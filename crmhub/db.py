@@ -326,14 +326,18 @@ class Connection:
         )
 
     @contextmanager
-    def joining(self, sets: int) -> Iterator[None]:
-        """Until the block ends, have so many large sets joined in one pass over each of them."""
+    def joining(self, sets: int, *, hashed: bool = False) -> Iterator[None]:
+        """Until the block ends, have so many large sets joined in one pass over each of them.
+
+        They are merged, or may be `hashed`, where one of them should be small.
+        """
         if self.dialect == "sqlite" or sets == 1:
             yield
             return
         kb = max(_SORTED_KB // sets, _LEAST_SORTED_KB)
         memory = f"greatest({kb}, pg_size_bytes(current_setting('work_mem')) / 1024)"
-        settings = "; ".join(f"set {name} = {value}" for name, value in _JOINING.items())
+        joined = _JOINING | ({"enable_hashjoin": "on"} if hashed else {})
+        settings = "; ".join(f"set {name} = {value}" for name, value in joined.items())
         try:
             self._message(f"{settings}; select set_config('work_mem', ({memory})::text, false)")
             yield

@@ -34,6 +34,7 @@ from crmhub.adapter import Adapter, AdapterError, Conflict, Lead, Rejected, Save
 from crmhub.db import now_ms
 from crmhub.errors import HubError, NotFound, Unavailable
 from crmhub.records import erasing
+from crmhub.records.redating import Redating
 
 HELPERS: dict[str, type[Action]] = {
     one.kind: one for one in (CreateLead, SetProperties, CreateDeal, CreateTicket)
@@ -50,6 +51,7 @@ _CLEAN_EVERY_S = 600.0
 _CLEAN_ON_S = 1.0
 _CLEANED_AT_ONCE = 1_000
 _TIDY_EVERY_S = 5.0
+_REDATING_S = 0.5
 # After a tidying, at least so many times as long as it took.
 _TIDY_PAUSES = 9
 # By less than that a clock may be moved: it is waited for.
@@ -112,9 +114,11 @@ class Worker:
 
     def _tidy_up(self) -> None:
         took_s = 0.0
+        redating = Redating(self._hub.database)
         while not self._stopping.wait(max(_TIDY_EVERY_S, _TIDY_PAUSES * took_s)):
             began = time.monotonic()
             try:
+                redating.run(_REDATING_S)
                 self._hub.database.tidy_up()
             except Unavailable as exc:
                 _log.warning("The database's tables cannot be tidied up: %s", exc.message)

@@ -82,7 +82,10 @@ class Sql:
 
 
 _ALL = Sql("1 = 1", {})
-_RECORDS = Sql("select id from records where account_id = :account and kind = :kind", {})
+
+
+def _of_records(more: str) -> Sql:
+    return Sql(f"select id{more} from records where account_id = :account and kind = :kind", {})
 
 
 class Span(NamedTuple):
@@ -108,18 +111,20 @@ class Condition:
     """Whether the indexes of the sort orders hold all that it asks for."""
     in_order = False
     """Whether its index brings the ids of its positive set in their order."""
+    dated = False
+    """Whether its index tells also when each record was changed, but for those in index_behind."""
 
-    def ids(self, connection: Connection, n: int) -> Sql:
-        """Return the select of the positive set.
+    def ids(self, connection: Connection, n: int, *, dated: bool = False) -> Sql:
+        """Return the select of the positive set; `dated` with `updated_at`, as of its index.
 
         Its parameters' names end in the number `n`; the statement it stands in brings `:account`
         and `:kind`.
         """
-        rows, where = self.rows(n), self.where(connection, n)
+        rows, where = self.rows(n, ", updated_at" if dated else ""), self.where(connection, n)
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
 
-    def rows(self, n: int) -> Sql:
-        """Return the select of the ids of all rows that tell it."""
+    def rows(self, n: int, more: str = "") -> Sql:
+        """Return the select of the ids, and `more` columns, of all rows that tell it."""
         raise NotImplementedError
 
     def where(self, connection: Connection, n: int) -> Sql:
@@ -273,15 +278,17 @@ def _texts(known: Property, operator: str, given: Sequence[str], *, region: str)
 class _OfProperty(Condition):
     """A condition on a property that is told by its index."""
 
+    dated = True
+
     def __init__(self, negated: bool, known: Property, operator: str) -> None:
         self.negated = negated
         self.rows_of = known.prop_id
         self._known = known
         self._operator = operator
 
-    def rows(self, n: int) -> Sql:
+    def rows(self, n: int, more: str = "") -> Sql:
         return Sql(
-            f"select record_id as id from {self._known.index}"
+            f"select record_id as id{more} from {self._known.index}"
             f" where account_id = :account and prop_id = :prop{n}",
             {f"prop{n}": self._known.prop_id},
         )
@@ -449,8 +456,8 @@ class _OfDocument(Condition):
         self._name = known.name
         self._part = values.fold(given)
 
-    def rows(self, n: int) -> Sql:
-        return _RECORDS
+    def rows(self, n: int, more: str = "") -> Sql:
+        return _of_records(more)
 
     def where(self, connection: Connection, n: int) -> Sql:
         return self.test(connection, n)
@@ -471,8 +478,8 @@ class _OfRecord(Condition):
     rows_of = "records"
     covered = True
 
-    def rows(self, n: int) -> Sql:
-        return _RECORDS
+    def rows(self, n: int, more: str = "") -> Sql:
+        return _of_records(more)
 
     def test(self, connection: Connection, n: int) -> Sql:
         return self.where(connection, n)
@@ -599,9 +606,10 @@ class _OfSameRows(Condition):
         self._parts = parts
         self.seeks = any(each.seeks and not each.negated for each in parts)
         self.covered = all(each.covered for each in parts)
+        self.dated = parts[0].dated
 
-    def rows(self, n: int) -> Sql:
-        return self._parts[0].rows(n)
+    def rows(self, n: int, more: str = "") -> Sql:
+        return self._parts[0].rows(n, more)
 
     def where(self, connection: Connection, n: int) -> Sql:
         return self._all([each.where(connection, i) for i, each in self._numbered(n)])

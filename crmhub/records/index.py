@@ -1,6 +1,12 @@
 """The index rows of a record: what search reads instead of documents.
 
-A value's row is made from the value alone, so the rows to remove are known from the old document.
+A value's row is found by the value alone, so the rows to remove are known from the old document.
+
+Beside its key each row is dated: it holds the `updated_at` of its record, by which pages are
+sorted, so that what a filter lets through need not be looked up record by record. A change writes
+the rows that it moves and no others. The database notes the record in `index_behind` by itself, and
+the record is asked until a worker has dated its other rows anew (records/redating.py). A row with
+the date 0 has none.
 
 How many records have a value is counted here when a filter asks for it, and kept nowhere. Counters
 of filled values would be rows that all writers of an account wait for: tried with 12 properties and
@@ -23,17 +29,26 @@ from crmhub.rows import Row, Rows
 PREFIX = 255
 _DIGEST = "sha256:"
 
-_KEY: dict[str, dict[str, str]] = {
+# The key of each table whose rows are dated.
+DATED: dict[str, dict[str, str]] = {
     "ix_text": {"account_id": "int", "prop_id": "int", "value": "text", "record_id": "bigint"},
     "ix_num": {"account_id": "int", "prop_id": "int", "value": "float8", "record_id": "bigint"},
     "ix_date": {"account_id": "int", "prop_id": "int", "value": "int", "record_id": "bigint"},
 }
-_COLUMNS = {**_KEY, "ix_text": {**_KEY["ix_text"], "full_value": "text", "folded": "text"}}
+_COLUMNS = {**DATED, "ix_text": {**DATED["ix_text"], "full_value": "text", "folded": "text"}}
+DATE = {"updated_at": "bigint"}
+_STORED = {table: columns | DATE for table, columns in _COLUMNS.items()}
+BEHIND = {"account_id": "int", "kind": "int", "id": "bigint"}
 UNIQUE = {"account_id": "int", "prop_id": "int", "value": "text", "record_id": "bigint"}
 
-# Each table's columns in the order of a row, and how many of the first are its key.
+# Each table's columns in the order of a row, without its date, and how many of the first are its
+# key.
 TABLES = {**_COLUMNS, "unique_value": UNIQUE}
 KEY_COLUMNS = 4
+# What `whole` raises for what an UPDATE by hand may leave: no JSON, no object, a number among
+# texts, a word for a date; or an object among texts, which as of Python 3.12 can be asked for a
+# slice.
+NO_DOCUMENT = (ValueError, TypeError, AttributeError, KeyError)
 
 
 class IndexChange:
@@ -41,13 +56,15 @@ class IndexChange:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._gone: dict[str, list[tuple[Any, ...]]] = {table: [] for table in _KEY}
-        self._come: dict[str, list[tuple[Any, ...]]] = {table: [] for table in _KEY}
+        self._gone: dict[str, list[tuple[Any, ...]]] = {table: [] for table in DATED}
+        self._come: dict[str, list[tuple[Any, ...]]] = {table: [] for table in DATED}
         self.unique_gone: list[tuple[Any, ...]] = []
         self.unique_come: list[tuple[Any, ...]] = []
 
-    def add(self, record_id: int, old: Mapping[str, str], new: Mapping[str, str]) -> None:
-        """Note the step of a record from the properties `old` to `new`."""
+    def add(
+        self, record_id: int, old: Mapping[str, str], new: Mapping[str, str], *, now: int = 0
+    ) -> None:
+        """Note the step of a record from the properties `old` to `new`, with `updated_at` `now`."""
         account = self._catalogue.account_id
         steps = [(name, old.get(name, ""), after) for name, after in new.items()]
         steps += [(name, before, "") for name, before in old.items() if name not in new]
@@ -71,25 +88,25 @@ class IndexChange:
                 self._gone[table].append((account, known.prop_id, old_row[0], record_id))
             if new_row is not None:
                 value, *beside = new_row
-                self._come[table].append((account, known.prop_id, value, record_id, *beside))
+                self._come[table].append((account, known.prop_id, value, record_id, *beside, now))
 
     def write(self, tx: Connection) -> None:
         """Write the rows; the unique values are the caller's, since they can be refused."""
-        for table, key in _KEY.items():
+        for table, key in DATED.items():
             tx.delete(table, key, self._gone[table])
         tx.insert_all(*self.rows())
 
     def rows(self) -> list[Rows]:
         """Return the rows that come, for each index table."""
-        return [Rows(table, columns, self._come[table]) for table, columns in _COLUMNS.items()]
+        return [Rows(table, columns, self._come[table]) for table, columns in _STORED.items()]
 
 
 def whole(catalogue: Catalogue, records: Mapping[int, Mapping[str, str]]) -> dict[str, set[Row]]:
-    """Return all rows of records, given as properties by id, in each of TABLES."""
+    """Return all rows of records, given as properties by id, in each of TABLES; undated."""
     change = IndexChange(catalogue)
     for record_id, properties in records.items():
         change.add(record_id, {}, properties)
-    rows = {each.table: set(each.rows) for each in change.rows()}
+    rows = {each.table: {row[:-1] for row in each.rows} for each in change.rows()}
     return {**rows, "unique_value": set(change.unique_come)}
 
 

@@ -15,7 +15,7 @@ import orjson
 
 from crmhub.db import Connection, Database
 from crmhub.records.catalogue import Catalogue, Catalogues, Property
-from crmhub.records.index import KEY_COLUMNS, TABLES, whole
+from crmhub.records.index import BEHIND, DATE, DATED, KEY_COLUMNS, NO_DOCUMENT, TABLES, whole
 from crmhub.records.kinds import KINDS, Kind
 from crmhub.rows import Row
 
@@ -23,9 +23,6 @@ from crmhub.rows import Row
 _PLACES = 20
 _NEIGHBOURS = 5
 _BATCH = 1000
-# What an UPDATE by hand may leave: no JSON, no object, a number among texts, a word for a date; or
-# an object among texts, which as of Python 3.12 can be asked for a slice.
-_NO_DOCUMENT = (ValueError, TypeError, AttributeError, KeyError)
 
 _KEYS = {table: dict([*columns.items()][:KEY_COLUMNS]) for table, columns in TABLES.items()}
 Rows = Mapping[str, Sequence[Row]]
@@ -139,7 +136,11 @@ def _look_again(
         if mend:
             for table, columns in TABLES.items():
                 tx.delete(table, _KEYS[table], sorted(map(_key, found.stray[table])))
+                # Without a date: their records are asked until they change.
                 tx.insert(table, columns, sorted(found.missing[table], key=_key), or_skip=True)
+            of_kind = (fresh.account_id, fresh.kind.code)
+            behind = [(*of_kind, id) for id in sorted(found.misdated)]
+            tx.insert("index_behind", BEHIND, behind, or_skip=True)
             # Of two that lacked the same unique value one has it now.
             found.twins = _compare(tx, fresh, found.ids, {}).twins
         return found
@@ -154,19 +155,21 @@ def _look_again(
 class _Difference:
     """Rows of records that their tables lack, and rows of the tables that no record is behind.
 
-    `right` counts the rows of records that are as they should be.
+    `misdated` are records of which a row has another date than they, though they are not known to
+    be behind; `right` counts the rows of records that are as they should be.
     """
 
     missing: dict[str, set[Row]] = field(default_factory=dict)
     stray: dict[str, set[Row]] = field(default_factory=dict)
     twins: set[tuple[str, int, int]] = field(default_factory=set)
     unreadable: set[int] = field(default_factory=set)
+    misdated: set[int] = field(default_factory=set)
     right: Counter[_Range] = field(default_factory=Counter)
 
     @property
     def ids(self) -> set[int]:
         """The records at fault."""
-        return {
+        return self.misdated | {
             _id(row)
             for by_table in (self.missing, self.stray)
             for rows in by_table.values()
@@ -184,6 +187,7 @@ def _compare(
     ids = set(ids)
     of_rows = {_id(row) for some in rows.values() for row in some}
     wanted, unreadable = _wanted(connection, catalogue, ids | of_rows)
+    dates = _dates(connection, catalogue, ids)
     found = _Difference(unreadable=unreadable)
     for table, columns in TABLES.items():
         ours = {row for row in wanted[table] if _id(row) in ids}
@@ -192,12 +196,30 @@ def _compare(
             for row in rows.get(table, ())
             if row not in wanted[table] and _id(row) not in unreadable
         )
-        there = set(connection.matching(table, columns, _KEYS[table], [*asked]))
+        stored = columns | (DATE if table in DATED else {})
+        rows_there = connection.matching(table, stored, _KEYS[table], [*asked])
+        there = {row[: len(columns)] for row in rows_there}
+        if table in DATED:
+            found.misdated.update(
+                _id(row) for row in rows_there if row[-1] not in (0, dates.get(_id(row), row[-1]))
+            )
         found.missing[table] = ours - there
         found.stray[table] = there - wanted[table]
         found.right.update((table, prop_id) for _, prop_id, *_ in ours & there)
     _look_at_holders(connection, catalogue, found)
     return found
+
+
+def _dates(connection: Connection, catalogue: Catalogue, ids: Iterable[int]) -> dict[int, int]:
+    """Return when these records were changed, but for those whose rows may say otherwise."""
+    among, params = connection.among("r.id", "ids", sorted(ids))
+    rows = connection.rows(
+        "select r.id, r.updated_at from records as r left join index_behind as b"
+        " on b.account_id = r.account_id and b.kind = r.kind and b.id = r.id"
+        f" where r.account_id = :account and r.kind = :kind and {among} and b.id is null",
+        {"account": catalogue.account_id, "kind": catalogue.kind.code, **params},
+    )
+    return dict(rows)
 
 
 def _look_at_holders(connection: Connection, catalogue: Catalogue, found: _Difference) -> None:
@@ -344,7 +366,7 @@ def _wanted(
     texts = _documents(connection, catalogue, ids)
     try:
         return whole(catalogue, {id: orjson.loads(text) for id, text in texts.items()}), set()
-    except _NO_DOCUMENT:
+    except NO_DOCUMENT:
         unreadable = {id for id, text in texts.items() if not _readable(catalogue, id, text)}
     readable = {id: orjson.loads(text) for id, text in texts.items() if id not in unreadable}
     return whole(catalogue, readable), unreadable
@@ -353,7 +375,7 @@ def _wanted(
 def _readable(catalogue: Catalogue, id: int, text: str) -> bool:
     try:
         whole(catalogue, {id: orjson.loads(text)})
-    except _NO_DOCUMENT:
+    except NO_DOCUMENT:
         return False
     return True
 

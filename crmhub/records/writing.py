@@ -224,7 +224,7 @@ def _new_rows(
     """Return the rows of new records: the unique values they claim, themselves, and their index."""
     change = IndexChange(catalogue)
     for id, new in zip(ids, inputs, strict=True):
-        change.add(id, {}, new.properties)
+        change.add(id, {}, new.properties, now=now)
     rows = [
         (catalogue.account_id, catalogue.kind.code, id, now, now, 1, dump(new.properties))
         for id, new in zip(ids, inputs, strict=True)
@@ -258,10 +258,10 @@ def update(
     for i, each in enumerate(changes):
         old = current[each.id]
         new = _merged(catalogue, old, each, i, problems)
-        index.add(each.id, old.properties, new)
         updated[each.id] = old
         if new != old.properties:
             moment = max(now, old.updated_at + 1)
+            index.add(each.id, old.properties, new, now=moment)
             updated[each.id] = Record(each.id, old.created_at, moment, old.version + 1, new)
     if problems:
         raise InvalidProperties(problems)

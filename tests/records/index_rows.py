@@ -21,6 +21,7 @@ _STORED = {
     "ix_date": "prop_id, value, record_id",
     "unique_value": "prop_id, value, record_id",
 }
+DATED = ("ix_text", "ix_num", "ix_date")
 
 
 def stored(hub: Hub, client: Client) -> Rows:
@@ -62,6 +63,33 @@ def recomputed(hub: Hub, client: Client) -> Rows:
     live = Counter(kind for kind, _, _ in documents)
     rows["record_count"] = Counter({(kind, live[kind]): 1 for kind in (1, 2, 3, 4)})
     return rows
+
+
+def behind(hub: Hub, client: Client) -> set[int]:
+    """Return the records whose index rows may say that they were changed earlier."""
+    of = {"account": client.account.id}
+    with hub.database.reading() as connection:
+        rows = connection.rows("select id from index_behind where account_id = :account", of)
+    return {id for (id,) in rows}
+
+
+def dates(hub: Hub, client: Client) -> dict[int, set[int]]:
+    """Return when each record was changed by what its index rows say, 0 where they do not."""
+    said: dict[int, set[int]] = {}
+    with hub.database.reading() as connection:
+        for table in DATED:
+            for id, date in _rows(connection, client, table, "record_id, updated_at"):
+                said.setdefault(id, set()).add(date)
+    return said
+
+
+def assert_dates_are_known(hub: Hub, client: Client) -> None:
+    """Each index row says when its record was changed, or the record is known to be behind."""
+    with hub.database.reading() as connection:
+        changed = dict(list(_rows(connection, client, "records", "id, updated_at")))
+    late = behind(hub, client)
+    said = {id: them - {0} for id, them in dates(hub, client).items() if id not in late}
+    assert {id: them for id, them in said.items() if not them <= {changed[id]}} == {}
 
 
 def assert_links_are_whole(hub: Hub, client: Client) -> None:

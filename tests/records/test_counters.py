@@ -19,7 +19,12 @@ from crmhub.settings import Settings
 from tests.clients import Client, needed, open_client
 from tests.pages import fetch
 from tests.properties import define
-from tests.records.index_rows import assert_links_are_whole, recomputed, stored
+from tests.records.index_rows import (
+    assert_dates_are_known,
+    assert_links_are_whole,
+    recomputed,
+    stored,
+)
 from tests.records.made_up import OPTIONS, TYPES
 from tests.records.meanwhile import at_once
 from tests.records.test_same_on_both_databases import VALUES
@@ -33,6 +38,7 @@ CODES = ["", *(f"{n}" for n in range(20)), *("x" * 300 + f"{n}" for n in range(5
 def check(hub: Hub, client: Client) -> None:
     assert stored(hub, client) == recomputed(hub, client)
     assert_links_are_whole(hub, client)
+    assert_dates_are_known(hub, client)
 
 
 class Writer:

@@ -13,9 +13,10 @@ from crmhub.actions.hub import Hub
 from crmhub.records import repair
 from crmhub.records.index import TABLES
 from crmhub.records.kinds import CONTACTS, DEALS, KINDS
+from crmhub.records.redating import Redating
 from crmhub.records.repair import Examined, Miscount
 from tests.clients import Client, needed
-from tests.records.index_rows import recomputed, stored
+from tests.records.index_rows import behind, recomputed, stored
 from tests.records.meanwhile import repeatedly
 from tests.records.test_counters import Writer, check, equipped  # noqa: F401
 
@@ -95,6 +96,23 @@ def test_what_stands_beside_a_key_is_compared(client: Client, hub: Hub) -> None:
     spoil = "update ix_text set folded = 'b', full_value = null where account_id = :account"
     run(hub, client, spoil)
     assert wrong(hub, client, mend=True) == {id}
+    check(hub, client)
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_rows_of_another_date_are_known_to_be_behind(
+    client: Client, hub: Hub, everything: bool
+) -> None:
+    first, second = (client.make(city="Rome") for _ in range(2))
+    client.patch(f"/contacts/{second}", {"properties": {"city": "Kiel"}})
+    Redating(hub.database).run(60, quiet_ms=-1000)
+    spoil = "update ix_text set updated_at = updated_at + :by where account_id = :account"
+    run(hub, client, f"{spoil} and record_id = :id", by=60_000, id=first)
+    assert wrong(hub, client, mend=False, everything=everything) == {first}
+    assert behind(hub, client) == set()
+    assert wrong(hub, client, mend=True, everything=everything) == {first}
+    assert behind(hub, client) == {first}
+    assert wrong(hub, client, mend=True, everything=everything) == set()
     check(hub, client)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from crmhub.actions.hub import Hub
 from crmhub.records import search
+from crmhub.records.redating import Redating
 from tests.clients import Client
 from tests.pages import pages
 from tests.properties import define
@@ -22,22 +23,17 @@ from tests.records.times import set_times
 ORACLE = Oracle({**TYPES, GROUP: "string"})
 ORDERS = ("desc", "asc")
 # How each plan of search.py is brought about though there are few records.
+WALK = {"_FEW": 0, "_WORTH": 1e9, "_WORTH_DATED": 1e9}
+GUESS = {"_FEW": 0, "_WORTH": 0, "_MANY": 0, "_SORTED_SOON": 0, "_SORTED_SOON_ON_SQLITE": 0}
 PLANS: dict[str, dict[str, float]] = {
     "few at once": {"_FEW": 10},
-    "walks": {"_FEW": 0, "_WORTH": 1e9},
-    "walks on": {"_FEW": 3, "_PATIENCE": 0, "_WORTH": 1e9, "_LONGER_WALK": 3, "_MANY": 1},
-    "gives up walking": {"_FEW": 0, "_WORTH": 1e9, "_LONGEST_WALK": 4},
-    "fetches ids": {"_FEW": 0, "_WORTH": 0, "_MANY": 1},
-    "guesses": {"_FEW": 0, "_WORTH": 0, "_MANY": 0, "_UNREAD": 3, "_UNREAD_YET": 3, "_GUESSED": 1},
-    "guesses the end": {"_FEW": 0, "_WORTH": 0, "_MANY": 0},
-    "guesses in vain": {
-        "_FEW": 0,
-        "_WORTH": 0,
-        "_MANY": 0,
-        "_UNREAD": 0,
-        "_UNREAD_YET": 0,
-        "_GUESSED": 1,
-    },
+    "walks": WALK,
+    "walks on": {**WALK, "_FEW": 3, "_PATIENCE": 0, "_LONGER_WALK": 3, "_MANY": 1},
+    "gives up walking": {**WALK, "_LONGEST_WALK": 4},
+    "fetches ids": {"_FEW": 0, "_WORTH": 0, "_WORTH_DATED": 0, "_MANY": 1},
+    "guesses": {**GUESS, "_UNREAD": 3, "_UNREAD_YET": 3, "_GUESSED": 1},
+    "guesses the end": GUESS,
+    "guesses in vain": {**GUESS, "_UNREAD": 0, "_UNREAD_YET": 0, "_GUESSED": 1},
 }
 
 
@@ -56,9 +52,9 @@ def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         taken["gives up walking" if found is None else "walks on" if before else "walks"] += 1
         return found
 
-    def fetch(self: search.Search, *args: Any) -> Any:
+    def fetch(self: search.Search, *args: Any, **options: Any) -> Any:
         taken["fetches ids"] += 1
-        return fetches(self, *args)
+        return fetches(self, *args, **options)
 
     def guess(self: search.Search, *args: Any) -> Any:
         found = guesses(self, *args)
@@ -90,13 +86,20 @@ def searcher(client: Client) -> Client:
 
 
 def store(
-    hub: Hub, client: Client, sent: Sequence[dict[str, str]], moments: Sequence[tuple[int, int]]
+    hub: Hub,
+    client: Client,
+    sent: Sequence[dict[str, str]],
+    moments: Sequence[tuple[int, int]],
+    dated: int = 0,
 ) -> list[Stored]:
-    """Create contacts that were created and updated at given times."""
+    """Create contacts that were created and updated at given times, the first of them `dated`."""
     answer = client.post("/contacts/batch/create", {"inputs": [{"properties": p} for p in sent]})
     assert answer.status_code == 201, answer.text
     ids = [each["id"] for each in answer.json]  # type: ignore[union-attr]
-    set_times(hub, client, "contacts", ids, moments)
+    set_times(hub, client, "contacts", ids[:dated], moments[:dated])
+    if dated:
+        Redating(hub.database).run(60, quiet_ms=0)
+    set_times(hub, client, "contacts", ids[dated:], moments[dated:])
     return [
         Stored(id, created, updated, each)
         for id, each, (created, updated) in zip(ids, sent, moments, strict=True)
@@ -136,7 +139,7 @@ def test_search_answers_what_the_contract_says(
     searcher: Client, hub: Hub, plan: str, data: st.DataObject
 ) -> None:
     sent, moments = data.draw(datasets())
-    records = store(hub, searcher, sent, moments)
+    records = store(hub, searcher, sent, moments, data.draw(st.sampled_from([0, 12, 24])))
     ids = [each.id for each in records]
     try:
         for _ in range(8):
