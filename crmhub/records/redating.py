@@ -21,7 +21,7 @@ from crmhub.records.kinds import BY_CODE
 from crmhub.rows import Row
 
 # A conversation changes a contact several times, within minutes.
-_QUIET_MS = 60_000
+_QUIET_MS = 300_000
 # Whoever wants to change one of them waits for them all.
 _AT_ONCE = 100
 
