@@ -4,9 +4,8 @@ A value's row is found by the value alone, so the rows to remove are known from 
 
 Beside its key each row is dated: it holds the `updated_at` of its record, by which pages are
 sorted, so that what a filter lets through need not be looked up record by record. A change writes
-the rows that it moves and no others. The database notes the record in `index_behind` by itself, and
-the record is asked until a worker has dated its other rows anew (records/redating.py). A row with
-the date 0 has none.
+the rows that it moves and no others. The database itself notes in `index_behind` when the record
+was changed, which holds until a worker has dated its other rows anew (records/redating.py).
 
 How many records have a value is counted here when a filter asks for it, and kept nowhere. Counters
 of filled values would be rows that all writers of an account wait for: tried with 12 properties and
@@ -38,7 +37,6 @@ DATED: dict[str, dict[str, str]] = {
 _COLUMNS = {**DATED, "ix_text": {**DATED["ix_text"], "full_value": "text", "folded": "text"}}
 DATE = {"updated_at": "bigint"}
 _STORED = {table: columns | DATE for table, columns in _COLUMNS.items()}
-BEHIND = {"account_id": "int", "kind": "int", "id": "bigint"}
 UNIQUE = {"account_id": "int", "prop_id": "int", "value": "text", "record_id": "bigint"}
 
 # Each table's columns in the order of a row, without its date, and how many of the first are its

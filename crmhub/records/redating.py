@@ -16,7 +16,7 @@ import orjson
 from crmhub.db import Connection, Database, now_ms
 from crmhub.records import catalogue as catalogues
 from crmhub.records.catalogue import Catalogue, Catalogues
-from crmhub.records.index import BEHIND, DATE, DATED, NO_DOCUMENT, whole
+from crmhub.records.index import DATE, DATED, NO_DOCUMENT, whole
 from crmhub.records.kinds import BY_CODE
 from crmhub.rows import Row
 
@@ -60,12 +60,9 @@ class Redating:
     def _next(self, before: int) -> list[_Key]:
         with self._database.reading() as connection:
             rows: list[_Key] = connection.rows(
-                "select b.account_id, b.kind, b.id from index_behind as b left join records as r"
-                " on r.account_id = b.account_id and r.kind = b.kind and r.id = b.id"
-                " where (b.account_id, b.kind, b.id) > (:account, :kind, :id)"
-                # What was archived meanwhile has no index rows any more.
-                " and (r.updated_at < :before or r.updated_at is null)"
-                " order by b.account_id, b.kind, b.id limit :most",
+                "select account_id, kind, id from index_behind"
+                " where (account_id, kind, id) > (:account, :kind, :id) and updated_at < :before"
+                " order by account_id, kind, id limit :most",
                 {
                     **dict(zip(("account", "kind", "id"), self._last, strict=True)),
                     "before": before,
@@ -94,12 +91,12 @@ class Redating:
             dated, done = _dated(catalogue, found)
             for table, key in DATED.items():
                 tx.update(table, DATE, key, dated[table])
-            tx.delete("index_behind", BEHIND, [(account_id, kind, id) for id in done])
+            all_dated, these = tx.among("id", "done", done)
+            # What was archived has no rows any more.
+            archived = f"id not in (select id from records where {of})"
             tx.run(
-                f"delete from index_behind where {of} and id not in"
-                " (select id from records where account_id = :account and kind = :kind"
-                f" and {among})",
-                params,
+                f"delete from index_behind where {of} and ({all_dated} or {archived})",
+                params | these,
             )
             return True
 

@@ -15,7 +15,7 @@ import orjson
 
 from crmhub.db import Connection, Database
 from crmhub.records.catalogue import Catalogue, Catalogues, Property
-from crmhub.records.index import BEHIND, DATE, DATED, KEY_COLUMNS, NO_DOCUMENT, TABLES, whole
+from crmhub.records.index import DATE, DATED, KEY_COLUMNS, NO_DOCUMENT, TABLES, whole
 from crmhub.records.kinds import KINDS, Kind
 from crmhub.rows import Row
 
@@ -136,11 +136,8 @@ def _look_again(
         if mend:
             for table, columns in TABLES.items():
                 tx.delete(table, _KEYS[table], sorted(map(_key, found.stray[table])))
-                # Without a date: their records are asked until they change.
                 tx.insert(table, columns, sorted(found.missing[table], key=_key), or_skip=True)
-            of_kind = (fresh.account_id, fresh.kind.code)
-            behind = [(*of_kind, id) for id in sorted(found.misdated)]
-            tx.insert("index_behind", BEHIND, behind, or_skip=True)
+            _note_behind(tx, fresh, found.ids)
             # Of two that lacked the same unique value one has it now.
             found.twins = _compare(tx, fresh, found.ids, {}).twins
         return found
@@ -155,8 +152,8 @@ def _look_again(
 class _Difference:
     """Rows of records that their tables lack, and rows of the tables that no record is behind.
 
-    `misdated` are records of which a row has another date than they, though they are not known to
-    be behind; `right` counts the rows of records that are as they should be.
+    `misdated` are records that were changed at another time than a row of theirs says, or than is
+    noted of those that are behind; `right` counts the rows of records that are as they should be.
     """
 
     missing: dict[str, set[Row]] = field(default_factory=dict)
@@ -187,8 +184,13 @@ def _compare(
     ids = set(ids)
     of_rows = {_id(row) for some in rows.values() for row in some}
     wanted, unreadable = _wanted(connection, catalogue, ids | of_rows)
-    dates = _dates(connection, catalogue, ids)
     found = _Difference(unreadable=unreadable)
+    dates = dict[int, int]()
+    for id, date, noted in _dates(connection, catalogue, ids):
+        if noted is None:
+            dates[id] = date
+        elif noted != date:
+            found.misdated.add(id)
     for table, columns in TABLES.items():
         ours = {row for row in wanted[table] if _id(row) in ids}
         asked = ours.union(
@@ -201,7 +203,7 @@ def _compare(
         there = {row[: len(columns)] for row in rows_there}
         if table in DATED:
             found.misdated.update(
-                _id(row) for row in rows_there if row[-1] not in (0, dates.get(_id(row), row[-1]))
+                _id(row) for row in rows_there if row[-1] != dates.get(_id(row), row[-1])
             )
         found.missing[table] = ours - there
         found.stray[table] = there - wanted[table]
@@ -210,16 +212,26 @@ def _compare(
     return found
 
 
-def _dates(connection: Connection, catalogue: Catalogue, ids: Iterable[int]) -> dict[int, int]:
-    """Return when these records were changed, but for those whose rows may say otherwise."""
+def _dates(connection: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Row]:
+    """Return id and date of change of these records, and the date noted of those behind or None."""
     among, params = connection.among("r.id", "ids", sorted(ids))
-    rows = connection.rows(
-        "select r.id, r.updated_at from records as r left join index_behind as b"
+    return connection.rows(
+        "select r.id, r.updated_at, b.updated_at from records as r left join index_behind as b"
         " on b.account_id = r.account_id and b.kind = r.kind and b.id = r.id"
-        f" where r.account_id = :account and r.kind = :kind and {among} and b.id is null",
+        f" where r.account_id = :account and r.kind = :kind and {among}",
         {"account": catalogue.account_id, "kind": catalogue.kind.code, **params},
     )
-    return dict(rows)
+
+
+def _note_behind(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> None:
+    """Have all rows of these records dated anew."""
+    among, params = tx.among("id", "ids", sorted(ids))
+    tx.run(
+        "insert into index_behind select account_id, kind, id, updated_at from records"
+        f" where account_id = :account and kind = :kind and {among}"
+        " on conflict (account_id, kind, id) do update set updated_at = excluded.updated_at",
+        {"account": catalogue.account_id, "kind": catalogue.kind.code, **params},
+    )
 
 
 def _look_at_holders(connection: Connection, catalogue: Catalogue, found: _Difference) -> None:

@@ -331,20 +331,20 @@ class Search:
         )
 
     def _as_dated(self, ids: str, *, many: bool = False) -> str:
-        """The source of dated ids, but what is behind, or has no date, as its record says.
+        """The source of dated ids, but for those that are behind as is noted of them.
 
         Of `many` PostgreSQL joins those that are behind, and asks no index for each.
         """
-        its = "account_id = :account and kind = :kind and id = found.id"
-        behind, joined = f"(select id from index_behind where {its})", ""
+        behind, joined = f"index_behind where {_OF}", ""
+        date = f"coalesce((select updated_at from {behind} and id = found.id), found.updated_at)"
+        date = f"case when exists (select 1 from {behind}) then {date} else found.updated_at end"
         if many and self._connection.dialect == "postgresql":
-            behind = "behind.id"
-            joined = f" left join (select id from index_behind where {_OF}) as behind using (id)"
+            date = "coalesce(behind.updated_at, found.updated_at)"
+            joined = f" left join (select id, updated_at from {behind}) as behind using (id)"
         return (
-            f"(select found.id, case when {behind} is null and found.updated_at > 0"
-            f" then found.updated_at else (select updated_at from records where {its})"
             # Fenced, lest a place to go on from be compared with all this anew.
-            f" end as updated_at from {ids} as found{joined} {self._fence}) as matching"
+            f"(select found.id, {date} as updated_at from {ids} as found{joined} {self._fence})"
+            " as matching"
         )
 
     def total(self) -> int:

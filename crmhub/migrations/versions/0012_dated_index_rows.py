@@ -17,7 +17,9 @@ depends_on = None
 
 _TABLES = ("ix_text", "ix_num", "ix_date")
 _NOTED = (
-    "insert into index_behind values (new.account_id, new.kind, new.id) on conflict do nothing;"
+    "insert into index_behind (account_id, kind, id, updated_at)"
+    " values (new.account_id, new.kind, new.id, new.updated_at)"
+    " on conflict (account_id, kind, id) do update set updated_at = excluded.updated_at;"
 )
 _TRIGGER = (
     "create trigger records_changed after update of updated_at on records"
@@ -27,7 +29,6 @@ _TRIGGER = (
 
 def upgrade() -> None:
     for table in _TABLES:
-        # 0: of no date, as a former version that still runs beside this one writes it.
         dated = sa.Column("updated_at", sa.BigInteger(), nullable=False, server_default="0")
         op.add_column(table, dated)
         _key(table, "include (updated_at)")
@@ -36,19 +37,25 @@ def upgrade() -> None:
         sa.Column("account_id", sa.Integer(), nullable=False),
         sa.Column("kind", sa.SmallInteger(), nullable=False),
         sa.Column("id", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("account_id", "kind", "id"),
         sqlite_with_rowid=False,
     )
-    op.execute("insert into index_behind select account_id, kind, id from records")
-    # A trigger, since a change that it does not know of puts a record on the wrong page.
+    op.execute("insert into index_behind select account_id, kind, id, updated_at from records")
+    # A trigger, since a change that it does not know of puts a record on the wrong page; and a
+    # former version may run on while this one begins.
     if not _on_postgresql():
         op.execute(f"{_TRIGGER} begin {_NOTED} end")
         return
+    for table in _TABLES:
+        # What a former version creates by then is dated as of that moment.
+        now = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
+        op.execute(f"alter table {table} alter column updated_at set default {now}")
     # Nothing stays in it for long, and what is gone is in the way of all who look.
     op.execute("alter table index_behind set (autovacuum_vacuum_scale_factor = 0.1)")
     # A search looks each match up here. PostgreSQL would plan to read an empty table in whole, and
     # keep to that for as long as few come in: so it has some rows of no account.
-    op.execute("insert into index_behind select 0, 0, n from generate_series(1, 1000) as n")
+    op.execute("insert into index_behind select 0, 0, n, 0 from generate_series(1, 1000) as n")
     op.execute(
         "create function note_index_behind() returns trigger language plpgsql as"
         f" $$ begin {_NOTED} return null; end $$"
