@@ -12,9 +12,10 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from crmhub import idempotency, metrics
@@ -50,10 +51,10 @@ _CLEAN_EVERY_S = 600.0
 # Some at a time, with pauses between: whoever writes comes first.
 _CLEAN_ON_S = 1.0
 _CLEANED_AT_ONCE = 1_000
-_TIDY_EVERY_S = 5.0
+# What nobody waits for has at least such pauses, and so many times as long as it took.
+_LEISURE_S = 5.0
+_PAUSES = 9
 _REDATING_S = 0.5
-# After a tidying, at least so many times as long as it took.
-_TIDY_PAUSES = 9
 # By less than that a clock may be moved: it is waited for.
 _MOVED_S = 30.0
 _KEPT_MS = 30 * 86_400_000
@@ -87,8 +88,13 @@ class Worker:
             target=alerts.watch, args=(self._hub, self._stopping), daemon=True
         )
         watching.start()
-        # A thread of its own, since that may take long.
-        threading.Thread(target=self._tidy_up, daemon=True).start()
+        # Threads of their own, since that may take long.
+        redating = Redating(self._hub.database)
+        for work, what in (
+            (self._hub.database.tidy_up, "The database's tables cannot be tidied up"),
+            (partial(redating.run, _REDATING_S), "What was changed cannot be dated"),
+        ):
+            threading.Thread(target=self._at_leisure, args=(work, what), daemon=True).start()
         clean_at = time.monotonic()
         with ThreadPoolExecutor(self._threads, thread_name_prefix="worker") as pool:
             while not self._stopping.is_set():
@@ -112,19 +118,17 @@ class Worker:
         # A message that is under way ends within 10 s.
         watching.join()
 
-    def _tidy_up(self) -> None:
+    def _at_leisure(self, work: Callable[[], object], what_fails: str) -> None:
         took_s = 0.0
-        redating = Redating(self._hub.database)
-        while not self._stopping.wait(max(_TIDY_EVERY_S, _TIDY_PAUSES * took_s)):
+        while not self._stopping.wait(max(_LEISURE_S, _PAUSES * took_s)):
             began = time.monotonic()
             try:
-                redating.run(_REDATING_S)
-                self._hub.database.tidy_up()
+                work()
             except Unavailable as exc:
-                _log.warning("The database's tables cannot be tidied up: %s", exc.message)
+                _log.warning("%s: %s", what_fails, exc.message)
             # As in `run`.
             except Exception:
-                _log.exception("The database's tables cannot be tidied up.")
+                _log.exception("%s.", what_fails)
             took_s = time.monotonic() - began
 
     def _due(self) -> Due:

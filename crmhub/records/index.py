@@ -37,6 +37,7 @@ DATED: dict[str, dict[str, str]] = {
 _COLUMNS = {**DATED, "ix_text": {**DATED["ix_text"], "full_value": "text", "folded": "text"}}
 DATE = {"updated_at": "bigint"}
 _STORED = {table: columns | DATE for table, columns in _COLUMNS.items()}
+BEHIND = {"account_id": "int", "kind": "int", "id": "bigint"}
 UNIQUE = {"account_id": "int", "prop_id": "int", "value": "text", "record_id": "bigint"}
 
 # Each table's columns in the order of a row, without its date, and how many of the first are its

@@ -16,7 +16,7 @@ import orjson
 from crmhub.db import Connection, Database, now_ms
 from crmhub.records import catalogue as catalogues
 from crmhub.records.catalogue import Catalogue, Catalogues
-from crmhub.records.index import DATE, DATED, NO_DOCUMENT, whole
+from crmhub.records.index import BEHIND, DATE, DATED, NO_DOCUMENT, whole
 from crmhub.records.kinds import BY_CODE
 from crmhub.rows import Row
 
@@ -91,13 +91,7 @@ class Redating:
             dated, done = _dated(catalogue, found)
             for table, key in DATED.items():
                 tx.update(table, DATE, key, dated[table])
-            all_dated, these = tx.among("id", "done", done)
-            # What was archived has no rows any more.
-            archived = f"id not in (select id from records where {of})"
-            tx.run(
-                f"delete from index_behind where {of} and ({all_dated} or {archived})",
-                params | these,
-            )
+            tx.delete("index_behind", BEHIND, [(account_id, kind, id) for id in done])
             return True
 
         return self._database.transact(work)

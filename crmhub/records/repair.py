@@ -137,7 +137,7 @@ def _look_again(
             for table, columns in TABLES.items():
                 tx.delete(table, _KEYS[table], sorted(map(_key, found.stray[table])))
                 tx.insert(table, columns, sorted(found.missing[table], key=_key), or_skip=True)
-            _note_behind(tx, fresh, found.ids)
+            _note_behind(tx, fresh, found.misdated)
             # Of two that lacked the same unique value one has it now.
             found.twins = _compare(tx, fresh, found.ids, {}).twins
         return found

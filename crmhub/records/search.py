@@ -14,7 +14,7 @@ passed, a tenth of that.
   it is created.
 - What one filter on a property lets through is dated: its index tells, too, when each record was
   changed, and a match takes no longer to sort than an entry to pass. Under `updated_at` a hundred
-  thousand of these (SQLite: forty) are sorted where a short walk has not found the page.
+  thousand of these (SQLite: forty thousand) are sorted where a short walk has not found the page.
 - Fewer than a thousand matches are fetched: their ids are found, sorted by what an index holds,
   and the documents of the page are read. Of several filters, the total has found the ids, which
   the cursor keeps for the other pages; what has changed since then is found by its time of change,

@@ -393,6 +393,7 @@ class RecordStore:
         """Remove a link; NotFound when there is none."""
 
         def work(tx: Connection) -> None:
+            catalogues.hold(tx, account.id)
             _require_both(tx, account, kind, id, None, 0)
             associations.unlink(tx, account.id, kind, id, to, to_id)
             writing.touch(tx, account.id, kind, id, now=now_ms())

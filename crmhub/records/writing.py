@@ -355,7 +355,8 @@ def archive(
     ]
     columns = {**_RECORD_KEY, "archived_at": "bigint", **_RECORD}
     tx.insert("archived_record", columns, rows)
-    tx.delete("records", _RECORD_KEY, [row[:3] for row in rows])
+    for table in ("records", "index_behind"):
+        tx.delete(table, _RECORD_KEY, [row[:3] for row in rows])
     tx.add(_counter(account, kind, -len(rows)))
 
 
