@@ -1,8 +1,8 @@
-"""Dates the index rows of changed records anew, so that searches need not ask the records.
+"""Dates the index rows of changed records anew, so that searches find all they need there.
 
-A change moves the index rows of what it changes, and no others: those stay behind, and the record
-stands in `index_behind`. Once nobody has changed it for a while, all its rows are dated at once.
-Searches are right without that, and take longer.
+A change moves the index rows of what it changes, and no others: those stay behind, and when the
+record was changed stands in `index_behind`. Once nobody has changed it for a while, all its rows
+are dated at once. Searches are right without that, and take longer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _QUIET_MS = 300_000
 _AT_ONCE = 100
 
 _Key = tuple[int, int, int]
-# Accounts count from 1.
+# Behind the rows of account 0, which is none: accounts count from 1.
 _BEFORE_ALL: _Key = (1, 0, 0)
 
 
