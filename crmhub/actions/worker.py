@@ -51,9 +51,11 @@ _CLEAN_EVERY_S = 600.0
 # Some at a time, with pauses between: whoever writes comes first.
 _CLEAN_ON_S = 1.0
 _CLEANED_AT_ONCE = 1_000
-# What nobody waits for has at least such pauses, and so many times as long as it took.
-_LEISURE_S = 5.0
+# What nobody waits for has at least such pauses, and so many times as long as it took. At the end
+# it is waited for so long: a vacuum may take minutes.
+_PAUSE_S = 5.0
 _PAUSES = 9
+_END_S = 5.0
 _REDATING_S = 0.5
 # By less than that a clock may be moved: it is waited for.
 _MOVED_S = 30.0
@@ -89,12 +91,16 @@ class Worker:
         )
         watching.start()
         # Threads of their own, since that may take long.
-        redating = Redating(self._hub.database)
-        for work, what in (
-            (self._hub.database.tidy_up, "The database's tables cannot be tidied up"),
-            (partial(redating.run, _REDATING_S), "What was changed cannot be dated"),
-        ):
-            threading.Thread(target=self._at_leisure, args=(work, what), daemon=True).start()
+        redating = partial(Redating(self._hub.database).run, _REDATING_S)
+        leisurely = [
+            threading.Thread(target=self._at_leisure, args=each, daemon=True)
+            for each in (
+                (self._hub.database.tidy_up, "The database's tables cannot be tidied up"),
+                (redating, "What was changed cannot be dated"),
+            )
+        ]
+        for thread in leisurely:
+            thread.start()
         clean_at = time.monotonic()
         with ThreadPoolExecutor(self._threads, thread_name_prefix="worker") as pool:
             while not self._stopping.is_set():
@@ -117,10 +123,12 @@ class Worker:
                 self._stopping.wait(_AWAY_S)
         # A message that is under way ends within 10 s.
         watching.join()
+        for thread in leisurely:
+            thread.join(_END_S)
 
     def _at_leisure(self, work: Callable[[], object], what_fails: str) -> None:
         took_s = 0.0
-        while not self._stopping.wait(max(_LEISURE_S, _PAUSES * took_s)):
+        while not self._stopping.wait(max(_PAUSE_S, _PAUSES * took_s)):
             began = time.monotonic()
             try:
                 work()

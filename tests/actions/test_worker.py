@@ -518,7 +518,7 @@ def test_what_is_kept_no_longer_is_deleted_however_much_it_is(hub: Hub, client: 
 def test_what_was_changed_is_dated_anew(
     app: flask.Flask, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crmhub.actions.worker._LEISURE_S", 0.05)
+    monkeypatch.setattr("crmhub.actions.worker._PAUSE_S", 0.05)
     client = open_client(app)
     id = client.make(city="Rome")
     client.patch(f"/contacts/{id}", {"properties": {"city": "Kiel"}})
