@@ -136,6 +136,7 @@ def _look_again(
         if mend:
             for table, columns in TABLES.items():
                 tx.delete(table, _KEYS[table], sorted(map(_key, found.stray[table])))
+                # Without a date: the database notes itself that their records are behind.
                 tx.insert(table, columns, sorted(found.missing[table], key=_key), or_skip=True)
             _note_behind(tx, fresh, found.misdated)
             # Of two that lacked the same unique value one has it now.

@@ -241,7 +241,10 @@ def test_the_migration_gives_way_to_who_reads_and_is_done_all_the_same(tmp_path:
             reader.rows("select 1 from ix_num limit 1")
             upgrading = threading.Thread(target=schema.upgrade, args=(url,))
             upgrading.start()
-            waiting = "select count(*) from pg_locks where not granted and locktype = 'relation'"
+            waiting = (
+                "select count(*) from pg_locks where not granted and locktype = 'relation'"
+                " and database = (select oid from pg_database where datname = current_database())"
+            )
             with database.reading() as other:
                 end = time.monotonic() + 120
                 while not other.scalar(waiting):
