@@ -81,7 +81,8 @@ def _lock() -> None:
         f" lock table records, {', '.join(_TABLES)} in access exclusive mode;"
         " perform set_config('lock_timeout', '0', true);"
         " return;"
-        " exception when lock_not_available or deadlock_detected then perform pg_sleep(0.05); end; end loop;"
+        " exception when lock_not_available or deadlock_detected then perform pg_sleep(0.05);"
+        " end; end loop;"
         " raise exception 'the tables of records are in use all the time; stop the service';"
         " end $$"
     )
