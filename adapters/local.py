@@ -22,10 +22,7 @@ class LocalAdapter(Adapter):
         return self.context.store.get(contact_id, names)
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        # An email is unique in the store, a phone is not: without this, two leads of one person
-        # that come at once would make two contacts.
-        phone = properties.get("phone", "")
-        return self.context.store.create("contacts", properties, unless_phone=phone, mark=mark)
+        return self.context.store.create("contacts", properties, mark=mark)
 
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
         return self.context.store.update(contact_id, properties)

@@ -17,14 +17,14 @@ from adapters.hubspot.writing import Writing
 from crmhub.adapter import (
     Adapter,
     AdapterError,
+    Changes,
     Contact,
+    ContactWrite,
     Context,
     Described,
     Kind,
     LacksRight,
-    Lead,
     Linked,
-    Match,
     Owner,
     Pipeline,
     Rejected,
@@ -55,6 +55,7 @@ class HubSpotAdapter(Adapter):
     title = "HubSpot"
     record_pages = True
     batch_size = BATCH
+    email_names = ("email", "hs_additional_emails")
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting("base_url", "API address", "url", default="https://api.hubapi.com"),
         Setting(
@@ -129,18 +130,31 @@ class HubSpotAdapter(Adapter):
         check_id(contact_id)
         return self._writing.update(contact_id, properties)
 
-    def match(self, lead: Lead) -> Match:
-        """Return where a lead belongs, and its values as HubSpot takes them."""
-        return self._writing.settled(lead, super().match(lead))
+    def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
+        """Compare values in HubSpot's form; a lifecycle stage never goes back."""
+        return self._writing.changes(contact, properties)
+
+    def has_email(self, contact: Contact, email: str) -> bool:
+        """Return whether an email is the contact's first one or one of the others."""
+        emails = (contact.properties.get(name, "").lower() for name in self.email_names)
+        return any(email in each.split(";") for each in emails)
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
         """Tell it in every notation: an account may have HubSpot write numbers its own way."""
         return has_number(contact.properties, phone)
 
-    def upsert_contacts(self, leads: Sequence[Lead]) -> list[Saved | AdapterError]:
-        """Upsert all that need no closer look together, and the others one by one."""
-        one = self.upsert_contact
-        return Batch(self._api, self._finding, self._writing, leads, alone=one).run()
+    def find_contacts(
+        self,
+        *,
+        emails: Sequence[str] = (),
+        phones: Sequence[str] = (),
+        names: Sequence[str] = (),
+    ) -> dict[str, Contact]:
+        """Read by email, of which HubSpot's batch takes only the first of a contact; or search."""
+        return self._finding.several(emails=emails, phones=phones, names=names)
+
+    def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
+        return Batch(self._api, self._writing, writes).run()
 
     # Deals and tickets.
 

@@ -65,6 +65,16 @@ class Finding:
             answers = list(self._api.batch_reads("contacts", keys, names, by=by))
         return [self._contact_of(one, record, names) for one in answers for record in one.items()]
 
+    def several(
+        self, *, emails: Sequence[str], phones: Sequence[str], names: Sequence[str]
+    ) -> dict[str, Contact]:
+        """Return the contacts of these emails, or else of these phones, by email or phone."""
+        if phones:
+            return self.by_phone(phones, names)
+        wanted = list(dict.fromkeys((*names, "email")))
+        found = self.contacts(emails, wanted, by="email") if emails else []
+        return {one.properties.get("email", "").lower(): one for one in found}
+
     def by_phone(self, phones: Sequence[str], names: Sequence[str] = ()) -> dict[str, Contact]:
         """Return the oldest contact of each of these phones.
 

@@ -12,11 +12,11 @@ from adapters.hubspot.definitions import Definitions
 from adapters.hubspot.values import LIFECYCLE, Values
 from crmhub.adapter import (
     BadConfig,
+    Changes,
     Conflict,
+    Contact,
     Context,
     Kind,
-    Lead,
-    Match,
     NotFound,
     Outcome,
     Problem,
@@ -77,20 +77,23 @@ class Writing:
         with self._definitions.naming("contacts", names):
             return self._api.send("POST", *path, body={"inputs": inputs})
 
-    def settled(self, lead: Lead, match: Match) -> Match:
-        """Return the match with its values as HubSpot takes them.
+    def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
+        """Return what differs from what the contact holds, in HubSpot's form.
 
         HubSpot passes over in silence a lifecycle stage before the present one; that is refused.
         """
-        fit = self._values.fitted("contacts", match.properties)
-        known = match.contact.properties if match.contact else {}
-        held, wanted = known.get(LIFECYCLE, ""), fit.get(LIFECYCLE, "")
-        if not held or not wanted or not self._values.goes_back(held, wanted):
-            return replace(match, properties=fit)
-        if lead.strict:
-            raise Rejected([_no_step_back(held)])
-        del fit[LIFECYCLE]
-        return replace(match, properties=fit, refused=(*match.refused, _no_step_back(held)))
+        fit = self.fitted(properties)
+        held = contact.properties
+        refused: tuple[Problem, ...] = ()
+        stage, wanted = held.get(LIFECYCLE, ""), fit.get(LIFECYCLE, "")
+        if stage and wanted and self._values.goes_back(stage, wanted):
+            del fit[LIFECYCLE]
+            refused = (_no_step_back(stage),)
+        return Changes({n: v for n, v in fit.items() if held.get(n) != v}, refused)
+
+    def fitted(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """Return a contact's values as HubSpot takes them; raises Rejected."""
+        return self._values.fitted("contacts", properties)
 
     def marked(self, kind: Kind, mark: str, *, newer_than: float = HOUR) -> dict[str, str]:
         """Return the property that holds this mark, none where there is no room for it."""

@@ -34,6 +34,8 @@ class Switches:
     """The public API defines unknown properties as text instead of refusing them."""
     rotation: str = "random"
     """How getRandomInt with an account chooses; `accounts.rotations` reads it."""
+    phone_identifies: bool = False
+    """A lead's phone decides before its conversation, for channels that know people by phone."""
 
     @classmethod
     def from_json(cls, text: str) -> Switches:
@@ -146,5 +148,6 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "region": _region,
     "auto_define_properties": _bool,
     "rotation": _rotation,
+    "phone_identifies": _bool,
 }
 """What each switch takes; raises ValueError saying what would be right."""

@@ -9,7 +9,7 @@ it was. Rows of one person share `person`, by which what is done for that person
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -109,10 +109,65 @@ def known(
     theirs = of_hub_id(connection, account, hub_id) if hub_id != before else None
     phone_id: str | None = phone and connection.scalar(
         f"select crm_id from binding where {_HERE} and phone = :phone and crm_id is not null"
-        " order by last_chat_at desc limit 1",
+        # Of several contacts the oldest.
+        " order by created_at, hub_id limit 1",
         _of(account) | {"phone": phone[:LONGEST]},
     )
     return Known(mine.crm_id if mine else "", theirs.crm_id if theirs else "", phone_id or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Acquaintances:
+    """The acquaintances that are one contact of the CRM: hub ids and persons, the oldest first.
+
+    `accepted` says when each value of the contact was accepted last (ms).
+    """
+
+    hub_ids: tuple[str, ...]
+    persons: tuple[str, ...]
+    accepted: Mapping[str, int]
+
+
+def of_crm_id(connection: Connection, account: Account, crm_id: str) -> Acquaintances:
+    """Return the acquaintances that are this contact of the CRM."""
+    rows = connection.rows(
+        f"select hub_id, person, accepted from binding where {_HERE} and crm_id = :crm_id"
+        " order by created_at, hub_id",
+        _of(account) | {"crm_id": crm_id},
+    )
+    return Acquaintances(
+        tuple(hub_id for hub_id, _, _ in rows),
+        tuple(dict.fromkeys(person for _, person, _ in rows)),
+        _latest(json.loads(times) for _, _, times in rows if times),
+    )
+
+
+def set_crm_id(tx: Connection, account: Account, hub_id: str, crm_id: str) -> None:
+    """Note which contact of the CRM an acquaintance is, before anything is written to it."""
+    tx.run(
+        f"update binding set crm_id = :crm_id, accepted = null where {_HERE} and hub_id = :hub_id"
+        " and (crm_id is null or crm_id <> :crm_id)",
+        _of(account) | {"hub_id": hub_id, "crm_id": crm_id},
+    )
+
+
+def unite(tx: Connection, account: Account, persons: Iterable[str], into: str) -> None:
+    """Let these persons be one from now on: their actions keep one order."""
+    for person in persons:
+        for table in ("binding", "action"):
+            tx.run(
+                f"update {table} set person = :into where {_HERE} and person = :person",
+                _of(account) | {"person": person, "into": into},
+            )
+
+
+def _latest(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the latest of the times under each name; the names used last, up to a number."""
+    latest: dict[str, int] = {}
+    for times in several:
+        for name, moment in times.items():
+            latest[name] = max(moment, latest.pop(name, 0))
+    return dict(list(latest.items())[-_MOST_VALUES:])
 
 
 def accounts_of_token(database: Database, token: str) -> list[int]:
@@ -212,21 +267,29 @@ def _may_be(before: Bound, email: str, theirs: Bound | None) -> bool:
     """Return whether this email leaves the conversation with whom it was about."""
     if not email or before.email == email:
         return True
-    return not before.email and (theirs is None or theirs.person == before.person)
+    # The CRM has told who they are: with an email they may be another contact.
+    return not before.email and not before.crm_id and theirs is None
 
 
 def settle(
-    tx: Connection, account: Account, hub_id: str, *, crm_id: str, values: Mapping[str, str]
+    tx: Connection,
+    account: Account,
+    hub_id: str,
+    *,
+    crm_id: str,
+    values: Mapping[str, str],
+    accepted: Mapping[str, int] | None = None,
 ) -> None:
-    """Note which contact of the CRM an acquaintance is, and what is known of them now.
+    """Note which contact of the CRM an acquaintance is, and the values of that contact now.
 
-    Who turn out to be one contact are one person from then on.
+    `accepted` says when each of the values was accepted (ms), None for values that were read.
+    Acquaintances that turn out to be one contact are one person from then on.
     """
     # Who is made acquainted with this contact at once would not see that it is the same.
     hold(tx, account.id, account.connection.id, "contact", crm_id)
     here = _of(account) | {"hub_id": hub_id, "crm_id": crm_id}
     row = tx.row(
-        f"select {_ROW}, (select o.person from binding o where o.account_id = :account"
+        f"select {_ROW}, accepted, (select o.person from binding o where o.account_id = :account"
         " and o.connection_id = :connection and o.crm_id = :crm_id and o.hub_id <> :hub_id"
         " order by o.created_at, o.hub_id limit 1), exists (select 1 from action a"
         " where a.account_id = :account and a.person = :crm_id)"
@@ -235,26 +298,22 @@ def settle(
     )
     if row is None:
         return
-    bound, other, named = _as_bound(row[:-2]), row[-2], row[-1]
+    bound, (times, other, named) = _as_bound(row[:-3]), row[-3:]
     changed = _merged(bound.last_values, values)
-    if bound.crm_id == crm_id and changed == bound.last_values:
+    if bound.crm_id == crm_id and changed == bound.last_values and not accepted:
         return
+    former = json.loads(times or "{}") if bound.crm_id == crm_id else {}
+    latest = _latest([former, accepted or {}])
     tx.run(
-        "update binding set crm_id = :crm_id, last_values = :last_values"
+        "update binding set crm_id = :crm_id, last_values = :last_values, accepted = :accepted"
         f" where {_HERE} and hub_id = :hub_id",
-        here | {"last_values": json.dumps(changed)},
+        here
+        | {"last_values": json.dumps(changed)}
+        | {"accepted": json.dumps(latest) if latest else None},
     )
     person = other or bound.person
-    moved = [("binding", bound.person), ("action", bound.person)] if other else []
-    if named:
-        # What was accepted for the contact by the CRM's id, before anyone here was known to be it.
-        moved.append(("action", crm_id))
-    for table, former in moved:
-        if former != person:
-            tx.run(
-                f"update {table} set person = :person where {_HERE} and person = :former",
-                here | {"person": person, "former": former},
-            )
+    # What was accepted for the contact by the CRM's id, before anyone here was known to be it.
+    unite(tx, account, {bound.person, *([crm_id] if named else [])} - {person}, person)
 
 
 def remember(tx: Connection, account: Account, bound: Bound, values: Mapping[str, str]) -> None:

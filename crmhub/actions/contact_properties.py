@@ -12,12 +12,12 @@ from crmhub.actions import dispatch
 from crmhub.actions.bindings import Bound, chatted, note_chat, of_token, remember, settle
 from crmhub.actions.connecting import AWAY, connect, sound, told
 from crmhub.actions.deadlines import within
-from crmhub.actions.dispatch import Action, Done, Mapped, crm_id_of, named_for, note_failure
+from crmhub.actions.dispatch import Action, Done, Mapped, crm_id_of, named_for, newest, note_failure
 from crmhub.actions.entries import Entry, New
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import Sent, filled, usable
 from crmhub.actions.partial import store_what_is_good
-from crmhub.adapter import Adapter, Written, contract
+from crmhub.adapter import Adapter, Saved, Written, contract
 from crmhub.db import Connection
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
 
@@ -153,12 +153,18 @@ class SetProperties(Action):
     ) -> Done:
         """Update the contact that the conversation was about when this was accepted."""
         contact_id = crm_id_of(hub, account, entry.hub_id)
+        written: dict[str, str] = {}
+
+        def write(rest: Mapping[str, str]) -> Saved:
+            written.clear()
+            written.update(newest(hub, account, entry, contact_id, rest))
+            if not written:
+                return Saved(contact_id, "unchanged")
+            return adapter.update_contact(contact_id, written)
+
         try:
             stored = store_what_is_good(
-                lambda rest: adapter.update_contact(contact_id, rest),
-                mapped.properties,
-                mapped.refused,
-                strict=account.switches.strict,
+                write, mapped.properties, mapped.refused, strict=account.switches.strict
             )
         except contract.NotFound as exc:
             raise _gone(exc) from exc
@@ -168,7 +174,7 @@ class SetProperties(Action):
             contact_id=contact_id,
             url=stored.saved.url if adapter.record_pages else None,
             refused=stored.refused,
-            values={name: v for name, v in mapped.properties.items() if name not in names},
+            values={name: v for name, v in written.items() if name not in names},
         )
 
 

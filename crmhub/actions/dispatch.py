@@ -25,6 +25,7 @@ from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import split_name
 from crmhub.actions.journal import DELAYS_S, GRACE_MS
 from crmhub.adapter import Adapter, Problem, Written, contract
+from crmhub.adapter.matching import Duplicate
 from crmhub.db import Connection, now_ms
 
 Status = Literal["created", "updated", "unchanged", "queued", "ok"]
@@ -45,7 +46,8 @@ _WRITING_S = 0.15
 class Done:
     """What became of an action; what is empty does not apply.
 
-    `values` is what is known of the contact now. A queued one has the hub's id of the contact.
+    `values` are those of the action that the contact has now, `duplicate` is another contact that
+    may be the same person. A queued action has the hub's id of the contact.
     """
 
     status: Status
@@ -58,6 +60,7 @@ class Done:
     action_id: str = ""
     replayed: bool = False
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    duplicate: Duplicate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,11 +296,29 @@ def beside(account: Account, entry: Entry, done: Done | None) -> Callable[[Conne
         if done is None:
             return
         if entry.hub_id.startswith(bindings.HUB_ID):
-            bindings.settle(tx, account, entry.hub_id, crm_id=done.contact_id, values=done.values)
+            bindings.settle(
+                tx,
+                account,
+                entry.hub_id,
+                crm_id=done.contact_id,
+                values=done.values,
+                accepted=dict.fromkeys(done.values, entry.created_at),
+            )
         else:
             bindings.note_chat(tx, account, bindings.acquaint(tx, account, done.contact_id))
 
     return write
+
+
+def newest(
+    hub: Hub, account: Account, entry: Entry, contact_id: str, properties: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the properties of which the hub has accepted no later value for this contact.
+
+    Raises NotYet when another action of the contact goes first.
+    """
+    accepted = hub.journal.take_turn(account, entry, contact_id)
+    return {n: v for n, v in properties.items() if accepted.get(n, 0) <= entry.created_at}
 
 
 def crm_id_of(hub: Hub, account: Account, hub_id: str) -> str:
@@ -407,4 +428,5 @@ def kept(done: Done) -> dict[str, Any]:
         "record_id": done.record_id,
         "url": done.url,
         "refused": [asdict(problem) for problem in done.refused],
+        "message": done.message,
     }

@@ -21,6 +21,7 @@ from typing import Any
 
 from crmhub import metrics
 from crmhub.accounts.accounts import Account
+from crmhub.actions import bindings
 from crmhub.actions.bindings import SAME_CONTACT
 from crmhub.actions.entries import (
     UNFINISHED,
@@ -36,6 +37,7 @@ from crmhub.actions.entries import (
 )
 from crmhub.actions.locks import hold
 from crmhub.actions.outages import Outage
+from crmhub.adapter import NotYet
 from crmhub.db import Connection, Database, now_ms
 from crmhub.errors import Semantic
 from crmhub.records import marks
@@ -53,6 +55,8 @@ KEY_MS = 24 * 3_600_000
 GRACE_MS = 2_000
 # More than anybody makes for one person while a single write of theirs is in doubt.
 _OTHERS = 1_000
+# An action whose contact has another one in progress is retried after this.
+_TURN_S = 1.0
 # What a try ends with that has not asked the CRM anything.
 _UNASKED = ("Behind", "NotYet", "LimitExceeded", "TooManyRequests")
 
@@ -376,6 +380,9 @@ class Journal:
                 f" and a.run_at <= :now{narrowed} and a.id = (select e.id from action e"
                 " where e.account_id = a.account_id and e.person = a.person"
                 " and e.state in ('running', 'queued') order by e.id limit 1)"
+                # A retried action may stand before one that is in progress.
+                " and not exists (select 1 from action r where r.account_id = a.account_id"
+                " and r.person = a.person and r.state = 'running' and r.run_at > :now)"
                 f" order by a.run_at limit :most{skip})"
                 " update action set state = 'running', lease = :token, run_at = :until,"
                 " doubt_since = coalesce(doubt_since, :now)"
@@ -398,6 +405,44 @@ class Journal:
             return [_entry(account_id, connection_id, row, token, moment, probing) for row in rows]
 
         return sorted(self._database.transact(work), key=lambda one: one.created_at)
+
+    def take_turn(self, account: Account, entry: Entry, crm_id: str) -> Mapping[str, int]:
+        """Let no other action of a contact be in progress; return when its values were accepted.
+
+        Which contact an action is for may be known only once the CRM has told. From then on all
+        actions for that contact are of one person and keep their order. Returns milliseconds by
+        property name, of the values that the hub wrote. Raises NotYet when another action for this
+        contact is in progress or must go first.
+        """
+        with self._database.reading() as connection:
+            known = bindings.of_crm_id(connection, account, crm_id)
+        if entry.hub_id in known.hub_ids and known.persons == (entry.person,):
+            return known.accepted
+
+        def unite(tx: Connection) -> bool:
+            hold(tx, account.id, account.connection.id, "contact", crm_id)
+            of = {"account": account.id, "id": entry.id}
+            mine = tx.scalar(
+                "select person from action where account_id = :account and id = :id", of
+            )
+            person, *others = bindings.of_crm_id(tx, account, crm_id).persons or (mine,)
+            bindings.set_crm_id(tx, account, entry.hub_id, crm_id)
+            bindings.unite(tx, account, {mine, *others} - {person}, person)
+            hold(tx, account.id, "person", person)
+            return (
+                tx.row(
+                    "select 1 from action where account_id = :account and person = :person"
+                    " and id <> :id and state in ('running', 'queued') and (id < :id"
+                    " or (state = 'running' and run_at > :now)) limit 1",
+                    of | {"person": person, "now": tx.now_ms()},
+                )
+                is not None
+            )
+
+        if self._database.transact(unite):
+            raise NotYet("Another action of this contact goes first.", retry_after=_TURN_S)
+        with self._database.reading() as connection:
+            return bindings.of_crm_id(connection, account, crm_id).accepted
 
     def due(self) -> Due:
         """Return the connections with something to do now, and when there will be more."""

@@ -10,12 +10,13 @@ from typing import ClassVar
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings, dispatch
 from crmhub.actions.connecting import lease
-from crmhub.actions.dispatch import Action, Done, Mapped, completed, named_for
+from crmhub.actions.dispatch import Action, Done, Mapped, completed, named_for, newest
 from crmhub.actions.entries import Entry, New
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import filled, is_placeholder, unreplaced, usable
 from crmhub.actions.partial import refusal, store_what_is_good
-from crmhub.adapter import Adapter, Lead, Problem, Rejected, Saved, Written
+from crmhub.adapter import Adapter, Problem, Rejected, Written
+from crmhub.adapter.matching import Lead, SavedLead, upsert_contact
 from crmhub.db import Connection
 from crmhub.errors import Semantic, listed
 from crmhub.records import values
@@ -31,7 +32,7 @@ def create_lead(
     phone: str | None,
     key: str = "",
 ) -> Done:
-    """Create or update the contact with this email, else of this conversation, else this phone.
+    """Create or update the contact that the lead means (`adapter.matching`).
 
     Blank values change nothing; a phone of None stands for an array or an object. Raises
     Semantic when what the account demands of a lead is blank or a placeholder, or when nothing is
@@ -103,16 +104,18 @@ class CreateLead(Action):
         """Upsert the contact."""
         lead = self.lead(hub, account, entry, mapped)
 
-        def write(properties: Mapping[str, str]) -> Saved:
-            email, phone = properties.get("email", ""), properties.get("phone", "")
-            if not (email or phone or lead.contact_id):
+        def write(properties: Mapping[str, str]) -> SavedLead:
+            if not (lead.contact_id or properties.get("email") or properties.get("phone")):
                 raise Rejected([], "Neither email nor phone can be used.")
-            return adapter.upsert_contact(
-                replace(lead, properties=properties, email=email, phone=phone)
+            # An email or phone that the CRM refuses still tells whom the lead is not about.
+            return upsert_contact(
+                adapter,
+                replace(lead, properties=properties),
+                approve=lambda _, id, values: newest(hub, account, entry, id, values),
             )
 
         stored = store_what_is_good(write, lead.properties, mapped.refused, strict=lead.strict)
-        return self.done(adapter, lead, stored.saved, stored.refused)
+        return self.done(adapter, stored.saved, stored.refused)
 
     def lead(self, hub: Hub, account: Account, entry: Entry, mapped: Mapped) -> Lead:
         """Return the lead as the adapter gets it, with what the hub knows of its contact."""
@@ -132,18 +135,25 @@ class CreateLead(Action):
             mark=entry.id,
             tried_ms=entry.tried_ms,
             initial=mapped.initial,
+            # An email that cannot be used is no reason to take the lead for one without an email.
+            by_phone_alone=not self.email and account.switches.lead_requires == "email_or_phone",
+            phone_identifies=account.switches.phone_identifies,
         )
 
-    def done(self, adapter: Adapter, lead: Lead, saved: Saved, refused: Sequence[Problem]) -> Done:
+    def done(self, adapter: Adapter, saved: SavedLead, refused: Sequence[Problem]) -> Done:
         """Return what became of a lead that was saved."""
-        # Whether an initial value was taken, only the CRM knows.
-        names = {problem.name for problem in refused} | lead.initial
+        other = saved.duplicate
+        message = ""
+        if other is not None:
+            message = f"The phone also belongs to contact {other.contact_id}; both keep it."
         return Done(
             saved.outcome,
             contact_id=saved.id,
             url=saved.url if adapter.record_pages else None,
             refused=tuple(refused),
-            values={name: v for name, v in lead.properties.items() if name not in names},
+            message=message,
+            values=saved.values,
+            duplicate=other,
         )
 
     def alone(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:

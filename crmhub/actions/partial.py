@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from crmhub.actions.inputs import shortened
 from crmhub.adapter import Conflict, Problem, Rejected, Saved
@@ -13,22 +14,25 @@ from crmhub.errors import listed
 PLACES = frozenset({"pipeline", "dealstage", "hs_pipeline", "hs_pipeline_stage"})
 
 
+S = TypeVar("S", bound=Saved)
+
+
 @dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Generic[S]):
     """What was written, and what was left out of it."""
 
-    saved: Saved
+    saved: S
     refused: tuple[Problem, ...]
 
 
 def store_what_is_good(
-    write: Callable[[Mapping[str, str]], Saved],
+    write: Callable[[Mapping[str, str]], S],
     properties: Mapping[str, str],
     refused: Sequence[Problem] = (),
     *,
     strict: bool,
     places: Collection[str] = PLACES,
-) -> Stored:
+) -> Stored[S]:
     """Write `properties`, leaving out what the CRM refuses.
 
     `refused` is what was left out before. With `strict` nothing may be left out, and `places`

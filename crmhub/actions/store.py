@@ -9,7 +9,6 @@ from typing import cast
 from crmhub.accounts.accounts import Account
 from crmhub.actions import places
 from crmhub.actions.inputs import shortened
-from crmhub.actions.locks import hold
 from crmhub.actions.phones import forms
 from crmhub.adapter import (
     Choice,
@@ -93,12 +92,10 @@ class OwnRecords:
         properties: Mapping[str, str],
         *,
         contact_id: str | None = None,
-        unless_phone: str = "",
         mark: str = "",
     ) -> Saved:
         """Create a record linked to the contact, if one is named; see `adapter.Store.create`."""
         links = {} if contact_id is None else {"contacts": [self._record(contact_id).id]}
-        guard = self._nobody_has(unless_phone) if unless_phone else None
 
         def write() -> Saved:
             (record,) = self._records.create(
@@ -108,7 +105,6 @@ class OwnRecords:
                 define_unknown=True,
                 # A bot knows nothing of it, and a lead that lacks a property is better than none.
                 may_lack=True,
-                guard=guard,
                 mark=mark,
             )
             return Saved(str(record.id), "created")
@@ -203,22 +199,6 @@ class OwnRecords:
             if found is not None:
                 return found
         return None
-
-    def _nobody_has(self, phone: str) -> Callable[[Connection, Catalogue], None]:
-        """Return what stops a write when a contact has this number, and lets one in at a time."""
-        digits = "".join(c for c in phone if c.isdigit()).lstrip("0")
-
-        def guard(tx: Connection, catalogue: Catalogue) -> None:
-            hold(tx, self._account.id, "phone", digits)
-            holder = self._holder(tx, catalogue, phone=phone)
-            if holder is not None:
-                raise Conflict(
-                    f"another contact, {holder}, has this number already",
-                    existing_id=str(holder),
-                    name="phone",
-                )
-
-        return guard
 
 
 def _described(one: Property) -> Described:

@@ -17,11 +17,12 @@ from crmhub.accounts.field_maps import FieldMap, KindMap
 from crmhub.adapter import (
     Adapter,
     AdapterError,
+    Changes,
     Conflict,
     Contact,
+    ContactWrite,
     Described,
     Kind,
-    Lead,
     Linked,
     Owner,
     Pipeline,
@@ -47,6 +48,7 @@ class Translated(Adapter):
             record_pages=inner.record_pages,
             remote=inner.remote,
             batch_size=inner.batch_size,
+            email_names=inner.email_names,
         )
 
     def can(self, feature: str) -> bool:
@@ -73,27 +75,47 @@ class Translated(Adapter):
         with _told(self._contacts):
             return _saved(self._contacts, self._inner.update_contact(contact_id, sent))
 
-    def upsert_contact(self, lead: Lead) -> Saved:
-        sent = self._lead(lead)
-        with _told(self._contacts):
-            return _saved(self._contacts, self._inner.upsert_contact(sent))
+    def find_contacts(
+        self,
+        *,
+        emails: Sequence[str] = (),
+        phones: Sequence[str] = (),
+        names: Sequence[str] = (),
+    ) -> dict[str, Contact]:
+        found = self._inner.find_contacts(emails=emails, phones=phones, names=self._asked(names))
+        return {value: self._contact(one, names) for value, one in found.items()}
 
-    def upsert_contacts(self, leads: Sequence[Lead]) -> list[Saved | AdapterError]:
-        outcomes: dict[int, Saved | AdapterError] = {}
-        together: dict[int, Lead] = {}
-        for index, lead in enumerate(leads):
+    def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
+        outcomes: dict[int, Saved | AdapterError | None] = {}
+        sent: dict[int, ContactWrite] = {}
+        for index, write in enumerate(writes):
             try:
-                together[index] = self._lead(lead)
+                properties = _sent(self._contacts, write.properties)
             except Rejected as exc:
                 outcomes[index] = exc
-        answered = self._inner.upsert_contacts(list(together.values()))
-        for index, outcome in zip(together, answered, strict=True):
-            outcomes[index] = (
-                _saved(self._contacts, outcome)
-                if isinstance(outcome, Saved)
-                else _error(self._contacts, outcome)
-            )
-        return [outcomes[index] for index in range(len(leads))]
+            else:
+                sent[index] = replace(write, properties=properties)
+        answered = self._inner.write_contacts(list(sent.values())) if sent else []
+        for index, answer in zip(sent, answered, strict=True):
+            match answer:
+                case Saved():
+                    outcomes[index] = _saved(self._contacts, answer)
+                case AdapterError():
+                    outcomes[index] = _error(self._contacts, answer)
+                case None:
+                    outcomes[index] = None
+        return [outcomes[index] for index in range(len(writes))]
+
+    def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
+        rules = self._contacts
+        held = replace(contact, properties=rules.sent(contact.properties))
+        with _told(rules):
+            found = self._inner.changes(held, _sent(rules, properties))
+        changed = {n: v for n, v in properties.items() if rules.crm_name(n) in found.properties}
+        return Changes(changed, tuple(_problem(rules, one) for one in found.refused))
+
+    def has_email(self, contact: Contact, email: str) -> bool:
+        return self._inner.has_email(contact, email)
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
         return self._inner.has_phone(contact, phone)
@@ -169,15 +191,6 @@ class Translated(Adapter):
             if (theirs := self._contacts.crm_name(name)) is not None and theirs in found.properties
         }
         return replace(found, properties=known)
-
-    def _lead(self, lead: Lead) -> Lead:
-        rules = self._contacts
-        initial = (rules.crm_name(name) for name in lead.initial)
-        return replace(
-            lead,
-            properties=_sent(rules, lead.properties),
-            initial=frozenset(name for name in initial if name is not None),
-        )
 
 
 def _sent(rules: KindMap, properties: Mapping[str, str]) -> dict[str, str]:

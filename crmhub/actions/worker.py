@@ -26,12 +26,23 @@ from crmhub.actions.connecting import connect
 from crmhub.actions.contact_properties import SetProperties
 from crmhub.actions.deadlines import within
 from crmhub.actions.deals_and_tickets import CreateDeal, CreateTicket
-from crmhub.actions.dispatch import Action, Done, Mapped, attempt, beside, judged, kept, weighed
+from crmhub.actions.dispatch import (
+    Action,
+    Done,
+    Mapped,
+    attempt,
+    beside,
+    judged,
+    kept,
+    newest,
+    weighed,
+)
 from crmhub.actions.entries import Due, Entry, Outcome
 from crmhub.actions.hub import Hub
 from crmhub.actions.journal import LONGEST_LEASE_MS
 from crmhub.actions.leads import CreateLead
-from crmhub.adapter import Adapter, AdapterError, Conflict, Lead, Rejected, Saved
+from crmhub.adapter import Adapter, AdapterError, Conflict, Rejected
+from crmhub.adapter.matching import Lead, SavedLead, upsert_contacts
 from crmhub.db import now_ms
 from crmhub.errors import HubError, NotFound, Unavailable
 from crmhub.records import erasing
@@ -295,21 +306,24 @@ def _try_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
         else:
             alone.append(entry)
     tries = []
-    outcomes: Sequence[Saved | Exception]
+    outcomes: Sequence[SavedLead | Exception]
+    entry_of = {lead.mark: entry for entry, _, _, lead in together}
     try:
-        outcomes = adapter.upsert_contacts([lead for *_, lead in together])
-        if len(outcomes) != len(together):
-            raise ValueError("The adapter did not answer for each lead.")
+        outcomes = upsert_contacts(
+            adapter,
+            [lead for *_, lead in together],
+            approve=lambda lead, id, values: newest(hub, account, entry_of[lead.mark], id, values),
+        )
     # As in `attempt`: whatever an adapter raises must not lose the leads.
     except Exception as exc:
         outcomes = [exc] * len(together)
     ms = round((time.monotonic() - began) * 1000)
-    for (entry, action, mapped, lead), outcome in zip(together, outcomes, strict=True):
+    for (entry, action, mapped, _), outcome in zip(together, outcomes, strict=True):
         if isinstance(outcome, Rejected | Conflict):
             # What is good of it may still be stored.
             alone.append(entry)
             continue
-        judgement, done = _judged_lead(adapter, action, mapped, lead, outcome)
+        judgement, done = _judged_lead(adapter, action, mapped, outcome)
         sent = account.connection.field_map.of(action.record).sent(mapped.properties)
         judgement = replace(judgement, mapped=sent, began_at=began_at, ms=ms)
         tries.append((entry, judgement, done))
@@ -338,12 +352,12 @@ def _like(weight: Outcome, outcome: Outcome) -> Outcome:
 
 
 def _judged_lead(
-    adapter: Adapter, action: CreateLead, mapped: Mapped, lead: Lead, outcome: Saved | Exception
+    adapter: Adapter, action: CreateLead, mapped: Mapped, outcome: SavedLead | Exception
 ) -> tuple[Outcome, Done | None]:
     if isinstance(outcome, Exception):
         return judged(outcome, waits=False), None
     refused = (*mapped.refused, *outcome.refused)
-    done = action.done(adapter, lead, outcome, refused)
+    done = action.done(adapter, outcome, refused)
     return Outcome("done", done.status, result=kept(done)), done
 
 

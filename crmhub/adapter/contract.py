@@ -21,7 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NoReturn, Protocol
 
 # --- Errors, named by what the caller can do ------------------------------------------------
@@ -173,44 +173,6 @@ class Contact:
 
 
 @dataclass(frozen=True, slots=True)
-class Lead:
-    """What a chatbot learnt about a person, and what may identify them.
-
-    `properties` holds every value to be stored, `email` and `phone` among them under the names
-    the CRM knows; none is blank. `contact_id` is the contact of this conversation so far,
-    `email_id` and `phone_id` the contacts that this email and phone were last seen with, which a
-    CRM's search may not show yet.
-    With `strict` nothing is left out: what would be refused is Rejected. `mark` identifies this
-    lead's write. `tried_ms` is when an earlier try that ended Uncertain began (ms since 1970),
-    0 when there was none. `initial` names those of the properties that are written only where the
-    contact has no value yet.
-    """
-
-    properties: Mapping[str, str]
-    email: str = ""
-    phone: str = ""
-    contact_id: str = ""
-    email_id: str = ""
-    phone_id: str = ""
-    strict: bool = False
-    mark: str = ""
-    tried_ms: int = 0
-    initial: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """Where a lead belongs: to `contact`, or to a new one when that is None.
-
-    `properties` are those of the lead that may be written there, `refused` are the others.
-    """
-
-    contact: Contact | None
-    properties: Mapping[str, str]
-    refused: tuple[Problem, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Saved:
     """What became of a write.
 
@@ -222,6 +184,23 @@ class Saved:
     outcome: Outcome
     url: str = ""
     refused: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What an update must write, and what the CRM would not take although it says nothing."""
+
+    properties: Mapping[str, str]
+    refused: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ContactWrite:
+    """A write of a contact: an update of `contact_id`, or a create under `mark` when that is ""."""
+
+    contact_id: str
+    properties: Mapping[str, str]
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,16 +317,13 @@ class Store(Protocol):
         properties: Mapping[str, str],
         *,
         contact_id: str | None = None,
-        unless_phone: str = "",
         mark: str = "",
     ) -> Saved:
         """Create a record, linked to the contact when one is named, in one step or not at all.
 
         An unknown property is defined as text, an unknown pipeline or stage added as long as the
         account has not made its own. Raises Rejected, Conflict, and NotFound for the contact.
-        Conflict also when a contact has the number `unless_phone`: of two calls with the same
-        number at the same time, in any process, one gets it. Under the same `mark` nothing is
-        created twice: what was comes back.
+        Under the same `mark` nothing is created twice: what was comes back.
         """
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
@@ -449,11 +425,11 @@ OPTIONAL = frozenset(
         "active_workflow",
         "check",
         "describe",
+        "find_contacts",
         "find_marked",
         "owners",
         "pipelines",
-        "upsert_contact",
-        "upsert_contacts",
+        "write_contacts",
     }
 )
 """Methods an adapter announces by overriding them."""
@@ -473,7 +449,9 @@ class Adapter(ABC):
     remote: ClassVar[bool] = True
     """Whether a call may wait for somebody else; the hub's own records never do."""
     batch_size: ClassVar[int] = 1
-    """How many leads `upsert_contacts` takes at once for the price of few calls."""
+    """How many contacts `find_contacts` and `write_contacts` take at once; 1 without them."""
+    email_names: ClassVar[tuple[str, ...]] = ("email",)
+    """The properties that `has_email` reads."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -542,67 +520,14 @@ class Adapter(ABC):
         `find_marked` can find it. Raises NotFound when the contact does not exist.
         """
 
-    # Derived: override where the CRM does it in one call, or can do it without a race.
+    # Derived: override where the CRM differs.
 
-    def upsert_contact(self, lead: Lead) -> Saved:
-        """Create or update the contact of a lead: by email, else the conversation's, else phone.
+    def has_email(self, contact: Contact, email: str) -> bool:
+        """Return whether an email is the contact's, read with `email_names`.
 
-        A phone that belongs to another contact than the one found is refused, the rest is
-        stored. `unchanged` when the contact had every value already. Raises Rejected. The names
-        `email` and `phone` mean the lead's own, whatever the CRM calls them. A contact that is
-        deleted before it is written to is made anew.
+        Override it where a contact may have several. `email` is lower-case.
         """
-        try:
-            return self._upserted(lead)
-        except NotFound:
-            # Deleted since it was found: nothing was written, and another look finds it no more.
-            return self._upserted(lead)
-
-    def upsert_contacts(self, leads: Sequence[Lead]) -> list[Saved | AdapterError]:
-        """Upsert up to `batch_size` leads; return what became of each, in their order.
-
-        One lead's failure is no other's. Leads of one contact take effect in their order.
-        """
-        outcomes: list[Saved | AdapterError] = []
-        for lead in leads:
-            try:
-                outcomes.append(self.upsert_contact(lead))
-            except AdapterError as exc:
-                outcomes.append(exc)
-        return outcomes
-
-    def match(self, lead: Lead) -> Match:
-        """Return the contact a lead belongs to, if any, and what is to be written to it.
-
-        Raises Rejected for a strict lead of which something would be left out.
-        """
-        names = tuple(lead.properties)
-        by_email = self._of_email(lead, names) if lead.email else None
-        found = by_email or self._of_conversation(lead, names) or self._written_before(lead, names)
-        known = found is not None and found.properties.get("phone") == lead.phone
-        by_phone = self._of_phone(lead, names) if lead.phone and not known else None
-        return decide(lead, by_email=by_email, by_conversation=found, by_phone=by_phone)
-
-    def save(self, match: Match, *, mark: str = "") -> Saved:
-        """Write what differs, to the contact that was found or to a new one."""
-        found = match.contact
-        if found is None:
-            saved = self._new_contact(match.properties, mark)
-        else:
-            changed = {n: v for n, v in match.properties.items() if found.properties.get(n) != v}
-            if not changed:
-                return Saved(found.id, "unchanged", found.url, match.refused)
-            saved = self.update_contact(found.id, changed)
-        return replace(saved, refused=match.refused + saved.refused)
-
-    def _new_contact(self, properties: Mapping[str, str], mark: str) -> Saved:
-        try:
-            return self.create_contact(properties, mark=mark)
-        except NotFound as exc:
-            # No record was named: what is not there is the place where contacts are made.
-            error = Unavailable(f"{self.title} takes no contacts at its address: {exc.message}.")
-            error.correlation_id = exc.correlation_id
-            raise error from exc
+        return contact.properties.get("email", "").lower() == email
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
         """Return whether `phone` or `mobilephone` of the contact is this number.
@@ -611,78 +536,38 @@ class Adapter(ABC):
         """
         return phone in (contact.properties.get(name) for name in ("phone", "mobilephone"))
 
-    def _upserted(self, lead: Lead) -> Saved:
-        match = self.match(lead)
-        try:
-            return self.save(match, mark=lead.mark)
-        except Conflict as clash:
-            # Made meanwhile, or hidden from the lookup: the CRM knows whose email or phone it is.
-            name = clash.name or "email"
-            holder = self._holder(lead, name, clash.existing_id, tuple(match.properties))
-            if holder is None or holder.id == _id(match.contact):
-                raise
-            said = replace(lead, properties=_but(match.properties, name))
-            # Whoever it was to go to until now may have the phone, which then stays theirs.
-            shared = match.contact is not None and "phone" in said.properties
-            by_phone = self._of_phone(lead, tuple(said.properties)) if shared else None
-            again = decide(said, by_email=None, by_conversation=holder, by_phone=by_phone)
-            return self.save(replace(again, refused=match.refused + again.refused))
+    def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
+        """Return which of the properties an update of the contact must write.
 
-    def _holder(self, lead: Lead, name: str, theirs: str, names: Sequence[str]) -> Contact | None:
-        """Return who has the email or phone that clashed, None where that cannot be told."""
-        if name == "email" and not theirs:
-            # Nobody was named: who was made since the first look is found by another one.
-            return self.find_contact(email=lead.email, names=names) if lead.email else None
-        if name not in ("email", "phone") or not theirs:
-            return None
-        try:
-            return self.get_contact(theirs, names)
-        except NotFound:
-            return None
-
-    def _of_conversation(self, lead: Lead, names: Sequence[str]) -> Contact | None:
-        if not lead.contact_id:
-            return None
-        try:
-            return self.get_contact(lead.contact_id, names)
-        except NotFound:
-            # Deleted in the CRM since: the person is looked for as if met for the first time.
-            return None
-
-    def _of_email(self, lead: Lead, names: Sequence[str]) -> Contact | None:
-        found = self.find_contact(email=lead.email, names=names)
-        if found is not None or not lead.email_id:
-            return found
-        try:
-            known = self.get_contact(lead.email_id, (*names, "email"))
-        except NotFound:
-            return None
-        # Else the address was corrected since, and may be somebody else's.
-        return known if known.properties.get("email", "").lower() == lead.email else None
-
-    def _of_phone(self, lead: Lead, names: Sequence[str]) -> Contact | None:
-        if lead.phone_id:
-            try:
-                known = self.get_contact(lead.phone_id, (*names, "phone", "mobilephone"))
-            except NotFound:
-                known = None
-            if known is not None and self.has_phone(known, lead.phone):
-                return known
-        return self.find_contact(phone=lead.phone, names=names)
-
-    def _written_before(self, lead: Lead, names: Sequence[str]) -> Contact | None:
-        """Return what an earlier try of this lead made, which no lookup by email shows."""
-        if not lead.tried_ms or not self.can("find_marked"):
-            return None
-        made = self.find_marked(
-            "contacts", "", lead.mark, sent=lead.properties, since_ms=lead.tried_ms
-        )
-        try:
-            return self.get_contact(made.id, names) if made is not None else None
-        except NotFound:
-            return None
+        `contact` was read with these names. Override it where the CRM writes values in a form of
+        its own, or would pass over one in silence. Raises Rejected for values it does not take.
+        """
+        held = contact.properties
+        return Changes({name: v for name, v in properties.items() if held.get(name) != v})
 
     # Optional: announced by being overridden.
+
+    def find_contacts(
+        self,
+        *,
+        emails: Sequence[str] = (),
+        phones: Sequence[str] = (),
+        names: Sequence[str] = (),
+    ) -> dict[str, Contact]:
+        """Return the contact of each email, or of each phone, that has one (one list is given).
+
+        As `find_contact`, in few calls; an email that only `find_contact` or a write would find
+        may be left out.
+        """
+        self._cannot("find several contacts at once")
+
+    def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
+        """Make up to `batch_size` writes in few calls; return what became of each, in their order.
+
+        One write's failure is no other's. None for one of which nothing was written and that is
+        to be made by itself, since its failure would be told better then.
+        """
+        self._cannot("write several contacts at once")
 
     def active_workflow(self, contact_id: str, *, since_ms: int) -> str:
         """Return the id of the newest workflow the contact entered since then, or `""`.
@@ -745,44 +630,6 @@ class Adapter(ABC):
 
     def _cannot(self, what: str) -> NoReturn:
         raise Unsupported(f"The {self.title} adapter cannot {what}.")
-
-
-def decide(
-    lead: Lead,
-    *,
-    by_email: Contact | None,
-    by_conversation: Contact | None = None,
-    by_phone: Contact | None,
-) -> Match:
-    """Return where a lead belongs, given the contacts that its values were found with.
-
-    Email goes before conversation before phone. A phone of another contact than the one chosen is
-    refused; for a strict lead that raises Rejected.
-    """
-    chosen = by_email or by_conversation or by_phone
-    # An email that finds a contact is theirs, if only as one of several: it stays as it is.
-    properties = _but(lead.properties, "email") if by_email else dict(lead.properties)
-    properties = _new_to(chosen, lead, properties)
-    if chosen is None or by_phone is None or chosen.id == by_phone.id:
-        return Match(chosen, properties)
-    refused = Problem("phone", f"this number belongs to another contact, {by_phone.id}")
-    if lead.strict:
-        raise Rejected([refused])
-    return Match(chosen, _but(properties, refused.name), (refused,))
-
-
-def _but(properties: Mapping[str, str], name: str) -> dict[str, str]:
-    return {key: value for key, value in properties.items() if key != name}
-
-
-def _new_to(contact: Contact | None, lead: Lead, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties without those that are for an empty place which the contact fills."""
-    held = contact.properties if contact is not None else {}
-    return {n: v for n, v in properties.items() if not (n in lead.initial and held.get(n))}
-
-
-def _id(contact: Contact | None) -> str:
-    return "" if contact is None else contact.id
 
 
 def features(adapter: type[Adapter]) -> frozenset[str]:

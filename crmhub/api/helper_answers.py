@@ -60,7 +60,7 @@ def told(status: str, *, message: str = "", refused: str = "", **own: Any) -> di
 def of_done(done: Done, **own: str) -> dict[str, Any]:
     """Return the answer of a writing helper, whose own keys are `own`."""
     refused = {problem.name: problem.reason for problem in done.refused}
-    message = done.message or listed(list(refused.items()))
+    message = ". ".join(filter(None, (done.message, listed(list(refused.items())))))
     answer = told(done.status, message=message, refused=joined(refused), **own)
     answer["actionId"] = done.action_id
     # Not a key of the answer, but a header of it.

@@ -140,6 +140,7 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     auto_define_properties=true  the API defines unknown properties
     rotation=round_robin         how getRandomInt chooses: random, round_robin, shuffle_bag or
                                  weighted:5,3,1; +sticky behind it: a contact keeps its number
+    phone_identifies=true        a lead's phone decides before its conversation (WhatsApp, SMS)
     name="Acme GmbH"             what people call it
     plan=free                    the plan
     portal_alias=12345678        the CRM's portal id, taken with the secret; empty for none

@@ -51,6 +51,12 @@ SWITCHES = (
         "getProperties and setProperties may be called without an id in the path.",
     ),
     (
+        "phone_identifies",
+        "The phone identifies the contact",
+        "A lead's phone decides before its conversation. For channels whose users are known by"
+        " their phone number, such as WhatsApp and SMS.",
+    ),
+    (
         "auto_define_properties",
         "Define unknown properties",
         "The public API stores an unknown property as text instead of refusing it.",

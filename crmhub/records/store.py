@@ -153,17 +153,15 @@ class RecordStore:
         *,
         define_unknown: bool = False,
         may_lack: bool = False,
-        guard: Callable[[Connection, Catalogue], None] | None = None,
         mark: str = "",
     ) -> list[Record]:
         """Create records, all or none, and return them in order.
 
         `define_unknown` defines unknown properties as strings, as the account's switch
         auto_define_properties does; `may_lack` lets what the account itself has made required
-        be missing. `guard` looks at the database inside the transaction,
-        before anything is written, and stops the write by raising. `mark` names the write: what
-        was made under it before is AlreadyWritten. Raises InvalidProperties, DuplicateValue,
-        Conflict, Semantic (a link to nothing), LimitExceeded.
+        be missing. `mark` names the write: what was made under it before is AlreadyWritten.
+        Raises InvalidProperties, DuplicateValue, Conflict, Semantic (a link to nothing),
+        LimitExceeded.
         """
         ids = self._ids.take(account.id, kind.code, len(inputs))
 
@@ -184,14 +182,12 @@ class RecordStore:
         quota = account.plan.quotas.get(kind.name)
 
         def write(tx: Connection, catalogue: Catalogue, prepared: list[NewRecord]) -> list[Record]:
-            if guard is not None:
-                guard(tx, catalogue)
             if mark:
                 marks.keep(tx, account.id, mark, kind, ids[0])
             return writing.create(tx, catalogue, prepared, ids=ids, now=now_ms(), quota=quota)
 
         # On SQLite all writers take turns anyway.
-        alone = len(inputs) == 1 and not inputs[0].associations and guard is None and not mark
+        alone = len(inputs) == 1 and not inputs[0].associations and not mark
         alone = alone and quota is None and self.database.dialect == "postgresql"
 
         def write_alone(catalogue: Catalogue, prepared: list[NewRecord]) -> list[Record]:

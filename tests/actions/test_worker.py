@@ -215,7 +215,7 @@ def test_an_adapters_bug_in_a_batch_loses_no_lead(app: flask.Flask, hub: Hub) ->
     queue_leads(hub, client, 7)
 
     def fail(call: str) -> None:
-        if call == "upsert_contacts":
+        if call == "find_contacts":
             raise KeyError("ann@x.org")
 
     crm.during = fail

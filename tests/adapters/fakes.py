@@ -16,7 +16,7 @@ from crmhub.adapter import (
     AdapterError,
     Conflict,
     Contact,
-    Lead,
+    ContactWrite,
     Linked,
     NotFound,
     Problem,
@@ -141,9 +141,21 @@ class BatchingAdapter(FakeAdapter):
 
     batch_size = 10
 
-    def upsert_contacts(self, leads: Sequence[Lead]) -> list[Saved | AdapterError]:
-        self._crm("upsert_contacts")
-        return super().upsert_contacts(leads)
+    def find_contacts(
+        self,
+        *,
+        emails: Sequence[str] = (),
+        phones: Sequence[str] = (),
+        names: Sequence[str] = (),
+    ) -> dict[str, Contact]:
+        self._crm("find_contacts")
+        found = {each: self.find_contact(email=each, names=names) for each in emails}
+        found |= {each: self.find_contact(phone=each, names=names) for each in phones}
+        return {each: one for each, one in found.items() if one is not None}
+
+    def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
+        self._crm("write_contacts")
+        return [None] * len(writes)
 
 
 class LockingAdapter(FakeAdapter):

@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from adapters.hubspot import HubSpotAdapter
-from crmhub.adapter import Conflict, Kind, Lead, Linked
+from crmhub.adapter import Conflict, Kind, Linked
+from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
 from crmhub.fakes.hubspot import FakeHubSpot, Options, Refused
 

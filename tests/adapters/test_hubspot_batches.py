@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from crmhub.adapter import AdapterError, Conflict, Rejected, Saved, Throttled, Uncertain
+from crmhub.adapter.matching import Duplicate, SavedLead, upsert_contacts
 from crmhub.fakes.hubspot import FakeHubSpot
 from tests.adapters.hubspot_crm import VERSIONS, HubSpotCrm, adapted, calls, person
 from tests.adapters.hubspot_wire import TOKEN, record, wire
@@ -33,10 +34,10 @@ def test_a_hundred_leads_cost_three_calls(fake: FakeHubSpot, version: str) -> No
         fake.add_contact(email=f"ann{i}@x.org")
     adapter = adapted(fake, api_version=version)
     adapter.find_contact(email="ann0@x.org")
-    adapter.upsert_contacts([person(email="warm@x.org", mark="m")])
+    upsert_contacts(adapter, [person(email="warm@x.org", mark="m")])
     calls(fake)
     leads = [person(email=f"ann{i}@x.org", city="Rome", mark=f"m{i}") for i in range(100)]
-    outcomes = adapter.upsert_contacts(leads)
+    outcomes = upsert_contacts(adapter, leads)
     assert [one.rpartition("/")[2] for one in calls(fake)] == ["read", "update", "create"]
     assert told(outcomes) == ["updated"] * 50 + ["created"] * 50
     emails = [fake.contacts[one.id]["email"] for one in outcomes if isinstance(one, Saved)]
@@ -47,7 +48,7 @@ def test_a_lead_that_is_refused_stops_no_other(fake: FakeHubSpot) -> None:
     fake.define("contacts", "score", "number")
     leads = [person(email=f"ann{i}@x.org", score="1" if i != 3 else "many") for i in range(6)]
     leads += [person(email="not an email"), person(email="last@x.org", no_such="x")]
-    outcomes = adapted(fake).upsert_contacts(leads)
+    outcomes = upsert_contacts(adapted(fake), leads)
     kinds = ["created"] * 3 + ["Rejected"] + ["created"] * 2 + ["Rejected"] * 2
     assert told(outcomes) == kinds
     named = [[one.name for one in e.problems] for e in outcomes if isinstance(e, Rejected)]
@@ -57,7 +58,7 @@ def test_a_lead_that_is_refused_stops_no_other(fake: FakeHubSpot) -> None:
 def test_what_hubspot_refuses_of_some_is_told_for_each(fake: FakeHubSpot) -> None:
     fake.require("contacts", "company")
     leads = [person(email=f"ann{i}@x.org", **({"company": "X"} if i % 2 else {})) for i in range(4)]
-    outcomes = adapted(fake).upsert_contacts(leads)
+    outcomes = upsert_contacts(adapted(fake), leads)
     assert told(outcomes) == ["Rejected", "created"] * 2
     error = outcomes[0]
     assert isinstance(error, Rejected)
@@ -67,7 +68,7 @@ def test_what_hubspot_refuses_of_some_is_told_for_each(fake: FakeHubSpot) -> Non
 def test_leads_of_one_person_take_effect_in_their_order(fake: FakeHubSpot) -> None:
     leads = [person(email="ann@x.org", city=f"City {i}", zip=str(i)) for i in range(3)]
     leads.insert(1, person(email="bob@x.org"))
-    outcomes = adapted(fake).upsert_contacts(leads)
+    outcomes = upsert_contacts(adapted(fake), leads)
     assert told(outcomes) == ["created", "created", "updated", "updated"]
     assert len(fake.contacts) == 2
     assert next(iter(fake.contacts.values()))["city"] == "City 2"
@@ -76,7 +77,7 @@ def test_leads_of_one_person_take_effect_in_their_order(fake: FakeHubSpot) -> No
 def test_leads_without_an_email_go_one_by_one(fake: FakeHubSpot) -> None:
     known = fake.add_contact(firstname="Ann", phone="01511 2345678")
     leads = [person(email="bob@x.org"), person(phone=PHONE, city="Rome"), person(firstname="Eve")]
-    outcomes = adapted(fake).upsert_contacts(leads)
+    outcomes = upsert_contacts(adapted(fake), leads)
     assert told(outcomes) == ["created", "updated", "created"]
     assert fake.contacts[known]["city"] == "Rome"
 
@@ -84,17 +85,17 @@ def test_leads_without_an_email_go_one_by_one(fake: FakeHubSpot) -> None:
 def test_a_lead_of_a_conversation_goes_to_its_contact(fake: FakeHubSpot) -> None:
     id = fake.add_contact(firstname="Ann")
     leads = [person(email="ann@x.org", contact_id=id), person(email="bob@x.org")]
-    outcomes = adapted(fake).upsert_contacts(leads)
+    outcomes = upsert_contacts(adapted(fake), leads)
     assert told(outcomes) == ["updated", "created"]
     assert fake.contacts[id]["email"] == "ann@x.org"
 
 
 def test_a_phone_of_another_is_refused_for_its_lead_only(fake: FakeHubSpot) -> None:
     fake.add_contact(email="bob@x.org", phone="01511 2345678")
-    ids = [fake.add_contact(email=f"ann{i}@x.org") for i in range(2)]
+    ids = [fake.add_contact(email=f"ann{i}@x.org", phone=f"+4915198765{i}32") for i in range(2)]
     leads = [person(email=f"ann{i}@x.org", phone=PHONE, city="Rome") for i in range(2)]
     leads[1] = replace(leads[1], strict=True)
-    first, second = adapted(fake).upsert_contacts(leads)
+    first, second = upsert_contacts(adapted(fake), leads)
     assert isinstance(first, Saved)
     assert (first.id, [one.name for one in first.refused]) == (ids[0], ["phone"])
     assert isinstance(second, Rejected)
@@ -103,12 +104,12 @@ def test_a_phone_of_another_is_refused_for_its_lead_only(fake: FakeHubSpot) -> N
 
 def test_a_phone_the_hub_knows_to_be_anothers_is_not_given_away(fake: FakeHubSpot) -> None:
     other = fake.add_contact(email="bob@x.org", phone=PHONE)
-    fake.add_contact(email="ann@x.org")
+    fake.add_contact(email="ann@x.org", phone="+4915198765432")
     fake.portal.search_lag = 60.0
     for one in fake.portal.records["contacts"].values():
         one.indexed = []
     lead = replace(person(email="ann@x.org", phone=PHONE), phone_id=other)
-    saved = adapted(fake).upsert_contacts([lead, person(email="c@x.org")])[0]
+    saved = upsert_contacts(adapted(fake), [lead, person(email="c@x.org")])[0]
     assert isinstance(saved, Saved)
     assert [one.name for one in saved.refused] == ["phone"]
 
@@ -118,7 +119,7 @@ def test_results_in_another_order_find_their_leads() -> None:
         it.give(207, {"results": []})
         made = [record(str(9 - i), email=f"ann{i}@x.org") for i in range(3)]
         it.give(201, {"results": made[::-1]})
-        outcomes = it.adapter.upsert_contacts([person(email=f"ann{i}@x.org") for i in range(3)])
+        outcomes = upsert_contacts(it.adapter, [person(email=f"ann{i}@x.org") for i in range(3)])
         assert [one.id for one in outcomes if isinstance(one, Saved)] == ["9", "8", "7"]
 
 
@@ -126,7 +127,7 @@ def test_a_result_that_is_left_out_is_in_doubt() -> None:
     with wire() as it:
         it.give(207, {"results": []})
         it.give(201, {"results": [record("9", email="ann0@x.org")]})
-        outcomes = it.adapter.upsert_contacts([person(email=f"ann{i}@x.org") for i in range(2)])
+        outcomes = upsert_contacts(it.adapter, [person(email=f"ann{i}@x.org") for i in range(2)])
         assert told(outcomes) == ["created", "Uncertain"]
 
 
@@ -137,7 +138,7 @@ def test_a_batch_that_is_refused_as_a_whole_goes_one_by_one(status: int) -> None
         it.give(status, {"message": "Contact already exists. Existing ID: 5"})
         for i in range(2):
             it.give(404, {"message": "none"}).give(201, record(str(i)))
-        outcomes = it.adapter.upsert_contacts([person(email=f"ann{i}@x.org") for i in range(2)])
+        outcomes = upsert_contacts(it.adapter, [person(email=f"ann{i}@x.org") for i in range(2)])
         assert told(outcomes) == ["created", "created"]
 
 
@@ -151,7 +152,7 @@ def test_an_error_of_an_unknown_kind_leaves_its_lead_in_doubt() -> None:
     with wire() as it:
         it.give(207, {"results": []}).give(207, errors_for("0", category="INTERNAL"))
         it.give(404, {"message": "none"}).give(201, record("5"))
-        outcomes = it.adapter.upsert_contacts([person(email=f"ann{i}@x.org") for i in range(2)])
+        outcomes = upsert_contacts(it.adapter, [person(email=f"ann{i}@x.org") for i in range(2)])
         # What no result and no error speaks of was not written, and is tried by itself.
         assert told(outcomes) == ["Uncertain", "created"]
 
@@ -161,7 +162,7 @@ def test_trace_ids_of_another_kind_are_nobodys(traces: list[Any]) -> None:
     with wire() as it:
         it.give(207, {"results": []}).give(207, errors_for(*traces, category="CONFLICT"))
         it.give(404, {"message": "none"}).give(201, record("5"))
-        assert told(it.adapter.upsert_contacts([person(email="ann@x.org")])) == ["created"]
+        assert told(upsert_contacts(it.adapter, [person(email="ann@x.org")])) == ["created"]
 
 
 @pytest.mark.parametrize("kind", ["close", "reset", "cut"])
@@ -173,11 +174,11 @@ def test_a_batch_whose_answer_was_lost_is_in_doubt_and_makes_nobody_twice(
     leads = [person(email=f"ann{i}@x.org") for i in range(20)]
     leads.append(person(email="known@x.org", city="Rome"))
     adapter = adapted(fake)
-    outcomes = adapter.upsert_contacts(leads)
+    outcomes = upsert_contacts(adapter, leads)
     assert told(outcomes) == ["Uncertain"] * 20 + ["updated"]
     assert all(isinstance(one, Uncertain) for one in outcomes[:20])
     began = int(time.time() * 1000)
-    again = adapter.upsert_contacts([replace(one, tried_ms=began) for one in leads[:20]])
+    again = upsert_contacts(adapter, [replace(one, tried_ms=began) for one in leads[:20]])
     assert told(again) == ["unchanged"] * 20
     assert len(fake.contacts) == 21
     assert fake.contacts[known]["city"] == "Rome"
@@ -187,14 +188,14 @@ def test_one_call_too_many_puts_off_only_what_it_was_for(fake: FakeHubSpot) -> N
     fake.add_contact(email="known@x.org")
     fake.fail(429, path="*/batch/create", times=None, retry_after="seconds", retry_seconds=600)
     leads = [person(email="known@x.org", city="Rome"), person(email="new@x.org")]
-    updated, late = adapted(fake).upsert_contacts(leads)
+    updated, late = upsert_contacts(adapted(fake), leads)
     assert isinstance(updated, Saved)
     assert isinstance(late, Throttled)
     assert late.retry_after == 600
 
 
 def test_no_leads_need_no_calls(fake: FakeHubSpot) -> None:
-    assert adapted(fake).upsert_contacts([]) == []
+    assert upsert_contacts(adapted(fake), []) == []
     assert fake.requests == []
 
 
@@ -206,7 +207,7 @@ def test_a_lead_whose_contact_was_made_meanwhile_goes_to_it(fake: FakeHubSpot) -
     )
     id = fake.add_contact(email="ann@x.org")
     leads = [person(email="ann@x.org", city="Rome"), person(email="new@x.org")]
-    outcomes = adapted(fake).upsert_contacts(leads)
+    outcomes = upsert_contacts(adapted(fake), leads)
     assert told(outcomes) == ["updated", "created"]
     assert not any(isinstance(one, Conflict) for one in outcomes)
     assert fake.contacts[id]["city"] == "Rome"
@@ -219,14 +220,14 @@ def test_what_was_defined_anew_meanwhile_is_fitted_again(
     monkeypatch.setattr("adapters.hubspot.definitions.Definitions.stale_s", 0.0)
     fake.define("contacts", "crmhub_mark")
     adapter = adapted(fake)
-    adapter.upsert_contacts([person(email="a@x.org", mark="m", hs_lead_status="New")])
+    upsert_contacts(adapter, [person(email="a@x.org", mark="m", hs_lead_status="New")])
     definitions = fake.portal.definitions["contacts"]
     if gone == "the mark":
         del definitions["crmhub_mark"]
     else:
         definitions["hs_lead_status"]["options"][0]["value"] = "BRAND_NEW"
     leads = [person(email=f"b{i}@x.org", mark="m", hs_lead_status="New") for i in range(2)]
-    assert told(adapter.upsert_contacts(leads)) == ["created", "created"]
+    assert told(upsert_contacts(adapter, leads)) == ["created", "created"]
     assert len(fake.contacts) == 3
 
 
@@ -236,7 +237,7 @@ def test_what_is_told_of_one_lead_holds_no_secret_and_the_id_of_the_call() -> No
     body["errors"][0]["errors"] = [{"message": f"sent with {TOKEN}", "context": context}]
     with wire() as it:
         it.give(207, {"results": []}).give(207, body, x_hubspot_correlation_id="c-1")
-        (error,) = it.adapter.upsert_contacts([person(email="ann@x.org")])
+        (error,) = upsert_contacts(it.adapter, [person(email="ann@x.org")])
     assert isinstance(error, Rejected)
     assert error.problems[0].reason == "sent with ***"
     assert error.correlation_id == "c-1"
@@ -244,14 +245,22 @@ def test_what_is_told_of_one_lead_holds_no_secret_and_the_id_of_the_call() -> No
 
 def test_leads_that_share_a_phone_do_not_go_together(fake: FakeHubSpot) -> None:
     leads = [person(email=f"ann{i}@x.org", phone=PHONE, city=f"City {i}") for i in range(2)]
-    assert told(adapted(fake).upsert_contacts(leads)) == ["created", "updated"]
-    (contact,) = fake.contacts.values()
-    assert contact["city"] == "City 1"
+    first, second = upsert_contacts(adapted(fake), leads)
+    assert told([first, second]) == ["created", "created"]
+    assert isinstance(first, Saved)
+    assert isinstance(second, SavedLead)
+    assert second.duplicate == Duplicate(first.id, ("phone",))
 
 
 def test_two_leads_of_one_contact_are_not_sent_in_one_batch(fake: FakeHubSpot) -> None:
-    id = fake.add_contact(email="ann@x.org", phone="01511 2345678")
-    leads = [person(email="ann@x.org", city="Rome"), person(email="new@x.org", phone=PHONE)]
-    outcomes = adapted(fake).upsert_contacts(leads)
-    assert [one.id for one in outcomes if isinstance(one, Saved)] == [id, id]
-    assert not [one for one in fake.requests if one.status == 400]
+    id = fake.add_contact(firstname="Ann", phone="01511 2345678", mobilephone="01511 8765432")
+    leads = [
+        person(email="ann@x.org", phone=PHONE),
+        person(email="b@x.org", phone="+4915118765432"),
+    ]
+    first, second = upsert_contacts(adapted(fake), leads)
+    assert isinstance(first, Saved)
+    assert isinstance(second, SavedLead)
+    assert (first.id, second.outcome) == (id, "created")
+    assert fake.contacts[id]["email"] == "ann@x.org"
+    assert second.duplicate == Duplicate(id, ("phone",))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from crmhub.adapter import Throttled
+from crmhub.adapter.matching import upsert_contact
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.testing.connection import CountingBudget
 from crmhub.fakes.hubspot import FakeHubSpot
@@ -59,7 +60,7 @@ def test_searches_take_their_turn_apart(fake: FakeHubSpot) -> None:
     adapter = connection.adapter()
     adapter.find_contact(phone="+4915112345678")
     assert taken(connection) == {"general": 0, "search": 1, "oauth": 0}
-    adapter.upsert_contact(person(email="ann@x.org"))
+    upsert_contact(adapter, person(email="ann@x.org"))
     assert taken(connection) == {"general": 2, "search": 1, "oauth": 0}
 
 

@@ -23,6 +23,7 @@ from crmhub.adapter import (
     Unavailable,
     Uncertain,
 )
+from crmhub.adapter.matching import upsert_contact
 from tests.adapters.hubspot_crm import person
 from tests.adapters.hubspot_wire import record, wire
 from tests.clocks import in_no_time
@@ -218,7 +219,7 @@ def test_a_clash_that_names_nobody_is_solved_by_another_look() -> None:
         it.give(404, {"message": "none"})
         it.give(409, {"message": "Contact already exists."})
         it.give(200, record("5", city="Rome")).give(200, record("5"))
-        saved = it.adapter.upsert_contact(person(email="new@x.org", city="Oslo"))
+        saved = upsert_contact(it.adapter, person(email="new@x.org", city="Oslo"))
         assert (saved.id, saved.outcome) == ("5", "updated")
         assert it.body(3) == {"properties": {"city": "Oslo"}}
 
@@ -228,7 +229,7 @@ def test_a_clash_with_nobody_to_be_found_is_told() -> None:
         it.give(404, {"message": "none"})
         it.give(409, {"message": "Contact already exists."}).give(404, {"message": "none"})
         with pytest.raises(Conflict):
-            it.adapter.upsert_contact(person(email="new@x.org", city="Oslo"))
+            upsert_contact(it.adapter, person(email="new@x.org", city="Oslo"))
 
 
 def test_the_clash_of_a_lead_is_solved_by_the_id_it_names() -> None:
@@ -237,7 +238,7 @@ def test_the_clash_of_a_lead_is_solved_by_the_id_it_names() -> None:
         it.give(409, {"message": "Contact already exists. Existing ID: 5"})
         it.give(200, record("5", city="Rome")).give(200, record("5"))
         lead = person(email="second@x.org", city="Oslo")
-        saved = it.adapter.upsert_contact(lead)
+        saved = upsert_contact(it.adapter, lead)
         assert (saved.id, saved.outcome) == ("5", "updated")
         assert it.body(3) == {"properties": {"city": "Oslo"}}
 
@@ -300,7 +301,7 @@ def test_a_lead_waits_while_the_place_for_contacts_is_not_there(status: int) -> 
         for _ in range(2):
             it.give(status, {"message": "resource not found"}, x_hubspot_correlation_id=ID)
         with pytest.raises(Unavailable) as caught:
-            it.adapter.upsert_contact(person(email="ann@x.org"))
+            upsert_contact(it.adapter, person(email="ann@x.org"))
     assert caught.value.correlation_id == ID
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from crmhub.adapter import BadConfig, Linked, NotYet, Saved, Uncertain
+from crmhub.adapter.matching import upsert_contact
 from crmhub.fakes.hubspot import FakeHubSpot
 from crmhub.records.filters import iso
 from tests.adapters.hubspot_crm import HubSpotCrm, adapted, person
@@ -125,7 +126,7 @@ def test_a_mark_that_is_refused_is_for_the_operator_and_no_fault_of_the_lead(
     }
     fake.fail(400, method="POST", path="*/contacts", body=refusal, times=None)
     with pytest.raises(BadConfig, match="in crmhub_mark of contacts: too long"):
-        adapted(fake).upsert_contact(person(email="ann@x.org", mark="m"))
+        upsert_contact(adapted(fake), person(email="ann@x.org", mark="m"))
     assert not fake.contacts
 
 
@@ -199,6 +200,6 @@ def test_a_lead_that_is_tried_again_makes_nobody_twice(fake: FakeHubSpot, kind: 
     fake.fail(kind=kind, method="POST", path="*/contacts", written=True)
     adapter, lead = adapted(fake), person(email="ann@x.org")
     with pytest.raises(Uncertain):
-        adapter.upsert_contact(lead)
-    assert adapter.upsert_contact(lead).outcome == "unchanged"
+        upsert_contact(adapter, lead)
+    assert upsert_contact(adapter, lead).outcome == "unchanged"
     assert len(fake.contacts) == 1

@@ -10,6 +10,7 @@ import pytest
 
 from adapters.hubspot import HubSpotAdapter
 from crmhub.adapter import BadConfig, Denied, Throttled, configured
+from crmhub.adapter.matching import upsert_contact
 from crmhub.fakes.hubspot import FakeHubSpot
 from tests.adapters.hubspot_crm import (
     OAUTH,
@@ -77,7 +78,7 @@ def test_a_token_that_expires_in_a_burst_costs_no_call(fake: FakeHubSpot) -> Non
     def upsert(i: int) -> str:
         if i == 20:
             fake.expire_tokens()
-        return adapters[i % 2].upsert_contact(person(email=f"ann{i}@x.org")).id
+        return upsert_contact(adapters[i % 2], person(email=f"ann{i}@x.org")).id
 
     with ThreadPoolExecutor(20) as pool:
         ids = list(pool.map(upsert, range(60)))

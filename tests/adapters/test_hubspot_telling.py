@@ -11,6 +11,7 @@ import pytest
 
 from adapters.hubspot import HubSpotAdapter
 from crmhub.adapter import AdapterError, Denied, Unavailable
+from crmhub.adapter.matching import upsert_contact
 from crmhub.adapter.testing.base import texts_of
 from crmhub.fakes.hubspot import FakeHubSpot, Options
 from tests.adapters.hubspot_crm import OAUTH, TOKEN, HubSpotCrm, adapted, connected, person
@@ -99,7 +100,7 @@ def test_no_secret_and_no_person_shows_in_logs_and_errors(
     adapter = adapted(fake, credentials)
     told = f"{adapter!r} {vars(adapter)!r} {adapter.context!r} "
     try:
-        adapter.upsert_contact(person(email=EMAIL, phone="+4915112345678"))
+        upsert_contact(adapter, person(email=EMAIL, phone="+4915112345678"))
     except AdapterError as exc:
         told += texts_of(exc)
     told_logs = told + caplog.text

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from crmhub.adapter import LacksRight, Linked, NotFound, Rejected, Unsupported
+from crmhub.adapter.matching import upsert_contact, upsert_contacts
 from crmhub.fakes.hubspot import FakeHubSpot
 from crmhub.fakes.hubspot.portal import Rules
 from tests.adapters.hubspot_crm import HubSpotCrm, adapted, calls, person
@@ -176,7 +177,7 @@ def test_a_property_that_is_gone_is_named_and_not_sent_again(
 def test_what_the_account_requires_is_handed_on_by_name(fake: FakeHubSpot) -> None:
     fake.require("contacts", "company", "jobtitle")
     with pytest.raises(Rejected) as caught:
-        adapted(fake).upsert_contact(person(email="ann@x.org"))
+        upsert_contact(adapted(fake), person(email="ann@x.org"))
     assert {one.name for one in caught.value.problems} == {"company", "jobtitle"}
 
 
@@ -266,7 +267,7 @@ def passports(fake: FakeHubSpot) -> FakeHubSpot:
 def test_sensitive_data_is_written_and_read_with_its_scopes(passports: FakeHubSpot) -> None:
     passports.tokens.scopes |= SENSITIVE
     adapter = adapted(passports)
-    saved = adapter.upsert_contact(person(email="ann@x.org", passport_no="C01X"))
+    saved = upsert_contact(adapter, person(email="ann@x.org", passport_no="C01X"))
     assert passports.contacts[saved.id]["passport_no"] == "C01X"
     assert adapter.get_contact(saved.id, ["passport_no"]).properties == {"passport_no": "C01X"}
     assert "passport_no" in {one.name for one in adapter.describe("contacts")}
@@ -280,7 +281,7 @@ def test_without_its_scopes_sensitive_data_is_refused_by_name(
     adapter, id = adapted(passports), passports.add_contact(email="ann@x.org")
     values = {"city": "Rome", "passport_no": "C01X"}
     calls = [
-        lambda: adapter.upsert_contact(person(email="ann@x.org", **values)),
+        lambda: upsert_contact(adapter, person(email="ann@x.org", **values)),
         lambda: adapter.create_contact({"email": "bob@x.org", **values}),
         lambda: adapter.update_contact(id, values),
     ]
@@ -301,7 +302,7 @@ def test_sensitive_data_of_one_lead_stops_no_other(
 ) -> None:
     passports.tokens.scopes |= granted
     leads = [person(email="ann@x.org", passport_no="C01X"), person(email="bob@x.org", city="Rome")]
-    refused, saved = adapted(passports).upsert_contacts(leads)
+    refused, saved = upsert_contacts(adapted(passports), leads)
     assert isinstance(refused, Rejected)
     assert [one.name for one in refused.problems] == ["passport_no"]
     assert getattr(saved, "outcome", saved) == "created"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from crmhub.adapter import Kind, Lead, Linked, NotFound, Unavailable
+from crmhub.adapter import Kind, Linked, NotFound, Unavailable
+from crmhub.adapter.matching import Lead, upsert_contact, upsert_contacts
 from tests.adapters.hubspot_crm import VERSIONS, person
 from tests.adapters.hubspot_wire import TOKEN, Wire, record, wire
 
@@ -105,7 +106,7 @@ def test_leads_in_bulk_are_read_changed_and_created_together(version: str) -> No
         it.give(200, {"results": [record("7") | {"objectWriteTraceId": "0"}]})
         it.give(201, {"results": [record("8") | {"objectWriteTraceId": "1"}]})
         leads = [person(email=f"{name}@x.org", city="Oslo") for name in "ab"]
-        outcomes = it.adapter.upsert_contacts(leads)
+        outcomes = upsert_contacts(it.adapter, leads)
         ways = ("read", "update", "create")
         assert it.sent == [f"POST {objects(version, f'contacts/batch/{way}')}" for way in ways]
         assert it.body(0).keys() == {"inputs", "properties", "propertiesWithHistory", "idProperty"}
@@ -269,7 +270,7 @@ def _quiet(it: Wire) -> list[str]:
 def test_a_lead_with_an_email_is_never_searched_for(version: str) -> None:
     with wire(api_version=version) as it:
         it.give(404, {"message": "resource not found"}).give(201, record())
-        assert it.adapter.upsert_contact(person(email="a@x.org")).outcome == "created"
+        assert upsert_contact(it.adapter, person(email="a@x.org")).outcome == "created"
         assert _quiet(it) == []
         assert len(it.sent) == 2
 
@@ -298,7 +299,7 @@ def test_an_option_without_a_place_comes_after_those_that_have_one() -> None:
         mine = {"email": "ann@x.org", "lifecyclestage": "own"}
         [described] = it.adapter.describe("contacts")
         assert [option.value for option in described.options] == ["lead", "customer", "own"]
-        saved = it.adapter.upsert_contact(Lead(mine, email="ann@x.org"))
+        saved = upsert_contact(it.adapter, Lead(mine, email="ann@x.org"))
         assert (saved.outcome, saved.refused) == ("updated", ())
 
 

@@ -49,6 +49,13 @@ def known(client: Client, token: str = "t", /, **fields: Json) -> str:
     return contact_id
 
 
+def create_lead_answer(client: Client, token: str, /, **fields: Json) -> Json:
+    """Call createLead, which must work, and return its answer."""
+    answer = lead(client, token, **fields)
+    assert answer.status_code == 200, answer.text
+    return answer.json
+
+
 def stored(client: Client, contact_id: str) -> dict[str, str]:
     """Return the properties of a contact, by the public API."""
     answer = client.get(f"/contacts/{contact_id}")

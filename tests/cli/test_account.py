@@ -91,6 +91,7 @@ def test_show_tells_everything_but_secrets(crmhub):
         "region": "DE",
         "auto_define_properties": False,
         "rotation": "random",
+        "phone_identifies": False,
         "portal_alias": "12345",
     }
     printed = crmhub("account", "show", "acme").stdout

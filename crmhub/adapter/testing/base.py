@@ -12,13 +12,13 @@ import pytest
 from crmhub.adapter.contract import (
     Adapter,
     AdapterError,
-    Lead,
     Linked,
     Pipeline,
     Store,
     Unsupported,
     features,
 )
+from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm, LaggingCrm
 

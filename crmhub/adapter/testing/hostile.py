@@ -26,6 +26,7 @@ from crmhub.adapter.contract import (
     Unavailable,
     Uncertain,
 )
+from crmhub.adapter.matching import upsert_contact
 from crmhub.adapter.testing import faults
 from crmhub.adapter.testing.base import either, well_told
 from crmhub.adapter.testing.connection import PATIENCE, Connection
@@ -401,6 +402,6 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
             proxy.inject(faults.reset_after, skip=nth)
             either(AdapterError, lambda: ready.call(connection.adapter()))  # noqa: B023
             again = self.lead(ready.new, mark=ready.mark, tried_ms=ready.since_ms)
-            saved = connection.adapter().upsert_contact(again)
+            saved = upsert_contact(connection.adapter(), again)
             assert ready.effect(before, ready.state()) == "whole"
             assert saved.id in ready.state().contacts

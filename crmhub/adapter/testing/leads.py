@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 
 from crmhub.adapter.contract import Adapter, AdapterError, Conflict, Rejected, Saved
+from crmhub.adapter.matching import upsert_contact, upsert_contacts
 from crmhub.adapter.testing.base import DOMAIN, Base, either, phone_number
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm
@@ -32,14 +33,14 @@ def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class LeadTests(Base):
-    """`upsert_contact` and `upsert_contacts`."""
+    """The contact that a lead means is found and written, by itself and with others."""
 
     # Whose lead it is.
 
     def test_a_lead_of_nobody_known_makes_a_contact(self, adapter: Adapter, crm: Crm) -> None:
         crm.add_contact(self.person())
         mine = self.person(phone=phone_number())
-        saved = adapter.upsert_contact(self.lead(mine))
+        saved = upsert_contact(adapter, self.lead(mine))
         assert (saved.outcome, saved.refused) == ("created", ())
         assert len(crm.contacts()) == 2
         assert adapter.get_contact(saved.id, tuple(mine)).properties == mine
@@ -52,11 +53,12 @@ class LeadTests(Base):
         id = crm.add_contact(mine)
         crm.add_contact(self.person(email=f"ann@{DOMAIN}.au"))
         before = crm.contacts()
-        saved = adapter.upsert_contact(
+        saved = upsert_contact(
+            adapter,
             self.lead(
                 {"email": f"ann@{DOMAIN}", "phone": phone, self.text: "New"},
                 contact_id=of_conversation,
-            )
+            ),
         )
         assert (saved.id, saved.outcome, saved.refused) == (id, "updated", ())
         after = adapter.get_contact(id, ["email", "phone", self.text, self.text2]).properties
@@ -73,12 +75,13 @@ class LeadTests(Base):
         id = crm.add_contact(self.person(email=f"old@{DOMAIN}"))
         of_phone = crm.add_contact(self.person(phone=phone))
         said = {"email": f"new@{DOMAIN}", "phone": phone, self.text: "New"}
-        saved = adapter.upsert_contact(self.lead(said, contact_id=id))
-        assert (saved.id, saved.outcome) == (id, "updated")
-        assert [one.name for one in saved.refused] == ["phone"]
-        got = adapter.get_contact(id, ["email", "phone", self.text]).properties
-        assert got == {"email": f"new@{DOMAIN}", "phone": "", self.text: "New"}
-        assert crm.contacts()[of_phone]["phone"] == phone
+        before = crm.contacts()[of_phone]
+        saved = upsert_contact(adapter, self.lead(said, contact_id=id))
+        assert (saved.id, saved.outcome, saved.refused) == (id, "updated", ())
+        assert adapter.get_contact(id, tuple(said)).properties == said
+        assert saved.duplicate is not None
+        assert saved.duplicate.contact_id == of_phone
+        assert crm.contacts()[of_phone] == before
 
     def test_a_lead_goes_to_the_contact_of_its_phone_at_last(
         self, adapter: Adapter, crm: Crm
@@ -86,16 +89,56 @@ class LeadTests(Base):
         phone = phone_number()
         crm.add_contact(self.person(phone=phone[:-1]))
         id = crm.add_contact(self.person(phone=phone))
-        saved = adapter.upsert_contact(self.lead({"phone": phone, self.text: "New"}))
+        saved = upsert_contact(adapter, self.lead({"phone": phone, self.text: "New"}))
         assert (saved.id, saved.outcome) == (id, "updated")
         assert crm.contacts()[id][self.text] == "New"
         assert len(crm.contacts()) == 2
+
+    def test_a_phone_of_somebody_with_an_email_makes_another_contact(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        phone = phone_number()
+        theirs = crm.add_contact(self.person(phone=phone))
+        before = crm.contacts()[theirs]
+        mine = self.person(phone=phone)
+        saved = upsert_contact(adapter, self.lead(mine))
+        assert (saved.outcome, saved.refused) == ("created", ())
+        assert adapter.get_contact(saved.id, tuple(mine)).properties == mine
+        assert saved.duplicate is not None
+        assert (saved.duplicate.contact_id, saved.duplicate.shares) == (theirs, ("phone",))
+        assert crm.contacts()[theirs] == before
+
+    def test_a_phone_of_somebody_without_an_email_is_the_leads(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        nameless = self.person(phone=phone_number())
+        mine = self.person(phone=nameless["phone"])
+        del nameless["email"]
+        id = crm.add_contact(nameless)
+        saved = upsert_contact(adapter, self.lead(mine))
+        assert (saved.id, saved.outcome, saved.refused) == (id, "updated", ())
+        assert list(crm.contacts()) == [id]
+        assert adapter.get_contact(id, tuple(mine)).properties == mine
+
+    def test_a_phone_goes_before_the_conversation_where_it_identifies(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        phone = phone_number()
+        talked = crm.add_contact(self.person())
+        id = crm.add_contact(self.person(phone=phone))
+        before = crm.contacts()
+        lead = self.lead({**self.person(phone=phone), self.text: "New"}, contact_id=talked)
+        saved = upsert_contact(adapter, replace(lead, phone_identifies=True))
+        assert (saved.id, [one.name for one in saved.refused]) == (id, ["email"])
+        after = crm.contacts()
+        assert (after[id]["email"], after[id][self.text]) == (before[id]["email"], "New")
+        assert after[talked] == before[talked]
 
     def test_a_lead_of_a_deleted_conversation_is_anybodys(self, adapter: Adapter, crm: Crm) -> None:
         gone = crm.add_contact(self.person())
         crm.delete_contact(gone)
         mine = self.person()
-        saved = adapter.upsert_contact(self.lead(mine, contact_id=gone))
+        saved = upsert_contact(adapter, self.lead(mine, contact_id=gone))
         assert saved.outcome == "created"
         assert list(crm.contacts()) == [saved.id]
 
@@ -105,7 +148,7 @@ class LeadTests(Base):
         corrected = self.person()
         id = crm.add_contact(corrected)
         mine = self.person()
-        saved = adapter.upsert_contact(self.lead(mine, email_id=id))
+        saved = upsert_contact(adapter, self.lead(mine, email_id=id))
         assert saved.outcome == "created"
         assert crm.contacts()[id]["email"] == corrected["email"]
 
@@ -117,7 +160,7 @@ class LeadTests(Base):
         mine = self.person(phone=phone_number(), **name)
         if by == "phone":
             del mine["email"]
-        saved = adapter.upsert_contact(self.lead(mine))
+        saved = upsert_contact(adapter, self.lead(mine))
         assert (saved.outcome, saved.refused) == ("created", ())
         assert crm.contacts().keys() == {theirs, saved.id}
         assert crm.contacts()[theirs] == before
@@ -127,9 +170,9 @@ class LeadTests(Base):
         phone = phone_number()
         id = crm.add_contact(self.person(phone=phone))
         moved = crm.add_contact(self.person(phone=phone_number()))
-        seen = adapter.upsert_contact(self.lead({"phone": phone, self.text: "One"}, phone_id=id))
-        stale = adapter.upsert_contact(
-            self.lead({"phone": phone, self.text: "Two"}, phone_id=moved)
+        seen = upsert_contact(adapter, self.lead({"phone": phone, self.text: "One"}, phone_id=id))
+        stale = upsert_contact(
+            adapter, self.lead({"phone": phone, self.text: "Two"}, phone_id=moved)
         )
         assert (seen.id, stale.id) == (id, id)
         assert crm.contacts()[id][self.text] == "Two"
@@ -142,13 +185,13 @@ class LeadTests(Base):
     ) -> None:
         phone = phone_number()
         theirs = crm.add_contact(self.person(phone=phone))
-        mine = self.person()
+        mine = self.person(phone=phone_number())
         id = crm.add_contact(mine)
         lead = self.lead({"email": mine["email"], "phone": phone, self.text: "New"})
-        saved = adapter.upsert_contact(lead)
+        saved = upsert_contact(adapter, lead)
         assert (saved.id, [one.name for one in saved.refused]) == (id, ["phone"])
         got = adapter.get_contact(id, ["phone", self.text]).properties
-        assert got == {"phone": "", self.text: "New"}
+        assert got == {"phone": mine["phone"], self.text: "New"}
         assert crm.contacts()[theirs]["phone"] == phone
 
     def test_a_strict_lead_with_a_phone_of_another_is_rejected_whole(
@@ -156,12 +199,13 @@ class LeadTests(Base):
     ) -> None:
         phone = phone_number()
         crm.add_contact(self.person(phone=phone))
-        mine = self.person()
+        mine = self.person(phone=phone_number())
         crm.add_contact(mine)
         before = crm.contacts()
         with pytest.raises(Rejected) as caught:
-            adapter.upsert_contact(
-                self.lead({"email": mine["email"], "phone": phone, self.text: "New"}, strict=True)
+            upsert_contact(
+                adapter,
+                self.lead({"email": mine["email"], "phone": phone, self.text: "New"}, strict=True),
             )
         assert [one.name for one in caught.value.problems] == ["phone"]
         assert crm.contacts() == before
@@ -171,7 +215,7 @@ class LeadTests(Base):
         mine = self.person(phone=phone, **{self.text2: "Kept"})
         id = crm.add_contact(mine)
         lead = self.lead({"email": mine["email"], self.text: "New"})
-        assert adapter.upsert_contact(lead).outcome == "updated"
+        assert upsert_contact(adapter, lead).outcome == "updated"
         got = adapter.get_contact(id, [*mine]).properties
         assert got == {**mine, self.text: "New", "phone": phone, self.text2: "Kept"}
 
@@ -181,7 +225,7 @@ class LeadTests(Base):
         id = crm.add_contact(self.person(email=f"Ann.Lee@{DOMAIN}"))
         stored = crm.contacts()[id]["email"]
         lead = self.lead({"email": f"ann.lee@{DOMAIN}", self.text: "New"})
-        assert adapter.upsert_contact(lead).id == id
+        assert upsert_contact(adapter, lead).id == id
         assert crm.contacts()[id]["email"] == stored
         assert crm.contacts()[id][self.text] == "New"
 
@@ -189,14 +233,14 @@ class LeadTests(Base):
         mine = self.person(phone=phone_number())
         id = crm.add_contact(mine)
         before = crm.contacts()
-        saved = adapter.upsert_contact(self.lead(mine))
+        saved = upsert_contact(adapter, self.lead(mine))
         assert (saved.id, saved.outcome) == (id, "unchanged")
         assert crm.contacts() == before
 
     def test_a_lead_that_says_something_new_is_updated(self, adapter: Adapter, crm: Crm) -> None:
         mine = self.person()
         id = crm.add_contact(mine)
-        saved = adapter.upsert_contact(self.lead({**mine, self.text: "New"}))
+        saved = upsert_contact(adapter, self.lead({**mine, self.text: "New"}))
         assert (saved.id, saved.outcome) == (id, "updated")
         assert crm.contacts()[id][self.text] == "New"
 
@@ -205,7 +249,7 @@ class LeadTests(Base):
     ) -> None:
         mine = self.person()
         lead = self.lead({**mine, self.unknown: "x"})
-        saved = either(Rejected, lambda: adapter.upsert_contact(lead))
+        saved = either(Rejected, lambda: upsert_contact(adapter, lead))
         if isinstance(saved, Rejected):
             assert [one.name for one in saved.problems] == [self.unknown]
             assert not crm.contacts()
@@ -230,9 +274,9 @@ class LeadTests(Base):
             for one in (named, nameless, new)
         ]
         if together:
-            outcomes = adapter.upsert_contacts(leads)
+            outcomes = upsert_contacts(adapter, leads)
         else:
-            outcomes = [adapter.upsert_contact(lead) for lead in leads]
+            outcomes = [upsert_contact(adapter, lead) for lead in leads]
         saved = [one for one in outcomes if isinstance(one, Saved)]
         assert [one.id for one in saved[:2]] == ids
         got = [adapter.get_contact(one.id, [self.text, self.text2]).properties for one in saved]
@@ -250,7 +294,7 @@ class LeadTests(Base):
         found = adapter.find_contact(email=mine["email"])
         assert found is not None
         assert found.id == first.id
-        again = adapter.upsert_contact(self.lead({**mine, self.text: "New"}))
+        again = upsert_contact(adapter, self.lead({**mine, self.text: "New"}))
         assert (again.id, again.outcome) == (first.id, "updated")
         assert len(crm.contacts()) == 1
 
@@ -259,9 +303,9 @@ class LeadTests(Base):
     ) -> None:
         self.lagging(crm)
         phone = phone_number()
-        first = adapter.upsert_contact(self.lead({"phone": phone, self.text: "One"}))
+        first = upsert_contact(adapter, self.lead({"phone": phone, self.text: "One"}))
         again = self.lead({"phone": phone, self.text: "Two"}, phone_id=first.id)
-        assert adapter.upsert_contact(again).id == first.id
+        assert upsert_contact(adapter, again).id == first.id
         assert len(crm.contacts()) == 1
 
     def test_leads_of_one_new_email_at_once_make_one_contact(
@@ -272,7 +316,7 @@ class LeadTests(Base):
 
         def upsert(i: int) -> Callable[[], Saved]:
             lead = self.lead({**mine, self.text: f"Said {i}"})
-            return lambda: adapters[i % 2].upsert_contact(lead)
+            return lambda: upsert_contact(adapters[i % 2], lead)
 
         saved = at_once([upsert(i) for i in range(THREADS)])
         assert {one.id for one in saved} == set(crm.contacts())
@@ -283,7 +327,7 @@ class LeadTests(Base):
         people = [self.person() for _ in range(THREADS)]
 
         def upsert(person: dict[str, str]) -> Callable[[], Saved]:
-            return lambda: adapter.upsert_contact(self.lead(person))
+            return lambda: upsert_contact(adapter, self.lead(person))
 
         saved = at_once([upsert(person) for person in people])
         assert len(crm.contacts()) == THREADS
@@ -292,8 +336,8 @@ class LeadTests(Base):
 
     # Several leads in one call.
 
-    def _batch(self, adapter: Adapter, *people: dict[str, str]) -> list[Saved | AdapterError]:
-        outcomes = adapter.upsert_contacts([self.lead(person) for person in people])
+    def _batch(self, adapter: Adapter, *people: dict[str, str]) -> Sequence[Saved | AdapterError]:
+        outcomes = upsert_contacts(adapter, [self.lead(person) for person in people])
         assert len(outcomes) == len(people)
         return outcomes
 
@@ -343,7 +387,7 @@ class LeadTests(Base):
         phones = [phone_number(), phone_number()]
         talked = crm.add_contact(self.person())
         theirs = [crm.add_contact(self.person(phone=phone)) for phone in phones]
-        mine, strict = self.person(), self.person()
+        mine, strict = (self.person(phone=phone_number()) for _ in range(2))
         id, strict_id = crm.add_contact(mine), crm.add_contact(strict)
         before, new = crm.contacts(), {self.text: "New"}
         leads = [
@@ -351,7 +395,7 @@ class LeadTests(Base):
             self.lead({"email": mine["email"], "phone": phones[0], **new}),
             self.lead({"email": strict["email"], "phone": phones[1], **new}, strict=True),
         ]
-        known, shared, whole = adapter.upsert_contacts(leads)
+        known, shared, whole = upsert_contacts(adapter, leads)
         assert isinstance(known, Saved)
         assert known.id == talked
         assert isinstance(shared, Saved)
@@ -360,7 +404,7 @@ class LeadTests(Base):
         assert [one.name for one in whole.problems] == ["phone"]
         after = crm.contacts()
         assert [after[one][self.text] for one in (talked, id)] == ["New", "New"]
-        assert not after[id].get("phone")
+        assert after[id]["phone"] == mine["phone"]
         assert [after[one] for one in (*theirs, strict_id)] == [
             before[one] for one in (*theirs, strict_id)
         ]
@@ -382,7 +426,7 @@ class LeadTests(Base):
 
         adapter.create_contact = late  # type: ignore[method-assign]
         lead = self.lead({**mine, self.text: "New"})
-        saved = either(Conflict, lambda: adapter.upsert_contact(lead))
+        saved = either(Conflict, lambda: upsert_contact(adapter, lead))
         id = saved.existing_id if isinstance(saved, Conflict) else saved.id
         assert id in crm.contacts()
         assert len(crm.contacts()) == 1
@@ -402,6 +446,6 @@ class LeadTests(Base):
 
         adapter.update_contact = late  # type: ignore[method-assign]
         said = {**mine, self.text: "New"}
-        saved = adapter.upsert_contact(self.lead(said))
+        saved = upsert_contact(adapter, self.lead(said))
         assert list(crm.contacts()) == [saved.id]
         assert adapter.get_contact(saved.id, tuple(said)).properties == said

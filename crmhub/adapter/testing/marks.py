@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from crmhub.adapter.contract import Adapter, Linked, Saved, Unavailable, Unsupported, Written
+from crmhub.adapter.matching import upsert_contact
 from crmhub.adapter.testing.base import HOURS, Base, either, new_mark, phone_number
 from crmhub.adapter.testing.crm import Crm, LaggingCrm
 from crmhub.adapter.testing.linking import each_kind
@@ -138,8 +139,8 @@ class MarkTests(Base):
         if isinstance(crm, LaggingCrm):
             # Where the search shows it at once, nobody needs the mark.
             crm.search_lag = HOURS
-        made = adapter.upsert_contact(self.lead(mine, mark=mark))
+        made = upsert_contact(adapter, self.lead(mine, mark=mark))
         again = self.lead(mine, mark=mark, tried_ms=self.since_ms)
-        saved = either(Unavailable, lambda: adapter.upsert_contact(again))
+        saved = either(Unavailable, lambda: upsert_contact(adapter, again))
         assert saved.id == made.id if isinstance(saved, Saved) else _later(saved)
         assert len(crm.contacts()) == 1

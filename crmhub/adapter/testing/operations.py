@@ -12,12 +12,12 @@ from typing import ClassVar, Literal, TypeVar
 from crmhub.adapter.contract import (
     Adapter,
     AdapterError,
-    Lead,
     Linked,
     Saved,
     Unsupported,
     features,
 )
+from crmhub.adapter.matching import Lead, upsert_contact, upsert_contacts
 from crmhub.adapter.testing.base import Base, new_mark, phone_number
 from crmhub.adapter.testing.crm import Crm
 
@@ -258,7 +258,7 @@ class UpsertNew(Creates):
     name = "upsert_contact of somebody new"
 
     def call(self, adapter: Adapter) -> object:
-        return adapter.upsert_contact(self.tests.lead(self.new, mark=self.mark))
+        return upsert_contact(adapter, self.tests.lead(self.new, mark=self.mark))
 
 
 class Changes(Operation):
@@ -299,7 +299,7 @@ class UpsertKnown(Changes):
 
     def call(self, adapter: Adapter) -> object:
         said = {"email": self.person["email"], self.tests.text: "Changed"}
-        return adapter.upsert_contact(self.tests.lead(said, mark=self.mark))
+        return upsert_contact(adapter, self.tests.lead(said, mark=self.mark))
 
 
 class CreatesLinked(Operation):
@@ -361,7 +361,7 @@ class UpsertSeveral(Operation):
         return [self.tests.lead(said) for said in (self.new, known, self.second)]
 
     def call(self, adapter: Adapter) -> object:
-        return adapter.upsert_contacts(self.leads())
+        return upsert_contacts(adapter, self.leads())
 
     def is_right(self, result: object, before: State, after: State) -> bool:
         assert isinstance(result, Sequence)

@@ -15,6 +15,7 @@ from crmhub.adapter.contract import (
     Throttled,
     Unsupported,
 )
+from crmhub.adapter.matching import upsert_contact
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.finding import WRONG_IDS
@@ -110,11 +111,11 @@ class OutgoingTests(WireTests):
         crm.add_contact(mine)
         said = {**mine, self.text: "New"}
         proxy.inject(passed, times=None)
-        assert adapter.upsert_contact(self.lead(said)).outcome == "updated"
+        assert upsert_contact(adapter, self.lead(said)).outcome == "updated"
         writes = {one.said[:2] for one in proxy.requests if one.wrote}
         writes -= {one.said[:2] for one in proxy.requests if not one.wrote}
         proxy.clear()
-        assert adapter.upsert_contact(self.lead(said)).outcome == "unchanged"
+        assert upsert_contact(adapter, self.lead(said)).outcome == "unchanged"
         assert not [one.said for one in proxy.requests if one.said[:2] in writes]
 
 

@@ -72,6 +72,9 @@ class SwitchesInput(Strict):
             " weighted:5,3,1, with +sticky behind it where a contact keeps its number.",
         }
     )
+    phone_identifies = Flag(
+        metadata={"description": "A lead's phone decides before its conversation."}
+    )
     portal_alias = Text(
         metadata={"description": "The CRM's portal id, taken with the secret; empty for none."}
     )
@@ -132,6 +135,7 @@ class SwitchesShown(Shown):
     region = fields.String(required=True)
     auto_define_properties = fields.Boolean(required=True)
     rotation = fields.String(required=True)
+    phone_identifies = fields.Boolean(required=True)
     portal_alias = fields.String(required=True)
 
 

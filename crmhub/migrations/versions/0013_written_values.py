@@ -1,0 +1,20 @@
+"""When each value of a contact was accepted: a retry writes no older value over a newer one."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0013"
+down_revision = "0012"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    # JSON: property name to milliseconds since 1970.
+    op.add_column("binding", sa.Column("accepted", sa.Text()))
+
+
+def downgrade() -> None:
+    op.drop_column("binding", "accepted")
