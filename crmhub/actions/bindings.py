@@ -65,6 +65,8 @@ class Known:
     contact_id: str
     email_id: str
     phone_id: str
+    by_phone: bool
+    """Whether the conversation has never said an email: its phone alone led to its contact."""
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -113,7 +115,12 @@ def known(
         " order by created_at, hub_id limit 1",
         _of(account) | {"phone": phone[:LONGEST]},
     )
-    return Known(mine.crm_id if mine else "", theirs.crm_id if theirs else "", phone_id or "")
+    return Known(
+        mine.crm_id if mine else "",
+        theirs.crm_id if theirs else "",
+        phone_id or "",
+        by_phone=mine is not None and not mine.email,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +234,7 @@ def meet(
     hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items()])
     found = _all_of(tx, account, said)
     before, theirs = found.get("token"), found.get("email")
-    if before is not None and _may_be(before, said.get("email", ""), theirs):
+    if before is not None and _may_be(before, said.get("email", "")):
         bound = before
     elif theirs is not None and theirs.free:
         bound = theirs
@@ -238,7 +245,11 @@ def meet(
         if before is not None:
             _unpoint(tx, account, token)
         crm_id = theirs.crm_id if theirs else ""
-        bound = _add(tx, account, person, crm_id, said, {} if crm_id else values or {})
+        kept = dict(values or {})
+        if before is not None and theirs is None and not (before.email or before.crm_id):
+            # What the conversation has said so far, as long as the CRM does not know it.
+            kept = {**before.last_values, **kept}
+        bound = _add(tx, account, person, crm_id, said, {} if crm_id else kept)
         return Met(bound, before.hub_id if before else "", new=alike is None)
     person = tx.scalar(
         "update binding set last_chat_at = :now,"
@@ -263,12 +274,10 @@ def _person_now(tx: Connection, account: Account, bound: Bound) -> str:
     return person or bound.person
 
 
-def _may_be(before: Bound, email: str, theirs: Bound | None) -> bool:
+def _may_be(before: Bound, email: str) -> bool:
     """Return whether this email leaves the conversation with whom it was about."""
-    if not email or before.email == email:
-        return True
-    # The CRM has told who they are: with an email they may be another contact.
-    return not before.email and not before.crm_id and theirs is None
+    # With another email, or a first one, it may be about another contact.
+    return not email or before.email == email
 
 
 def settle(

@@ -138,6 +138,7 @@ class CreateLead(Action):
             # An email that cannot be used is no reason to take the lead for one without an email.
             by_phone_alone=not self.email and account.switches.lead_requires == "email_or_phone",
             phone_identifies=account.switches.phone_identifies,
+            talked_by_phone=known.by_phone,
         )
 
     def done(self, adapter: Adapter, saved: SavedLead, refused: Sequence[Problem]) -> Done:

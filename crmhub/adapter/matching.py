@@ -5,10 +5,13 @@ The first line that applies decides:
 | The contact found                    | The lead means | Its email             | Its phone  |
 | ------------------------------------ | -------------- | --------------------- | ---------- |
 | by email, also by a secondary one    | that contact   | stays as it is        | see below  |
-| by conversation                      | that contact   | corrected by the lead | see below  |
+| by conversation (1)                  | that contact   | corrected by the lead | see below  |
 | by phone, and it has no email        | that contact   | taken from the lead   | the same   |
 | by phone, and the lead has no email  | that contact   | stays as it is        | the same   |
 | none, or by phone with another email | a new contact  | of the lead           | of the lead |
+
+(1) Not a contact with another email, if the conversation has never said an email before: then its
+phone alone led to that contact, and the phone may be shared.
 
 Of several contacts with one phone the oldest counts. Where the phone is the channel's own identity
 (`phone_identifies`), the phone goes before the conversation: a different email of that contact
@@ -54,7 +57,8 @@ class Lead:
     lead's write. `tried_ms` is when an earlier attempt that ended Uncertain began (ms since 1970),
     0 when there was none. `initial` names the properties that are written only if the contact has
     no value yet. `by_phone_alone` says that a lead without an email means the contact of its
-    phone, also where that contact has an email.
+    phone, also where that contact has an email; `talked_by_phone` that the conversation has never
+    said an email.
     """
 
     properties: Mapping[str, str]
@@ -69,6 +73,7 @@ class Lead:
     initial: frozenset[str] = frozenset()
     by_phone_alone: bool = True
     phone_identifies: bool = False
+    talked_by_phone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +203,19 @@ def _find(adapter: Adapter, lead: Lead, by_email: Contact | None) -> Found:
         in_conversation = _of_conversation(adapter, lead) or _written_before(adapter, lead)
         if lead.email and in_conversation and adapter.has_email(in_conversation, lead.email):
             by_email, in_conversation = in_conversation, None
+        if in_conversation and _is_anothers(lead, in_conversation):
+            in_conversation = None
     known = by_email or in_conversation
     if known is not None and known.properties.get("phone") == lead.phone:
         of_phone = known if lead.phone_identifies else None
     else:
         of_phone = _of_phone(adapter, lead) if lead.phone else None
     return Found(by_email, in_conversation, of_phone)
+
+
+def _is_anothers(lead: Lead, talked: Contact) -> bool:
+    """Return whether the conversation may have led to another person's contact."""
+    return bool(lead.talked_by_phone and lead.email and talked.properties.get("email"))
 
 
 def _names(lead: Lead, *more: str) -> tuple[str, ...]:

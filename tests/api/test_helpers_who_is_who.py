@@ -115,6 +115,18 @@ def test_a_lead_by_phone_alone_is_the_oldest_contact_with_this_phone(crm: Crm) -
     assert crm.contact(ann["contactId"])["email"] == "ann@x.org"
 
 
+def test_a_conversation_by_a_shared_phone_replaces_nobodys_email(crm: Crm) -> None:
+    switch(crm.app, crm.bot, lead_requires="email_or_phone")
+    ann = crm.lead("a", name="Ann Lee", email="ann@x.org", phone=PHONE)
+    by_phone = crm.lead("b", name="Ann", email="", phone=PHONE)
+    assert by_phone["contactId"] == ann["contactId"]
+    ben = crm.lead("b", name="Ben Ray", email="ben@x.org", phone=PHONE)
+    assert (ben["status"], ben["refused"]) == ("created", "")
+    assert ann["contactId"] in ben["message"]
+    assert crm.contact(ann["contactId"])["email"] == "ann@x.org"
+    assert crm.read("b", "email") == {"email": "ben@x.org"}
+
+
 @pytest.mark.parametrize("theirs", ["", OTHER_PHONE])
 def test_a_phone_of_another_contact_goes_only_to_a_contact_without_a_phone(
     crm: Crm, theirs: str
