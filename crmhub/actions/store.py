@@ -190,11 +190,21 @@ class OwnRecords:
             known = catalogue.get(name)
             if not wanted or known is None or known.index != "ix_text":
                 continue
-            among, params = connection.among("value", "wanted", [text[:PREFIX] for text in wanted])
+            among, params = connection.among(
+                "i.value", "wanted", [text[:PREFIX] for text in wanted]
+            )
             found: int | None = connection.scalar(
-                "select min(record_id) from ix_text where account_id = :account"
-                f" and prop_id = :prop and {among} and full_value is null",
-                {"account": self._account.id, "prop": known.prop_id, **params},
+                # Not the smallest id: each process gives ids from a block of its own.
+                "select r.id from ix_text i join records r on r.account_id = i.account_id"
+                " and r.kind = :kind and r.id = i.record_id where i.account_id = :account"
+                f" and i.prop_id = :prop and {among} and i.full_value is null"
+                " order by r.created_at, r.id limit 1",
+                {
+                    "account": self._account.id,
+                    "kind": CONTACTS.code,
+                    "prop": known.prop_id,
+                    **params,
+                },
             )
             if found is not None:
                 return found

@@ -136,6 +136,26 @@ def test_a_second_contact_of_an_email_is_a_conflict_that_names_the_first(local: 
     assert (by_email.value.existing_id, by_email.value.name) == (first.id, "email")
 
 
+def test_the_oldest_contact_of_a_phone_is_found_whichever_process_made_it(
+    settings: Settings, client: Client
+) -> None:
+    """Each process gives ids from a block of its own."""
+    hubs = [Hub.open(settings) for _ in range(2)]
+    try:
+        first, second = (connect(hub, client.account) for hub in hubs)
+        first.create_contact({"email": "takes-the-first-block@x.org"})
+        older = second.create_contact({"email": "ann@x.org", "phone": "+12025550100"})
+        later = first.create_contact({"email": "ben@x.org", "phone": "+12025550100"})
+        assert int(later.id) < int(older.id)
+        for adapter in (first, second):
+            found = adapter.find_contact(phone="+12025550100")
+            assert found is not None
+            assert found.id == older.id
+    finally:
+        for hub in hubs:
+            hub.close()
+
+
 def test_two_people_may_share_a_phone(local: Adapter) -> None:
     people = [
         local.create_contact({"email": f"{one}@x.org", "phone": "+12025550100"}) for one in "ab"
