@@ -16,11 +16,11 @@ from crmhub.db import Connection, now_ms
 
 Verb = Literal[
     "open", "change", "create", "revoke", "rotate", "enrol", "unenrol", "retry", "erase",
-    "import", "export",
+    "import", "export", "merge", "unmerge", "dismiss",
 ]  # fmt: skip
 Object = Literal[
     "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",
-    "actions", "person", "records", "encryptionKey",
+    "actions", "person", "records", "encryptionKey", "duplicate",
 ]  # fmt: skip
 VERBS: tuple[str, ...] = get_args(Verb)
 OBJECTS: tuple[str, ...] = get_args(Object)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from crmhub.accounts.accounts import Account
-from crmhub.actions.locks import hold, hold_all
+from crmhub.actions.locks import hold_all
 from crmhub.db import Connection, Database, now_ms
 from crmhub.errors import NotFound
 from crmhub.secrets import BASE36
@@ -89,7 +89,8 @@ def of_contact(connection: Connection, account: Account, contact_id: str) -> Bou
     that it never issued for this connection.
     """
     if not contact_id.startswith(HUB_ID):
-        return _bound(connection, account, "crm_id = :it", contact_id[:LONGEST])
+        crm_id = merged_into(connection, account, contact_id[:LONGEST])
+        return _bound(connection, account, "crm_id = :it", crm_id)
     found = of_hub_id(connection, account, contact_id)
     if found is None:
         raise NotFound(
@@ -295,7 +296,7 @@ def settle(
     Acquaintances that turn out to be one contact are one person from then on.
     """
     # Who is made acquainted with this contact at once would not see that it is the same.
-    hold(tx, account.id, account.connection.id, "contact", crm_id)
+    crm_id = hold_contact(tx, account, crm_id)
     here = _of(account) | {"hub_id": hub_id, "crm_id": crm_id}
     row = tx.row(
         f"select {_ROW}, accepted, (select o.person from binding o where o.account_id = :account"
@@ -336,7 +337,7 @@ def remember(tx: Connection, account: Account, bound: Bound, values: Mapping[str
 
 def acquaint(tx: Connection, account: Account, crm_id: str) -> Bound:
     """Return the acquaintance of a contact of the CRM that a bot named, made when there is none."""
-    hold(tx, account.id, account.connection.id, "contact", crm_id)
+    crm_id = hold_contact(tx, account, crm_id)
     found = _bound(tx, account, "crm_id = :it", crm_id)
     # What was accepted for the contact before it was known here has its id for the person, too.
     return found or _add(tx, account, crm_id, crm_id, {}, {})
@@ -460,3 +461,106 @@ def _new_id() -> str:
 
 def _of(account: Account) -> dict[str, Any]:
     return {"account": account.id, "connection": account.connection.id}
+
+
+# --- merged contacts -------------------------------------------------------------------------
+
+
+def merged_into(connection: Connection, account: Account, crm_id: str) -> str:
+    """Return the contact that this contact of the CRM was merged into, else its own id."""
+    kept_id: str | None = connection.scalar(
+        f"select kept_id from possible_duplicate where {_HERE} and merged_id = :crm_id",
+        _of(account) | {"crm_id": crm_id},
+    )
+    return kept_id or crm_id
+
+
+def with_former_email(connection: Connection, account: Account, email: str) -> str:
+    """Return the contact that got another email when it was merged, "" for none."""
+    kept_id: str | None = connection.scalar(
+        f"select kept_id from possible_duplicate where {_HERE} and email = :email"
+        " order by decided_at limit 1",
+        _of(account) | {"email": email},
+    )
+    return kept_id or ""
+
+
+def hold_contact(tx: Connection, account: Account, crm_id: str) -> str:
+    """Hold a contact of the CRM, or the one it was merged into, and return its id."""
+    hold_contacts(tx, account, [crm_id])
+    kept_id = merged_into(tx, account, crm_id)
+    if kept_id != crm_id:
+        hold_contacts(tx, account, [kept_id])
+    return kept_id
+
+
+def hold_contacts(tx: Connection, account: Account, crm_ids: Sequence[str]) -> None:
+    """Let nobody else bind to these contacts of the CRM until the transaction ends."""
+    names = [(account.id, account.connection.id, "contact", crm_id) for crm_id in sorted(crm_ids)]
+    hold_all(tx, names)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What `join` changed: the hub ids that led to the merged contact, and former persons.
+
+    `persons` maps ids, as actions name their contact, to their person before it became `person`.
+    """
+
+    person: str
+    hub_ids: tuple[str, ...]
+    persons: Mapping[str, str]
+
+
+def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Joined:
+    """Let the bindings of a merged contact lead to the kept one; both are one person from then on.
+
+    The caller holds both contacts. The actions of both keep the order of their acceptance.
+    """
+    here = _of(account) | {"merged": merged_id, "kept": kept_id}
+    rows = tx.rows(
+        f"select hub_id, person, crm_id from binding where {_HERE} and crm_id in (:merged, :kept)"
+        f" order by created_at, hub_id{tx.for_update}",
+        here,
+    )
+    of_kept = [person for _, person, crm_id in rows if crm_id == kept_id]
+    of_merged = [person for _, person, crm_id in rows if crm_id == merged_id]
+    person = [*of_kept, *of_merged, kept_id][0]
+    # Actions may name a contact by the CRM's id, which is then their person as long as no binding
+    # is known.
+    own = {merged_id: [*of_merged, merged_id][0], kept_id: [*of_kept, kept_id][0]}
+    former = sorted({*of_kept, *of_merged, *own, *own.values()} - {person})
+    among, params = tx.among("person", "former", former)
+    changed = tx.rows(
+        f"select hub_id, person from binding where {_HERE} and {among}", _of(account) | params
+    )
+    tx.run(f"update binding set crm_id = :kept where {_HERE} and crm_id = :merged", here)
+    for table in ("binding", "action"):
+        tx.run(
+            f"update {table} set person = :person where {_HERE} and {among}",
+            _of(account) | params | {"person": person},
+        )
+    hub_ids = tuple(hub_id for hub_id, _, crm_id in rows if crm_id == merged_id)
+    return Joined(person, hub_ids, {**own, **dict(changed)})
+
+
+def part(tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined) -> None:
+    """Let the bindings that `join` has moved lead to their former contact again.
+
+    They have their former person again, and so have their actions, also those accepted since.
+    """
+    here = _of(account) | {"merged": merged_id, "kept": kept_id, "joined": joined.person}
+    among, params = tx.among("hub_id", "hub_ids", joined.hub_ids)
+    tx.run(
+        f"update binding set crm_id = :merged where {_HERE} and crm_id = :kept and {among}",
+        here | params,
+    )
+    for person in sorted({*joined.persons.values()} - {joined.person}):
+        ids = sorted(id for id, former in joined.persons.items() if former == person)
+        among, params = tx.among("hub_id", "hub_ids", ids)
+        for table in ("binding", "action"):
+            tx.run(
+                f"update {table} set person = :person"
+                f" where {_HERE} and person = :joined and {among}",
+                here | params | {"person": person},
+            )

@@ -328,7 +328,8 @@ def crm_id_of(hub: Hub, account: Account, hub_id: str) -> str:
     and NotFound when there is none to wait for.
     """
     if not hub_id.startswith(bindings.HUB_ID):
-        return hub_id
+        with hub.database.reading() as connection:
+            return bindings.merged_into(connection, account, hub_id)
     with hub.database.reading() as connection:
         bound = bindings.of_hub_id(connection, account, hub_id)
     if bound is not None and bound.crm_id:

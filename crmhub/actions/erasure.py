@@ -13,7 +13,7 @@ from typing import Any
 from crmhub import audit, idempotency
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
-from crmhub.actions import kept_numbers, leases
+from crmhub.actions import duplicates, kept_numbers, leases
 from crmhub.actions.bindings import LONGEST
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import shortened
@@ -34,7 +34,8 @@ _BATCH = 5_000
 _SHORTEST = 3
 _TABLES = (
     "records, archived_record, ix_text, ix_num, ix_date, unique_value, association, binding,"
-    " enrolment, kept_number, action, action_try, idempotency, outage, lease, mark"
+    " enrolment, kept_number, action, action_try, idempotency, outage, lease, mark,"
+    " possible_duplicate"
 )
 
 
@@ -58,6 +59,8 @@ class Erased:
     """Ended and unfinished actions, by state."""
     enrolments: int = 0
     kept_numbers: int = 0
+    duplicates: int = 0
+    """Pairs of possible duplicates, merged ones too."""
     answers: int = 0
     """Answers under an Idempotency-Key from which the person was taken out."""
     reasons: int = 0
@@ -79,7 +82,7 @@ class Erased:
     @property
     def nothing(self) -> bool:
         """Whether there is nothing of such a person."""
-        found = (self.contacts, self.archived, self.acquaintances, self.actions)
+        found = (self.contacts, self.archived, self.acquaintances, self.actions, self.duplicates)
         return not any((*found, self.enrolments, self.kept_numbers, self.answers, self.reasons))
 
 
@@ -215,6 +218,7 @@ class _Erasure:
             archived=tuple(one.id for one in held if one.archived),
             enrolments=self._delete("enrolment", "contact_id", self._contact_ids()),
             kept_numbers=self._delete_kept_numbers(),
+            duplicates=duplicates.erase(tx, self._account, self._contact_ids()),
             answers=idempotency.erase(
                 tx,
                 account_id,

@@ -170,6 +170,19 @@ def _keep(tx: Connection, account: Account, keys: Sequence[str], turns: Turns, v
         )
 
 
+def share(tx: Connection, account: Account, of: str, to: str) -> None:
+    """Keep the numbers of one contact for another one, too, where that has none of its own.
+
+    Both are hashes, as `of_person` and `of_id` return them.
+    """
+    tx.run(
+        "insert into kept_number (account_id, contact, smallest, largest, value, used_at)"
+        " select account_id, :to, smallest, largest, value, used_at from kept_number"
+        " where account_id = :account and contact = :of on conflict do nothing",
+        {"account": account.id, "of": of, "to": to},
+    )
+
+
 def forget(database: Database, table: str, account_id: int, *, most: int) -> None:
     """Delete what was not used for KEPT_MS, and all but about the `most` last used rows."""
 

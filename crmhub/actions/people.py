@@ -104,7 +104,7 @@ class People:
     def whole(self, person: Person) -> Person:
         """Return the person with all that is theirs."""
         while True:
-            grown = person | self._contacts(person) | self._bindings(person)
+            grown = self._grown(person)
             if grown == person:
                 grown |= self._by_phone_alone(person)
             if grown == person:
@@ -130,6 +130,7 @@ class People:
             it=text,
         )
         found += [self._of_crm(number, text) for (number,) in rows]
+        found += self._merged("merged_id = :it", it=text)
         here = [one for one in found if self._is_here(one)]
         return here or found
 
@@ -144,6 +145,7 @@ class People:
         email = values.for_search("email", text)
         seeds = self._bound("email = :it", it=email[:LONGEST])
         seeds += self._told("email", {email})
+        seeds += self._merged("email = :it", it=email)
         ids = erasing.contacts_with(self._connection, self._account.id, erasing.EMAILS, {email})
         return seeds + [Person(frozenset({id})) for id in sorted(ids)]
 
@@ -190,6 +192,18 @@ class People:
             together |= one
         return together
 
+    def _grown(self, person: Person) -> Person:
+        """Return the person with what their ids and emails lead to in one step."""
+        grown = person | self._contacts(person) | self._bindings(person)
+        for number, crm_id in sorted(person.crm_ids):
+            for one in self._merged(
+                "connection_id = :number and (merged_id = :it or kept_id = :it)",
+                number=number,
+                it=crm_id,
+            ):
+                grown |= one
+        return grown
+
     def _by_phone_alone(self, person: Person) -> Person:
         """Return those of whom nothing but a phone is known, when it is this person's alone."""
         together = Person()
@@ -206,7 +220,7 @@ class People:
         return together
 
     def _strictly(self, person: Person) -> Person:
-        while (grown := person | self._contacts(person) | self._bindings(person)) != person:
+        while (grown := self._grown(person)) != person:
             person = grown
         return person
 
@@ -247,6 +261,22 @@ class People:
             **params,
         )
         return [self._of_binding(row) for row in rows]
+
+    def _merged(self, where: str, **params: Any) -> list[Person]:
+        """Return the people of merges: both contacts, with the email that the merge took away."""
+        rows = self._rows(
+            "select connection_id, kept_id, merged_id, email from possible_duplicate"
+            f" where account_id = :account and kept_id is not null and {where}"
+            " order by connection_id, one, other",
+            **params,
+        )
+        people = []
+        for number, kept_id, merged_id, email in rows:
+            person = self._of_crm(number, kept_id)
+            if merged_id:
+                person |= self._of_crm(number, merged_id)
+            people.append(person | Person(said=frozenset({email} if email else ())))
+        return people
 
     def _of_binding(self, row: tuple[Any, ...]) -> Person:
         number, hub_id, person, token, crm_id, email, phone, last_values = row

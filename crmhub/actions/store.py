@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from crmhub.accounts.accounts import Account
-from crmhub.actions import places
+from crmhub.actions import bindings, places
 from crmhub.actions.inputs import shortened
 from crmhub.actions.phones import forms
 from crmhub.adapter import (
@@ -57,7 +57,10 @@ class OwnRecords:
     def find(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        """Return the oldest contact with this email or phone, or None."""
+        """Return the oldest contact with this email or phone, or None.
+
+        An email of a contact that was merged leads to the contact that was kept.
+        """
         catalogue = self._records.catalogue(self._account, CONTACTS)
         with self._records.database.reading() as connection:
             found = self._holder(connection, catalogue, email=email, phone=phone)
@@ -95,7 +98,16 @@ class OwnRecords:
         mark: str = "",
     ) -> Saved:
         """Create a record linked to the contact, if one is named; see `adapter.Store.create`."""
-        links = {} if contact_id is None else {"contacts": [self._record(contact_id).id]}
+        if contact_id is not None:
+            return self._following(
+                contact_id, lambda contact: self._create(kind, properties, contact, mark)
+            )
+        return self._create(kind, properties, None, mark)
+
+    def _create(
+        self, kind: Kind, properties: Mapping[str, str], contact: Record | None, mark: str
+    ) -> Saved:
+        links = {} if contact is None else {"contacts": [contact.id]}
 
         def write() -> Saved:
             (record,) = self._records.create(
@@ -122,8 +134,9 @@ class OwnRecords:
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
         """Change the named properties of a contact; raises NotFound, Rejected, Conflict."""
-        before = self._record(contact_id)
+        return self._following(contact_id, lambda contact: self._update(contact, properties))
 
+    def _update(self, before: Record, properties: Mapping[str, str]) -> Saved:
         def write() -> Saved:
             (after,) = self._records.update(
                 self._account, CONTACTS, [Change(before.id, properties)], define_unknown=True
@@ -149,13 +162,29 @@ class OwnRecords:
         ]
 
     def _record(self, contact_id: str) -> Record:
+        """Return a contact, or the one it was merged into; raises NotFound."""
         # As the hub writes it and in no other way, so that one contact has one id.
         if not _ID.fullmatch(contact_id) or int(contact_id) > _LARGEST_ID:
             raise _no_contact(contact_id)
         try:
             return self._records.get(self._account, CONTACTS, int(contact_id))
         except NoRecord as exc:
-            raise _no_contact(contact_id) from exc
+            with self._records.database.reading() as connection:
+                kept_id = bindings.merged_into(connection, self._account, contact_id)
+            if kept_id == contact_id:
+                raise _no_contact(contact_id) from exc
+            return self._record(kept_id)
+
+    def _following(self, contact_id: str, write: Callable[[Record], Saved]) -> Saved:
+        """Run `write` for a contact, and again when it was merged into another one meanwhile."""
+        contact = self._record(contact_id)
+        try:
+            return write(contact)
+        except (NotFound, Rejected):
+            now = self._record(contact_id)
+            if now.id == contact.id:
+                raise
+            return write(now)
 
     def _told(self, kind: Kind, properties: Mapping[str, str], write: Callable[[], Saved]) -> Saved:
         """Run `write` with the store's errors told in the words of the contract."""
@@ -208,6 +237,9 @@ class OwnRecords:
             )
             if found is not None:
                 return found
+        if emails:
+            kept_id = bindings.with_former_email(connection, self._account, emails[0])
+            return int(kept_id) if kept_id else None
         return None
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from crmhub import idempotency, metrics
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account, Unreadable
-from crmhub.actions import alerts
+from crmhub.actions import alerts, duplicates
 from crmhub.actions.connecting import connect
 from crmhub.actions.contact_properties import SetProperties
 from crmhub.actions.deadlines import within
@@ -172,6 +172,7 @@ class Worker:
             self._hub.journal.forget(before=now_ms() - _KEPT_MS, most=most),
             idempotency.forget_old(database, most=most),
             erasing.forget_archived(database, most=most),
+            duplicates.forget(database, most=most),
         )
         return most in gone
 

@@ -6,6 +6,7 @@ is used where the CRM itself cannot tell what a contact is enrolled in.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -137,13 +138,7 @@ def enrol(
     row["contact"] = _known_contact(hub, account, str(row["contact"]))
 
     def work(tx: Connection) -> None:
-        tx.run(
-            "insert into enrolment (account_id, connection_id, contact_id, workflow_id,"
-            " enrolled_at) values (:account, :connection, :contact, :workflow, :now)"
-            " on conflict (account_id, connection_id, contact_id, workflow_id)"
-            " do update set enrolled_at = excluded.enrolled_at",
-            row,
-        )
+        tx.run(_ENROL, row)
         if by is not None:
             audit.note(tx, by, "enrol", "workflow", str(row["workflow"]), account_id=account.id)
 
@@ -160,11 +155,7 @@ def unenrol(
     row = _row(account, workflow_id, contact_id)
 
     def work(tx: Connection) -> None:
-        if not tx.run(
-            "delete from enrolment where account_id = :account and connection_id = :connection"
-            " and contact_id = :contact and workflow_id = :workflow",
-            row,
-        ):
+        if not tx.run(_UNENROL, row):
             raise NotFound(
                 f"Contact {shortened(contact_id)} is not enrolled"
                 f" in workflow {shortened(workflow_id)}."
@@ -214,6 +205,72 @@ def enrolments(
         },
     )
     return [Enrolment(*row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What `move` changed, by workflow: since when the merged contact was in it, and the kept one.
+
+    0 stands for never.
+    """
+
+    merged: Mapping[str, int]
+    kept: Mapping[str, int]
+
+
+def move(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Moved:
+    """Let a contact be in the workflows of one that is merged into it, since the later moment."""
+    merged, kept = (_entered(tx, account, contact_id) for contact_id in (merged_id, kept_id))
+    later = {name: at for name, at in merged.items() if at > kept.get(name, 0)}
+    for name, at in later.items():
+        _set_entered(tx, account, kept_id, name, at)
+    for name in merged:
+        _set_entered(tx, account, merged_id, name, 0)
+    return Moved(merged, {name: kept.get(name, 0) for name in later})
+
+
+def move_back(tx: Connection, account: Account, merged_id: str, kept_id: str, moved: Moved) -> None:
+    """Undo `move`; a workflow that the kept contact entered or left since stays as it is."""
+    now = _entered(tx, account, kept_id)
+    for name, before in moved.kept.items():
+        if now.get(name) == moved.merged[name]:
+            _set_entered(tx, account, kept_id, name, before)
+    for name, at in moved.merged.items():
+        _set_entered(tx, account, merged_id, name, at)
+
+
+def _entered(tx: Connection, account: Account, contact_id: str) -> dict[str, int]:
+    """Return since when a contact is in each of its workflows."""
+    rows = tx.rows(
+        "select workflow_id, enrolled_at from enrolment where account_id = :account"
+        " and connection_id = :connection and contact_id = :contact",
+        {"account": account.id, "connection": account.connection.id, "contact": contact_id},
+    )
+    return dict(rows)
+
+
+def _set_entered(tx: Connection, account: Account, contact_id: str, name: str, at: int) -> None:
+    """Note since when a contact is in a workflow, 0 for never."""
+    row = {
+        "account": account.id,
+        "connection": account.connection.id,
+        "contact": contact_id,
+        "workflow": name,
+        "now": at,
+    }
+    tx.run(_ENROL if at else _UNENROL, row)
+
+
+_ENROL = (
+    "insert into enrolment (account_id, connection_id, contact_id, workflow_id, enrolled_at)"
+    " values (:account, :connection, :contact, :workflow, :now)"
+    " on conflict (account_id, connection_id, contact_id, workflow_id)"
+    " do update set enrolled_at = excluded.enrolled_at"
+)
+_UNENROL = (
+    "delete from enrolment where account_id = :account and connection_id = :connection"
+    " and contact_id = :contact and workflow_id = :workflow"
+)
 
 
 def _row(account: Account, workflow_id: str, contact_id: str) -> dict[str, str | int]:

@@ -14,7 +14,7 @@ from crmhub.cli.output import in_words, print_columns, print_json
 # Said again, so that `--help` needs to load nothing.
 _OBJECTS = (
     "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",
-    "actions", "person", "records", "encryptionKey",
+    "actions", "person", "records", "encryptionKey", "duplicate",
 )  # fmt: skip
 _VERBS = (
     "open",
@@ -28,6 +28,9 @@ _VERBS = (
     "erase",
     "import",
     "export",
+    "merge",
+    "unmerge",
+    "dismiss",
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -98,16 +98,7 @@ def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, i
     """
     problems = []
     for kind in KINDS.values():
-        ids = sorted({id for _, to, id in wanted if to is kind and 0 < id < 2**53})
-        there: set[int] = set()
-        if ids:
-            among, params = tx.among("id", "ids", ids)
-            rows = tx.rows(
-                "select id from records where account_id = :account and kind = :kind"
-                f" and {among} order by id{tx.for_share}",
-                {"account": account_id, "kind": kind.code, **params},
-            )
-            there = {row[0] for row in rows}
+        there = hold(tx, account_id, kind, [id for _, to, id in wanted if to is kind])
         problems += [
             (path, f"there is no {kind.singular} {str(id)[:40]}; send the id of an existing one")
             for path, to, id in wanted
@@ -115,6 +106,20 @@ def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, i
         ]
     if problems:
         raise Semantic(listed(problems))
+
+
+def hold(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> set[int]:
+    """Return those of the records that exist; none is archived until the transaction ends."""
+    possible = sorted({id for id in ids if 0 < id < 2**53})
+    if not possible:
+        return set()
+    among, params = tx.among("id", "ids", possible)
+    rows = tx.rows(
+        "select id from records where account_id = :account and kind = :kind"
+        f" and {among} order by id{tx.for_share}",
+        {"account": account_id, "kind": kind.code, **params},
+    )
+    return {row[0] for row in rows}
 
 
 def link(
@@ -131,17 +136,24 @@ def unlink(tx: Connection, account_id: int, kind: Kind, id: int, to: Kind, to_id
         raise NotFound(f"{kind.singular} {id} is not associated with {to.singular} {to_id}.")
 
 
+def remove(
+    tx: Connection, account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]
+) -> None:
+    """Remove those of the links `(id, to, to_id)` that exist, from both ends."""
+    rows = {row for id, to, to_id in links for row in _both(account_id, kind, id, to, to_id)}
+    tx.delete("association", _ROW, sorted(rows))
+
+
 def remove_all(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
     """Remove all links of records that are going."""
     links = of_records(tx, account_id, kind, ids)
-    rows = {
-        row
+    listed_links = [
+        (id, KINDS[name], to_id)
         for id, by_kind in links.items()
         for name, to_ids in by_kind.items()
         for to_id in to_ids
-        for row in _both(account_id, kind, id, KINDS[name], to_id)
-    }
-    tx.delete("association", _ROW, sorted(rows))
+    ]
+    remove(tx, account_id, kind, listed_links)
 
 
 def _both(account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> list[tuple[Any, ...]]:

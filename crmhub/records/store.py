@@ -14,8 +14,9 @@ from crmhub.accounts.accounts import Account
 from crmhub.db import Connection, Database, Shut, now_ms
 from crmhub.drivers import Deadlocked, HeldUp
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
-from crmhub.records import associations, marks, upserts, writing
+from crmhub.records import associations, marks, merging, upserts, writing
 from crmhub.records import catalogue as catalogues
+from crmhub.records.associations import Links
 from crmhub.records.catalogue import MOST_PROPERTIES, Catalogue, Catalogues, Property
 from crmhub.records.filters import Condition, parse
 from crmhub.records.gathering import Gathering
@@ -23,6 +24,7 @@ from crmhub.records.ids import Ids
 from crmhub.records.index import unique_key
 from crmhub.records.kinds import Kind
 from crmhub.records.listing import Listing, Page, PageRequest
+from crmhub.records.merging import Merge, Undo
 from crmhub.records.paging import Cursor, unseal
 from crmhub.records.validation import (
     DuplicateValue,
@@ -306,6 +308,24 @@ class RecordStore:
 
         def write(tx: Connection, catalogue: Catalogue, _: None) -> None:
             writing.archive(tx, catalogue, once, now=now_ms(), if_match=if_match)
+
+        self._write(account, kind, (), lambda catalogue: None, write)
+
+    def merge(self, account: Account, kind: Kind, asked: Merge) -> Undo:
+        """Merge two records and return what `unmerge` needs; raises what `merging.merge` raises."""
+
+        def write(tx: Connection, catalogue: Catalogue, _: None) -> Undo:
+            return merging.merge(tx, catalogue, asked, now=now_ms())
+
+        return self._write(account, kind, (), lambda catalogue: None, write)
+
+    def unmerge(
+        self, account: Account, kind: Kind, kept_id: int, other_id: int, undo: Undo, *, stay: Links
+    ) -> None:
+        """Restore a record that was merged into another one; see `merging.unmerge`."""
+
+        def write(tx: Connection, catalogue: Catalogue, _: None) -> None:
+            merging.unmerge(tx, catalogue, kept_id, other_id, undo, stay=stay, now=now_ms())
 
         self._write(account, kind, (), lambda catalogue: None, write)
 

@@ -79,7 +79,7 @@ class Upsert:
     path: str = ""
 
 
-_RECORD = {
+RECORD = {
     "account_id": "int",
     "kind": "int",
     "id": "bigint",
@@ -94,7 +94,7 @@ _WITH_OTHERS = (
     " where other.account_id = record_count.account_id and other.kind = record_count.kind"
     " and other.shard <> 0)"
 )
-_RECORD_KEY = {"account_id": "int", "kind": "int", "id": "bigint"}
+RECORD_KEY = {"account_id": "int", "kind": "int", "id": "bigint"}
 
 
 def finish(
@@ -172,7 +172,7 @@ def create(
         associations.require(tx, account, [(path, to, to_id) for _, path, to, to_id in links])
     claims, *parts = _new_rows(catalogue, inputs, ids, now)
     # First what another one may hold as well: waiting for that, nobody holds the counter.
-    free, total = tx.insert_all(claims, *parts, added=_counter(account, kind, len(ids), quota))
+    free, total = tx.insert_all(claims, *parts, added=counter(account, kind, len(ids), quota))
     if free < len(claims.rows):
         paths = {id: new.path for id, new in zip(ids, inputs, strict=True)}
         raise _taken(tx, catalogue, claims.rows, paths)
@@ -202,7 +202,7 @@ def create_free(
     """
     went = connection.insert_free(
         *_new_rows(catalogue, inputs, ids, now),
-        added=_counter(catalogue.account_id, catalogue.kind, 1),
+        added=counter(catalogue.account_id, catalogue.kind, 1),
         gate=connection.held_at(catalogue.account_id, catalogue.version),
     )
     return [
@@ -230,7 +230,7 @@ def _new_rows(
         for id, new in zip(ids, inputs, strict=True)
     ]
     claims = Rows("unique_value", UNIQUE, sorted(change.unique_come), or_skip=True)
-    return [claims, Rows("records", _RECORD, rows), *change.rows()]
+    return [claims, Rows("records", RECORD, rows), *change.rows()]
 
 
 def _created(id: int, now: int, new: NewRecord) -> Record:
@@ -247,7 +247,7 @@ def update(
     when a record would lack what it must have, Conflict, DuplicateValue.
     """
     account, kind = catalogue.account_id, catalogue.kind
-    current = {each.id: each for each in _locked(tx, catalogue, [each.id for each in changes])}
+    current = {each.id: each for each in locked(tx, catalogue, [each.id for each in changes])}
     _require(kind, current, [(each.id, each.path) for each in changes])
     for each in changes:
         _check_match(kind, current[each.id], each.if_match)
@@ -266,20 +266,25 @@ def update(
     if problems:
         raise InvalidProperties(problems)
     tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
-    _claim_unique(tx, catalogue, index, {each.id: each.path for each in changes})
+    claim_unique(tx, catalogue, index, {each.id: each.path for each in changes})
     index.write(tx)
+    rewrite(tx, catalogue, [new for id, new in sorted(updated.items()) if new is not current[id]])
+    linked = associations.of_records(tx, account, kind, list(updated))
+    return [with_links(updated[each.id], linked) for each in changes]
+
+
+def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> None:
+    """Store the changed documents of records; their index is the caller's."""
     tx.update(
         "records",
         {"updated_at": "bigint", "version": "int", "properties": "jsonb"},
-        _RECORD_KEY,
+        RECORD_KEY,
         [
-            (new.updated_at, new.version, dump(new.properties), account, kind.code, id)
-            for id, new in sorted(updated.items())
-            if new is not current[id]
+            (r.updated_at, r.version, dump(r.properties), catalogue.account_id,
+             catalogue.kind.code, r.id)
+            for r in records
         ],
-    )
-    linked = associations.of_records(tx, account, kind, list(updated))
-    return [with_links(updated[each.id], linked) for each in changes]
+    )  # fmt: skip
 
 
 def _require(kind: Kind, current: Mapping[int, Record], ids: Sequence[tuple[int, str]]) -> None:
@@ -339,7 +344,7 @@ def archive(
     """
     account, kind = catalogue.account_id, catalogue.kind
     paths = dict(ids)
-    current = {each.id: each for each in _locked(tx, catalogue, list(paths))}
+    current = {each.id: each for each in locked(tx, catalogue, list(paths))}
     _require(kind, current, ids)
     for id in paths:
         _check_match(kind, current[id], if_match)
@@ -349,15 +354,22 @@ def archive(
     tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
     index.write(tx)
     associations.remove_all(tx, account, kind, list(current))
+    move_to_archive(tx, catalogue, list(current.values()), now=now)
+    tx.add(counter(account, kind, -len(current)))
+
+
+def move_to_archive(
+    tx: Connection, catalogue: Catalogue, records: Sequence[Record], *, now: int
+) -> None:
+    """Move the documents of records to the archive; index, links and counter are the caller's."""
+    account, kind = catalogue.account_id, catalogue.kind.code
     rows = [
-        (account, kind.code, r.id, now, r.created_at, r.updated_at, r.version, dump(r.properties))
-        for r in current.values()
+        (account, kind, r.id, now, r.created_at, r.updated_at, r.version, dump(r.properties))
+        for r in records
     ]
-    columns = {**_RECORD_KEY, "archived_at": "bigint", **_RECORD}
-    tx.insert("archived_record", columns, rows)
+    tx.insert("archived_record", {**RECORD_KEY, "archived_at": "bigint", **RECORD}, rows)
     for table in ("records", "index_behind"):
-        tx.delete(table, _RECORD_KEY, [row[:3] for row in rows])
-    tx.add(_counter(account, kind, -len(rows)))
+        tx.delete(table, RECORD_KEY, [row[:3] for row in rows])
 
 
 def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> bool:
@@ -372,7 +384,8 @@ def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> 
     )
 
 
-def _locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Record]:
+def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Record]:
+    """Return those of the records that exist; nobody else changes them in the meantime."""
     possible = sorted({id for id in ids if 0 < id < 2**53})
     among, wanted = tx.among("id", "ids", possible)
     rows = tx.rows(
@@ -389,9 +402,13 @@ def record(row: Row, links: Links | None = None) -> Record:
     return Record(id, created_at, updated_at, version, orjson.loads(properties), links or {})
 
 
-def _claim_unique(
+def claim_unique(
     tx: Connection, catalogue: Catalogue, change: IndexChange, paths: Mapping[int, str]
 ) -> None:
+    """Store the unique values that come; raises DuplicateValue naming the records that hold them.
+
+    `paths` are those of the inputs, by the ids of the records that are written.
+    """
     claimed = sorted(change.unique_come)
     if tx.insert("unique_value", UNIQUE, claimed, or_skip=True) < len(claimed):
         raise _taken(tx, catalogue, claimed, paths)
@@ -417,7 +434,8 @@ def _taken(
     return DuplicateValue(f"{words}.", taken)
 
 
-def _counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> Added:
+def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> Added:
+    """Return what a write adds to the number of records; the last statement of the write."""
     # The row is held until the commit has reached the disk, and all who add to it wait for that.
     # Only a quota needs it: then all add to one row, and are told what is in the others, too.
     shard = 0 if quota is not None else threading.get_native_id() % _SHARDS

@@ -1,0 +1,251 @@
+"""Two records of one kind, which has no pipelines, become one, and two again.
+
+A merge archives one record and leaves the other with the values and links of both. What an unmerge
+needs beyond the archived record is an `Undo`, which the caller keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from crmhub.db import Connection
+from crmhub.errors import Conflict, NotFound
+from crmhub.records import associations, values, writing
+from crmhub.records.associations import Links
+from crmhub.records.catalogue import Catalogue
+from crmhub.records.index import UNIQUE, IndexChange
+from crmhub.records.kinds import KINDS, Kind
+from crmhub.records.validation import InvalidProperties, Problem, complete, property_path
+from crmhub.records.writing import RECORD, RECORD_KEY, Record
+
+_Link = tuple[Kind, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Which record is kept, and which one is merged into it.
+
+    The values of the kept record win, and its blanks are filled. `take` names the properties of
+    which the other record's value wins, a blank one too. `versions` are those of both records,
+    the kept one's first; None allows any.
+    """
+
+    kept_id: int
+    other_id: int
+    take: frozenset[str] = frozenset()
+    versions: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """What a merge changed: `values` of the kept record, before and after, "" for none.
+
+    `links` are those that the archived record had, `moved` those of them that were new to the kept
+    record.
+    """
+
+    values: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False)
+    links: Links = field(default_factory=dict)
+    moved: Links = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Undo:
+        """Return what `dataclasses.asdict` and JSON made of an Undo."""
+        values = {name: (before, after) for name, (before, after) in stored["values"].items()}
+        return cls(values, stored["links"], stored["moved"])
+
+
+def combined(
+    kept: Mapping[str, str], other: Mapping[str, str], take: Collection[str]
+) -> dict[str, str]:
+    """Return the values that a record has after a merge; see `Merge`."""
+    values = {**other, **kept, **{name: other.get(name, "") for name in take}}
+    return {name: value for name, value in values.items() if value}
+
+
+def merge(tx: Connection, catalogue: Catalogue, asked: Merge, *, now: int) -> Undo:
+    """Merge two records.
+
+    Raises NotFound, Conflict when a version is another one, and InvalidProperties when the kept
+    record would lack what it must have.
+    """
+    account, kind = catalogue.account_id, catalogue.kind
+    kept, other = _both(tx, catalogue, asked)
+    properties = combined(kept.properties, other.properties, asked.take)
+    _demand_complete(catalogue, kept.properties, properties)
+    linked = associations.of_records(tx, account, kind, [kept.id, other.id])
+    links = _held(tx, account, linked.get(other.id, {}))
+    moved = links - _listed(linked.get(kept.id, {})) - {(kind, kept.id), (kind, other.id)}
+    index = IndexChange(catalogue)
+    moment = max(now, kept.updated_at + 1)
+    index.add(other.id, other.properties, {})
+    index.add(kept.id, kept.properties, properties, now=moment)
+    _write(tx, catalogue, index, kept, properties, moment, touched=bool(moved))
+    associations.remove_all(tx, account, kind, [other.id])
+    associations.link(tx, account, kind, [(kept.id, to, to_id) for to, to_id in moved])
+    writing.move_to_archive(tx, catalogue, [other], now=now)
+    tx.add(writing.counter(account, kind, -1))
+    changed = {
+        name: (kept.properties.get(name, ""), properties.get(name, ""))
+        for name in {**kept.properties, **properties}
+        if kept.properties.get(name) != properties.get(name)
+    }
+    return Undo(changed, _by_kind(links), _by_kind(moved))
+
+
+def unmerge(
+    tx: Connection,
+    catalogue: Catalogue,
+    kept_id: int,
+    other_id: int,
+    undo: Undo,
+    *,
+    stay: Links,
+    now: int,
+) -> None:
+    """Restore a record that was merged into another one.
+
+    It has its id, its time of creation, its values, and its links to records that still exist. A
+    value that its property does not allow any more is left out. The kept record loses the links
+    that the merge gave it, except those in `stay`, and gets its former values back where nobody
+    has changed the value since the merge. Raises Conflict when one of the records does not exist
+    any more or the kept one would lack what it must have, DuplicateValue.
+    """
+    account, kind = catalogue.account_id, catalogue.kind
+    kept = next(iter(writing.locked(tx, catalogue, [kept_id])), None)
+    other = _archived(tx, catalogue, other_id)
+    if kept is None or other is None:
+        lost = kept_id if kept is None else other_id
+        raise Conflict(f"{kind.singular.capitalize()} {lost} was deleted since the merge.")
+    properties = _reverted(catalogue, kept.properties, undo)
+    if lacking := _lacking(catalogue, kept.properties, properties):
+        raise Conflict(
+            f"{kind.singular.capitalize()} {kept.id} would have no {lacking[0][0]}; give it"
+            " a value, then unmerge."
+        )
+    restored = _valid(catalogue, other.properties)
+    links = _held(tx, account, undo.links)
+    gone = _listed(undo.moved) - _listed(stay)
+    index = IndexChange(catalogue)
+    moment = max(now, kept.updated_at + 1)
+    since = max(now, other.updated_at + 1)
+    index.add(kept.id, kept.properties, properties, now=moment)
+    index.add(other.id, {}, restored, now=since)
+    _write(tx, catalogue, index, kept, properties, moment, touched=bool(gone))
+    of = (account, kind.code, other.id)
+    row = (*of, other.created_at, since, other.version + 1, writing.dump(restored))
+    tx.insert("records", RECORD, [row])
+    tx.delete("archived_record", RECORD_KEY, [of])
+    associations.remove(tx, account, kind, [(kept.id, to, to_id) for to, to_id in gone])
+    associations.link(tx, account, kind, [(other.id, to, to_id) for to, to_id in links])
+    tx.add(writing.counter(account, kind, 1))
+
+
+def _both(tx: Connection, catalogue: Catalogue, asked: Merge) -> tuple[Record, Record]:
+    ids = (asked.kept_id, asked.other_id)
+    found = {each.id: each for each in writing.locked(tx, catalogue, ids)}
+    for id in ids:
+        if id not in found:
+            raise NotFound(writing.missing(catalogue.kind, id))
+    kept, other = (found[id] for id in ids)
+    if asked.versions is not None and asked.versions != (kept.version, other.version):
+        raise Conflict(
+            f"One of the {catalogue.kind.name} was changed since the preview. Nothing was merged;"
+            " look at the preview again."
+        )
+    return kept, other
+
+
+def _write(
+    tx: Connection,
+    catalogue: Catalogue,
+    index: IndexChange,
+    kept: Record,
+    properties: dict[str, str],
+    moment: int,
+    *,
+    touched: bool,
+) -> None:
+    """Write the index rows of both records and the document of the kept one."""
+    tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
+    # No input names them: the records themselves are what is asked for.
+    paths = dict.fromkeys((row[-1] for row in index.unique_come), "")
+    writing.claim_unique(tx, catalogue, index, paths)
+    index.write(tx)
+    if properties != kept.properties:
+        changed = Record(kept.id, kept.created_at, moment, kept.version + 1, properties)
+        writing.rewrite(tx, catalogue, [changed])
+    elif touched:
+        writing.touch(tx, catalogue.account_id, catalogue.kind, kept.id, now=moment)
+
+
+def _archived(tx: Connection, catalogue: Catalogue, id: int) -> Record | None:
+    row = tx.row(
+        "select id, created_at, updated_at, version, cast(properties as text) from archived_record"
+        f" where account_id = :account and kind = :kind and id = :id{tx.for_update}",
+        {"account": catalogue.account_id, "kind": catalogue.kind.code, "id": id},
+    )
+    return None if row is None else writing.record(row)
+
+
+def _reverted(catalogue: Catalogue, held: Mapping[str, str], undo: Undo) -> dict[str, str]:
+    """Return the values of the kept record without those that it has of the merge alone."""
+    former = _valid(catalogue, {name: before for name, (before, _) in undo.values.items()})
+    unchanged = [name for name, (_, after) in undo.values.items() if held.get(name, "") == after]
+    reverted = {**held, **{name: former.get(name, "") for name in unchanged}}
+    return {name: value for name, value in reverted.items() if value}
+
+
+def _valid(catalogue: Catalogue, stored: Mapping[str, str]) -> dict[str, str]:
+    """Return the values as the catalogue would have them now, without those it does not allow."""
+    valid = {}
+    for name, value in stored.items():
+        known = catalogue.get(name)
+        if known is None or not value:
+            continue
+        # The definition may have changed since: another type, fewer options.
+        with suppress(values.InvalidValue):
+            valid[name] = values.canonical(
+                known.type, value, options=known.options, any_case=known.any_case
+            )
+    return valid
+
+
+def _demand_complete(
+    catalogue: Catalogue, before: Mapping[str, str], after: Mapping[str, str]
+) -> None:
+    if lacking := _lacking(catalogue, before, after):
+        raise InvalidProperties(
+            [Problem(0, name, property_path("", name), reason) for name, reason in lacking]
+        )
+
+
+def _lacking(
+    catalogue: Catalogue, before: Mapping[str, str], after: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Return `(name, reason)` for what a record must have, had before and would lack."""
+    lacked = complete(catalogue, before)
+    return [each for each in complete(catalogue, after) if each not in lacked]
+
+
+def _held(tx: Connection, account_id: int, links: Links) -> set[_Link]:
+    """Return those of the links that lead to records; none of these is archived meanwhile."""
+    return {
+        (kind, id)
+        for kind in KINDS.values()
+        for id in associations.hold(tx, account_id, kind, links.get(kind.name, ()))
+    }
+
+
+def _listed(links: Links) -> set[_Link]:
+    return {(KINDS[name], id) for name, ids in links.items() for id in ids}
+
+
+def _by_kind(links: Iterable[_Link]) -> Links:
+    by_kind: Links = {}
+    for kind, id in sorted(links, key=lambda one: (one[0].code, one[1])):
+        by_kind.setdefault(kind.name, []).append(id)
+    return by_kind
