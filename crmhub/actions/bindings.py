@@ -500,6 +500,24 @@ def hold_contacts(tx: Connection, account: Account, crm_ids: Sequence[str]) -> N
     hold_all(tx, names)
 
 
+def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> None:
+    """Let nobody else change the unfinished actions of these contacts until the transaction ends.
+
+    An outcome is recorded under the lock of its action, then under that of its contact: who needs
+    both calls this before `hold_contacts`.
+    """
+    among, params = tx.among("crm_id", "ids", crm_ids)
+    rows = tx.rows(
+        f"select distinct person from binding where {_HERE} and {among}", _of(account) | params
+    )
+    among, params = tx.among("person", "persons", sorted({*crm_ids, *(row[0] for row in rows)}))
+    tx.rows(
+        f"select 1 from action where account_id = :account and {among}"
+        f" and state in ('running', 'queued') order by id{tx.for_update}",
+        _of(account) | params,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Joined:
     """What `join` changed: the hub ids that led to the merged contact, and former persons.

@@ -76,7 +76,7 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What an operator has chosen: `taken` are the properties of which the other value wins."""
+    """What an operator has chosen: `taken` are the properties that come from the other contact."""
 
     kept: Record
     other: Record
@@ -125,7 +125,7 @@ def preview(
         return Preview(pair, (_side(records, ids[0]), _side(records, ids[1])), exc.message)
     kept, loser = choice.kept, choice.other
     records = {str(record.id): record for record in (kept, loser)}
-    held, wins = {**kept.properties, **loser.properties}, choice.properties
+    held = {**kept.properties, **loser.properties}
     with hub.database.reading() as db:
         moves = count_moves(db, account, kept, loser)
     values = [
@@ -133,7 +133,7 @@ def preview(
             known.name,
             known.label,
             {id: record.properties.get(known.name, "") for id, record in records.items()},
-            str(_winner(choice, known.name, wins).id),
+            str((loser if known.name in choice.taken else kept).id),
         )
         for known in hub.records.catalogue(account, CONTACTS)
         if known.name in held
@@ -164,10 +164,13 @@ def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[s
         if not any(name in record.properties for record in records.values()):
             raise Semantic(f"take.{name[:100]}: neither contact has a value of this property.")
     older = min(records.values(), key=lambda record: (record.created_at, record.id))
-    keep = keep or str(older.id)
-    taken = frozenset(name for name, id in take.items() if id != keep)
+    kept = records[keep or str(older.id)]
+    loser = records[pair.but(str(kept.id))]
+    # What only the other contact has fills a blank, unless the blank is chosen.
+    winners = {**dict.fromkeys(loser.properties.keys() - kept.properties, str(loser.id)), **take}
+    taken = frozenset(name for name, id in winners.items() if id == str(loser.id))
     version = "-".join(str(records[id].version) for id in pair.ids)
-    return Choice(records[keep], records[pair.but(keep)], taken, version)
+    return Choice(kept, loser, taken, version)
 
 
 def count_moves(db: Connection, account: Account, kept: Record, loser: Record) -> dict[str, int]:
@@ -188,12 +191,6 @@ def count_moves(db: Connection, account: Account, kept: Record, loser: Record) -
             f"select count(*) from enrolment where {here} and contact_id = :contact", of
         ),
     }
-
-
-def _winner(choice: Choice, name: str, wins: Mapping[str, str]) -> Record:
-    """Return the contact whose value of a property is the one after the merge."""
-    keeps = name not in choice.taken and name in choice.kept.properties
-    return choice.kept if keeps else choice.other
 
 
 def _records(hub: Hub, account: Account, ids: Iterable[str]) -> dict[str, Record]:

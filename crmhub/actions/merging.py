@@ -114,8 +114,9 @@ def unmerge(hub: Hub, account: Account, one: str, other: str, *, by: Author) -> 
 
 
 def _hold(tx: Connection, account: Account, one: str, other: str) -> None:
-    # In the order in which an erasure takes these locks.
+    # In the order in which others take these locks.
     catalogues.hold(tx, account.id)
+    bindings.hold_actions(tx, account, (one, other))
     bindings.hold_contacts(tx, account, (one, other))
 
 

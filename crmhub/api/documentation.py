@@ -126,6 +126,7 @@ _PATH_PARAMETERS: dict[str, Shape] = {
     "pipeline_id": {"description": "The pipeline's id."},
     "workflow_id": {"description": "The workflow's id, any text."},
     "contact_id": {"description": "The contact's id in the account's CRM."},
+    "other_id": {"description": "The other contact's id in the account's CRM."},
     "key_id": {"description": "The key's id, which is no secret."},
     "adapter_name": {"description": "The adapter's name."},
     "action_id": {"description": "The action's id, as a helper answered it."},

@@ -28,15 +28,14 @@ _Link = tuple[Kind, int]
 class Merge:
     """Which record is kept, and which one is merged into it.
 
-    The values of the kept record win, and its blanks are filled. `take` names the properties of
-    which the other record's value wins, a blank one too. `versions` are those of both records,
-    the kept one's first; None allows any.
+    `take` names the properties that the kept record gets from the other one, blank ones too.
+    `versions` are those of both records, the kept one's first.
     """
 
     kept_id: int
     other_id: int
-    take: frozenset[str] = frozenset()
-    versions: tuple[int, int] | None = None
+    take: frozenset[str]
+    versions: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,8 @@ def combined(
     kept: Mapping[str, str], other: Mapping[str, str], take: Collection[str]
 ) -> dict[str, str]:
     """Return the values that a record has after a merge; see `Merge`."""
-    values = {**other, **kept, **{name: other.get(name, "") for name in take}}
-    return {name: value for name, value in values.items() if value}
+    merged = {**kept, **{name: other.get(name, "") for name in take}}
+    return {name: value for name, value in merged.items() if value}
 
 
 def merge(tx: Connection, catalogue: Catalogue, asked: Merge, *, now: int) -> Undo:
@@ -151,7 +150,7 @@ def _both(tx: Connection, catalogue: Catalogue, asked: Merge) -> tuple[Record, R
         if id not in found:
             raise NotFound(writing.missing(catalogue.kind, id))
     kept, other = (found[id] for id in ids)
-    if asked.versions is not None and asked.versions != (kept.version, other.version):
+    if asked.versions != (kept.version, other.version):
         raise Conflict(
             f"One of the {catalogue.kind.name} was changed since the preview. Nothing was merged;"
             " look at the preview again."

@@ -130,6 +130,12 @@ def test_an_operator_chooses_who_is_kept_and_whose_value_wins(hub: Hub, client: 
     assert kept == {"firstname": "Ann", "lastname": "Lee", "email": "lee@x.org", "phone": PHONE}
 
 
+def test_a_blank_of_the_kept_contact_can_be_chosen(hub: Hub, client: Client) -> None:
+    older, newer = two_contacts(hub, client, city="Rome")
+    merge(hub, client, older, newer, take={"city": older, "lastname": newer})
+    assert "city" not in client.get(f"/contacts/{older}").json["properties"]  # type: ignore[index]
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [

@@ -569,7 +569,7 @@ def test_the_audit_log_tells_who_decided_and_nothing_of_the_persons(
     assert [entry.verb for entry in entries] == ["unmerge", "merge", "dismiss"]
     assert entries[1].after == {
         "shares": ["phone"],
-        "taken": [],
+        "taken": ["lastname"],
         "moved": {"conversations": 0, "enrolments": 0},
     }
     told = json.dumps([[entry.object_id, entry.before, entry.after] for entry in entries])

@@ -21,6 +21,7 @@ from tests.api.helper_calls import known
 from tests.api.refusals import refused
 from tests.api.test_admin_actions import end, queue
 from tests.clients import Client
+from tests.duplicates import listed_pair, merge
 
 Json = Any
 
@@ -82,6 +83,19 @@ CHANGES: dict[str, tuple[str, str, Json, str]] = {
         None,
         "unenrol workflow",
     ),
+    "mergeDuplicate": (
+        "POST",
+        "{account}/duplicates/{pair}/merge",
+        {"version": "1-1"},
+        "merge duplicate",
+    ),
+    "unmergeDuplicate": ("POST", "{account}/duplicates/{pair}/unmerge", None, "unmerge duplicate"),
+    "dismissDuplicate": (
+        "POST",
+        "{account}/duplicates/{pair}/dismiss",
+        {"reason": "different"},
+        "dismiss duplicate",
+    ),
     "retryAction": ("POST", "/actions/{action}/retry", None, "retry actions"),
     "retryActions": ("POST", "/actions/retry", {"ids": ["{action}"]}, "retry actions"),
 }
@@ -106,6 +120,11 @@ def test_each_change_has_one_entry(hub: Hub, admin: Admin, client: Client, opera
     if "Action" in operation:
         (values["action"],) = queue(hub, client)
         end(hub, client, values["action"], "dead")
+    if "Duplicate" in operation:
+        pair = listed_pair(hub, client, contact_id, client.make())
+        values["pair"] = "/".join(pair.ids)
+    if operation == "unmergeDuplicate":
+        merge(hub, client, *pair.ids)
     if operation == "unenrolContact":
         admin.put(f"{account}/workflows/w/enrolments/{contact_id}")
     newest = log(admin)[0]["id"]
