@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from crmhub.accounts.accounts import Account
-from crmhub.actions.locks import hold_all
+from crmhub.actions.locks import hold, hold_all
 from crmhub.db import Connection, Database, now_ms
 from crmhub.errors import NotFound
 from crmhub.secrets import BASE36
@@ -26,6 +26,8 @@ LONGEST = 255
 # Reading often must not mean writing often: within this time a chat counts as one call.
 _SAME_CALL_MS = 5_000
 _MOST_VALUES = 200
+# A phone that more contacts were said to have is a switchboard's.
+_MOST_SHARING = 50
 _HERE = "account_id = :account and connection_id = :connection"
 _ROW = "hub_id, person, crm_id, email, last_values, contact_token is null"
 _OF_ACTION = "account_id = a.account_id and {0}.connection_id = a.connection_id and {0}.hub_id"
@@ -148,6 +150,24 @@ def of_crm_id(connection: Connection, account: Account, crm_id: str) -> Acquaint
         tuple(dict.fromkeys(person for _, person, _ in rows)),
         _latest(json.loads(times) for _, _, times in rows if times),
     )
+
+
+def hold_phone(tx: Connection, account: Account, phone: str) -> None:
+    """Let no other outcome with this phone be recorded until the transaction ends."""
+    hold(tx, account.id, account.connection.id, "outcome of phone", phone[:LONGEST])
+
+
+def with_phone(
+    connection: Connection, account: Account, phone: str, *, besides: str
+) -> Bound | None:
+    """Return the oldest acquaintance of another contact that took this phone, None for none."""
+    rows = connection.rows(
+        f"select {_ROW} from binding where {_HERE} and phone = :phone and crm_id <> :besides"
+        " order by created_at, hub_id limit :most",
+        _of(account) | {"phone": phone[:LONGEST], "besides": besides, "most": _MOST_SHARING},
+    )
+    known = (_as_bound(row) for row in rows)
+    return next((one for one in known if one.last_values.get("phone") == phone), None)
 
 
 def set_crm_id(tx: Connection, account: Account, hub_id: str, crm_id: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from crmhub import errors, metrics
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
-from crmhub.actions import bindings
+from crmhub.actions import bindings, duplicates
 from crmhub.actions.connecting import Broken, connect, noted, told
 from crmhub.actions.deadlines import arrived, remaining, within
 from crmhub.actions.entries import UNFINISHED, Accepted, Entry, New, Outcome
@@ -25,7 +25,7 @@ from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import split_name
 from crmhub.actions.journal import DELAYS_S, GRACE_MS
 from crmhub.adapter import Adapter, Problem, Written, contract
-from crmhub.adapter.matching import Duplicate
+from crmhub.adapter.matching import Duplicate, shared
 from crmhub.db import Connection, now_ms
 
 Status = Literal["created", "updated", "unchanged", "queued", "ok"]
@@ -290,11 +290,14 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
 
 
 def beside(account: Account, entry: Entry, done: Done | None) -> Callable[[Connection], None]:
-    """Return what is written together with an outcome: whom the hub knows now."""
+    """Return what is written together with an outcome: the contact's binding and duplicates."""
 
     def write(tx: Connection) -> None:
         if done is None:
             return
+        if phone := done.values.get("phone", ""):
+            # Two contacts that get the same phone at once would each see no other.
+            bindings.hold_phone(tx, account, phone)
         if entry.hub_id.startswith(bindings.HUB_ID):
             bindings.settle(
                 tx,
@@ -306,8 +309,21 @@ def beside(account: Account, entry: Entry, done: Done | None) -> Callable[[Conne
             )
         else:
             bindings.note_chat(tx, account, bindings.acquaint(tx, account, done.contact_id))
+        other = done.duplicate
+        if other is None and phone and done.status != "unchanged":
+            other = _sharing(tx, account, done, phone)
+        if other is not None:
+            duplicates.note(tx, account, done.contact_id, other.contact_id, shares=other.shares)
 
     return write
+
+
+def _sharing(tx: Connection, account: Account, done: Done, phone: str) -> Duplicate | None:
+    """Return another contact that the hub knows to have this phone, which no search shows yet."""
+    known = bindings.with_phone(tx, account, phone, besides=done.contact_id)
+    if known is None:
+        return None
+    return Duplicate(known.crm_id, shared(done.values, known.last_values))
 
 
 def newest(

@@ -143,7 +143,7 @@ def decide(lead: Lead, found: Found) -> Match:
             properties.pop("phone", None)
             refused.append(Problem("phone", f"this number belongs to another contact, {other.id}"))
         elif "phone" in properties:
-            duplicate = Duplicate(other.id, ("phone", *_shared_name(lead, other)))
+            duplicate = Duplicate(other.id, shared(lead.properties, other.properties))
     if refused and lead.strict:
         raise Rejected(refused)
     return Match(contact, properties, tuple(refused), duplicate)
@@ -174,14 +174,11 @@ def _without_initial(contact: Contact, lead: Lead, properties: Mapping[str, str]
     return {n: v for n, v in properties.items() if not (n in lead.initial and held.get(n))}
 
 
-def _shared_name(lead: Lead, other: Contact) -> tuple[str, ...]:
-    """Return `("name",)` if the lead and the other contact have one name, in any case."""
-    names = [name for name in _NAMES if lead.properties.get(name)]
-    same = names and all(
-        lead.properties[name].casefold() == other.properties.get(name, "").casefold()
-        for name in names
-    )
-    return ("name",) if same else ()
+def shared(values: Mapping[str, str], others: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what two contacts with one phone share: `phone`, and `name` where it is the same."""
+    names = [name for name in _NAMES if values.get(name)]
+    same = all(values[name].casefold() == others.get(name, "").casefold() for name in names)
+    return ("phone", "name") if names and same else ("phone",)
 
 
 # --- finding -----------------------------------------------------------------------------------

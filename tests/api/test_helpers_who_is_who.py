@@ -10,6 +10,8 @@ from typing import Any
 import flask
 import pytest
 
+from crmhub.actions import duplicates
+from crmhub.actions.hub import Hub
 from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
 from tests.adapters.fakes import hubspot_client
 from tests.api.helper_calls import GET_PROPERTIES, create_lead_answer, stored, switch, total
@@ -31,6 +33,13 @@ class Crm:
     def lead(self, token: str, **said: str) -> Json:
         """Call createLead, which must succeed, and return its answer."""
         return create_lead_answer(self.bot, token, **said)
+
+    def pairs(self) -> list[set[str]]:
+        """Return the possible duplicates that operators see."""
+        hub: Hub = self.app.extensions["crmhub"]
+        with hub.database.reading() as connection:
+            found = duplicates.listed(connection, self.bot.account, limit=100)
+        return [{*one.ids} for one in found]
 
     def read(self, token: str, *names: str) -> dict[str, str]:
         """Return properties of the conversation's contact."""
@@ -55,6 +64,7 @@ def test_two_people_with_one_phone_are_two_contacts(crm: Crm) -> None:
     ben = crm.lead("b", name="Ben Ray", email="ben@x.org", phone=PHONE)
     assert (ben["status"], ben["refused"]) == ("created", "")
     assert ann["contactId"] in ben["message"]
+    assert crm.pairs() == [{ann["contactId"], ben["contactId"]}]
     assert crm.read("a", "email", "name") == {"email": "ann@x.org", "name": "Ann Lee"}
     assert crm.read("b", "email", "phone") == {"email": "ben@x.org", "phone": PHONE}
     again = crm.lead("a", name="Ann Lee", email="ann@x.org", phone=PHONE)
@@ -70,6 +80,8 @@ def test_ten_people_with_one_new_phone_at_once_are_ten_contacts(crm: Crm) -> Non
     with ThreadPoolExecutor(10) as pool:
         answers = list(pool.map(call, range(10)))
     assert {answer["status"] for answer in answers} == {"created"}
+    listed = {id for pair in crm.pairs() for id in pair}
+    assert listed == {answer["contactId"] for answer in answers}
     assert len({answer["contactId"] for answer in answers}) == crm.count() == 10
     for i in range(10):
         assert crm.read(f"t{i}", "email", "lastname") == {
