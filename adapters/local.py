@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from crmhub.adapter import Adapter, Contact, Described, Kind, Linked, Pipeline, Saved
+from crmhub.adapter import (
+    Adapter,
+    Contact,
+    Described,
+    Kind,
+    Linked,
+    Pipeline,
+    Saved,
+    is_record_id,
+)
 
 
 class LocalAdapter(Adapter):
@@ -12,6 +21,10 @@ class LocalAdapter(Adapter):
 
     title = "local"
     remote = False
+
+    @classmethod
+    def may_be_id(cls, contact_id: str) -> bool:
+        return is_record_id(contact_id)
 
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()

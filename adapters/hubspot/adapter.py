@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from adapters.hubspot.api import BATCH, OAUTH_SECRETS, Api, check_id
+from adapters.hubspot.api import BATCH, OAUTH_SECRETS, Api, check_id, may_be_id
 from adapters.hubspot.batch import Batch
 from adapters.hubspot.definitions import Definitions
 from adapters.hubspot.failures import MissingScopes
@@ -99,6 +99,10 @@ class HubSpotAdapter(Adapter):
         if all(oauth) != any(oauth) or all(oauth) == bool(credentials["access_token"]):
             return f"give either the secret access_token, or all of {', '.join(OAUTH_SECRETS)}"
         return ""
+
+    @classmethod
+    def may_be_id(cls, contact_id: str) -> bool:
+        return may_be_id(contact_id)
 
     # Contacts.
 

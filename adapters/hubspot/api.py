@@ -214,7 +214,12 @@ class Api:
             return {}
 
 
+def may_be_id(text: str) -> bool:
+    """Return whether a text has the form of HubSpot's ids."""
+    return _ID.fullmatch(text) is not None
+
+
 def check_id(contact_id: str) -> None:
     """Raise NotFound for what HubSpot never issues, so that no id leads to another path."""
-    if not _ID.fullmatch(contact_id):
+    if not may_be_id(contact_id):
         raise no_contact()

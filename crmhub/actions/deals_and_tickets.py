@@ -10,10 +10,11 @@ from typing import ClassVar
 
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings, dispatch
+from crmhub.actions.connecting import Broken, sound
 from crmhub.actions.dispatch import Action, Done, Mapped, completed, crm_id_of
 from crmhub.actions.entries import Entry, New
 from crmhub.actions.hub import Hub
-from crmhub.actions.inputs import Sent, filled, usable
+from crmhub.actions.inputs import Sent, filled, shortened, usable
 from crmhub.actions.partial import PLACES, refusal, store_what_is_good
 from crmhub.adapter import Adapter, Linked, Problem, Saved, Uncertain, Written, contract
 from crmhub.db import Connection, now_ms
@@ -43,8 +44,26 @@ def _create(hub: Hub, account: Account, action: CreateForContact, key: str) -> D
     says that it is another. Raises NotFound for the contact, Semantic when the CRM lacks something
     or does not know the pipeline or stage.
     """
-    filled(action.contact_id, "contactId")
+    contact_id = filled(action.contact_id, "contactId")
+    if not _may_exist(hub, account, contact_id):
+        raise NotFound(f"contactId: there is no contact {shortened(contact_id)}; {_RIGHT_ID}")
     return dispatch.run(hub, account, action, key=key)
+
+
+_RIGHT_ID = "send the contactId that createLead answered, or the id of a contact of the CRM"
+
+
+def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
+    """Return whether the hub has met this contact, or its CRM may have one of this id."""
+    try:
+        with sound():
+            if hub.registry.load(account.connection.adapter).may_be_id(contact_id):
+                return True
+    except (contract.BadConfig, Broken):
+        # Nobody can tell: the action waits until the adapter is repaired.
+        return True
+    with hub.database.reading() as connection:
+        return bindings.of_contact(connection, account, contact_id) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +120,7 @@ class CreateForContact(Action):
                 places=places,
             )
         except contract.NotFound as exc:
-            raise NotFound(
-                f"contactId: {exc.message}; send the contactId that createLead answered,"
-                " or the id of a contact of the CRM"
-            ) from exc
+            raise NotFound(f"contactId: {exc.message}; {_RIGHT_ID}") from exc
         return Done(
             stored.saved.outcome,
             contact_id=contact_id,

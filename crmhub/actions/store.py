@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
@@ -23,6 +22,7 @@ from crmhub.adapter import (
     PropertyType,
     Rejected,
     Saved,
+    is_record_id,
 )
 from crmhub.db import Connection
 from crmhub.errors import NotFound as NoRecord
@@ -37,8 +37,6 @@ from crmhub.records.store import RecordStore
 from crmhub.records.validation import DuplicateValue, InvalidProperties
 from crmhub.records.writing import Change, NewRecord, Record
 
-_ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
-_LARGEST_ID = 2**53 - 1
 # What every record has, by the names that HubSpot's users know.
 _FIELDS: Mapping[str, PropertyType] = {
     "hs_object_id": "number",
@@ -163,8 +161,7 @@ class OwnRecords:
 
     def _record(self, contact_id: str) -> Record:
         """Return a contact, or the one it was merged into; raises NotFound."""
-        # As the hub writes it and in no other way, so that one contact has one id.
-        if not _ID.fullmatch(contact_id) or int(contact_id) > _LARGEST_ID:
+        if not is_record_id(contact_id):
             raise _no_contact(contact_id)
         try:
             return self._records.get(self._account, CONTACTS, int(contact_id))

@@ -49,6 +49,7 @@ class Translated(Adapter):
             remote=inner.remote,
             batch_size=inner.batch_size,
             email_names=inner.email_names,
+            may_be_id=inner.may_be_id,
         )
 
     def can(self, feature: str) -> bool:

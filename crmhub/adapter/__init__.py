@@ -38,6 +38,7 @@ from crmhub.adapter.contract import (
     Written,
     configured,
     features,
+    is_record_id,
 )
 
 __all__ = [
@@ -78,4 +79,5 @@ __all__ = [
     "Written",
     "configured",
     "features",
+    "is_record_id",
 ]

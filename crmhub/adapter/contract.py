@@ -18,6 +18,7 @@ Rules that hold for every method:
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -297,6 +298,18 @@ class Setting:
 # --- What an adapter gets ---------------------------------------------------------------------
 
 
+_RECORD_ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
+_LARGEST_RECORD_ID = 2**53 - 1
+
+
+def is_record_id(text: str) -> bool:
+    """Return whether a text is an id as the hub writes those of its own records.
+
+    It writes each in one way only, so that one contact has one id.
+    """
+    return _RECORD_ID.fullmatch(text) is not None and int(text) <= _LARGEST_RECORD_ID
+
+
 class Store(Protocol):
     """The hub's own records of one account, for the adapter that keeps contacts in the hub.
 
@@ -464,6 +477,15 @@ class Adapter(ABC):
     def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> str:
         """Return why these values, each right by itself, cannot work together, or `""`."""
         return ""
+
+    @classmethod
+    def may_be_id(cls, contact_id: str) -> bool:
+        """Return whether a text has the form of this CRM's contact ids; calls nobody.
+
+        Override it with the check that keeps other texts out of paths: the hub then refuses them
+        at once, also while the CRM is unavailable. True for every id that the CRM has issued.
+        """
+        return True
 
     # Required.
 

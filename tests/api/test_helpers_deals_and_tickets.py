@@ -10,6 +10,9 @@ import pytest
 
 from crmhub.actions import bindings
 from crmhub.actions.hub import Hub
+from crmhub.adapter import Unavailable
+from tests.actions.working import rows
+from tests.adapters.fakes import FAKE, FakeAdapter, adapters, fake_client
 from tests.api.helper_calls import CREATE_DEAL, CREATE_TICKET, OWN, known, lead, switch, total
 from tests.clients import Client
 
@@ -113,6 +116,43 @@ def test_an_unknown_contact_is_404_and_nothing_is_made(
     answer = _create(client, helper, contact_id)
     assert (answer.status_code, "contactId" in answer.json["message"]) == (404, True)
     assert total(client, helper.resource) == 0
+
+
+@both
+def test_a_text_that_can_be_no_id_is_404_at_once(
+    app: flask.Flask, hub: Hub, monkeypatch: pytest.MonkeyPatch, helper: Helper
+) -> None:
+    monkeypatch.setattr(FakeAdapter, "may_be_id", classmethod(lambda _, id: id.startswith("c-")))
+    with adapters(app, FAKE):
+        client, crm = fake_client(app)
+        contact_id = known(client)
+        crm.failure, crm.calls = Unavailable("no route"), []
+        answer = _create(client, helper, "x-1")
+        assert (answer.status_code, answer.json["category"]) == (404, "NotFoundError")
+        assert "contactId: there is no contact x-1; send the contactId" in answer.json["message"]
+        assert (crm.calls, len(rows(hub, client))) == ([], 1)
+        assert _create(client, helper, "c-77").json["status"] == "queued"
+        # Whom the hub has met is never refused by the look of an id.
+        monkeypatch.setattr(FakeAdapter, "may_be_id", classmethod(lambda _, id: False))
+        assert _create(client, helper, contact_id).json["status"] == "queued"
+
+
+@both
+@pytest.mark.parametrize("broken", ["not installed", "a bug"])
+def test_an_id_is_accepted_while_nobody_can_tell_whether_it_is_one(
+    app: flask.Flask, monkeypatch: pytest.MonkeyPatch, helper: Helper, broken: str
+) -> None:
+    def may_be_id(cls: type[FakeAdapter], contact_id: str) -> bool:
+        raise ValueError(contact_id)
+
+    with adapters(app, FAKE):
+        client, crm = fake_client(app)
+        crm.failure = Unavailable("no route")
+        if broken == "a bug":
+            monkeypatch.setattr(FakeAdapter, "may_be_id", classmethod(may_be_id))
+            assert _create(client, helper, "x-1").json["status"] == "queued"
+    if broken == "not installed":
+        assert _create(client, helper, "x-1").json["status"] == "queued"
 
 
 @both

@@ -65,6 +65,10 @@ class AcmeAdapter(Adapter):
             secrets=context.credentials.values,
         )
 
+    @classmethod
+    def may_be_id(cls, contact_id: str) -> bool:
+        return _ID.fullmatch(contact_id) is not None
+
     # Contacts.
 
     def find_contact(
@@ -177,5 +181,5 @@ def _holds(stored: str, email: str, phone: str) -> bool:
 
 def _check_id(contact_id: str) -> None:
     """Raise NotFound for what the CRM never issues, so that no id leads to another path."""
-    if not _ID.fullmatch(contact_id):
+    if not AcmeAdapter.may_be_id(contact_id):
         raise NotFound(f"There is no contact {contact_id[:60]!r}")

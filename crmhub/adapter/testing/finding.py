@@ -215,6 +215,12 @@ class FindingTests(Base):
 
     # Ids.
 
+    def test_every_id_that_was_issued_may_be_one(self, adapter: Adapter, crm: Crm) -> None:
+        issued = crm.add_contact(self.person()), adapter.create_contact(self.person()).id
+        assert all(map(adapter.may_be_id, issued)), f"may_be_id refuses one of {issued}"
+        for form in WRONG_IDS.values():
+            assert adapter.may_be_id(form.replace("{id}", issued[0])) in (True, False)
+
     @pytest.mark.parametrize("form", WRONG_IDS.values(), ids=WRONG_IDS.keys())
     def test_an_id_that_was_never_issued_is_not_found(
         self, adapter: Adapter, crm: Crm, form: str
