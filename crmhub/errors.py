@@ -36,11 +36,14 @@ class HubError(Exception):
         self.message = message
         # Whether an earlier call under the same Idempotency-Key was told this.
         self.replayed = False
+        # The path of the record that the request clashes with.
+        self.location = ""
 
     @property
     def headers(self) -> dict[str, str]:
         """HTTP headers that belong to the answer."""
-        return {"Idempotent-Replayed": "true"} if self.replayed else {}
+        found = {"Location": self.location, "Idempotent-Replayed": "true" if self.replayed else ""}
+        return {name: value for name, value in found.items() if value}
 
 
 class BadRequest(HubError):

@@ -12,6 +12,7 @@ from marshmallow import fields, validate
 from crmhub.api.answers import as_json, nothing
 from crmhub.api.authentication import account, hub, require
 from crmhub.api.documentation import documents
+from crmhub.api.failures import duplicate
 from crmhub.api.reading import Blueprint
 from crmhub.api.replays import once
 from crmhub.api.schemas import Choice, CursorShown, Exactly, Flag, Inner, Items, Strict, Text
@@ -28,7 +29,7 @@ from crmhub.records.definitions import (
     Changes,
 )
 from crmhub.records.kinds import KINDS, Kind
-from crmhub.records.validation import NAME
+from crmhub.records.validation import NAME, DuplicateValue
 from crmhub.records.values import TYPES, Option
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -218,6 +219,11 @@ blueprint = Blueprint(
 
 _OF = [in_path("resource", enum=list(KINDS))]
 _ONE = [*_OF, in_path("name")]
+
+
+@blueprint.errorhandler(DuplicateValue)
+def _duplicate(error: DuplicateValue) -> flask.Response:
+    return duplicate(error, (flask.request.view_args or {})["resource"])
 
 
 @blueprint.get("/<resource>", parameters=_OF)

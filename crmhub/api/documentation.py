@@ -69,6 +69,10 @@ _HEADERS: dict[str, Shape] = {
         "description": "Seconds after which to try again.",
         "schema": {**_SECONDS, "minimum": 1},
     },
+    "Location": {
+        "description": "The path of the record that has the unique value already.",
+        "schema": {"type": "string"},
+    },
     "ETag": {
         "description": "The version of the record's properties, for If-Match.",
         "schema": {"type": "string", "pattern": '^"[0-9]+"$'},
@@ -169,6 +173,7 @@ class Document(Api):
         for status, (name, words) in _ERRORS.items():
             carried = [*_UNDER_API]
             carried += ["Retry-After"] if status in (409, 429, 503) else []
+            carried += ["Location"] if status == 409 else []
             carried += [REPLAYED] if status in _KEPT else []
             components.response(
                 name,

@@ -7,6 +7,7 @@ import structlog
 from werkzeug.exceptions import HTTPException, InternalServerError, default_exceptions
 
 from crmhub.api.answers import failure
+from crmhub.api.authentication import account
 from crmhub.errors import (
     BadRequest,
     Conflict,
@@ -19,6 +20,7 @@ from crmhub.errors import (
     Unauthorized,
     Unavailable,
 )
+from crmhub.records.validation import DuplicateValue
 
 _log = structlog.get_logger(__name__)
 
@@ -58,6 +60,12 @@ def _http(error: HTTPException) -> flask.Response:
         if name in ("Allow", "Retry-After"):
             response.headers[name] = value
     return response
+
+
+def duplicate(error: DuplicateValue, kind: str) -> flask.Response:
+    """Return the answer for a value that another record of this kind has, and where that is."""
+    error.location = f"/{account().client_id}/api/v1/{kind}/{error.existing_id}"
+    return failure(error)
 
 
 def in_words(error: HTTPException) -> HubError:

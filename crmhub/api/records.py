@@ -22,6 +22,7 @@ from crmhub.api.answers import (
 )
 from crmhub.api.authentication import account, hub, needs
 from crmhub.api.documentation import ID_OR_VALUE, IF_MATCH, documents
+from crmhub.api.failures import duplicate
 from crmhub.api.reading import Blueprint
 from crmhub.api.replays import writes
 from crmhub.api.schemas import HIGHEST_ID, ORDERS, SORTS, scalar
@@ -32,6 +33,7 @@ from crmhub.records.listing import PageRequest
 from crmhub.records.paging import Cursor
 from crmhub.records.search import Query
 from crmhub.records.store import RecordStore
+from crmhub.records.validation import DuplicateValue
 from crmhub.records.writing import Change, NewRecord, Record, Upsert, missing
 
 _ETAG = re.compile(r'"([0-9]{1,9})"')
@@ -55,6 +57,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         url_prefix=f"/<client_id>/api/v1/{name}",
         description=f"{name.capitalize()} of the hub.",
     )
+    blueprint.register_error_handler(DuplicateValue, lambda error: duplicate(error, name))
     read, write = needs(f"{name}:read"), writes(f"{name}:write")
     several, single = name.capitalize(), one.capitalize()
 
