@@ -38,6 +38,8 @@ class HubError(Exception):
         self.replayed = False
         # The path of the record that the request clashes with.
         self.location = ""
+        # The action that a helper's call was accepted as before it was refused.
+        self.action_id = ""
 
     @property
     def headers(self) -> dict[str, str]:

@@ -157,7 +157,7 @@ def test_the_lead_of_the_page_is_answered_as_printed(app: flask.Flask, client: C
         use(app, client, fake, access_token=fake.token)
         answer = client.helper("/chatbot/createLead/{generated}", json.loads(found[1])).json
     printed = json.loads(found[2])
-    numbers = re.compile(r"\d{3,}")
+    differs = re.compile(r"act-[0-9a-z]{24}|\d{3,}")
     assert list(answer) == list(printed)
     for name, value in printed.items():
-        assert numbers.sub("…", answer[name]) == numbers.sub("…", value), name
+        assert differs.sub("…", answer[name]) == differs.sub("…", value), name

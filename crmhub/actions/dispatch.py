@@ -135,7 +135,12 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
     caller can mend; the CRM's failures leave the action in the queue.
     """
     deadline_s, began = account.switches.deadline_s, arrived()
-    with told(account), within(deadline_s - _WRITING_S), _slot(hub, account) as free:
+    with (
+        _naming_action() as named,
+        told(account),
+        within(deadline_s - _WRITING_S),
+        _slot(hub, account) as free,
+    ):
         rate = hub.limits.hit_account(account)
         with hub.slots.writing:
             accepted = hub.journal.accept(
@@ -146,6 +151,7 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
                 wait_s=0.0 if rate.allowed else rate.retry_after,
                 key=key,
             )
+        named.action_id = accepted.action_id
         took = time.monotonic() - began
         hub.slots.took(took)
         late = hub.slots.late(took, deadline_s) and _is_remote(hub, account)
@@ -165,10 +171,26 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
             # of it.
             return _queued(accepted)
         if tried.done is not None:
-            return replace(tried.done, action_id="", values={})
+            return replace(tried.done, action_id=accepted.action_id, values={})
         if tried.error is not None:
             raise tried.error
         return _queued(accepted, tried.why)
+
+
+@dataclass(slots=True)
+class _Named:
+    action_id: str = ""
+
+
+@contextmanager
+def _naming_action() -> Iterator[_Named]:
+    """Give the errors of a call the id of its action, "" for one that was not accepted."""
+    named = _Named()
+    try:
+        yield named
+    except errors.HubError as exc:
+        exc.action_id = named.action_id
+        raise
 
 
 def _in_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
@@ -197,7 +219,12 @@ def _known(accepted: Accepted) -> Done:
         raise _refusal(accepted.earlier)
     told_before = dict(accepted.earlier)
     refused = tuple(Problem(**problem) for problem in told_before.pop("refused", ()))
-    return Done(**told_before, refused=refused, replayed=accepted.replayed)
+    return Done(
+        **told_before,
+        refused=refused,
+        action_id=accepted.action_id,
+        replayed=accepted.replayed,
+    )
 
 
 _REFUSALS = (errors.NotFound, errors.Conflict)

@@ -18,6 +18,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.actions.deadlines import since
 from crmhub.actions.dispatch import Done
 from crmhub.actions.inputs import is_no_id
+from crmhub.adapter import Problem
 from crmhub.api.answers import as_json
 from crmhub.api.authentication import hub
 from crmhub.api.documentation import IDEMPOTENCY_KEY, documents
@@ -32,7 +33,7 @@ _T = TypeVar("_T")
 
 # The hub's own keys stay under 2,000 bytes together; of what bots store no byte is cut.
 _MESSAGE_ROOM = 700
-_NAMES_ROOM = 500
+NAMES_ROOM = 500
 _LONGEST_KEY = 255
 # Builders give up after 4 s, and what was sent must be written down by then.
 _PATIENCE_S = 2.0
@@ -45,12 +46,14 @@ _ERRORS = (400, 401, 402, 403, 404, 409, 413, 422, 429, 500, 503)
 STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
 
 
-def told(status: str, *, message: str = "", refused: str = "", **own: Any) -> dict[str, Any]:
+def told(
+    status: str, *, message: str = "", refused: str = "", action_id: str = "", **own: Any
+) -> dict[str, Any]:
     """Return an answer with the keys every helper has, then its own."""
     return {
         "status": status,
         "message": cut(message, _MESSAGE_ROOM),
-        "actionId": "",
+        "actionId": action_id,
         "stale": "",
         "refused": refused,
         **own,
@@ -59,13 +62,18 @@ def told(status: str, *, message: str = "", refused: str = "", **own: Any) -> di
 
 def of_done(done: Done, **own: str) -> dict[str, Any]:
     """Return the answer of a writing helper, whose own keys are `own`."""
-    refused = {problem.name: problem.reason for problem in done.refused}
-    message = ". ".join(filter(None, (done.message, listed(list(refused.items())))))
-    answer = told(done.status, message=message, refused=joined(refused), **own)
-    answer["actionId"] = done.action_id
+    reasons, refused = named(done.refused)
+    message = ". ".join(filter(None, (done.message, reasons)))
+    answer = told(done.status, message=message, refused=refused, action_id=done.action_id, **own)
     # Not a key of the answer, but a header of it.
     answer[REPLAYED] = done.replayed
     return answer if done.url is None else {**answer, "url": done.url}
+
+
+def named(problems: Iterable[Problem]) -> tuple[str, str]:
+    """Return why properties were not taken, and their names joined by commas."""
+    reasons = {problem.name: problem.reason for problem in problems}
+    return listed(list(reasons.items())), joined(reasons)
 
 
 def answered(
@@ -89,7 +97,7 @@ def answered(
         # Flask itself refuses what it cannot read as a body.
         failed = exc if isinstance(exc, HubError) else in_words(exc)
         flask.g.failed_with = failed.status
-        own = told("error", message=failed.message)
+        own = told("error", message=failed.message, action_id=failed.action_id)
         response = as_json({**dict.fromkeys(keys(), ""), **own, "category": failed.category})
         response.headers.extend(failed.headers)
         return response
@@ -112,7 +120,7 @@ def idempotency_key() -> str:
     return "" if is_no_id(key) else key
 
 
-def joined(names: Iterable[str], room: int = _NAMES_ROOM) -> str:
+def joined(names: Iterable[str], room: int = NAMES_ROOM) -> str:
     """Return names joined by commas; what would not fit is left out, and "…" says so."""
     text = ",".join(dict.fromkeys(names))
     if _size(text) <= room:
@@ -148,7 +156,10 @@ class Answer(Shown):
 
     status = fields.String(required=True, metadata={"enum": list(STATUSES)})
     message = fields.String(required=True, metadata={"description": "What was refused, and why."})
-    actionId = fields.String(required=True)
+    actionId = fields.String(
+        required=True,
+        metadata={"description": "Of a helper that writes: the action, for support. Else blank."},
+    )
     stale = fields.String(
         required=True, metadata={"description": '"true" when the values are the last known ones.'}
     )

