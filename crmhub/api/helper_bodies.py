@@ -2,7 +2,7 @@
 
 Builders send their whole state and write numbers as texts and texts as numbers, so unknown keys
 are passed over and either is taken where it can only mean one thing. A key that is missing or of
-a wrong type is a BadRequest, a blank or an unreplaced variable where a value is needed Semantic.
+a wrong type is a BadRequest, a blank or a variable that the builder did not fill in Semantic.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def body() -> dict[str, Any]:
         raise BadRequest(f"body: {_PARTS_TYPE} is not taken; send JSON, or a form as {_FORM_TYPE}.")
     if _is_form(raw):
         return _form(raw)
-    value = read_json(raw)
+    value = read_json(raw, strict=False)
     if not isinstance(value, dict):
         raise BadRequest("body: send a JSON object.")
     return value
@@ -201,17 +201,21 @@ class Phone(_Field[str | None]):
 
 
 class Names(_Field[list[str]], _Several):
-    """An array of property names."""
+    """Property names: an array, or a text in which commas separate them."""
 
     in_form = {"style": "form", "explode": False}
 
     def __init__(self, **kwargs: Any) -> None:
-        shown = {"type": "array", "items": {"type": "string"}}
-        super().__init__('an array of property names, such as ["email"]', shown, **kwargs)
-        # A blank one is no array: null is refused, and not documented.
+        shown = {"type": ["array", "string"], "items": {"type": "string"}}
+        super().__init__(
+            'property names, such as ["email", "phone"] or "email, phone"', shown, **kwargs
+        )
+        # Null is blank, which is refused: it is not documented.
         self.allow_none = False
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[str]:
+        if isinstance(value, str):
+            return _words(value)
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             raise ma.ValidationError(f"must be {self.right}")
         return value

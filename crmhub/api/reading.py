@@ -41,11 +41,12 @@ class UnsupportedMediaType(HubError):
     category = "BadRequestError"
 
 
-def read_json(raw: bytes) -> Any:
+def read_json(raw: bytes, *, strict: bool = True) -> Any:
     """Return what a JSON text holds, numbers with a fraction or exponent as Decimal.
 
-    Raises BadRequest for what is not JSON in UTF-8, for duplicate keys, NaN and Infinity, more
-    than 20 levels, NUL and lone surrogates.
+    Unless `strict`, texts may hold raw line breaks, tabs and other control characters. Raises
+    BadRequest for what is not JSON in UTF-8, for duplicate keys, NaN and Infinity, more than 20
+    levels, NUL and lone surrogates.
     """
     try:
         text = raw.decode()
@@ -55,7 +56,7 @@ def read_json(raw: bytes) -> Any:
     if not text or text.isspace():
         raise BadRequest("body: is empty; send a JSON object.")
     try:
-        value = _DECODER.decode(text)
+        value = (_STRICT if strict else _LENIENT).decode(text)
     except json.JSONDecodeError as exc:
         where = f"line {exc.lineno} column {exc.colno}"
         raise BadRequest(f"body: not valid JSON at {where}: {exc.msg}.") from None
@@ -67,7 +68,7 @@ def read_json(raw: bytes) -> Any:
     # Only a text with this many brackets can be too deep, only an escape can hide a bad character.
     if text.count("[") + text.count("{") > DEEPEST:
         _check_depth(value)
-    if "\\u" in text:
+    if "\\u" in text or "\0" in text:
         _check_characters(value, "body")
     return value
 
@@ -98,9 +99,16 @@ def _no_number(name: str) -> NoReturn:
     raise BadRequest(f"body: {name} is not JSON; send a number or null.")
 
 
-_DECODER = json.JSONDecoder(
-    parse_float=_decimal, parse_constant=_no_number, object_pairs_hook=_object
-)
+def _decoder(*, strict: bool) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        strict=strict,
+        parse_float=_decimal,
+        parse_constant=_no_number,
+        object_pairs_hook=_object,
+    )
+
+
+_STRICT, _LENIENT = _decoder(strict=True), _decoder(strict=False)
 
 
 def _too_deep() -> str:

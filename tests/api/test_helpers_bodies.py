@@ -49,6 +49,23 @@ def test_unknown_keys_are_passed_over(client: Client, path: str) -> None:
     assert client.helper(path, {**state, **body_for(client, path)}).status_code == 200
 
 
+def test_raw_line_breaks_and_tabs_are_taken(client: Client) -> None:
+    contact_id = known(client)
+    raw = b'{"contactToken": "t", "props": {"city": "one\r\n\ttwo\x01"}}'
+    assert _post(client, SET_PROPERTIES, raw, "application/json").status_code == 200
+    assert stored(client, contact_id)["city"] == "one\r\n\ttwo\x01"
+    name = b'{"contactToken": "t", "name": "Ada\nLovelace", "email": "ann@x.org"}'
+    assert _post(client, CREATE_LEAD, name).status_code == 200
+    assert stored(client, contact_id)["lastname"] == "Lovelace"
+
+
+@pytest.mark.parametrize("raw", [b"\n", b"\t", b"\x01"])
+def test_the_public_api_takes_no_raw_control_characters(client: Client, raw: bytes) -> None:
+    body = b'{"properties": {"firstname": "Ada' + raw + b'"}}'
+    answer = client.call("POST", "/contacts", data=body, content_type="application/json")
+    assert answer.status_code == 400
+
+
 @pytest.mark.parametrize("content_type", [FORM, "", "text/plain"])
 def test_a_form_serves_for_json(client: Client, content_type: str) -> None:
     form = "contactToken=5&name=Ann+Lee&email=ann%40x.org&phone=%2B12025550100"
@@ -141,6 +158,8 @@ def test_a_form_that_cannot_be_read_is_400(client: Client, form: Any) -> None:
         b'{"contactToken": NaN}',
         b'{"contactToken": "a", "contactToken": "b"}',
         b'{"contactToken": "a\\u0000b"}',
+        b'{"contactToken": "a\x00b"}',
+        b'{"a\x00b": 1}',
         b'{"contactToken": "\\ud800"}',
         b'{"contactToken": "\xff"}',
         b'{"a":' * 25 + b"1" + b"}" * 25,
