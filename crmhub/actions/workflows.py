@@ -35,7 +35,7 @@ _COME_BACK_S = 5
 class ActiveWorkflow:
     """The workflow a contact is in, or in `reason` why there is none to act on.
 
-    It is `stale` when the CRM could not be asked whose phone it is.
+    It is `stale` when the CRM could not be asked whose phone it is, or does not know them yet.
     """
 
     workflow_id: str
@@ -61,8 +61,8 @@ def get_type(
 
     `look_back` is in hours. With `silence`, only when that many hours lie between the contact's
     last helper call and this one. While the CRM is away, the hub answers for whom it has met where
-    it is the one that keeps the enrolments. Raises Semantic for a blank phone and negative hours,
-    Unavailable.
+    it is the one that keeps the enrolments, and for whose lead has not reached the CRM yet. Raises
+    Semantic for a phone that is blank or not filled in and for negative hours, Unavailable.
     """
     asked = _Asked(
         filled(phone, "contactnumber"),
@@ -82,7 +82,9 @@ def get_type(
             with sound():
                 adapter = connect(hub, account)
                 contact = _contact(hub, account, adapter, asked.number)
-                return _active_now(hub, account, adapter, contact.id if contact else None, asked)
+                if contact is None:
+                    return _of_waiting_lead(hub, account, asked) or _nobody(asked)
+                return _active_now(hub, account, adapter, contact.id, asked)
         except AWAY as exc:
             note_failure(hub, account, exc, record="workflows")
             if known := _last_known(hub, account, asked):
@@ -92,21 +94,44 @@ def get_type(
 
 def _last_known(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
     """Return what the hub can tell without the CRM, if it can."""
+    phones = readings(asked.number, account.switches.region)
+    contact_id = next(filter(None, (_seen_with(hub, account, phone) for phone in phones)), "")
+    if not contact_id:
+        return _of_waiting_lead(hub, account, asked)
     with sound():
         adapter = connect(hub, account)
         if adapter.can("active_workflow"):
             return None
-    for phone in readings(asked.number, account.switches.region):
-        if contact_id := _seen_with(hub, account, phone):
-            return replace(_active_now(hub, account, adapter, contact_id, asked), stale=True)
-    return None
+    return replace(_active_now(hub, account, adapter, contact_id, asked), stale=True)
+
+
+def _nobody(asked: _Asked) -> ActiveWorkflow:
+    return ActiveWorkflow("", f"no contact has the phone {shortened(asked.number)}")
+
+
+def _of_waiting_lead(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
+    """Return the answer for a phone whose lead has not reached the CRM yet, None without one."""
+    with hub.database.reading() as connection:
+        among, phones = connection.among(
+            "b.phone", "phones", readings(asked.number, account.switches.region)
+        )
+        waits = connection.scalar(
+            "select 1 from binding b where b.account_id = :account"
+            f" and b.connection_id = :connection and b.crm_id is null and {among}"
+            " and exists (select 1 from action a where a.account_id = :account"
+            " and a.connection_id = :connection and a.person = b.person"
+            " and a.kind = 'createLead' and a.state in ('running', 'queued')) limit 1",
+            {"account": account.id, "connection": account.connection.id, **phones},
+        )
+    if not waits:
+        return None
+    reason = f"the lead with the phone {shortened(asked.number)} has not reached the CRM yet"
+    return ActiveWorkflow("", reason, stale=True)
 
 
 def _active_now(
-    hub: Hub, account: Account, adapter: Adapter, contact_id: str | None, asked: _Asked
+    hub: Hub, account: Account, adapter: Adapter, contact_id: str, asked: _Asked
 ) -> ActiveWorkflow:
-    if contact_id is None:
-        return ActiveWorkflow("", f"no contact has the phone {shortened(asked.number)}")
     with hub.database.reading() as connection:
         last_chat = bindings.last_chat(connection, account, contact_id)
     bindings.chatted(hub.database, account, contact_id)

@@ -27,7 +27,7 @@ from crmhub.adapter import (
     Unsupported,
 )
 from crmhub.secrets import new_secret
-from tests.actions.working import change, hurry, work_off
+from tests.actions.working import change, hurry, states, work_off
 from tests.adapters.fakes import BROKEN, FAKE, FakeAdapter, FakeCrm, adapters, connect, fake_client
 from tests.api.helper_calls import (
     BODIES,
@@ -55,6 +55,7 @@ KEYS: dict[str, list[str]] = {
     CREATE_DEAL: ["dealId", "contactId"],
     CREATE_TICKET: ["ticketId", "contactId"],
 }
+PHONE = BODIES[GET_TYPE]["contactnumber"]
 WRITING = [CREATE_LEAD, SET_PROPERTIES, CREATE_DEAL, CREATE_TICKET]
 writing = pytest.mark.parametrize("path", WRITING)
 FAILURES = [
@@ -156,6 +157,45 @@ def test_the_workflow_of_somebody_known_is_told_while_the_crm_fails(
             assert (answer["workflowId"], answer["stale"]) == ("", "true")  # type: ignore[index]
             assert "last chat" in answer["reason"]  # type: ignore[index]
     assert client.helper(GET_TYPE, BODIES[GET_TYPE]).status_code == 503
+
+
+def _type(client: Client, number: str = PHONE) -> Any:
+    return client.helper(GET_TYPE, BODIES[GET_TYPE] | {"contactnumber": number})
+
+
+@pytest.mark.parametrize("down", [True, False])
+def test_a_phone_whose_lead_still_waits_is_told_so(
+    hub: Hub, fake: tuple[Client, FakeCrm], down: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeAdapter, "active_workflow", Adapter.active_workflow)
+    client, crm = fake
+    crm.failure = Unavailable("no route")
+    assert lead(client, phone=PHONE).status_code == 202
+    if not down:
+        # The CRM is back, and the lead's turn has not come.
+        crm.failure = None
+        hub.health.answered(client.account.id, client.account.connection.id)
+    for written in (PHONE, "001 (202) 555-0100"):
+        answer = _type(client, written)
+        assert (answer.status_code, answer.json["workflowId"]) == (200, "")
+        assert answer.json["stale"] == "true"
+        assert "has not reached the CRM yet" in answer.json["reason"]
+    other = _type(client, "+12025550199")
+    assert other.status_code == (503 if down else 200)
+    crm.failure = None
+    hurry(hub, client)
+    work_off(hub, client)
+    workflows.enrol(hub, client.account, workflow_id="w1", contact_id="c-1")
+    answer = _type(client)
+    assert (answer.json["workflowId"], answer.json["stale"]) == ("w1", "")
+
+
+def test_a_lead_that_was_refused_does_not_wait(hub: Hub, fake: tuple[Client, FakeCrm]) -> None:
+    client, crm = fake
+    crm.required = ("city",)
+    assert lead(client, phone=PHONE).status_code == 422
+    assert states(hub, client) == ["refused"]
+    assert _type(client).json["reason"] == f"no contact has the phone {PHONE}"
 
 
 @failing
