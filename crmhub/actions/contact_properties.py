@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from crmhub.accounts.accounts import Account
@@ -15,9 +15,18 @@ from crmhub.actions.deadlines import within
 from crmhub.actions.dispatch import Action, Done, Mapped, crm_id_of, named_for, newest, note_failure
 from crmhub.actions.entries import Entry, New
 from crmhub.actions.hub import Hub
-from crmhub.actions.inputs import Sent, filled, usable
+from crmhub.actions.inputs import (
+    PHONES,
+    Sent,
+    filled,
+    name_fault,
+    shortened,
+    text_fault,
+    usable,
+    whole_name_fault,
+)
 from crmhub.actions.partial import store_what_is_good
-from crmhub.adapter import Adapter, Saved, Written, contract
+from crmhub.adapter import Adapter, Problem, Saved, Written, contract
 from crmhub.db import Connection
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
 
@@ -34,6 +43,8 @@ class Properties:
     url: str | None = None
     stale: bool = False
     """Whether these are the last known values, since the CRM could not be asked."""
+    refused: tuple[Problem, ...] = ()
+    """The names that the builder did not fill in; they are not asked for."""
 
 
 def get_properties(
@@ -43,14 +54,27 @@ def get_properties(
 
     `name` is first and last name together. While the CRM is away or has not got the contact yet,
     what was last known of them comes back as `stale`. Raises NotFound when the conversation has
-    no contact, Semantic for blank names, BadRequest for too many, Unavailable when nothing is
-    known.
+    no contact, Semantic for blank names and when no name is filled in, BadRequest for too many,
+    Unavailable when nothing is known.
     """
     token = filled(contact_token, "contactToken")
     asked = list(dict.fromkeys(name.strip() for name in names))
     _count(asked)
     if "" in asked:
         raise Semantic("props: a name in it is blank; send property names only")
+    faults = {name: fault for name in asked if (fault := text_fault(name))}
+    if len(faults) == len(asked):
+        raise Semantic(f"props: {faults[asked[0]]}")
+    known = _known(hub, account, token, [name for name in asked if name not in faults])
+    return replace(
+        known,
+        values={name: known.values.get(name, "") for name in asked},
+        refused=tuple(Problem(shortened(name), fault) for name, fault in faults.items()),
+    )
+
+
+def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Properties:
+    """Return what the CRM has under these names, or what was last known."""
     with hub.database.reading() as connection:
         bound = _of_conversation(connection, account, token)
     if not bound.crm_id:
@@ -143,7 +167,9 @@ class SetProperties(Action):
 
     def mapped(self, account: Account) -> Mapped:
         """Return the usable properties, with `name` as the CRM takes it."""
-        properties, refused = usable(self.properties)
+        whole = account.connection.field_map.whole_name
+        names = {WHOLE_NAME: whole_name_fault if whole else name_fault}
+        properties, refused = usable(self.properties, {**PHONES, **names})
         if WHOLE_NAME in properties:
             properties = named_for(account, properties.pop(WHOLE_NAME)) | properties
         return Mapped(properties, tuple(refused))

@@ -22,7 +22,7 @@ from crmhub.actions.connecting import Broken, connect, noted, told
 from crmhub.actions.deadlines import arrived, remaining, within
 from crmhub.actions.entries import UNFINISHED, Accepted, Entry, New, Outcome
 from crmhub.actions.hub import Hub
-from crmhub.actions.inputs import split_name
+from crmhub.actions.inputs import join_name, split_name
 from crmhub.actions.journal import DELAYS_S, GRACE_MS
 from crmhub.adapter import Adapter, Problem, Written, contract
 from crmhub.adapter.matching import Duplicate, shared
@@ -89,7 +89,7 @@ def completed(
 def named_for(account: Account, name: str) -> dict[str, str]:
     """Return a name as the account's CRM takes it: as a whole, or first and last name."""
     if account.connection.field_map.whole_name:
-        return {WHOLE_NAME: " ".join(name.split())}
+        return {WHOLE_NAME: join_name(name)}
     return split_name(name)
 
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings
-from crmhub.actions.inputs import check_replaced
+from crmhub.actions.inputs import check_filled
 from crmhub.actions.locks import hold
 from crmhub.db import Connection, Database, now_ms
 from crmhub.errors import NotFound
@@ -46,7 +46,7 @@ class Turns(Protocol):
 class Contact:
     """A contact as the bot names it, "" for what it did not send.
 
-    Raises Semantic for an unreplaced placeholder, behind which all contacts would be one.
+    Raises Semantic for one that the builder did not fill in: all contacts would be one behind it.
     """
 
     id: str
@@ -54,7 +54,7 @@ class Contact:
 
     def __post_init__(self) -> None:
         for where, text in (("contactId", self.id), ("contactToken", self.token)):
-            check_replaced(text, where)
+            check_filled(text, where)
 
     def keys(self, connection: Connection, account: Account) -> list[str]:
         """Return the hashes of all that is known of the contact, the surest first."""

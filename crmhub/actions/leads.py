@@ -8,12 +8,20 @@ from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
 from crmhub.accounts.accounts import Account
+from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.actions import bindings, dispatch
 from crmhub.actions.connecting import lease
 from crmhub.actions.dispatch import Action, Done, Mapped, completed, named_for, newest
 from crmhub.actions.entries import Entry, New
 from crmhub.actions.hub import Hub
-from crmhub.actions.inputs import filled, is_placeholder, unreplaced, usable
+from crmhub.actions.inputs import (
+    filled,
+    key_fault,
+    name_fault,
+    phone_fault,
+    usable,
+    whole_name_fault,
+)
 from crmhub.actions.partial import refusal, store_what_is_good
 from crmhub.adapter import Adapter, Problem, Rejected, Written
 from crmhub.adapter.matching import Lead, SavedLead, upsert_contact
@@ -35,7 +43,7 @@ def create_lead(
     """Create or update the contact that the lead means (`adapter.matching`).
 
     Blank values change nothing; a phone of None stands for an array or an object. Raises
-    Semantic when what the account demands of a lead is blank or a placeholder, or when nothing is
+    Semantic when what the account demands of a lead is blank or not filled in, or when nothing is
     left that could be stored.
     """
     token = filled(contact_token, "contactToken")
@@ -46,12 +54,16 @@ def create_lead(
 
 def _demand(account: Account, lead: CreateLead) -> None:
     """Raise Semantic unless the lead has a name and an email, or is one by phone alone."""
-    fields = {"name": lead.name, "email": lead.email}
-    faults = [(where, unreplaced(text)) for where, text in fields.items() if is_placeholder(text)]
+    checked = {"name": name_fault(lead.name), "email": key_fault(lead.email)}
+    faults = [(where, fault) for where, fault in checked.items() if fault]
     by_phone = account.switches.lead_requires == "email_or_phone"
-    if not (by_phone and lead.phone and not is_placeholder(lead.phone)):
+    phone = lead.phone if by_phone else ""
+    bad_phone = phone_fault(phone) if phone else ""
+    if not phone or bad_phone:
         right = "send a value, or a phone" if by_phone else "send a value"
-        faults += [(where, f"it is blank; {right}") for where, text in fields.items() if not text]
+        fields = {"name": lead.name, "email": lead.email}
+        blank = [(where, f"it is blank; {right}") for where, text in fields.items() if not text]
+        faults += [*blank, ("phone", bad_phone)] if blank and bad_phone else blank
     if faults:
         raise Semantic(listed(faults))
 
@@ -167,7 +179,8 @@ class CreateLead(Action):
     def mapped(self, account: Account) -> Mapped:
         """Return what is to be stored, in the form that lookups use, and what cannot be."""
         properties: dict[str, str] = {}
-        said, refused = usable({"email": self.email, "phone": self.phone})
+        sent = {"email": self.email, "phone": self.phone}
+        said, refused = usable(sent, {"phone": phone_fault})
         for name, text in said.items():
             if not text:
                 continue
@@ -178,4 +191,8 @@ class CreateLead(Action):
                 refused.append(Problem(name, str(exc)))
         named = named_for(account, self.name)
         properties |= {name: text for name, text in named.items() if text}
-        return completed(account, self.record, properties, refused)
+        mapped = completed(account, self.record, properties, refused)
+        if WHOLE_NAME in named and whole_name_fault(self.name):
+            # A part of a name must not erase the others.
+            return replace(mapped, initial=mapped.initial | {WHOLE_NAME})
+        return mapped

@@ -61,7 +61,7 @@ def int_of_account(
 
     A sticky one gives a contact that is named the number it had before. Only `random` that is
     not sticky does without the database. Raises Semantic when the range is empty or not one for
-    the account's rotation, or a contact's name is an unreplaced placeholder.
+    the account's rotation, or a sticky one's contact is a value that the builder did not fill in.
     """
     turns = _Turns(account.id, smallest, largest, read_rotation(account.switches.rotation))
     turns.check()

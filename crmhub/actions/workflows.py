@@ -17,7 +17,7 @@ from crmhub.actions.connecting import AWAY, connect, sound, told
 from crmhub.actions.deadlines import within
 from crmhub.actions.dispatch import note_failure
 from crmhub.actions.hub import Hub
-from crmhub.actions.inputs import filled, shortened
+from crmhub.actions.inputs import filled, phone_fault, shortened
 from crmhub.actions.phones import readings
 from crmhub.adapter import Adapter, Contact, contract
 from crmhub.audit import Author
@@ -71,6 +71,8 @@ def get_type(
         silence,
         _hours_ago(silence, "lastChatInterval"),
     )
+    if fault := phone_fault(asked.number):
+        return ActiveWorkflow("", fault)
     with told(account), within(account.switches.deadline_s):
         if reason := hub.journal.away(account):
             if known := _last_known(hub, account, asked):

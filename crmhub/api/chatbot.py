@@ -12,11 +12,13 @@ from crmhub.actions import contact_properties, leads, workflows
 from crmhub.actions.inputs import filled
 from crmhub.api.authentication import hub
 from crmhub.api.helper_answers import (
+    NAMES_ROOM,
     Answer,
     answered,
     helper,
     idempotency_key,
     joined,
+    named,
     of_done,
     told,
 )
@@ -39,7 +41,7 @@ blueprint = Blueprint(
 
 _BY_PATH: list[dict[str, list[str]]] = [{}, {"WebhookSecret": []}]
 _BY_ANYTHING: list[dict[str, list[str]]] = [*_BY_PATH, {"ApiKey": []}]
-# Beyond the usual room: this helper has nothing else to say.
+# Beyond the usual room, as long as this helper has nothing else to say.
 _MISSING_ROOM = 1200
 
 
@@ -133,11 +135,13 @@ def _get_properties(account: Account) -> flask.Response:
         wanted = load(GetBody(), body())
         asked.extend(wanted["names"])
         found = contact_properties.get_properties(hub(), account, **wanted)
-        own = told("ok") | {"stale": "true" if found.stale else ""}
+        reasons, refused = named(found.refused)
+        own = told("ok", message=reasons, refused=refused)
+        own["stale"] = "true" if found.stale else ""
         # The hub's keys win; a property of such a name is found under `properties`.
         answer = {**own, **{name: v for name, v in found.values.items() if name not in own}}
         answer["properties"] = dict(found.values)
-        answer["missing"] = joined(found.missing, _MISSING_ROOM)
+        answer["missing"] = joined(found.missing, NAMES_ROOM if refused else _MISSING_ROOM)
         return answer if found.url is None else {**answer, "url": found.url}
 
     return answered(

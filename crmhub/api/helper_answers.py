@@ -17,7 +17,7 @@ from werkzeug.exceptions import HTTPException
 from crmhub.accounts.accounts import Account
 from crmhub.actions.deadlines import since
 from crmhub.actions.dispatch import Done
-from crmhub.actions.inputs import is_no_id
+from crmhub.actions.unfilled import is_unfilled_id
 from crmhub.adapter import Problem
 from crmhub.api.answers import as_json
 from crmhub.api.authentication import hub
@@ -115,9 +115,9 @@ def idempotency_key() -> str:
     key = flask.request.headers.get(HEADER, "")
     if key and not (len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
         raise BadRequest(f"{HEADER}: send 1 to {_LONGEST_KEY} printable ASCII characters")
-    # Under a variable that the builder did not replace the first call would be taken, and all later
-    # ones refused, since they say something else under the same key.
-    return "" if is_no_id(key) else key
+    # Under a key that the builder did not fill in the first call would be taken, and all later ones
+    # refused, since they say something else under the same key.
+    return "" if is_unfilled_id(key) else key
 
 
 def joined(names: Iterable[str], room: int = NAMES_ROOM) -> str:

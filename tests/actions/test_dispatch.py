@@ -749,7 +749,9 @@ def test_while_the_crm_is_away_it_is_not_called_and_the_answer_comes_at_once(
     asked = len(crm.calls)
     for answer in (set_city(bot, "Bari"), deal(bot, contact_id), lead(bot, "u", email="b@x.org")):
         assert status(answer) == (202, "queued")
-    read = bot.helper(GET_TYPE, {"contactnumber": "+1", "interval": 1, "lastChatInterval": 0})
+    read = bot.helper(
+        GET_TYPE, {"contactnumber": "+12025550100", "interval": 1, "lastChatInterval": 0}
+    )
     assert (read.status_code, failure.message in read.json["message"]) == (503, True)  # type: ignore[index]
     stale = bot.helper(GET_PROPERTIES, {"contactToken": "t", "props": ["email"]}).json
     assert (stale["email"], stale["stale"]) == ("ann@x.org", "true")  # type: ignore[index]

@@ -1,55 +1,19 @@
-"""What counts as a variable that a builder did not replace, and how names and phones are read."""
+"""How names and phones are read, and which properties of a call can be stored."""
 
 from __future__ import annotations
 
 import pytest
 
-from crmhub.actions.inputs import is_placeholder, split_name
+from crmhub.actions.inputs import (
+    PHONES,
+    join_name,
+    name_fault,
+    split_name,
+    usable,
+    whole_name_fault,
+)
 from crmhub.actions.phones import forms, readings
 from tests.clocks import in_no_time
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{{email}}",
-        "{email}",
-        "%email%",
-        "${email}",
-        "{{ contact.email }}",
-        " {{email}} ",
-        "{{first}} {{last}}",
-        "{{first}}{{last}}",
-        "{}",
-    ],
-)
-def test_an_unreplaced_variable_is_a_placeholder(text: str) -> None:
-    assert is_placeholder(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "ann@x.org",
-        "Ann {{last}}",
-        "{{first}} Lee",
-        "100%",
-        "50% or 60%",
-        '{"a": 1}',
-        "{'a': 1}",
-        "{",
-        "{{email",
-        "a%b%",
-    ],
-)
-def test_a_value_is_no_placeholder(text: str) -> None:
-    assert not is_placeholder(text)
-
-
-@pytest.mark.parametrize("part", ["{{a}}", "%a%", "{", "%a", "}", "{a", "% "])
-def test_a_long_text_is_told_from_a_placeholder_in_no_time(part: str) -> None:
-    assert not is_placeholder(part * 30_000 + "!")
 
 
 @pytest.mark.parametrize(
@@ -63,6 +27,46 @@ def test_a_long_text_is_told_from_a_placeholder_in_no_time(part: str) -> None:
 )
 def test_a_name_is_its_first_word_and_the_rest(name: str, first: str, last: str) -> None:
     assert split_name(name) == {"firstname": first, "lastname": last}
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "joined"),
+    [
+        ("Ada {{last name}}", {"firstname": "Ada"}, "Ada"),
+        ("{{first}} Smith", {"lastname": "Smith"}, "Smith"),
+        ("Ada undefined", {"firstname": "Ada"}, "Ada"),
+        ("Ada {{middle}} Lovelace", {"firstname": "Ada", "lastname": "Lovelace"}, "Ada Lovelace"),
+        ("Jennifer Null", {"firstname": "Jennifer", "lastname": "Null"}, "Jennifer Null"),
+        ("{{name}}", {}, ""),
+        ("undefined undefined", {}, ""),
+    ],
+)
+def test_half_a_name_keeps_its_good_half_and_its_place(
+    name: str, parts: dict[str, str], joined: str
+) -> None:
+    assert split_name(name) == parts
+    assert join_name(name) == joined
+
+
+def test_a_name_needs_one_word_and_a_whole_name_all_of_them() -> None:
+    for name, half, whole in (
+        ("Ada Lovelace", True, True),
+        ("Ada {{last}}", True, False),
+        ("null null", False, False),
+        ("", True, True),
+    ):
+        assert (not name_fault(name), not whole_name_fault(name)) == (half, whole)
+
+
+def test_each_property_is_checked_by_itself() -> None:
+    sent = {"city": "{{city}}", "zip": "0", "phone": "0", "mobilephone": "", "tags": None}
+    good, problems = usable(sent, PHONES)
+    assert good == {"zip": "0", "mobilephone": ""}
+    assert {one.name: one.reason.split(";")[0] for one in problems} == {
+        "city": "the builder sent {{city}} instead of its value",
+        "phone": '"0" is not a possible phone number',
+        "tags": "is an array or an object",
+    }
 
 
 @pytest.mark.parametrize(
@@ -96,7 +100,6 @@ def test_what_is_no_number_is_read_as_it_is(text: str) -> None:
 def test_no_long_text_takes_long(text: str) -> None:
     with in_no_time():
         assert readings(text, "") == [text]
-        assert not is_placeholder(text)
 
 
 def test_a_number_is_looked_for_in_the_forms_it_may_be_stored_in() -> None:

@@ -305,7 +305,7 @@ def test_without_sticky_a_contact_is_nobody_special(drawing: Drawing) -> None:
     assert [drawing.one("a", token="{{token}}") for _ in range(4)] == [1, 2, 3, 1]
 
 
-def test_an_unreplaced_variable_is_no_contact(drawing: Drawing) -> None:
+def test_an_id_that_is_not_filled_in_is_no_contact(drawing: Drawing) -> None:
     drawing.rotate("round_robin+sticky")
     with pytest.raises(Semantic, match=r"contactId: the builder sent \{\{contactId\}\}"):
         drawing.one("{{contactId}}", token="t")

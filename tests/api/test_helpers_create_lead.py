@@ -32,13 +32,13 @@ def test_a_new_lead_becomes_a_contact(client: Client) -> None:
     assert list(answer.json) == [*OWN, "contactId"]  # type: ignore[arg-type]
     contact_id, action_id = answer.json["contactId"], answer.json["actionId"]  # type: ignore[index]
     assert isinstance(contact_id, str)
-    assert answer.json | {"contactId": ""} == {  # type: ignore[operator]
+    assert answer.json == {
         "status": "created",
         "message": "",
         "actionId": action_id,
         "stale": "",
         "refused": "",
-        "contactId": "",
+        "contactId": contact_id,
     }
     assert stored(client, contact_id) == {
         "firstname": "Ann",
@@ -144,34 +144,6 @@ def test_a_missing_key_is_400_and_a_blank_one_422(client: Client, key: str) -> N
     assert total(client) == 0
 
 
-@pytest.mark.parametrize("key", ["contactToken", "name", "email"])
-@pytest.mark.parametrize("text", ["{{x}}", "{x}", "%x%"])
-def test_an_unreplaced_variable_is_422(client: Client, key: str, text: str) -> None:
-    body = {"contactToken": "t", "name": "Ann Lee", "email": "ann@x.org", key: text}
-    answer = client.helper(CREATE_LEAD, body)
-    assert answer.status_code == 422
-    assert f"{key}: the builder sent {text}" in answer.json["message"]  # type: ignore[index]
-    assert total(client) == 0
-
-
-@pytest.mark.parametrize("token", ["undefined", "null", "None", " NaN ", "[object Object]"])
-def test_no_two_people_are_one_under_a_programs_word_for_no_value(
-    app: flask.Flask, client: Client, token: str
-) -> None:
-    switch(app, client, lead_requires="email_or_phone")
-    for number in ("+12025550100", "+12025550101"):
-        answer = lead(client, token, email=None, phone=number)
-        assert answer.status_code == 422
-        assert "contactToken: the builder sent " in answer.json["message"]  # type: ignore[index]
-    assert total(client) == 0
-
-
-def test_an_unreplaced_phone_is_left_out_and_named(client: Client) -> None:
-    answer = lead(client, phone="{{phone}}").json
-    assert (answer["status"], answer["refused"]) == ("created", "phone")  # type: ignore[index]
-    assert "phone" not in stored(client, answer["contactId"])  # type: ignore[index]
-
-
 @pytest.mark.parametrize("phone", [[], {}, False, ["+12025550100"]])
 def test_a_phone_that_is_no_text_does_not_sink_a_lead(client: Client, phone: Any) -> None:
     answer = lead(client, phone=phone).json
@@ -202,8 +174,7 @@ def test_an_email_that_is_none_does_not_sink_a_lead_with_a_phone(client: Client)
 def test_nobody_could_tell_whose_name_it_is_without_email_and_phone(client: Client) -> None:
     answer = lead(client, email="ann at home", phone="none")
     assert answer.status_code == 422
-    assert answer.json["message"].startswith("email:")  # type: ignore[index]
-    assert "phone:" in answer.json["message"]  # type: ignore[index]
+    assert {"email:", "phone:"} <= set(answer.json["message"].split())  # type: ignore[index]
     assert total(client) == 0
 
 

@@ -224,12 +224,6 @@ def test_an_email_of_another_contact_is_refused(client: Client) -> None:
     assert (answer["status"], answer["refused"]) == ("updated", "email")
 
 
-def test_an_unreplaced_variable_is_left_out_and_named(client: Client) -> None:
-    known(client)
-    answer = _set(client, {"city": "{{city}}", "zip": "1"})
-    assert (answer["status"], answer["refused"]) == ("updated", "city")
-
-
 @pytest.mark.parametrize(
     ("props", "status"),
     [
