@@ -436,6 +436,33 @@ def _unpoint(tx: Connection, account: Account, token: str) -> None:
     )
 
 
+def settle_others(
+    tx: Connection, account: Account, hub_id: str, *, crm_id: str, values: Mapping[str, str]
+) -> None:
+    """Note which contact of the CRM others are who have the email that a lead has stored.
+
+    Or its phone, where neither has an email. Their own leads may have failed.
+    """
+    email, phone = values.get("email", "")[:LONGEST], values.get("phone", "")[:LONGEST]
+    if not (email or phone):
+        return
+    alike = (
+        "o.email = :email"
+        if email
+        else "o.phone = :phone and o.email is null and exists (select 1 from binding m"
+        " where m.account_id = o.account_id and m.connection_id = o.connection_id"
+        " and m.hub_id = :hub_id and m.email is null)"
+    )
+    others = tx.rows(
+        "select o.hub_id from binding o where o.account_id = :account"
+        " and o.connection_id = :connection and o.hub_id <> :hub_id and o.crm_id is null"
+        f" and {alike} order by o.hub_id",
+        _of(account) | {"hub_id": hub_id, "email": email, "phone": phone},
+    )
+    for (other,) in others:
+        settle(tx, account, other, crm_id=crm_id, values={})
+
+
 _COLUMNS = {"token": "contact_token", "email": "email", "phone": "phone"}
 
 

@@ -178,7 +178,7 @@ class SetProperties(Action):
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
         """Update the contact that the conversation was about when this was accepted."""
-        contact_id = crm_id_of(hub, account, entry.hub_id)
+        contact_id = crm_id_of(hub, account, entry)
         written: dict[str, str] = {}
 
         def write(rest: Mapping[str, str]) -> Saved:

@@ -107,7 +107,7 @@ class CreateForContact(Action):
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
         """Create the record with its link to the contact."""
-        contact_id = crm_id_of(hub, account, entry.hub_id)
+        contact_id = crm_id_of(hub, account, entry)
         places = _places(account, self.linked)
         if not mapped.properties or any(one.name in places for one in mapped.refused):
             raise refusal(mapped.refused)

@@ -37,7 +37,7 @@ _FIRST_LOOK_S, _LAST_LOOK_S = 0.02, 0.2
 _SOON_S = 5.0
 _QUEUED = "The CRM could not take this yet; it will be tried again until it does."
 _FULL = "The account's plan is full; this will be tried again until there is room."
-_STOPPED = "The CRM did not take this; it waits until the operator has it tried again."
+_STOPPED = "The CRM does not have this yet; the operator has to fix the cause and retry it."
 # What writing down the outcome needs of the time a caller has.
 _WRITING_S = 0.15
 
@@ -94,11 +94,11 @@ def named_for(account: Account, name: str) -> dict[str, str]:
 
 
 class Behind(Exception):
-    """An action can only be done once this dead one was brought back."""
+    """An action is blocked: the lead that would create its contact is dead."""
 
-    def __init__(self, action_id: str) -> None:
-        super().__init__(action_id)
-        self.action_id = action_id
+    def __init__(self, lead_id: str) -> None:
+        super().__init__(lead_id)
+        self.lead_id = lead_id
 
 
 class Action(Protocol):
@@ -334,6 +334,10 @@ def beside(account: Account, entry: Entry, done: Done | None) -> Callable[[Conne
                 values=done.values,
                 accepted=dict.fromkeys(done.values, entry.created_at),
             )
+            if entry.kind == "createLead":
+                bindings.settle_others(
+                    tx, account, entry.hub_id, crm_id=done.contact_id, values=done.values
+                )
         else:
             bindings.note_chat(tx, account, bindings.acquaint(tx, account, done.contact_id))
         other = done.duplicate
@@ -364,28 +368,27 @@ def newest(
     return {n: v for n, v in properties.items() if accepted.get(n, 0) <= entry.created_at}
 
 
-def crm_id_of(hub: Hub, account: Account, hub_id: str) -> str:
+def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
     """Return the CRM's id of an action's contact.
 
-    Before its lead has got in, raises Behind when that one is dead, NotYet while it is under way,
-    and NotFound when there is none to wait for.
+    While no lead has created the contact, raises NotYet when an earlier one is in progress, Behind
+    when one is dead, and NotFound when there is none to wait for.
     """
-    if not hub_id.startswith(bindings.HUB_ID):
+    if not entry.hub_id.startswith(bindings.HUB_ID):
         with hub.database.reading() as connection:
-            return bindings.merged_into(connection, account, hub_id)
+            return bindings.merged_into(connection, account, entry.hub_id)
     with hub.database.reading() as connection:
-        bound = bindings.of_hub_id(connection, account, hub_id)
+        bound = bindings.of_hub_id(connection, account, entry.hub_id)
     if bound is not None and bound.crm_id:
         return bound.crm_id
-    leads = hub.journal.leads_of(account, bound.person) if bound is not None else {}
+    leads = hub.journal.leads_of(account, bound.person, entry) if bound is not None else {}
     if any(state in UNFINISHED for state in leads.values()):
         raise contract.NotYet(
             "The contact's lead has not reached the CRM yet.", retry_after=_SOON_S
         )
-    for action_id, state in leads.items():
-        if state in ("dead", "parked"):
-            raise Behind(action_id)
-    raise errors.NotFound("The contact's lead was refused; call createLead again")
+    if leads:
+        raise Behind(next(iter(leads)))
+    raise errors.NotFound("The contact's lead was refused or discarded; call createLead again")
 
 
 def note_failure(
@@ -428,8 +431,8 @@ def judged(exc: Exception, *, waits: bool, record: str = "contacts") -> Outcome:
 
     match exc:
         case Behind():
-            waiting = "It waits for the contact's lead, which is dead."
-            return Outcome("parked", word, waiting, behind=exc.action_id)
+            blocked = "Blocked: the createLead of its contact failed. Retry or discard that one."
+            return Outcome("parked", word, blocked, behind=exc.lead_id)
         case contract.LacksRight() if record != "contacts":
             # Leads need another right: they must not wait for this one.
             return queued(wait_s=_RIGHT_WAIT_S)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from crmhub.secrets import BASE36
 from crmhub.secrets import token as random_token
 
-State = Literal["running", "queued", "done", "refused", "dead", "parked"]
+State = Literal["running", "queued", "done", "refused", "dead", "parked", "discarded"]
 UNFINISHED = ("running", "queued")
 _SHOWN = 500
 _ID = re.compile(r"act-[0-9a-z]{24}", re.ASCII)
@@ -40,6 +40,8 @@ class Entry:
     `doubt_since` is when the first try began of which nobody knows what it wrote (ms), 0 when
     there is none. Like all times of the journal it is the database's; this host's clock was
     `ahead` of that by so many ms. `probing` says that its connection is thought to be away.
+    `corrected` tells when an operator corrected a value (ms), by the property's name or the
+    request's key.
     """
 
     account_id: int
@@ -56,6 +58,7 @@ class Entry:
     give_up_at: int
     probing: bool = False
     ahead: int = 0
+    corrected: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def tried_ms(self) -> int:
@@ -80,7 +83,7 @@ class Accepted:
     behind: bool = False
     """Whether it waits for nothing but an earlier action of the same person."""
     stopped: bool = False
-    """Whether it is tried again only when an operator wants it."""
+    """Whether it waits for an operator's decision."""
 
 
 @dataclass(frozen=True, slots=True)

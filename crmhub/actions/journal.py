@@ -2,12 +2,14 @@
 
 A row is `running` while a process works on it, `queued` while it waits for its next try, and ends
 as `done`, `refused` (the caller was told why), `dead` (nobody waited any more, or no try helped),
-or `parked` behind a dead one of the same contact. Whoever works on a row holds its lease, a token
-that `finish` must bring back; `run_at` is then when the lease ends, so that the row of a process
-that died falls due by itself.
+`parked` while the lead that would create its contact is dead, or `discarded` by an operator.
+Whoever works on a row holds its lease, a token that `finish` must bring back; `run_at` is then when
+the lease ends, so that the row of a process that died falls due by itself.
 
 An action waits for every earlier unfinished one of the same person, so that older values never
-overwrite newer ones. A connection whose CRM is away waits as a whole (`outages`).
+overwrite newer ones. A dead action holds back only what needs it: each action finds out by itself,
+in its turn, whether its contact is missing (`leads_of`), and the first lead that creates the
+contact queues them all again. A connection whose CRM is away waits as a whole (`outages`).
 """
 
 from __future__ import annotations
@@ -57,6 +59,11 @@ GRACE_MS = 2_000
 _OTHERS = 1_000
 # An action whose contact has another one in progress is retried after this.
 _TURN_S = 1.0
+# What a call is told under the Idempotency-Key of one that an operator has discarded.
+_DISCARDED = {
+    "error": "Conflict",
+    "message": "The operator discarded this call; use a new Idempotency-Key to send it again",
+}
 # What a try ends with that has not asked the CRM anything.
 _UNASKED = ("Behind", "NotYet", "LimitExceeded", "TooManyRequests")
 
@@ -165,7 +172,7 @@ class Journal:
         if key:
             hold(tx, account.id, "idempotency key", key)
             row = tx.row(
-                "select id, hub_id, kind, request, state, result, created_at from action"
+                "select id, hub_id, kind, request, state, result, created_at, versions from action"
                 " where account_id = :account and idempotency_key = :key",
                 {"account": account.id, "key": key},
             )
@@ -179,16 +186,16 @@ class Journal:
                 )
                 row = None
             if row is not None:
-                id, hub_id, kind, kept, state, result, _ = row
-                if (kind, _said(json.loads(kept))) != (new.kind, _said(new.request)):
+                id, hub_id, kind, kept, state, result, _, versions = row
+                if (kind, _said(_as_accepted(kept, versions))) != (new.kind, _said(new.request)):
                     raise Semantic(
                         "Idempotency-Key: it was used for another call; use a new key for each"
                     )
                 return Accepted(
                     id,
                     hub_id,
-                    earlier=_result(result),
-                    refused=state == "refused",
+                    earlier=_DISCARDED if state == "discarded" else _result(result),
+                    refused=state in ("refused", "discarded"),
                     replayed=True,
                     stopped=state in ("dead", "parked"),
                 )
@@ -270,8 +277,8 @@ class Journal:
         beside: Callable[[Connection], None],
         moment: int,
     ) -> bool:
-        if outcome.state == "parked" and _came_back(tx, entry.account_id, outcome.behind):
-            # Since this try looked at it: nothing would bring this one back any more.
+        if outcome.state == "parked" and not _is_blocked(tx, entry, outcome.behind):
+            # No longer, since this attempt looked: nothing would queue this action again.
             outcome = replace(outcome, state="queued", behind="", wait_s=DELAYS_S[0])
         state, run_at, tries = _next(entry, outcome, moment)
         # A doubt lasts until the action is done: a try that could not look has not settled it.
@@ -313,11 +320,11 @@ class Journal:
                 "correlation": shown(outcome.correlation_id),
             },
         )
-        if state not in UNFINISHED:
+        if state not in (*UNFINISHED, "parked"):
             self._database.after_commit(partial(metrics.ended, entry.kind, state))
         beside(tx)
-        if state == "dead":
-            _park(tx, entry, moment)
+        if state == "done" and entry.kind == "createLead" and _unblock(tx, entry, moment):
+            self._wake(tx)
         outage = Outage(tx, entry.account_id, entry.connection_id)
         if outcome.away or outcome.throttled:
             outage.note(outcome, moment, probing=entry.probing)
@@ -520,22 +527,26 @@ class Journal:
             )
         return _result(row[0]) if row else None
 
-    def leads_of(self, account: Account, person: str) -> dict[str, State]:
-        """Return a person's leads that have not got in, the newest first, with their states.
+    def leads_of(self, account: Account, person: str, entry: Entry) -> dict[str, State]:
+        """Return the leads of an action's contact, accepted before it, that are not in the CRM.
 
-        For a parked one stands the dead action that it waits for.
+        They come with their states, the newest first; `person` is whose contact it is now. Later
+        leads wait for the action themselves.
         """
         with self._database.reading() as connection:
             rows = connection.rows(
-                "select coalesce(behind, id), state from action"
-                " where account_id = :account and person = :person"
-                " and connection_id = :connection and kind = 'createLead'"
-                " and state in ('running', 'queued', 'dead', 'parked')"
-                " order by created_at desc limit 50",
+                # Only a former version parks a lead: in its place comes what it is parked behind.
+                "select coalesce(a.behind, a.id), a.state from action a"
+                " where a.account_id = :account and a.person = :person"
+                " and a.connection_id = :connection and a.kind = 'createLead'"
+                " and a.state in ('running', 'queued', 'dead', 'parked') and a.id < :id"
+                f" and {SAME_CONTACT} order by a.id desc limit 50",
                 {
                     "account": account.id,
                     "connection": account.connection.id,
                     "person": person,
+                    "hub_id": entry.hub_id,
+                    "id": entry.id,
                 },
             )
         return {row[0]: row[1] for row in rows}
@@ -570,7 +581,8 @@ class Journal:
             skip = " for update skip locked" if tx.dialect == "postgresql" else ""
             rows = tx.rows(
                 "select account_id, id from action where finished_at < :before"
-                f" and state in ('done', 'refused') order by finished_at limit :most{skip}",
+                " and state in ('done', 'refused', 'discarded')"
+                f" order by finished_at limit :most{skip}",
                 {"before": before, "most": most},
             )
             marks.forget(tx, rows, closed_before=earliest_id(before))
@@ -610,13 +622,13 @@ _DUE = (
     " left join outage o on o.account_id = w.account_id and o.connection_id = w.id"
     " where w.first is not null"
 )
-_ENTRY = "id, kind, person, hub_id, request, tries, doubt_since, created_at, give_up_at"
+_ENTRY = "id, kind, person, hub_id, request, tries, doubt_since, created_at, give_up_at, corrected"
 
 
 def _entry(
     account_id: int, connection_id: int, row: Any, token: str, moment: int, probing: bool
 ) -> Entry:
-    id, kind, person, hub_id, request, tries, doubt, created_at, give_up_at = row
+    id, kind, person, hub_id, request, tries, doubt, created_at, give_up_at, corrected = row
     return Entry(
         account_id,
         id,
@@ -633,6 +645,7 @@ def _entry(
         give_up_at,
         probing,
         now_ms() - moment,
+        json.loads(corrected or "{}"),
     )
 
 
@@ -669,31 +682,51 @@ def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]
     return "queued", moment + int(wait * 1000), tries
 
 
-def _came_back(tx: Connection, account_id: int, action_id: str) -> bool:
-    """Return whether a dead action was brought back; until the transaction ends it cannot be."""
+def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
+    """Return whether an action waits for this dead lead; until the transaction ends it does then.
+
+    Whoever retries or discards the lead, or creates the contact by another one, waits for the
+    transaction, and finds the action parked.
+    """
+    of = {
+        "account": entry.account_id,
+        "connection": entry.connection_id,
+        "id": entry.id,
+        "lead": lead_id,
+        "hub_id": entry.hub_id,
+    }
+    lock = tx.for_update
+    # In the order in which others lock these rows.
+    tx.row(f"select 1 from action where account_id = :account and id = :id{lock}", of)
     state = tx.scalar(
-        f"select state from action where account_id = :account and id = :id{tx.for_update}",
-        {"account": account_id, "id": action_id},
+        f"select state from action where account_id = :account and id = :lead{lock}", of
     )
-    return state not in (None, "dead", "parked")
+    if state not in ("dead", "parked"):
+        return False
+    crm_id = tx.scalar(
+        "select crm_id from binding where account_id = :account"
+        f" and connection_id = :connection and hub_id = :hub_id{lock}",
+        of,
+    )
+    return crm_id is None
 
 
-def _park(tx: Connection, entry: Entry, moment: int) -> None:
-    """Let what waits behind a dead action wait for an operator with it."""
-    tx.run(
-        "update action as a set state = 'parked', behind = :id, finished_at = :now"
-        " where a.account_id = :account and a.connection_id = :connection"
-        " and a.person = :person and a.state = 'queued'"
-        " and (a.created_at > :created or (a.created_at = :created and a.id > :id))"
+def _unblock(tx: Connection, entry: Entry, moment: int) -> int:
+    """Queue what was parked of the contact that a lead has created; return how many."""
+    return tx.run(
+        "update action as a set state = 'queued', run_at = :now, give_up_at = :give_up, tries = 0,"
+        " finished_at = null, behind = null, reason = ''"
+        " where a.account_id = :account and a.connection_id = :connection and a.state = 'parked'"
+        # The lead may have shown that two persons are one.
+        " and a.person = (select b.person from binding b where b.account_id = :account"
+        " and b.connection_id = :connection and b.hub_id = :hub_id)"
         f" and {SAME_CONTACT}",
         {
             "account": entry.account_id,
             "connection": entry.connection_id,
-            "person": entry.person,
             "hub_id": entry.hub_id,
-            "id": entry.id,
-            "created": entry.created_at,
             "now": moment,
+            "give_up": moment + LONGEST_MS,
         },
     )
 
@@ -701,6 +734,14 @@ def _park(tx: Connection, entry: Entry, moment: int) -> None:
 def _said(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what the caller said, without what the hub added."""
     return {name: value for name, value in request.items() if name != "before"}
+
+
+def _as_accepted(request: str, versions: str | None) -> Mapping[str, Any]:
+    """Return the request as it was accepted, before any correction."""
+    kept: Mapping[str, Any] = (
+        json.loads(versions)[0]["request"] if versions else json.loads(request)
+    )
+    return kept
 
 
 def _json(value: Mapping[str, Any]) -> str:

@@ -98,6 +98,45 @@ def test_who_turn_out_to_be_one_contact_are_one_person(hub: Hub, client: Client)
     assert len(persons) == 1
 
 
+@pytest.mark.parametrize(
+    ("email", "phone", "stored", "settled"),
+    [
+        ("ann@x.org", "", {"email": "ann@x.org"}, True),
+        ("ann@x.org", "", {"phone": "+12025550100"}, False),
+        ("bea@x.org", "+12025550100", {"phone": "+12025550100", "email": "ann@x.org"}, False),
+        ("", "+12025550100", {"phone": "+12025550100", "email": "ann@x.org"}, False),
+        ("", "+12025550100", {"phone": "+12025550100"}, False),
+    ],
+)
+def test_whose_email_a_lead_has_stored_is_its_contact_too(
+    hub: Hub, client: Client, email: str, phone: str, stored: dict[str, str], settled: bool
+) -> None:
+    bound = _meet(hub, client, "t", "1", email="ann@x.org", phone="+12025550100")
+    _meet(hub, client, "u", email=email, phone=phone)
+    # As it was before the other one was known to the CRM.
+    change(hub, client, "crm_id = null where contact_token = 'u'", "binding")
+    _settle_others(hub, client, bound, stored)
+    assert [row[:2] for row in _rows(hub, client) if row[0]] == [
+        ("1", token) for token in ("t", "u") if token == "t" or settled
+    ]
+
+
+def test_whose_phone_alone_a_lead_has_stored_is_its_contact_too(hub: Hub, client: Client) -> None:
+    bound = _meet(hub, client, "t", phone="+12025550100")
+    _meet(hub, client, "u", phone="+12025550100")
+    _settle_others(hub, client, bound, {"phone": "+12025550100"})
+    (of_other,) = [row[:2] for row in _rows(hub, client) if row[0]]
+    assert of_other == ("1", "u")
+
+
+def _settle_others(hub: Hub, client: Client, bound: Bound, stored: dict[str, str]) -> None:
+    hub.database.transact(
+        lambda tx: bindings.settle_others(
+            tx, client.account, bound.hub_id, crm_id="1", values=stored
+        )
+    )
+
+
 def test_the_crms_own_id_is_passed_on_and_a_made_up_hub_id_is_not(
     hub: Hub, client: Client, other: Client
 ) -> None:

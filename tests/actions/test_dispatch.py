@@ -201,19 +201,81 @@ def test_what_would_wait_for_a_dead_lead_that_is_just_brought_back_follows_it(
     assert states(hub, bot) == ["done", "done"]
 
 
-def test_behind_a_parked_lead_stands_what_parked_it(
-    hub: Hub, bot: Client, dead_lead: tuple[str, str]
+def test_a_lead_that_a_former_version_parked_blocks_like_the_dead_one(
+    hub: Hub, bot: Client, crm: FakeCrm, dead_lead: tuple[str, str]
 ) -> None:
     contact_id, dead = dead_lead
-    change(hub, bot, "state = 'parked', behind = 'act-dead' where id = :it", it=dead)
+    crm.required = ("city",)
+    assert lead(bot).status_code == 422
+    change(hub, bot, "state = 'parked', behind = :dead where state = 'refused'", dead=dead)
     assert status(deal(bot, contact_id)) == (202, "queued")
-    assert rows(hub, bot, "state, behind")[1] == ("parked", "act-dead")
+    assert rows(hub, bot, "state, behind")[2] == ("parked", dead)
 
 
 def test_a_lead_after_a_dead_one_gets_in(hub: Hub, bot: Client, dead_lead: tuple[str, str]) -> None:
     assert lead(bot).status_code == 200
     assert deal(bot, dead_lead[0]).status_code == 200
     assert states(hub, bot) == ["dead", "done", "done"]
+
+
+def test_what_waits_for_a_dead_lead_follows_a_later_one_of_its_contact(
+    hub: Hub, bot: Client, crm: FakeCrm, dead_lead: tuple[str, str]
+) -> None:
+    """The deal must not wait for the later lead, which waits for the deal in its turn."""
+    hub.journal.shut(bot.account, "away")
+    assert status(deal(bot, dead_lead[0])) == (202, "queued")
+    assert status(set_city(bot, "Rome")) == (202, "queued")
+    assert status(lead(bot)) == (202, "queued")
+    hurry(hub, bot)
+    work_off(hub, bot)
+    assert states(hub, bot) == ["dead", "done", "done", "done"]
+    assert (crm.contacts["c-1"]["city"], len(crm.linked)) == ("Rome", 1)
+
+
+@pytest.mark.parametrize(("email", "then"), [("ann@x.org", "done"), ("bea@x.org", "parked")])
+def test_a_lead_of_the_same_email_in_another_conversation_creates_the_contact(
+    hub: Hub, bot: Client, crm: FakeCrm, dead_lead: tuple[str, str], email: str, then: str
+) -> None:
+    contact_id, _ = dead_lead
+    assert status(deal(bot, contact_id)) == (202, "queued")
+    known(bot, "u", email=email)
+    work_off(hub, bot)
+    assert states(hub, bot) == ["dead", then, "done"]
+    # Nor does a later call find the dead lead in its way.
+    assert deal(bot, contact_id, subject="B").status_code == (200 if then == "done" else 202)
+    assert len(crm.linked) == (2 if then == "done" else 0)
+
+
+def test_leads_that_go_in_together_bring_back_what_waited(app: flask.Flask, hub: Hub) -> None:
+    with FakeHubSpot(Options()) as fake:
+        bot = hubspot_client(app, fake)
+        fake.fail(400, times=1)
+        assert lead(bot).status_code == 422
+        change(hub, bot, "state = 'dead'")
+        hub.journal.shut(bot.account, "away")
+        (hub_id,) = rows(hub, bot, "hub_id")[0]
+        assert status(deal(bot, hub_id)) == (202, "queued")
+        for token in "uvw":
+            assert status(lead(bot, token, email=f"{token}@x.org")) == (202, "queued")
+        assert status(lead(bot)) == (202, "queued")
+        hurry(hub, bot)
+        work_off(hub, bot)
+    assert states(hub, bot) == ["dead", *["done"] * 5]
+
+
+def test_an_action_whose_contact_is_created_while_it_is_tried_is_not_parked(
+    hub: Hub, bot: Client, dead_lead: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = dispatch.judged
+
+    def created(exc: Exception, **how: Any) -> Any:
+        change(hub, bot, "crm_id = 'c-9'", "binding")
+        return judged(exc, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dispatch, "judged", created)
+        assert status(deal(bot, dead_lead[0])) == (202, "queued")
+    assert states(hub, bot) == ["dead", "queued"]
 
 
 def test_after_a_refused_lead_there_is_nobody_to_change(bot: Client, crm: FakeCrm) -> None:
@@ -370,23 +432,44 @@ def test_the_same_for_another_contact_is_made(
     assert sorted(contact_id for _, contact_id, _ in crm.linked) == ["c-ann", "c-bea"]
 
 
-def test_what_is_dead_holds_up_no_other_contact_of_its_phone(
+def test_a_dead_deal_holds_back_nothing_of_its_contact(hub: Hub, bot: Client, crm: FakeCrm) -> None:
+    crm.failure = GONE
+    contact_id = known_later(bot)
+    deal(bot, contact_id, dealstage="wrong"), set_city(bot, "Rome"), deal(bot, contact_id)
+
+    def refuse(call: str) -> None:
+        if call == "create_for_contact" and "city" not in crm.contacts["c-1"]:
+            raise Rejected([], "no such stage")
+
+    crm.failure, crm.during = None, refuse
+    hurry(hub, bot)
+    work_off(hub, bot)
+    assert states(hub, bot) == ["done", "dead", "done", "done"]
+    assert crm.contacts["c-1"]["city"] == "Rome"
+    assert [properties for *_, properties in crm.linked] == [{"dealname": "A"}]
+
+
+def test_a_dead_lead_holds_back_no_other_contact_of_its_phone(
     hub: Hub, bot: Client, crm: FakeCrm
 ) -> None:
     crm.failure = GONE
-    first = lead(bot, "t", phone="+12025550100").json["contactId"]
-    deal(bot, first)
-    lead(bot, "u", email="bea@x.org", phone="+12025550100")
-    deal(bot, first, subject="B")
+    ids = [
+        lead(bot, token, email=f"{token}@x.org", phone="+12025550100").json["contactId"]
+        for token in "tu"
+    ]
+    for contact_id in ids:
+        deal(bot, contact_id)
 
     def refuse(call: str) -> None:
-        if call == "create_for_contact":
+        if call == "create_contact" and not crm.contacts:
+            crm.contacts["c-0"] = {}
             raise Rejected([], "not on a Sunday")
 
     crm.failure, crm.during = None, refuse
     hurry(hub, bot)
     work_off(hub, bot)
-    assert states(hub, bot) == ["done", "dead", "done", "parked"]
+    assert sorted(states(hub, bot)) == ["dead", "done", "done", "parked"]
+    assert [contact_id for _, contact_id, _ in crm.linked] == ["c-2"]
 
 
 @pytest.mark.parametrize("token", ["t", "u"])

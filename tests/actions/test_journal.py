@@ -309,16 +309,26 @@ def test_after_seven_days_it_is_dead_whatever_the_reason(
     assert states(hub, client) == ["dead"]
 
 
-def test_what_waits_behind_a_dead_one_is_parked_and_nothing_else(
+def test_what_follows_a_dead_action_is_not_held_back(
     hub: Hub, client: Client, accept: Accept
 ) -> None:
-    first = accept()
-    accept(), accept(), accept("q")
+    first, second = accept(), accept()
     finish(hub, taken(first), Outcome("dead", "Rejected", "no such stage"))
-    found = sorted(rows(hub, client, "person, state, coalesce(behind, '')"))
-    parked = ("p", "parked", first.action_id)
-    assert found == [("p", "dead", ""), parked, parked, ("q", "running", "")]
-    assert accept().entry is not None
+    assert states(hub, client) == ["dead", "queued"]
+    assert claimed(hub, client) == [second.action_id]
+
+
+def test_an_action_is_parked_only_while_its_lead_is_dead(
+    hub: Hub, client: Client, accept: Accept
+) -> None:
+    lead = taken(accept(kind="createLead"))
+    finish(hub, lead, Outcome("dead", "Rejected", "no such stage"))
+    behind = Outcome("parked", "Behind", behind=lead.id)
+    for state, then in (("dead", "parked"), ("queued", "queued"), ("discarded", "queued")):
+        change(hub, client, f"state = '{state}' where kind = 'createLead'")
+        entry = taken(accept(f"of {state}"))
+        finish(hub, entry, behind)
+        assert dict(rows(hub, client, "id, state"))[entry.id] == then
 
 
 def test_what_ended_long_ago_is_forgotten_and_what_is_dead_stays(

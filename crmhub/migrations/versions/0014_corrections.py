@@ -1,0 +1,69 @@
+"""Corrected and discarded actions; what no longer has to wait for a dead action is queued.
+
+`action.versions` holds the requests that corrections replaced, each with when and by whom, and
+`action.corrected` when each value was corrected. Until now everything later of a contact was parked
+behind any dead action of it. Now only what has no contact is, until a lead creates that.
+"""
+
+from __future__ import annotations
+
+import time
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0014"
+down_revision = "0012"
+branch_labels = None
+depends_on = None
+
+_CORRECTED = sa.text("versions is not null")
+_KEPT_MS = 7 * 86_400_000
+# All others wait for a lead that is dead, and so has created no contact.
+_FREE = """update action set state = 'queued', run_at = :now, give_up_at = :give_up, tries = 0,
+    finished_at = null, behind = null, reason = ''
+    where state = 'parked' and state in ('dead', 'parked') and (
+        kind = 'createLead'
+        or hub_id not like 'hub-%'
+        or exists (select 1 from binding b where b.account_id = action.account_id
+            and b.connection_id = action.connection_id and b.hub_id = action.hub_id
+            and b.crm_id is not null)
+        or not exists (select 1 from action d where d.account_id = action.account_id
+            and d.id = action.behind and d.state in ('dead', 'parked')
+            and d.kind = 'createLead'))"""
+
+
+def upgrade() -> None:
+    op.add_column("action", sa.Column("versions", sa.Text()))
+    op.add_column("action", sa.Column("corrected", sa.Text()))
+    # An erasure looks in all of them for the person's values.
+    op.create_index(
+        "action_corrected",
+        "action",
+        ["account_id"],
+        sqlite_where=_CORRECTED,
+        postgresql_where=_CORRECTED,
+    )
+    _index_stopped("'refused', 'dead', 'parked', 'discarded'")
+    now = time.time_ns() // 1_000_000
+    op.execute(sa.text(_FREE).bindparams(now=now, give_up=now + _KEPT_MS))
+
+
+def downgrade() -> None:
+    op.execute("update action set state = 'refused' where state = 'discarded'")
+    _index_stopped("'refused', 'dead', 'parked'")
+    op.drop_index("action_corrected", "action")
+    op.drop_column("action", "corrected")
+    op.drop_column("action", "versions")
+
+
+def _index_stopped(states: str) -> None:
+    stopped = sa.text(f"state in ({states})")
+    op.drop_index("action_stopped", "action")
+    op.create_index(
+        "action_stopped",
+        "action",
+        ["state", "id"],
+        sqlite_where=stopped,
+        postgresql_where=stopped,
+    )
