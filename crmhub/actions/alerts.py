@@ -1,4 +1,4 @@
-"""What operators should know at once: credentials that are refused, old queues, dead actions.
+"""What operators should know at once: credentials that are refused, old queues, failed actions.
 
 A worker looks every few seconds at what is the matter and compares it with what was the matter
 before. A change is written down in one transaction with the message that tells of it, so however
@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from crmhub.actions import outbox
+from crmhub.actions import attention, outbox
+from crmhub.actions.attention import Attention
 from crmhub.actions.hub import Hub
 from crmhub.db import Connection, Database, now_ms
 from crmhub.errors import Unavailable
@@ -47,8 +48,8 @@ _log = logging.getLogger("crmhub.alerts")
 class Alert:
     """What is the matter with a connection of an account.
 
-    `since` is when it began (ms), `count` how many actions wait or are dead, `newest` the moment
-    up to which there is something to tell of.
+    `since` is when it began (ms), `count` how many actions wait or failed, `newest` the moment up
+    to which there is something to tell of, `blocked` how many are blocked behind failed ones.
     """
 
     account_id: int
@@ -59,6 +60,7 @@ class Alert:
     newest: int
     client_id: str
     adapter: str
+    blocked: int = 0
 
     def in_words(self) -> str:
         """Say what is the matter and what to do."""
@@ -68,12 +70,13 @@ class Alert:
                 f"its CRM ({self.adapter}) refuses the credentials {since}; `crmhub account check"
                 f" {self.client_id}` tells why."
             )
-        actions = f"{self.count} action{'s' * (self.count != 1)} for {self.adapter}"
         if self.kind == "queue":
+            actions = f"{self.count} action{'s' * (self.count != 1)} for {self.adapter}"
             return f"the oldest of {actions} waits {since}."
         return (
-            f"{actions} {'is' if self.count == 1 else 'are'} dead, the first {since}; `crmhub"
-            f" actions list --state dead --account {self.client_id}` tells why."
+            f"actions for {self.adapter}: {Attention(self.count, self.blocked)}, the first {since};"
+            f" `crmhub actions list --state dead --account {self.client_id}` tells why. Retry or"
+            " discard them."
         )
 
 
@@ -110,26 +113,24 @@ def now(db: Connection, *, old_ms: int) -> list[Alert]:
         *_of(
             db,
             "credentials",
-            "select account_id, connection_id, since, 0 as n, since as newest from outage"
-            " where cause = 'credentials' and failures > 0",
+            "select account_id, connection_id, since, 0 as n, since as newest, 0 as blocked"
+            " from outage where cause = 'credentials' and failures > 0",
             {},
         ),
         *_of(
             db,
             "queue",
             "select account_id, connection_id, min(created_at) as since, count(*) as n,"
-            " min(created_at) as newest from action where state in ('running', 'queued')"
+            " min(created_at) as newest, 0 as blocked from action"
+            " where state in ('running', 'queued')"
             " group by account_id, connection_id having min(created_at) < :before",
             {"before": moment - old_ms},
         ),
         *_of(
             db,
             "dead",
-            "select account_id, connection_id, min(finished_at) as since, count(*) as n,"
-            " max(finished_at) as newest from action where state = 'dead'"
-            # As the index says it: without these words SQLite walks through all that is done, too.
-            " and state in ('dead', 'parked')"
-            " group by account_id, connection_id",
+            "select account_id, connection_id, since, failed as n, newest, blocked"
+            f" from ({attention.BY_CONNECTION}) counted where failed > 0",
             {},
         ),
     ]
@@ -138,15 +139,17 @@ def now(db: Connection, *, old_ms: int) -> list[Alert]:
 
 def _of(db: Connection, kind: Kind, select: str, params: Mapping[str, int]) -> Iterator[Alert]:
     rows = db.rows(
-        "select f.account_id, f.connection_id, f.since, f.n, f.newest, a.client_id, c.adapter"
+        "select f.account_id, f.connection_id, f.since, f.n, f.newest, a.client_id, c.adapter,"
+        " f.blocked"
         f" from ({select}) f join account a on a.id = f.account_id"
         " join connection c on c.account_id = f.account_id and c.id = f.connection_id"
         # Of a CRM that the account has left, credentials are nobody's concern any more.
         + (" where a.connection_id = f.connection_id" if kind == "credentials" else ""),
         params,
     )
-    for account_id, connection_id, since, n, newest, client_id, adapter in rows:
-        yield Alert(account_id, connection_id, kind, since, int(n), newest, client_id, adapter)
+    for account_id, connection_id, since, n, newest, client_id, adapter, blocked in rows:
+        of = (account_id, connection_id)
+        yield Alert(*of, kind, since, int(n), newest, client_id, adapter, int(blocked))
 
 
 def look(database: Database, *, old_ms: int, tell: bool) -> list[Alert]:
@@ -223,6 +226,7 @@ def _told(alert: Alert) -> dict[str, object]:
         "connectionId": alert.connection_id,
         "since": iso(alert.since),
         "actions": alert.count,
+        "blocked": alert.blocked,
     }
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crmhub.accounts.accounts import Account
-from crmhub.actions import alerts
+from crmhub.actions import alerts, attention
+from crmhub.actions.attention import Attention
 from crmhub.db import Database, now_ms
 from crmhub.metrics import Gauge
 
-_STATES = ("queued", "running", "dead", "parked")
+_STATES = ("queued", "running")
 # Looking takes a tenth of the time at most, however often somebody asks.
 _PAUSES = 9
 _LONGEST_PAUSE_S = 5.0
@@ -56,31 +56,27 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How many actions of an account wait: for a try, or for an operator."""
+    """How many actions of an account wait for an attempt, and how many for a person."""
 
-    queued: int = 0
-    dead: int = 0
+    queued: int
+    attention: Attention
 
 
 def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting]:
     """Return what waits of each of these accounts; what is done costs nothing."""
-    counts: dict[int, Counter[str]] = {id: Counter() for id in account_ids}
-    if not counts:
+    if not account_ids:
         return {}
     with database.reading() as connection:
-        among, params = connection.among("account_id", "accounts", list(counts))
-        # As the indexes of the schema say it.
-        for states in ("('running', 'queued')", "('dead', 'parked')"):
-            for account_id, state, count in connection.rows(
-                f"select account_id, state, count(*) from action where state in {states}"
-                f" and {among} group by account_id, state",
+        among, params = connection.among("account_id", "accounts", account_ids)
+        queued: dict[int, int] = dict(
+            connection.rows(
+                "select account_id, count(*) from action where state in ('running', 'queued')"
+                f" and {among} group by account_id",
                 params,
-            ):
-                counts[account_id][state] = count
-    return {
-        id: Waiting(states["queued"] + states["running"], states["dead"] + states["parked"])
-        for id, states in counts.items()
-    }
+            )
+        )
+        needs = attention.of_accounts(connection, account_ids)
+    return {id: Waiting(queued.get(id, 0), needs[id]) for id in account_ids}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +101,12 @@ def away(database: Database, account: Account) -> Away | None:
 
 def _seen(database: Database) -> list[Gauge]:
     with database.reading() as connection:
-        # Two, each answered by its index alone.
+        # Answered by its index alone.
         found = connection.rows(
             "select state, count(*), min(created_at) from action"
             " where state in ('running', 'queued') group by state"
-        ) + connection.rows(
-            "select state, count(*), min(created_at) from action"
-            " where state in ('dead', 'parked') group by state"
         )
+        needs = attention.of_all(connection)
         # An account's former connection may never be tried again: nobody would see it come back.
         away = connection.scalar(
             "select count(*) from outage o join account a"
@@ -120,6 +114,7 @@ def _seen(database: Database) -> list[Gauge]:
         )
         alerted = alerts.counts(connection)
     counts = dict.fromkeys(_STATES, 0) | {state: count for state, count, _ in found}
+    counts |= {"dead": needs.failed, "parked": needs.blocked}
     oldest = next((created for state, _, created in found if state == "queued"), None)
     age = 0.0 if oldest is None else max(0.0, (now_ms() - oldest) / 1000)
     return [

@@ -10,7 +10,7 @@ from crmhub.cli.output import iso, print_json
 
 @click.group()
 def alert() -> None:
-    """What needs an operator: refused credentials, old queues, dead actions."""
+    """What needs an operator: refused credentials, old queues, failed actions."""
 
 
 @alert.command(name="list")
@@ -31,6 +31,7 @@ def list_alerts(as_json: bool) -> None:
                     "connectionId": each.connection_id,
                     "since": iso(each.since),
                     "actions": each.count,
+                    "blocked": each.blocked,
                 }
                 for each in found
             ]

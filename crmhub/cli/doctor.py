@@ -341,7 +341,7 @@ def _journal(hub: Hub) -> Iterator[Finding]:
     for alert in found:
         yield Finding(f"account {alert.client_id}", "warn", alert.in_words())
     if not found:
-        yield Finding("journal", "ok", "nothing waits for long, and no action is dead")
+        yield Finding("journal", "ok", "nothing waits for long, and no action has failed")
 
 
 def _alerts(hub: Hub) -> Finding:

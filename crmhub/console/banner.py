@@ -1,4 +1,4 @@
-"""What is the matter, above every page: refused credentials, old queues, dead actions."""
+"""What is the matter, above every page: refused credentials, old queues, failed actions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import flask
 
 from crmhub.actions import alerts
 from crmhub.actions.alerts import KINDS, Alert, Kind
+from crmhub.actions.attention import Attention
 from crmhub.actions.hub import Hub
 from crmhub.api.authentication import hub
 from crmhub.console.words import counted
@@ -20,7 +21,7 @@ from crmhub.errors import Unavailable
 _KEPT_S = 3.0
 _PAUSES = 9
 _NAMED = 3
-_STATES: dict[Kind, str] = {"queue": "queued,running", "dead": "dead"}
+_STATES: dict[Kind, str] = {"queue": "queued,running", "dead": "dead,parked"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +93,11 @@ def _lines(found: Sequence[Alert]) -> list[Line]:
 
 def _line(kind: Kind, some: Sequence[Alert]) -> Line:
     names = list(dict.fromkeys(one.client_id for one in some))
-    count = sum(one.count for one in some)
+    count, blocked = sum(one.count for one in some), sum(one.blocked for one in some)
     said = {
         "credentials": f"The credentials of {counted(len(some), 'CRM')} are refused:",
         "queue": f"{counted(count, 'action')} in queues that have grown old:",
-        "dead": f"{counted(count, 'action')} {'is' if count == 1 else 'are'} dead:",
+        "dead": f"Actions that need attention: {Attention(count, blocked)}:",
     }
     state = _STATES.get(kind, "")
     accounts = [

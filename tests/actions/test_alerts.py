@@ -165,6 +165,21 @@ def test_actions_that_go_on_dying_are_told_of_once_a_minute(hub, fake, receiver)
     assert types == ["actions.dead", "actions.dead", "actions.decided"]
 
 
+def test_blocked_actions_are_told_of_beside_those_that_failed(hub, fake, receiver):
+    client, _ = fake
+    known(client), known(client, "t2", email="bea@x.org")
+    change(hub, client, "state = 'parked', finished_at = :at", at=now_ms())
+    # Not by themselves: nobody can decide on them alone.
+    assert _look(hub) == []
+    change(hub, client, "state = 'dead' where request like '%ann@x.org%'")
+    assert _look(hub) == [("dead", 1)]
+    (message,) = receiver.told
+    assert (message["data"]["actions"], message["data"]["blocked"]) == (1, 1)
+    change(hub, client, "state = 'discarded'")
+    assert _look(hub) == []
+    assert [each["type"] for each in receiver.told] == ["actions.dead", "actions.decided"]
+
+
 def test_a_message_is_signed_as_standard_webhooks_has_it(hub, fake, receiver):
     client, _ = fake
     known(client)
