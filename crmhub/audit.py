@@ -15,8 +15,8 @@ from typing import Any, Literal, get_args
 from crmhub.db import Connection, now_ms
 
 Verb = Literal[
-    "open", "change", "create", "revoke", "rotate", "enrol", "unenrol", "retry", "erase",
-    "import", "export", "merge", "unmerge", "dismiss",
+    "open", "change", "create", "revoke", "rotate", "enrol", "unenrol", "retry", "edit", "discard",
+    "erase", "import", "export", "merge", "unmerge", "dismiss",
 ]  # fmt: skip
 Object = Literal[
     "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",

@@ -60,7 +60,7 @@ def accepted(helper: str) -> None:
 
 
 def ended(helper: str, outcome: str) -> None:
-    """Count an action that is done, refused or dead."""
+    """Count an action that is done, refused, dead or discarded."""
     _meters().ended.of(helper, outcome).inc()
 
 
@@ -225,7 +225,10 @@ class _Meters:
 
         self.accepted = counter("actions_accepted_total", "Actions written down.", "helper")
         self.ended = counter(
-            "actions_ended_total", "Actions done, refused or dead.", "helper", "outcome"
+            "actions_ended_total",
+            "Actions done, refused, dead or discarded.",
+            "helper",
+            "outcome",
         )
         self.attempts = histogram(
             "attempt_duration_seconds",

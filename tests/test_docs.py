@@ -46,7 +46,7 @@ def test_every_request_of_operators_is_answered_as_printed(
     change(
         hub,
         client,
-        "state = 'dead', tries = 9, reason = 'dealstage: there is no such stage'",
+        "state = 'dead', reason = 'dealstage: there is no such stage'",
     )
     shift = Author("token", "night shift", "adm_5t0v7qk2")
     operating.change(hub, client.account.client_id, {"region": "DE"}, by=shift)
@@ -118,6 +118,8 @@ def test_every_command_works_as_printed(
             "worker",
             "actions show",
             "actions retry",
+            "actions edit",
+            "actions discard",
             "admin token revoke",
             "admin user password",
         )

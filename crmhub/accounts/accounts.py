@@ -210,6 +210,19 @@ def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Ac
     return account_of(row, plans)
 
 
+def load_on(
+    db: Connection, account_id: int, connection_id: int, plans: Mapping[str, Plan]
+) -> Account:
+    """Return the account on one of its connections, also one that it has left.
+
+    Raises NotFound and Unreadable.
+    """
+    account = load_by_id(db, account_id, plans)
+    if account.connection.id == connection_id:
+        return account
+    return replace(account, connection=load_connection(db, account_id, connection_id))
+
+
 def list_accounts(
     db: Connection, plans: Mapping[str, Plan], *, after: int = 0, limit: int | None = None
 ) -> list[Account]:

@@ -30,7 +30,7 @@ _SQLITE, _POSTGRESQL = b"SQLite format 3\0", b"PGDMP"
 _IDS_PASSED = 10_000_000
 _SETTLE = (
     "update action set doubt_since = coalesce(doubt_since, created_at)"
-    " where state not in ('done', 'refused')",
+    " where state not in ('done', 'refused', 'discarded')",
     f"update id_block set next_id = next_id + {_IDS_PASSED}",
 )
 _BLOCK = 1 << 20
@@ -132,7 +132,8 @@ def _held(url: str) -> Restored:
                 accounts=db.scalar("select count(*) from account"),
                 records=int(db.scalar("select coalesce(sum(n), 0) from record_count")),
                 unfinished=db.scalar(
-                    "select count(*) from action where state not in ('done', 'refused')"
+                    "select count(*) from action"
+                    " where state not in ('done', 'refused', 'discarded')"
                 ),
             )
     finally:

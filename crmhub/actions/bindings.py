@@ -463,6 +463,50 @@ def settle_others(
         settle(tx, account, other, crm_id=crm_id, values={})
 
 
+def correct(
+    tx: Connection,
+    account: Account,
+    hub_id: str,
+    *,
+    said: Mapping[str, str],
+    values: Mapping[str, str],
+) -> None:
+    """Note corrected values of an acquaintance; `said` are its email and phone, "" for none.
+
+    It is one person from then on with whoever has its email, or its phone where neither has an
+    email.
+    """
+    said = {name: text[:LONGEST] for name, text in said.items()}
+    hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items() if one[1]])
+    bound = of_hub_id(tx, account, hub_id)
+    if bound is None:
+        return
+    person = _person_now(tx, account, bound)
+    remember(tx, account, bound, values)
+    here = _of(account) | {"hub_id": hub_id}
+    for name, text in said.items():
+        tx.run(
+            f"update binding set {_COLUMNS[name]} = :it where {_HERE} and hub_id = :hub_id",
+            here | {"it": text or None},
+        )
+    if not said:
+        return
+    other: str | None = tx.scalar(
+        "select o.person from binding m join binding o on o.account_id = m.account_id"
+        " and o.connection_id = m.connection_id and o.hub_id <> m.hub_id and (o.email = m.email"
+        " or (o.email is null and m.email is null and o.phone = m.phone))"
+        " where m.account_id = :account and m.connection_id = :connection and m.hub_id = :hub_id"
+        " order by o.created_at, o.hub_id limit 1",
+        here,
+    )
+    if other and other != person:
+        for table in ("binding", "action"):
+            tx.run(
+                f"update {table} set person = :person where {_HERE} and person = :former",
+                here | {"person": other, "former": person},
+            )
+
+
 _COLUMNS = {"token": "contact_token", "email": "email", "phone": "phone"}
 
 

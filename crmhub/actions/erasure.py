@@ -65,6 +65,8 @@ class Erased:
     """Answers under an Idempotency-Key from which the person was taken out."""
     reasons: int = 0
     """Reasons of outages that held something of the person."""
+    notes: int = 0
+    """Actions of others whose former values, or reason for a discard, held something of them."""
     linked: Links = field(default_factory=dict)
     """Records that lose their link and stay, by kind."""
     alone: Links = field(default_factory=dict)
@@ -82,8 +84,9 @@ class Erased:
     @property
     def nothing(self) -> bool:
         """Whether there is nothing of such a person."""
-        found = (self.contacts, self.archived, self.acquaintances, self.actions, self.duplicates)
-        return not any((*found, self.enrolments, self.kept_numbers, self.answers, self.reasons))
+        records = (self.contacts, self.archived, self.acquaintances, self.duplicates)
+        calls = (self.actions, self.notes, self.enrolments, self.kept_numbers)
+        return not any((*records, *calls, self.answers, self.reasons))
 
 
 def find(
@@ -226,6 +229,7 @@ class _Erasure:
                 texts=self._texts(records),
             ),
             reasons=self._blank_reasons(),
+            notes=self._blank_notes(),
             acquaintances=self._delete("binding", "hub_id", person.hub_ids),
             linked={name: some for name, some in linked.items() if some},
             alone={} if with_linked else alone,
@@ -374,6 +378,30 @@ class _Erasure:
                     " where account_id = :account and connection_id = :connection",
                     {"account": self._account.id, "connection": number},
                 )
+        return blanked
+
+    def _blank_notes(self) -> int:
+        """Take the person out of what operators have noted on actions of others."""
+        texts = [text.casefold() for text in self._texts(())]
+        blanked = 0
+        for column, which, instead in (
+            ("versions", "versions is not null", None),
+            (
+                "reason",
+                "state in ('refused', 'dead', 'parked', 'discarded') and state = 'discarded'",
+                "The reason named a person who was erased.",
+            ),
+        ):
+            for id, note in self._tx.rows(
+                f"select id, {column} from action where account_id = :account and {which}",
+                {"account": self._account.id},
+            ):
+                if any(text in note.casefold() for text in texts):
+                    blanked += self._tx.run(
+                        f"update action set {column} = :instead"
+                        " where account_id = :account and id = :id",
+                        {"account": self._account.id, "id": id, "instead": instead},
+                    )
         return blanked
 
     def _texts(self, records: Iterable[erasing.Held]) -> set[str]:

@@ -35,9 +35,10 @@ SPANS = {
 class Part:
     """What happened in a part of the time.
 
-    `dead` counts what was parked, too. `p50` and `p95` are from acceptance to being done, in ms to
-    two digits, None where nothing was done. `oldest` is the greatest age that an unfinished action
-    reached, in ms, 0 where there was none; `waiting` how many were unfinished at the end.
+    `dead` counts blocked actions, too; discarded ones count as neither failed nor done. `p50` and
+    `p95` are from acceptance to being done, in ms to two digits, None where nothing was done.
+    `oldest` is the greatest age that an unfinished action reached, in ms, 0 where there was none;
+    `waiting` how many were unfinished at the end.
     """
 
     begins_at: int
@@ -95,7 +96,7 @@ def _end(part: Part, state: str, took: int, count: int, longest: int) -> None:
         part._lasted[took] = part._lasted.get(took, 0) + count
     elif state == "refused":
         part.refused += count
-    else:
+    elif state in ("dead", "parked"):
         part.dead += count
 
 

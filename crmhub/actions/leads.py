@@ -48,11 +48,11 @@ def create_lead(
     """
     token = filled(contact_token, "contactToken")
     lead = CreateLead(token, name.strip(), email.strip(), phone and phone.strip())
-    _demand(account, lead)
+    demand(account, lead)
     return dispatch.run(hub, account, lead, key=key)
 
 
-def _demand(account: Account, lead: CreateLead) -> None:
+def demand(account: Account, lead: CreateLead) -> None:
     """Raise Semantic unless the lead has a name and an email, or is one by phone alone."""
     checked = {"name": name_fault(lead.name), "email": key_fault(lead.email)}
     faults = [(where, fault) for where, fault in checked.items() if fault]

@@ -1,4 +1,4 @@
-"""What an action waits for, and what waits for it."""
+"""What an action waits for, and how many wait for it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Standing:
 
     `left` says that its account has another CRM by now than the one it was accepted for. `turn` is
     the first unfinished action of the same person before it, "" for none. `away` says why the
-    whole connection waits, `until` when it is tried again (ms). `parked` is how many actions wait
-    for an operator behind this one.
+    whole connection waits, `until` when it is tried again (ms). `blocked` is how many actions it
+    blocks.
     """
 
     left: bool
     turn: str
     away: str
     until: int
-    parked: int
+    blocked: int
 
 
 def standing(database: Database, action: Summary) -> Standing:
@@ -43,10 +43,9 @@ def standing(database: Database, action: Summary) -> Standing:
             " order by e.id limit 1",
             of,
         )
-        parked = db.scalar(
-            "select count(*) from action a join action e on e.account_id = a.account_id"
-            " and e.person = a.person and e.behind = a.id and e.state = 'parked'"
-            " where a.account_id = :account and a.id = :id",
+        blocked = db.scalar(
+            "select count(*) from action where account_id = :account and behind = :id"
+            " and state = 'parked'",
             of,
         )
-    return Standing(bool(left), turn or "", away or "", until or 0, int(parked))
+    return Standing(bool(left), turn or "", away or "", until or 0, int(blocked))

@@ -190,7 +190,7 @@ class OwnRecords:
         except AlreadyWritten as exc:
             return Saved(str(exc.record_id), "created")
         except Closed as exc:
-            raise NotFound("the contact was erased while this was under way") from exc
+            raise NotFound("the action was discarded or its contact erased meanwhile") from exc
         except InvalidProperties as exc:
             raise Rejected([Problem(one.name, one.reason) for one in exc.problems]) from exc
         except DuplicateValue as exc:

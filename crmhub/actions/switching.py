@@ -175,6 +175,8 @@ def _known(tx: Connection, account: Account, people: Sequence[str]) -> set[str]:
     # Locked: a worker that would claim one of them passes it over.
     tried = tx.rows(
         f"select person, state, doubt_since, hub_id from action {here}"
+        # Of a discarded one, too, the CRM may know only where that is in doubt.
+        " and (state <> 'discarded' or doubt_since is not null)"
         f" and state <> 'refused'{tx.for_update}",
         of,
     )

@@ -232,11 +232,7 @@ class Worker:
         """Return the account on the connection that its action was accepted for."""
         account_id, connection_id = here
         with self._hub.database.reading() as reading:
-            account = accounts.load_by_id(reading, account_id, self._hub.plans)
-            if account.connection.id != connection_id:
-                then = accounts.load_connection(reading, account_id, connection_id)
-                account = replace(account, connection=then)
-        return account
+            return accounts.load_on(reading, account_id, connection_id, self._hub.plans)
 
     def _do(self, here: Connection, entries: Sequence[Entry]) -> None:
         try:

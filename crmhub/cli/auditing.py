@@ -25,6 +25,8 @@ _VERBS = (
     "enrol",
     "unenrol",
     "retry",
+    "edit",
+    "discard",
     "erase",
     "import",
     "export",

@@ -95,6 +95,7 @@ def _print(found: Erased) -> None:
             ("possible duplicates", str(found.duplicates or "")),
             ("kept answers", str(found.answers or "")),
             ("outage reasons", str(found.reasons or "")),
+            ("notes on actions", str(found.notes or "")),
             *((f"erased {kind}", _ids(ids)) for kind, ids in found.gone.items()),
             *((f"{kind} that stay", _ids(ids)) for kind, ids in found.linked.items()),
         )
@@ -147,6 +148,7 @@ def _as_json(found: Erased, *, erased: bool) -> dict[str, Any]:
         "possibleDuplicates": found.duplicates,
         "keptAnswers": found.answers,
         "outageReasons": found.reasons,
+        "actionNotes": found.notes,
         "linkedThatStay": found.linked,
         "linkedToNobodyElse": found.alone,
         "linkedErased": found.gone,

@@ -1,12 +1,15 @@
-"""What became of everything that helpers accepted: lists, one action, one person, retries."""
+"""What became of everything that helpers accepted: lists, one action, one person; and decisions."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import flask
 
-from crmhub.actions import mending
+from crmhub.accounts.accounts import Account
+from crmhub.actions import attention, corrections, discarding, mending
+from crmhub.actions.attention import Attention
 from crmhub.actions.mending import KINDS, STATES, Full, Wanted
 from crmhub.actions.standing import standing
 from crmhub.adapter.contract import BadConfig
@@ -16,7 +19,7 @@ from crmhub.console.blueprint import blueprint
 from crmhub.console.guarding import author
 from crmhub.console.narrowing import asked
 from crmhub.console.pages import done, page, refused
-from crmhub.console.words import counted
+from crmhub.console.words import counted, label
 from crmhub.errors import BadRequest, HubError
 from crmhub.records.kinds import CONTACTS, DEALS, TICKETS, Kind
 
@@ -27,9 +30,9 @@ FILTERS = (
 _RARE = frozenset(FILTERS[3:-1])
 STATE_CHOICES = (
     ("", "Any state"),
-    ("queued,running", "Waiting: queued or running"),
-    ("dead,parked", "For you to decide: dead or parked"),
-    *((state, state.capitalize()) for state in STATES),
+    ("queued,running", "Waiting: queued or in progress"),
+    ("dead,parked", "Needs attention: failed or blocked"),
+    *((state, label(state).capitalize()) for state in STATES),
 )
 KIND_CHOICES = (("", "Any helper"), *((kind, kind) for kind in KINDS))
 _AT_ONCE = 50
@@ -51,13 +54,17 @@ def activity() -> flask.Response:
         "unfolded": not _RARE.isdisjoint(given),
     }
     try:
-        found = mending.listed(hub().database, _wanted(given, after=after), limit=_AT_ONCE + 1)
+        wanted = _wanted(given, after=after)
+        found = mending.listed(hub().database, wanted, limit=_AT_ONCE + 1)
     except HubError as exc:
         return refused(exc, "activity/list.html", actions=[], **choices)
     shown = found[:_AT_ONCE]
     return page(
         "activity/list.html",
         actions=shown,
+        needs=_attention(wanted.account),
+        retriable=not wanted.states or not set(mending.RETRIED).isdisjoint(wanted.states),
+        discardable=not wanted.states or not set(discarding.DISCARDED).isdisjoint(wanted.states),
         after=after,
         next=shown[-1].id if len(found) > _AT_ONCE else None,
         **choices,
@@ -67,15 +74,28 @@ def activity() -> flask.Response:
 @blueprint.get("/activity/<action_id>")
 def action(action_id: str) -> flask.Response:
     """Show an action with all that is known of it."""
+    return page("activity/one.html", **_one(action_id))
+
+
+def _one(action_id: str) -> dict[str, Any]:
+    """Return what the page of an action shows; raises NotFound."""
     found = mending.shown(hub().database, action_id)
-    return page(
-        "activity/one.html",
-        found=found,
-        one=found.summary,
-        standing=standing(hub().database, found.summary),
-        retriable=found.summary.state in mending.RETRIED,
+    state = found.summary.state
+    values = corrections.values_of(found.summary.kind, found.request)
+    return {
+        "found": found,
+        "one": found.summary,
+        "standing": standing(hub().database, found.summary),
+        "now": time.time_ns() // 1_000_000,
+        "retriable": state in mending.RETRIED,
+        "correctable": state in corrections.CORRECTED,
+        "discardable": state in discarding.DISCARDED,
+        "values": values,
+        "typed": values,
+        "seen": len(found.versions),
+        "more": found.summary.kind != "createLead",
         **_links([found]),
-    )
+    }
 
 
 @blueprint.get("/activity/contact")
@@ -99,41 +119,100 @@ def contact() -> flask.Response:
     )
 
 
-# --- retry -------------------------------------------------------------------------------------
+# --- decisions ---------------------------------------------------------------------------------
 
 
 @blueprint.post("/activity/<action_id>/retry")
 def retry_action(action_id: str) -> flask.Response:
-    """Let an action be tried again, with what is parked behind it."""
+    """Retry an action, with what is blocked behind it."""
     count = mending.retry_one(hub().database, action_id, by=author())
-    behind = f" and {count - 1} behind it" if count > 1 else ""
-    said = f"This action{behind} will be tried again now."
-    return done(said, "console.action", action_id=action_id)
+    return done(_retried("This action", count), "console.action", action_id=action_id)
+
+
+@blueprint.post("/activity/<action_id>/edit")
+def edit_action(action_id: str) -> flask.Response:
+    """Correct values of an action and retry it, with what is blocked behind it."""
+    form = flask.request.form
+    names, was, typed = (
+        [_unified(each) for each in form.getlist(part)] for part in ("name", "was", "value")
+    )
+    shown = dict(zip(names, was, strict=False))
+    values = dict(zip(names, typed, strict=False))
+    changed = {name: text for name, text in values.items() if shown.get(name) != text}
+    new = {part: _unified(form.get(part, "")).strip() for part in ("new_name", "new_value")}
+    if new["new_name"]:
+        changed[new["new_name"]] = new["new_value"]
+    seen = narrowing.whole(form.get("seen", ""))
+    try:
+        count = corrections.correct(hub(), action_id, changed, by=author(), seen=seen)
+    except HubError as exc:
+        return refused(exc, "activity/one.html", **{**_one(action_id), "typed": values, **new})
+    return done(_retried("Corrected: this action", count), "console.action", action_id=action_id)
+
+
+@blueprint.post("/activity/<action_id>/discard")
+def discard_action(action_id: str) -> flask.Response:
+    """Discard an action, with what is blocked behind it."""
+    reason = flask.request.form.get("reason", "")
+    try:
+        count = discarding.discard_one(hub().database, action_id, reason=reason, by=author())
+    except HubError as exc:
+        return refused(exc, "activity/one.html", **{**_one(action_id), "reason": reason})
+    behind = f" and {counted(count - 1, 'blocked action')}" if count > 1 else ""
+    return done(f"This action{behind} was discarded.", "console.action", action_id=action_id)
 
 
 @blueprint.get("/activity/retry")
 def confirm_retry() -> flask.Response:
-    """Ask whether all that match are to be tried again, and say how many these are."""
+    """Ask whether all that match are to be retried, and say how many these are."""
     given = asked(*FILTERS)
     wanted = _wanted(given)
-    counts = mending.retriable(hub().database, wanted, most=_COUNTED + 1)
-    return page(
-        "activity/retry.html",
-        given=given,
-        counts=counts,
-        total=sum(counts.values()),
-        most=_COUNTED,
-        dead_alone=not wanted.states,
-    )
+    found = mending.retriable(hub().database, wanted, most=_COUNTED + 1)
+    return page("activity/retry.html", given=given, found=found, most=_COUNTED, wanted=wanted)
 
 
 @blueprint.post("/activity/retry")
 def retry_actions() -> flask.Response:
-    """Let all that match be tried again."""
+    """Retry all that match."""
+    count = mending.retry(hub().database, _wanted(asked(*FILTERS)), by=author())
+    said = f"{counted(count, 'action')} will be retried now."
+    return done(said if count else "Nothing was left to retry.", "console.activity")
+
+
+@blueprint.get("/activity/discard")
+def confirm_discard() -> flask.Response:
+    """Ask why all that match are to be discarded, and say how many these are."""
+    return page("activity/discard.html", **_to_discard())
+
+
+@blueprint.post("/activity/discard")
+def discard_actions() -> flask.Response:
+    """Discard all that match."""
+    reason = flask.request.form.get("reason", "")
+    try:
+        wanted = _wanted(asked(*FILTERS))
+        count = discarding.discard(hub().database, wanted, reason=reason, by=author())
+    except HubError as exc:
+        return refused(exc, "activity/discard.html", **_to_discard(), reason=reason)
+    said = f"{counted(count, 'action')} {'was' if count == 1 else 'were'} discarded."
+    return done(said if count else "Nothing was left to discard.", "console.activity")
+
+
+def _to_discard() -> dict[str, Any]:
     given = asked(*FILTERS)
-    count = mending.retry(hub().database, _wanted(given), by=author())
-    said = f"{counted(count, 'action')} will be tried again now."
-    return done(said if count else "Nothing was left to try again.", "console.activity")
+    wanted = _wanted(given)
+    found = discarding.discardable(hub().database, wanted, most=_COUNTED + 1)
+    return {"given": given, "found": found, "most": _COUNTED, "wanted": wanted}
+
+
+def _retried(what: str, count: int) -> str:
+    behind = f" and {count - 1} blocked behind it" if count > 1 else ""
+    return f"{what}{behind} will be retried now."
+
+
+def _unified(text: str) -> str:
+    """Return a text of a form with its line breaks as they were before the browser's."""
+    return text.replace("\r\n", "\n")
 
 
 # --- what pages need ---------------------------------------------------------------------------
@@ -152,6 +231,14 @@ def _wanted(given: dict[str, str], *, after: str = "") -> Wanted:
         newer_than_ms=narrowing.age(given, "newerThan", "Newer than"),
         after=after,
     )
+
+
+def _attention(account: Account | None) -> Attention:
+    """Return what needs a person, of an account or of all."""
+    with hub().database.reading() as db:
+        if account is None:
+            return attention.of_all(db)
+        return attention.of_accounts(db, [account.id])[account.id]
 
 
 def _links(actions: list[Full]) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def _drawn(parts: Sequence[Part], form: str) -> list[Chart]:
             bars=[
                 Series("done", "good", [part.done for part in parts]),
                 Series("refused", "late", [part.refused for part in parts]),
-                Series("dead or parked", "bad", [part.dead for part in parts]),
+                Series("failed or blocked", "bad", [part.dead for part in parts]),
             ],
             lines=[Series("accepted", "plain", [part.accepted for part in parts])],
         ),

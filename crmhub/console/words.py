@@ -21,6 +21,7 @@ def register(app: flask.Flask) -> None:
     app.add_template_filter(share)
     app.add_template_filter(number)
     app.add_template_filter(counted)
+    app.add_template_filter(label)
 
 
 def when(milliseconds: int | None, never: str = "never") -> Markup:
@@ -81,3 +82,11 @@ def share(value: float) -> str:
 def counted(value: int, one: str, many: str = "") -> str:
     """Return a number with its noun: `1 action`, `2 actions`."""
     return f"{value:,} {one if value == 1 else many or f'{one}s'}"
+
+
+_LABELS = {"running": "in progress", "dead": "failed", "parked": "blocked"}
+
+
+def label(state: str) -> str:
+    """Return what pages call a state of an action."""
+    return _LABELS.get(state, state)

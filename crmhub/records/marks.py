@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from crmhub.db import Connection, now_ms
 from crmhub.records.kinds import CONTACTS, Kind
 
-# No record has this id: what stands under the mark was erased, or must never be made.
+# No record has this id: what stands under the mark was erased, or must never be created.
 _NOTHING = 0
 
 
@@ -20,7 +20,7 @@ class AlreadyWritten(Exception):
 
 
 class Closed(Exception):
-    """Nothing is made under this mark any more, since its person was erased."""
+    """Nothing is created under this mark: its person was erased, or its action discarded."""
 
 
 def keep(tx: Connection, account_id: int, mark: str, kind: Kind, record_id: int) -> None:

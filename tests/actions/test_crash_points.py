@@ -12,6 +12,7 @@ import flask
 import pytest
 
 from crmhub.actions import erasure, mending, operating
+from crmhub.actions.corrections import correct
 from crmhub.actions.entries import Accepted, Entry
 from crmhub.actions.hub import Hub
 from crmhub.actions.worker import Worker, action_of
@@ -239,6 +240,14 @@ def retry(place: Place) -> None:
     mending.retry(place.hub.database, mending.Wanted(account=place.client.account), by=TESTS)
 
 
+def correction(place: Place) -> None:
+    for id, state, request in rows(place.hub, place.client, "id, state, request"):
+        said = json.loads(request)
+        if state == "dead" and said.get("name") == "Cora Lee":
+            correct(place.hub, id, {"name": "Cora Poe", "email": "poe@x.org"}, by=TESTS)
+    retry(place)
+
+
 SCENES = {
     "a new lead": Scene(new_lead),
     "a lead that is known": Scene(new_lead, somebody, journal=2),
@@ -256,6 +265,7 @@ SCENES = {
     "another CRM": Scene(change_of_crm, some_queued, ("local",), journal=4, again=True),
     "an erasure": Scene(erasing, some_queued, journal=1, again=True),
     "a retry": Scene(retry, some_dead, journal=4, again=True),
+    "a correction": Scene(correction, some_dead, journal=4, again=True),
 }
 
 

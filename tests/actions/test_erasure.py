@@ -14,6 +14,8 @@ import pytest
 from crmhub.actions import erasure
 from crmhub.actions.bindings import note_chat
 from crmhub.actions.contact_properties import SetProperties
+from crmhub.actions.corrections import correct
+from crmhub.actions.discarding import discard_one
 from crmhub.actions.dispatch import Action, attempt
 from crmhub.actions.entries import Entry
 from crmhub.actions.erasure import Erased
@@ -325,6 +327,35 @@ def test_what_others_wait_behind_goes_and_they_are_shown(
     change(hub, client, parked, first=first, second=second)
     erase(hub, client, EMAIL)
     assert rows(hub, client, "state, behind") == [("dead", None)]
+    assert left(hub, PLANTED, client.account.id) == []
+
+
+def test_what_operators_noted_of_them_on_actions_of_others_goes(hub: Hub, client: Client) -> None:
+    for token in ("one", "two"):
+        known(client, token, name="Bob", email=f"{token}@x.org")
+    (first,), (second,) = rows(hub, client, "id")
+    change(hub, client, "state = 'dead'")
+    correct(hub, first, {"email": EMAIL}, by=TESTS)
+    change(hub, client, "state = 'dead'")
+    correct(hub, first, {"email": "right@x.org"}, by=TESTS)
+    discard_one(hub.database, second, reason=f"The same as {EMAIL.upper()}", by=TESTS)
+    known(client, TOKEN, email=EMAIL)
+    found = erase(hub, client, EMAIL)
+    assert (found.notes, found.actions) == (2, {"done": 1})
+    assert left(hub, PLANTED, client.account.id) == []
+    assert sorted(rows(hub, client, "state, reason, versions")) == [
+        ("discarded", "The reason named a person who was erased.", None),
+        ("queued", "", None),
+    ]
+
+
+def test_notes_on_an_action_go_with_it(hub: Hub, client: Client) -> None:
+    known(client, TOKEN, name=FIRST, email=EMAIL)
+    ((id,),) = rows(hub, client, "id")
+    change(hub, client, "state = 'dead'")
+    correct(hub, id, {"name": LAST}, by=TESTS)
+    discard_one(hub.database, id, reason=f"{FIRST} asked for it", by=TESTS)
+    assert erase(hub, client, EMAIL).actions == {"discarded": 1}
     assert left(hub, PLANTED, client.account.id) == []
 
 

@@ -1,4 +1,4 @@
-"""/admin/v1/actions: what helpers accepted, seen and brought back."""
+"""/admin/v1/actions: what helpers accepted, seen, retried, corrected and discarded."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any
 import flask
 import pytest
 
+from crmhub.actions import mending
 from crmhub.actions.entries import Accepted, New, new_id
 from crmhub.actions.hub import Hub
 from crmhub.db import now_ms
 from crmhub.records.filters import iso
-from tests.actions.working import change, rows, states
+from tests.actions.working import change, rows, states, work_off
 from tests.admin import Admin, open_admin
 from tests.api.helper_calls import known
 from tests.api.refusals import refused
-from tests.clients import Client
+from tests.clients import TESTS, Client
 
 Json = Any
 
@@ -161,7 +162,7 @@ def test_old_actions_are_found_by_their_age(hub: Hub, admin: Admin, client: Clie
     [
         (
             "nope=1",
-            "known are account, contactToken, contactId, phone, reason, olderThan, newerThan",
+            "known are account, contactToken, contactId, phone, olderThan, newerThan",
         ),
         ("state=lost", "does not know 'lost'; known are running, queued, done"),
         ("helper=createContact", "known are createLead"),
@@ -233,7 +234,7 @@ def test_what_has_stopped_is_tried_again(
 
 @pytest.mark.parametrize(
     ("state", "words"),
-    [("done", "The action is done; what can be tried"), ("running", "being tried right now")],
+    [("done", "The action is done; only dead, refused"), ("running", "The action is in progress")],
 )
 def test_what_has_not_stopped_is_409(
     hub: Hub, admin: Admin, client: Client, state: str, words: str
@@ -313,3 +314,116 @@ def test_ten_thousand_dead_ones_come_back_in_one_call(
         answer = admin.post("/actions/retry", chosen)
         assert (answer.status_code, answer.get_json()) == (200, {"retried": n})
     assert set(states(hub, client)) == {"queued"}
+
+
+# --- correct and discard -----------------------------------------------------------------------
+
+
+def failed(hub: Hub, client: Client) -> str:
+    """Let the lead of `known` have failed, and return its action's id."""
+    known(client)
+    (id,) = rows(hub, client, "id")[-1]
+    end(hub, client, id, "dead", "no such stage")
+    return str(id)
+
+
+def test_values_are_corrected_and_both_versions_shown(
+    hub: Hub, admin: Admin, client: Client
+) -> None:
+    id = failed(hub, client)
+    body = {"properties": {"name": "Bea Poe", "phone": 12025550100}}
+    answer = admin.post(f"/actions/{id}/edit", body)
+    assert (answer.status_code, answer.get_json()) == (200, {"retried": 1})
+    whole = admin.get(f"/actions/{id}").get_json()
+    assert (whole["state"], whole["request"]["name"]) == ("queued", "Bea Poe")
+    (version,) = whole["versions"]
+    assert (version["by"], version["request"]["name"]) == ("tests", "Ann Lee")
+    assert whole["corrected"] == dict.fromkeys(("name", "phone"), version["at"])
+    assert "the action" in refused(admin.post(f"/actions/{id}/edit", body), 409).lower()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({}, 400, "properties: is missing"),
+        ({"properties": []}, 400, "properties: must be an object"),
+        ({"properties": {"name": ["a"]}}, 400, "properties.name: "),
+        ({"properties": {"name": "a"}, "reason": "b"}, 400, "reason: is not known here"),
+        ({"properties": {}}, 422, "No value differs"),
+        ({"properties": {"city": "Rome"}}, 422, "known are name, email, phone"),
+        ({"properties": {"email": None}}, 422, "email: it is blank"),
+    ],
+)
+def test_a_correction_that_cannot_be_is_refused(
+    hub: Hub, admin: Admin, client: Client, body: Json, status: int, words: str
+) -> None:
+    id = failed(hub, client)
+    assert words in refused(admin.post(f"/actions/{id}/edit", body), status)
+    assert states(hub, client) == ["dead"]
+
+
+def test_what_an_action_blocks_is_shown_and_discarded_with_it(
+    hub: Hub, admin: Admin, client: Client
+) -> None:
+    first, *others = queue(hub, client, 3)
+    end(hub, client, first, "dead")
+    for id in others:
+        end(hub, client, id, "parked")
+    change(hub, client, "behind = :first where state = 'parked'", first=first)
+    assert admin.get(f"/actions/{first}").get_json()["blocked"] == others
+    answer = admin.post(f"/actions/{first}/discard", {"reason": "sent by mistake"})
+    assert (answer.status_code, answer.get_json()) == (200, {"discarded": 3})
+    shown = actions(admin, client, state="discarded")
+    assert [one["actionId"] for one in shown] == [*others[::-1], first]
+    assert {(one["reason"], one["parkedBehind"]) for one in shown} == {("sent by mistake", "")}
+    words = refused(admin.post(f"/actions/{first}/discard", {"reason": "again"}), 409)
+    assert "only dead, parked and queued actions can be discarded" in words
+
+
+def test_many_are_discarded_by_what_they_have_in_common(
+    hub: Hub, admin: Admin, client: Client
+) -> None:
+    ids = queue(hub, client, 4)
+    for id, reason in zip(ids, ["Denied", "no stage", "denied too"], strict=False):
+        end(hub, client, id, "dead", reason)
+    body = {"account": client.account.client_id, "reason": "test data"}
+    denied = admin.post("/actions/discard", {**body, "reasonContains": "DENIED"})
+    assert denied.get_json() == {"discarded": 2}
+    assert states(hub, client) == ["discarded", "dead", "discarded", "queued"]
+    everything = admin.post("/actions/discard", {**body, "state": ["dead", "queued"]})
+    assert everything.get_json() == {"discarded": 2}
+    assert set(states(hub, client)) == {"discarded"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("/actions/act-0/discard", {}, 400, "reason: is missing"),
+        ("/actions/act-0/discard", {"reason": " "}, 400, "reason: is blank"),
+        ("/actions/act-0/discard", {"reason": "x" * 501}, 400, "reason: is longer"),
+        ("/actions/act-0/discard", {"reason": "a\nb"}, 422, "reason: say why"),
+        ("/actions/act-0/discard", {"reason": "x"}, 404, "no action"),
+        ("/actions/act-0/edit", {"properties": {"name": "x"}}, 404, "no action"),
+        ("/actions/discard", {"reason": "x"}, 400, "chooses nothing"),
+        ("/actions/discard", {"account": "nobody", "reason": "x"}, 404, "nobody"),
+        ("/actions/discard", {"ids": ["act-0"]}, 400, "reason: is missing"),
+    ],
+)
+def test_a_decision_that_cannot_be_read_is_refused(
+    admin: Admin, path: str, body: Json, status: int, words: str
+) -> None:
+    assert words in refused(admin.post(path, body), status)
+
+
+def test_attempts_are_counted_as_the_action_itself_counts_them(
+    hub: Hub, admin: Admin, client: Client
+) -> None:
+    id = failed(hub, client)
+    mending.retry_one(hub.database, id, by=TESTS)
+    work_off(hub, client)
+    queue(hub, client)
+    (waiting, listed) = actions(admin, client)
+    whole = admin.get(f"/actions/{id}").get_json()
+    assert (waiting["tries"], listed["tries"], whole["tries"], len(whole["attempts"])) == (
+        0, 2, 2, 2,
+    )  # fmt: skip

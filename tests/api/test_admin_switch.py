@@ -179,6 +179,24 @@ def test_whom_the_former_crm_may_know_stays_there(
     assert len(crm.linked) == 1
 
 
+def test_who_was_discarded_before_the_former_crm_knew_moves(
+    hub: Hub, admin: Admin, bot: tuple[Client, FakeCrm], other_crm: tuple[str, FakeCrm]
+) -> None:
+    client, crm = bot
+    name, other = other_crm
+    for who in ("told", "doubtful"):
+        queue(client, crm, who, who)
+    assert len(rows(hub, client, "id")) == 4
+    former = "state = 'discarded', finished_at = 1 where id = :it"
+    for who, doubt in (("told", None), ("doubtful", 1)):
+        first = min(id for id, said in rows(hub, client, "id, request") if f"{who}@x.org" in said)
+        change(hub, client, former, it=first)
+        change(hub, client, "doubt_since = :doubt where id = :it", doubt=doubt, it=first)
+    leave(admin, client, name, queued="move")
+    finish(hub, client)
+    assert (emails(other), emails(crm)) == ({"told"}, {"doubtful"})
+
+
 def test_who_has_spoken_to_the_new_crm_meanwhile_stays(
     hub: Hub, bot: tuple[Client, FakeCrm], other_crm: tuple[str, FakeCrm], admin: Admin
 ) -> None:

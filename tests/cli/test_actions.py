@@ -1,4 +1,4 @@
-"""crmhub actions: the journal, seen and mended."""
+"""crmhub actions: the journal, and what operators decide on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crmhub.actions.hub import Hub
 from crmhub.app import create_app
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
-from tests.actions.working import change, states
+from tests.actions.working import change, rows, states
 from tests.api.helper_calls import known
 from tests.cli.conftest import CommandLine
 from tests.clients import Client, open_client
@@ -72,6 +72,50 @@ def test_retry_brings_back_what_is_dead(crmhub: CommandLine, bot: Client, hub: H
     change(hub, bot, "state = 'dead'")
     assert "Name actions" in crmhub("actions", "retry", code=2).stderr
     told = crmhub("actions", "retry", "--account", bot.account.client_id).stdout
-    assert told == "1 action will be tried again.\n"
+    assert told == "1 action will be retried.\n"
     assert states(hub, bot) == ["queued"]
     assert "0 actions" in crmhub("actions", "retry", "--all", code=1).stdout
+
+
+def test_edit_corrects_and_retries(crmhub: CommandLine, bot: Client, hub: Hub) -> None:
+    change(hub, bot, "state = 'dead'")
+    ((id,),) = rows(hub, bot, "id")
+    assert "name=value" in crmhub("actions", "edit", id, "name", code=2).stderr
+    assert "name is given twice" in crmhub("actions", "edit", id, "name=a", "name=b", code=2).stderr
+    assert "known are name" in crmhub("actions", "edit", id, "city=Rome", code=1).stderr
+    told = crmhub("actions", "edit", id, "name=Bea Poe", "email=bea@x.org").stdout
+    assert told == "Corrected. 1 action will be retried.\n"
+    shown = crmhub.json("actions", "show", id)
+    assert (shown["state"], shown["request"]["email"]) == ("queued", "bea@x.org")
+    assert shown["versions"][0]["request"]["email"] == "ann@x.org"
+    assert "queued" in crmhub("actions", "edit", id, "name=Cora", code=1).stderr
+    assert "no action" in crmhub("actions", "edit", "act-0", "name=Cora", code=1).stderr
+
+
+def test_discard_shows_what_it_closes_and_asks(crmhub: CommandLine, bot: Client, hub: Hub) -> None:
+    known(bot)
+    (first,), (second,) = rows(hub, bot, "id")
+    change(hub, bot, "state = 'dead' where id = :it", it=first)
+    change(hub, bot, "state = 'parked', behind = :first where id = :it", first=first, it=second)
+    assert second in crmhub("actions", "show", first).stdout
+    assert "Name actions" in crmhub("actions", "discard", "--reason", "x", code=2).stderr
+    assert "Missing option" in crmhub("actions", "discard", first, code=2).stderr
+    command = ("actions", "discard", first, "--reason", "sent by mistake")
+    asked = crmhub(*command, stdin="n\n", code=1).stdout
+    assert first in asked
+    assert "Discard 2 actions, 1 of them blocked behind others?" in asked
+    assert states(hub, bot) == ["dead", "parked"]
+    assert "2 actions discarded." in crmhub(*command, stdin="y\n").stdout
+    listed = crmhub.json("actions", "list", "--state", "discarded")
+    assert [one["reason"] for one in listed] == ["sent by mistake"] * 2
+    assert "0 actions discarded." in crmhub(*command, "--yes", code=1).stdout
+
+
+def test_discard_narrows_like_retry(crmhub: CommandLine, bot: Client, hub: Hub) -> None:
+    change(hub, bot, "state = 'dead', reason = 'no such stage'")
+    command = ("actions", "discard", "--yes", "--reason", "test data", "--reason-contains")
+    assert "0 actions" in crmhub(*command, "Denied", code=1).stdout
+    refused = crmhub("actions", "discard", "--all", "--yes", "--reason", "a\nb", code=1).stderr
+    assert "reason: say why" in refused
+    assert "1 action discarded." in crmhub(*command, "SUCH STAGE").stdout
+    assert states(hub, bot) == ["discarded"]

@@ -57,6 +57,7 @@ PAGES = (
     ("activity-filters", "/activity?reason=stage&olderThan=1h"),
     ("activity-none", "/activity?account={acme}&state=running"),
     ("activity-retry", "/activity/retry?reason=stage"),
+    ("activity-discard", "/activity/discard?account={acme}"),
     ("charts-day", "/activity/charts?account={local}"),
     ("charts-week", "/activity/charts?span=7d"),
     ("charts-empty", "/activity/charts?span=30d&account={acme}"),
@@ -68,6 +69,7 @@ OF_ONE = (
     ("action-done", "/activity/{done}"),
     ("action-queued", "/activity/{queued}"),
     ("action-dead", "/activity/{dead}"),
+    ("action-blocked", "/activity/{blocked}"),
     ("contact", "/activity/contact?account={local}&contact={contact}"),
     ("record", "/records/{local}/contacts/{contact}"),
     ("record-deal", "/records/{local}/deals/{deal}"),
@@ -121,6 +123,10 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     for name, path in PAGES + OF_ONE:
         camera.open(path.format(**names))
         camera.shoot(name)
+    camera.open(f"/activity/{names['dead']}")
+    for summary in ("Correct and retry", "Discard"):
+        page.locator("summary").get_by_text(summary).click()
+    camera.shoot("action-dead-decisions")
     camera.open(f"/accounts/{names['local']}/crm?adapter=hubspot")
     page.get_by_label("Access token").fill("pat-wrong")
     page.get_by_label("API address").fill(names["hubspot"])
@@ -205,10 +211,11 @@ def _calls(bot: Client) -> dict[str, str]:
 
 
 def _stuck(hub: Hub, account: Account) -> dict[str, str]:
-    """Leave an action that is done, one that waits, and one that is dead."""
+    """Leave an action that is done, one that waits, one that failed, and two that it blocks."""
     (done,) = put(hub, account, (2 * HOUR, 2 * HOUR - 1_240, "done"))
     (queued,) = put(hub, account, (40 * 60_000, None, "queued"))
     (dead,) = put(hub, account, (3 * HOUR, HOUR, "dead"), reason="HubSpot answers 403.")
+    blocked, _ = put(hub, account, *[(2 * HOUR, HOUR, "parked")] * 2)
     said = {
         dead: [("Unavailable", "HubSpot answers 503."), ("Denied", "HubSpot answers 403: the"
         " token lacks the scope crm.objects.contacts.write.")],
@@ -226,6 +233,10 @@ def _stuck(hub: Hub, account: Account) -> dict[str, str]:
     def work(tx: Connection) -> None:
         tx.insert("action_try", types, rows)
         tx.run(
+            "update action set behind = :dead where account_id = :account and state = 'parked'",
+            {"account": account.id, "dead": dead},
+        )
+        tx.run(
             "update action set mapped = :mapped, request = :request, result = case state"
             " when 'done' then :result end, run_at = :later where account_id = :account",
             {
@@ -240,7 +251,7 @@ def _stuck(hub: Hub, account: Account) -> dict[str, str]:
         )
 
     hub.database.transact(work)
-    return {"done": done, "queued": queued, "dead": dead}
+    return {"done": done, "queued": queued, "dead": dead, "blocked": blocked}
 
 
 def _account(hub: Hub, name: str, plan: str = "default") -> tuple[Account, IssuedIds]:

@@ -1,15 +1,20 @@
-"""Activity: what became of each call, of each person, and how what died is brought back."""
+"""Activity: what became of each call, of each person, and what operators decide."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
 from crmhub import audit
+from crmhub.actions import alerts, attention, discarding, mending
+from crmhub.actions.backlog import Backlog
 from crmhub.actions.entries import New
 from crmhub.audit import Wanted
 from crmhub.db import now_ms
 from tests.actions.working import change, rows, states, work_off
 from tests.api.helper_calls import CREATE_DEAL, SET_PROPERTIES, known
+from tests.clients import TESTS
 from tests.consoles import text_of
 
 HOSTILE = "<script>alert(1)</script>\u202e🦊" + "x" * 65_000
@@ -59,7 +64,7 @@ def test_the_list_shows_what_became_of_each_call(client, hub, operator):
     known(client, "chat-1")
     end(hub, client, queue(hub, client), "dead", reason="no such stage")
     page = text_of(operator.get("/activity", query_string=of(client)))
-    assert f"createLead {client.account.client_id} dead no such stage 0" in page
+    assert f"createLead {client.account.client_id} failed no such stage 0" in page
     assert f"createLead {client.account.client_id} done 1" in page
 
 
@@ -132,7 +137,7 @@ def test_an_action_tells_what_was_sent_how_it_was_mapped_and_each_try(client, hu
     assert "What was sent" in words
     assert "contact_token chat-1" in words
     assert "firstname Ann lastname Lee" in words.partition("How it was mapped")[2]
-    assert "1 try" in words
+    assert "1 attempt" in words
     assert "took" in words
     assert f'href="/console/records/{client.account.client_id}/contacts/{contact_id}"' in page.text
 
@@ -152,20 +157,31 @@ def test_a_deal_leads_to_the_deal_and_its_contact(client, hub, operator):
 def test_an_action_tells_what_it_waits_for(client, hub, operator):
     first, second = queue(hub, client), queue(hub, client)
     page = operator.get(f"/activity/{second}")
-    assert "waits for its turn" in text_of(page)
+    assert "Queued behind an earlier action of the same person" in text_of(page)
     assert f'href="/console/activity/{first}"' in page.text
-    end(hub, client, first, "dead"), end(hub, client, second, "parked", behind=first)
-    assert "behind a dead action of the same person" in text_of(operator.get(f"/activity/{second}"))
-    assert "1 action of the same person waits behind it" in text_of(
-        operator.get(f"/activity/{first}")
-    )
+
+
+def test_an_action_tells_what_it_blocks_and_what_blocks_it(client, hub, operator):
+    first, *others = [queue(hub, client) for _ in range(3)]
+    end(hub, client, first, "dead")
+    for id in others:
+        end(hub, client, id, "parked", behind=first)
+        page = operator.get(f"/activity/{id}")
+        assert "Blocked: the createLead of its contact failed." in text_of(page)
+        assert f'href="/console/activity/{first}"' in page.text
+    page = operator.get(f"/activity/{first}")
+    words = text_of(page)
+    assert "Failed permanently. Fix the cause and retry, or discard it." in words
+    assert "2 actions blocked behind it" in words
+    assert "2 actions blocked behind it are discarded, too." in words
+    assert all(f'href="/console/activity/{id}"' in page.text for id in others)
 
 
 def test_an_action_tells_that_its_crm_is_away(client, hub, operator):
     id = queue(hub, client)
     hub.journal.shut(client.account, "The CRM answers 503.")
     words = text_of(operator.get(f"/activity/{id}"))
-    assert "Its CRM is called again" in words
+    assert "is unreachable. Next attempt in" in words
     assert "The CRM answers 503." in words
 
 
@@ -233,7 +249,7 @@ def test_an_action_is_tried_again_from_its_page(client, hub, operator):
     end(hub, client, id, "dead", reason="no such stage")
     answer = operator.send(f"/activity/{id}/retry", at=f"/activity/{id}")
     assert (answer.status_code, answer.headers["Location"]) == (303, f"/console/activity/{id}")
-    assert "This action will be tried again now." in text_of(operator.get(f"/activity/{id}"))
+    assert "This action will be retried now." in text_of(operator.get(f"/activity/{id}"))
     work_off(hub, client)
     assert states(hub, client) == ["done"]
     with hub.database.reading() as db:
@@ -244,7 +260,7 @@ def test_an_action_is_tried_again_from_its_page(client, hub, operator):
 def test_what_is_done_has_no_button_and_is_not_tried_again(client, hub, operator):
     known(client)
     id = newest(hub, client)
-    assert "Try again now" not in operator.get(f"/activity/{id}").text
+    assert "Retry now" not in operator.get(f"/activity/{id}").text
     answer = operator.send(f"/activity/{id}/retry", at="/accounts/new")
     assert answer.status_code == 409
     assert states(hub, client) == ["done"]
@@ -257,11 +273,11 @@ def test_many_are_tried_again_after_the_page_has_said_how_many(client, other, hu
         end(hub, other, id, "dead", reason="no such stage")
     path = f"/activity/retry?account={client.account.client_id}&reason=such"
     page = text_of(operator.get(path))
-    assert "2 actions can be tried again: 2 dead ." in page
+    assert "Retry 2 actions : 2 failed" in page
     wanted = dict(zip(ids, ["dead", "dead", "queued"], strict=True))
     assert dict(rows(hub, client, "id, state")) == wanted
     assert operator.send(path).status_code == 303
-    assert "2 actions will be tried again now." in text_of(operator.get("/activity"))
+    assert "2 actions will be retried now." in text_of(operator.get("/activity"))
     assert states(hub, client) == ["queued"] * 3
     assert states(hub, other) == ["dead"]
 
@@ -269,7 +285,7 @@ def test_many_are_tried_again_after_the_page_has_said_how_many(client, other, hu
 def test_where_nothing_is_dead_there_is_nothing_to_confirm(client, operator):
     known(client)
     answer = operator.get("/activity/retry", query_string=of(client))
-    assert "nothing is dead" in answer.text
+    assert "No failed action matches." in answer.text
     assert "<button" not in answer.text.partition("<main")[2]
 
 
@@ -279,3 +295,167 @@ def test_a_retry_from_elsewhere_changes_nothing(client, hub, operator):
     for path in (f"/activity/{id}/retry", f"/activity/retry?account={client.account.client_id}"):
         assert operator.open("POST", path).status_code == 403
     assert states(hub, client) == ["dead"]
+
+
+# --- correct and discard -----------------------------------------------------------------------
+
+
+def typed(page, **values):
+    """Return the form of a correction as a browser sends it, with some values changed."""
+    names, was = (
+        re.findall(f'name="{part}" value="([^"]*)"', page.text) for part in ("name", "was")
+    )
+    value = [values.pop(name, old) for name, old in zip(names, was, strict=True)]
+    seen = re.search(r'name="seen" value="(\d+)"', page.text)[1]
+    return {"name": names, "was": was, "value": value, "seen": seen, **values}
+
+
+def failed(client, hub):
+    known(client)
+    id = newest(hub, client)
+    end(hub, client, id, "dead", reason="no such stage")
+    return id
+
+
+def test_values_are_corrected_on_the_page_and_both_versions_stay(client, hub, operator):
+    id = failed(client, hub)
+    form = typed(operator.get(f"/activity/{id}"), name="Bea Poe")
+    answer = operator.send(f"/activity/{id}/edit", form, at=f"/activity/{id}")
+    assert (answer.status_code, answer.headers["Location"]) == (303, f"/console/activity/{id}")
+    words = text_of(operator.get(f"/activity/{id}"))
+    assert "Corrected: this action will be retried now." in words
+    assert f"when {operator.email} corrected it" in words
+    assert words.index("Bea Poe") < words.index("Ann Lee")
+    work_off(hub, client)
+    assert states(hub, client) == ["done"]
+
+
+def test_another_property_is_added_to_a_deal(client, hub, operator):
+    body = {"contactId": known(client), "properties": {"dealname": "a\nb"}}
+    client.helper(CREATE_DEAL, body)
+    id = newest(hub, client)
+    end(hub, client, id, "dead")
+    page = operator.get(f"/activity/{id}")
+    assert "<textarea" in page.text
+    # As a browser sends line breaks.
+    form = {**typed(page), "new_name": " amount ", "new_value": "17"}
+    form["was"] = form["value"] = [text.replace("\n", "\r\n") for text in form["was"]]
+    assert operator.send(f"/activity/{id}/edit", form, at=f"/activity/{id}").status_code == 303
+    found = mending.shown(hub.database, id)
+    assert found.request["properties"] == {"dealname": "a\nb", "amount": "17"}
+    assert [*found.corrected] == ["amount"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "words"),
+    [
+        ({}, 422, "No value differs"),
+        ({"email": "<b>nobody</b>"}, 422, "email: "),
+        ({"name": "Bea", "seen": "7"}, 409, "somebody else"),
+    ],
+)
+def test_a_correction_that_cannot_be_keeps_what_was_typed(
+    client, hub, operator, changed, status, words
+):
+    id = failed(client, hub)
+    form = typed(operator.get(f"/activity/{id}"), **changed)
+    answer = operator.send(f"/activity/{id}/edit", form, at=f"/activity/{id}")
+    assert answer.status_code == status
+    assert words in text_of(answer)
+    if "email" in changed:
+        assert 'value="&lt;b&gt;nobody&lt;/b&gt;"' in answer.text
+    assert states(hub, client) == ["dead"]
+
+
+def test_what_was_done_meanwhile_is_said_and_not_corrected(client, hub, operator):
+    id = failed(client, hub)
+    page = operator.get(f"/activity/{id}")
+    form = typed(page, name="Bea")
+    end(hub, client, id, "done")
+    answer = operator.send(f"/activity/{id}/edit", form, at="/accounts/new")
+    assert answer.status_code == 409
+    assert "The action is done" in text_of(answer)
+    assert "Correct and retry" not in text_of(answer)
+
+
+def test_an_action_is_discarded_with_a_reason(client, hub, operator):
+    id = failed(client, hub)
+    page = f"/activity/{id}"
+    for reason, status in (("", 422), ("x" * 501, 422), ("sent by mistake", 303)):
+        answer = operator.send(f"{page}/discard", {"reason": reason}, at=page)
+        assert answer.status_code == status
+    words = text_of(operator.get(page))
+    assert "This action was discarded." in words
+    assert "Reason sent by mistake" in words
+    assert "Retry now" not in words
+    assert "Discard" not in words.partition("Outcome")[2].partition("Reason")[2]
+    assert operator.send(f"{page}/discard", {"reason": "x"}, at="/accounts/new").status_code == 409
+
+
+def test_many_are_discarded_after_the_page_has_said_how_many(client, other, hub, operator):
+    ids = [queue(hub, client, f"p{i}") for i in range(3)]
+    for id in ids[:2]:
+        end(hub, client, id, "dead", reason="no such stage")
+    end(hub, client, ids[2], "parked", behind=ids[0])
+    end(hub, other, queue(hub, other), "dead", reason="no such stage")
+    path = f"/activity/discard?account={client.account.client_id}&reason=such"
+    page = text_of(operator.get(path))
+    assert "3 actions : 2 failed , 1 blocked behind them" in page
+    assert operator.send(path, {"reason": "a\tb"}, at=path).status_code == 422
+    assert operator.send(path, {"reason": "test data"}, at=path).status_code == 303
+    assert "3 actions were discarded." in text_of(operator.get("/activity"))
+    assert states(hub, client) == ["discarded"] * 3
+    assert states(hub, other) == ["dead"]
+    assert "Nothing to discard" in text_of(operator.get(path))
+
+
+def test_a_decision_from_elsewhere_changes_nothing(client, hub, operator):
+    id = failed(client, hub)
+    for path in (f"/activity/{id}/edit", f"/activity/{id}/discard", "/activity/discard"):
+        answer = operator.open("POST", path, data={"reason": "x", "name": "name", "value": "B"})
+        assert answer.status_code == 403
+    assert states(hub, client) == ["dead"]
+
+
+def test_buttons_stand_where_there_is_something_to_decide(client, hub, operator):
+    failed(client, hub)
+    for state, retry, discard in (
+        ("", True, True),
+        ("dead,parked", True, True),
+        ("refused", True, False),
+        ("done", False, False),
+    ):
+        change(hub, client, f"state = '{state.partition(',')[0] or 'dead'}'")
+        page = operator.get("/activity", query_string=of(client, state=state)).text
+        assert ("/console/activity/retry?" in page) is retry, state
+        assert ("/console/activity/discard?" in page) is discard, state
+
+
+# --- one number --------------------------------------------------------------------------------
+
+
+def test_the_same_number_of_actions_needs_attention_everywhere(
+    app, client, hub, operator, monkeypatch
+):
+    lead, deal, *blocked = [queue(hub, client, f"p{i}") for i in range(5)]
+    for id in (lead, deal):
+        end(hub, client, id, "dead")
+    for id in blocked:
+        end(hub, client, id, "parked", behind=lead)
+    name = client.account.client_id
+    for path in (f"/accounts?q={name}", f"/accounts/{name}", f"/activity?account={name}"):
+        assert "2 failed, 3 blocked" in text_of(operator.get(path)), path
+    with hub.database.reading() as db:
+        everything = attention.of_all(db)
+        mine = [one for one in alerts.now(db, old_ms=10**12) if one.client_id == name]
+    assert [(one.kind, one.count, one.blocked) for one in mine] == [("dead", 2, 3)]
+    assert "2 failed, 3 blocked" in mine[0].in_words()
+    app.extensions["crmhub.console.banner"].forget()
+    assert f"need attention: {everything}" in text_of(operator.get("/accounts/new"))
+    gauges = {one.name: one.values for one in Backlog(hub.database).gauges()}["actions"]
+    assert (gauges["dead"], gauges["parked"]) == (everything.failed, everything.blocked)
+    discarding.discard(hub.database, mending.Wanted(account=client.account), reason="x", by=TESTS)
+    for path in (f"/accounts?q={name}", f"/accounts/{name}", f"/activity?account={name}"):
+        # The banner tells of others.
+        below = operator.get(path).text.partition("</section>")[2]
+        assert not re.search(r"\d (failed|blocked)", below), path

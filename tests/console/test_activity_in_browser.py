@@ -13,6 +13,8 @@ from playwright.sync_api import Page, expect
 
 from crmhub.accounts.accounts import Account, IssuedIds
 from crmhub.actions import operating
+from crmhub.actions.discarding import discard
+from crmhub.actions.mending import Wanted
 from crmhub.actions.opening import open_account
 from crmhub.actions.operating import Crm
 from crmhub.secrets import BASE36, token
@@ -29,13 +31,36 @@ class Bot:
 
     def __init__(self, served: Served, crm: HubSpotCrm, account: Account, ids: IssuedIds) -> None:
         self.crm, self.account = crm, account
-        self._url = f"{served.url}/chatbot/createLead/{ids.generated_id}"
+        self._lead = f"{served.url}/chatbot/createLead/{ids.generated_id}"
+        self._deal = f"{served.url}/crm-api-interface/createDeal/{ids.portal_id}"
 
     def lead(self, chat: str, **fields: str) -> Any:
-        body = json.dumps({"contactToken": chat, **fields}).encode()
-        sent = Request(self._url, body, {"Content-Type": "application/json"})
+        return self._call(self._lead, {"contactToken": chat, **fields})
+
+    def dead_deal(self, **properties: str) -> str:
+        """Send a deal while the CRM is down that it will not take; return its action's id."""
+        contact_id = self.lead("chat-1", name="Ann Lee", email="ann@example.com")["contactId"]
+        down = self.crm.fake.fail(503, times=None)
+        sent = self._call(self._deal, {"contactId": contact_id, "properties": properties})
+        self.crm.fake.faults.waiting.remove(down)
+        assert sent["status"] == "queued"
+        return str(sent["actionId"])
+
+    def _call(self, url: str, body: Any) -> Any:
+        sent = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
         with urlopen(sent, timeout=60) as answer:
             return json.loads(answer.read())
+
+
+def reload_until(page: Page, selector: str, words: str) -> None:
+    """Load a page again until a part of it says this."""
+    found = page.locator(selector).filter(has_text=words)
+    for _ in range(_PATIENCE_MS // 500):
+        if found.count():
+            return
+        page.wait_for_timeout(500)
+        page.reload()
+    expect(page.locator(selector)).to_contain_text(words)
 
 
 @pytest.fixture
@@ -71,18 +96,50 @@ def test_a_lead_waits_for_a_crm_that_is_down_and_is_tried_again(page: Page, bot:
     expect(tries.first).to_contain_text("503")
     assert not bot.crm.contacts()
     bot.crm.fake.faults.waiting.remove(down)
-    page.get_by_role("button", name="Try again now").click()
-    expect(page.get_by_role("status")).to_contain_text("This action will be tried again now.")
-    heading = page.get_by_role("heading", level=1)
-    for _ in range(_PATIENCE_MS // 500):
-        if "done" in heading.inner_text():
-            break
-        page.wait_for_timeout(500)
-        page.reload()
-    expect(heading).to_contain_text("createLead done")
+    page.get_by_role("button", name="Retry now").click()
+    expect(page.get_by_role("status")).to_contain_text("This action will be retried now.")
+    reload_until(page, "h1", "createLead done")
     assert [one["email"] for one in bot.crm.contacts().values()] == ["ann@example.com"]
     expect(tries.first).to_contain_text("created")
     expect(tries.last).to_contain_text("503")
+
+
+def test_a_deal_with_a_wrong_stage_is_corrected_and_retried(page: Page, bot: Bot) -> None:
+    id = bot.dead_deal(dealname="Big", dealstage="nowhere")
+    page.goto(f"/console/activity/{id}")
+    reload_until(page, "h1", "createDeal failed")
+    expect(page.locator("main")).to_contain_text(
+        "Failed permanently. Fix the cause and retry, or discard it."
+    )
+    page.locator("summary").get_by_text("Correct and retry").click()
+    page.get_by_label("dealstage").fill("closedwon")
+    page.get_by_role("button", name="Correct and retry").click()
+    expect(page.get_by_role("status")).to_have_text("Corrected: this action will be retried now.")
+    reload_until(page, "h1", "createDeal done")
+    assert [one["dealstage"] for one in bot.crm.fake.records("deals").values()] == ["closedwon"]
+    former = page.locator("details").filter(has_text="corrected it")
+    former.locator("summary").click()
+    expect(former).to_contain_text("nowhere")
+
+
+def test_what_nobody_needs_is_discarded_and_the_banner_goes(
+    page: Page, served: Served, bot: Bot
+) -> None:
+    # What other tests have left stands in the banner, too.
+    discard(served.hub.database, Wanted(), reason="of other tests", by=TESTS)
+    id = bot.dead_deal(dealname="Big", dealstage="nowhere")
+    page.goto(f"/console/activity/{id}")
+    reload_until(page, ".banner", "1 failed")
+    page.locator(".banner").get_by_role("link", name=bot.account.client_id).click()
+    page.get_by_role("row").nth(1).get_by_role("link").click()
+    page.locator("summary").get_by_text("Discard").click()
+    page.get_by_label("Reason").fill("sent by mistake")
+    page.get_by_role("button", name="Discard").click()
+    expect(page.get_by_role("status")).to_have_text("This action was discarded.")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("createDeal discarded")
+    expect(page.locator("main")).to_contain_text("sent by mistake")
+    expect(page.get_by_text("need attention")).to_have_count(0)
+    assert bot.crm.fake.records("deals") == {}
 
 
 def test_many_are_tried_again_by_the_keyboard_alone(page: Page, served: Served, bot: Bot) -> None:
@@ -92,13 +149,13 @@ def test_many_are_tried_again_by_the_keyboard_alone(page: Page, served: Served, 
     # The banner is as old as a few seconds.
     page.wait_for_timeout(3_500)
     page.reload()
-    expect(page.locator(".banner")).to_contain_text("dead")
-    page.get_by_role("link", name="Try again what is dead").focus()
+    expect(page.locator(".banner")).to_contain_text("failed")
+    page.get_by_role("link", name="Retry failed").focus()
     page.keyboard.press("Enter")
-    expect(page.locator("main")).to_contain_text("3 actions can be tried again")
-    page.get_by_role("button", name="Try all of them again now").focus()
+    expect(page.locator("main")).to_contain_text("3 actions: 3 failed")
+    page.get_by_role("button", name="Retry all of them now").focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("status")).to_have_text("3 actions will be tried again now.")
+    expect(page.get_by_role("status")).to_have_text("3 actions will be retried now.")
 
 
 def test_pages_of_one_thing_fit_a_phone_and_please_the_browser(

@@ -34,6 +34,14 @@ def test_each_part_counts_what_was_accepted_and_how_it_ended(client, hub):
     assert parts[0].success is None
 
 
+def test_what_was_discarded_neither_failed_nor_was_it_done(client, hub):
+    put(hub, client.account, (HOUR, HOUR // 2, "discarded"), (HOUR, HOUR // 2, "done"))
+    parts = past(hub, client)
+    assert sum(part.accepted for part in parts) == 2
+    assert [(one.dead, one.ended, one.success) for one in parts if one.ended] == [(0, 1, 1.0)]
+    assert parts[-1].waiting == 0
+
+
 def test_what_was_accepted_before_the_time_counts_where_it_ended(client, hub):
     put(hub, client.account, (30 * HOUR, HOUR // 2, "done"), (30 * HOUR, None, "queued"))
     parts = past(hub, client)
@@ -95,7 +103,7 @@ def test_charts_are_whole_pictures_with_words_and_a_table(client, hub, operator,
         assert "style" not in picture
         assert "nan" not in picture
     assert answer.text.count('<th scope="row">') == SPANS[span].parts
-    assert "Accepted 3 Done 1 Refused or dead 1 Waiting now 1" in text_of(answer)
+    assert "Accepted 3 Done 1 Refused or failed 1 Waiting now 1" in text_of(answer)
 
 
 def test_a_journal_without_actions_has_charts_too(client, operator):

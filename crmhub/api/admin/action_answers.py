@@ -17,7 +17,7 @@ def summary_shown(one: Summary) -> dict[str, Any]:
         "helper": one.kind,
         "state": one.state,
         "contactId": one.hub_id,
-        "tries": one.tries,
+        "tries": one.attempts,
         "reason": one.reason,
         "acceptedAt": iso(one.created_at),
         "nextTryAt": iso(one.run_at) if one.state in ("running", "queued") else None,
@@ -27,7 +27,7 @@ def summary_shown(one: Summary) -> dict[str, Any]:
 
 
 def action_shown(found: Full) -> dict[str, Any]:
-    """Return an action with what was sent, each try, and what came of it."""
+    """Return an action with what was sent, each attempt, and what came of it."""
     attempts = [
         {**asdict(one), "at": iso(one.began_at), "correlationId": one.correlation_id}
         for one in found.tries
@@ -39,5 +39,8 @@ def action_shown(found: Full) -> dict[str, Any]:
         "request": found.request,
         "mapped": found.mapped or {},
         "result": found.result or {},
+        "versions": [{**asdict(one), "at": iso(one.at)} for one in found.versions],
+        "corrected": {name: iso(moment) for name, moment in found.corrected.items()},
+        "blocked": list(found.blocked),
         "attempts": attempts,
     }

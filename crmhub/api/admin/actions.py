@@ -1,4 +1,4 @@
-"""What helpers accepted and what became of it: list, show, retry."""
+"""What helpers accepted and what became of it: list, show, retry, correct, discard."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import marshmallow as ma
 from marshmallow import fields, validate
 from werkzeug.routing import BaseConverter
 
-from crmhub.actions import mending
+from crmhub.actions import corrections, discarding, mending
 from crmhub.actions.bindings import LONGEST
+from crmhub.actions.discarding import LONGEST_REASON
 from crmhub.actions.mending import KINDS, STATES, Wanted
 from crmhub.api.admin.action_answers import action_shown, summary_shown
 from crmhub.api.admin.blueprint import blueprint, documented
@@ -22,6 +23,7 @@ from crmhub.api.schemas import (
     MOMENT,
     Items,
     Joined,
+    Properties,
     Shown,
     Strict,
     Words,
@@ -35,9 +37,12 @@ _CONFLICTS = (400, 401, 403, 404, 409, 429, 500, 503)
 
 
 class ActionId(BaseConverter):
-    """The part of a path that names an action; `retry` is none, so other methods on it are 405."""
+    """The part of a path that names an action.
 
-    regex = r"(?!retry\Z)[^/]+"
+    `retry` and `discard` name none, so other methods on them are 405.
+    """
+
+    regex = r"(?!(?:retry|discard)\Z)[^/]+"
     # Never more than a part. Else a slash at the end of the path is none that may be left out.
     part_isolating = True
 
@@ -51,13 +56,14 @@ def _some(given: Any) -> None:
 
 
 class _Narrowing(Strict):
+    """What lists, retries and discards have in common; the reason goes by two names."""
+
     account = Filled("The clientId of the account.", _LONGEST_ID)
     contact_token = Filled("Of this conversation's person.", LONGEST, data_key="contactToken")
     contact = Filled(
         "Of who has this id: the hub's (`hub-…`) or the CRM's.", LONGEST, data_key="contactId"
     )
     phone = Filled("Of who has this phone.", LONGEST)
-    reason = Filled("Whose reason contains this, in any case.", _LONGEST_REASON)
     older_than = Age("Accepted so long ago: 2h.", data_key="olderThan")
     newer_than = Age("Accepted since so long ago: 2h.", data_key="newerThan")
 
@@ -66,22 +72,63 @@ _STATE = {"description": "In one of these states."}
 _HELPER = {"description": "Accepted by one of these helpers."}
 
 
+_REASON = "Whose reason contains this, in any case."
+
+
 class ActionsQuery(PageQuery, _Narrowing):
     """Which actions to list; all conditions must hold."""
 
+    reason = Filled(_REASON, _LONGEST_REASON)
     state = Joined(STATES, metadata=_STATE)
     helper = Joined(KINDS, metadata=_HELPER)
 
 
-class RetryInput(_Narrowing):
-    """Which actions to try again; all conditions must hold. Without state and ids: dead ones."""
-
+class _Choice(_Narrowing):
     state = Words(STATES, validate=_some, metadata={**_STATE, "minItems": 1})
     helper = Words(KINDS, validate=_some, metadata={**_HELPER, "minItems": 1})
     ids = Items(
         Filled("The id of an action.", _LONGEST_ID),
         validate=_some,
         metadata={"description": "These actions.", "minItems": 1, "maxItems": MOST_IDS},
+    )
+
+
+class RetryInput(_Choice):
+    """Which actions to retry; all conditions must hold. Without state and ids: dead ones."""
+
+    reason = Filled(_REASON, _LONGEST_REASON)
+
+
+class _Discarding(Strict):
+    why = Filled(
+        "Why; it is shown with the action. Printable characters.",
+        LONGEST_REASON,
+        data_key="reason",
+        required=True,
+    )
+
+
+class DiscardInput(_Discarding):
+    """Why the action is discarded."""
+
+
+class DiscardsInput(_Choice, _Discarding):
+    """Which actions to discard; all conditions must hold. Without state and ids: dead ones."""
+
+    reason = Filled(_REASON, _LONGEST_REASON, data_key="reasonContains")
+
+
+class CorrectionInput(Strict):
+    """The values to correct; the others stay."""
+
+    properties = Properties(
+        required=True,
+        metadata={
+            "description": "Of createLead `name`, `email` and `phone`; of the others any property,"
+            ' and of deals and tickets `contactId`. "" clears a property of setProperties, and'
+            " leaves a value out everywhere else.",
+            "minProperties": 1,
+        },
     )
 
 
@@ -98,20 +145,25 @@ class ActionListedShown(Shown):
     hub_id = fields.String(
         data_key="contactId", required=True, metadata={"description": "The hub's id (`hub-…`)."}
     )
-    tries = fields.Integer(required=True, metadata={"minimum": 0})
-    reason = fields.String(required=True, metadata={"description": "What went wrong last."})
+    tries = fields.Integer(
+        required=True, metadata={"minimum": 0, "description": "How many attempts were made."}
+    )
+    reason = fields.String(
+        required=True,
+        metadata={"description": "What went wrong last, or why it was discarded."},
+    )
     created_at = fields.String(data_key="acceptedAt", required=True, metadata=MOMENT)
     run_at = fields.String(data_key="nextTryAt", required=True, allow_none=True, metadata=MOMENT)
     finished_at = fields.String(data_key="endedAt", required=True, allow_none=True, metadata=MOMENT)
     behind = fields.String(
         data_key="parkedBehind",
         required=True,
-        metadata={"description": "The dead action of the same person that a parked one waits for."},
+        metadata={"description": "The dead createLead of its contact that blocks a parked one."},
     )
 
 
 class AttemptShown(Shown):
-    """One try of an action."""
+    """One attempt of an action."""
 
     number = fields.Integer(required=True, metadata={"minimum": 1})
     at = fields.String(required=True, metadata=MOMENT)
@@ -125,13 +177,37 @@ class AttemptShown(Shown):
     )
 
 
+class VersionShown(Shown):
+    """What was sent before a correction."""
+
+    at = fields.String(required=True, metadata=MOMENT)
+    by = fields.String(required=True, metadata={"description": "Who corrected it."})
+    request = fields.Dict(required=True)
+
+
 class ActionShown(ActionListedShown):
     """A whole action; it holds personal data."""
 
-    request = fields.Dict(required=True, metadata={"description": "What was sent."})
+    request = fields.Dict(required=True, metadata={"description": "What was sent, as corrected."})
     mapped = fields.Dict(
         required=True,
-        metadata={"description": "What its last try gave to the adapter; {} before the first."},
+        metadata={"description": "What its last attempt gave to the adapter; {} before the first."},
+    )
+    versions = fields.List(
+        fields.Nested(VersionShown),
+        required=True,
+        metadata={"description": "What was sent before each correction, the oldest first."},
+    )
+    corrected = fields.Dict(
+        keys=fields.String(),
+        values=fields.String(metadata=MOMENT),
+        required=True,
+        metadata={"description": "When each value was corrected last."},
+    )
+    blocked = fields.List(
+        fields.String(),
+        required=True,
+        metadata={"description": "The actions that it blocks, 500 at most."},
     )
     result = fields.Dict(required=True, metadata={"description": "{} as long as it is not done."})
     attempts = fields.List(fields.Nested(AttemptShown), required=True)
@@ -144,9 +220,15 @@ class ActionPageShown(PageOf):
 
 
 class RetriedShown(Shown):
-    """How many actions will be tried again, with what was parked behind them."""
+    """How many actions are retried, with what is blocked behind them."""
 
     retried = fields.Integer(required=True, metadata={"minimum": 0})
+
+
+class DiscardedShown(Shown):
+    """How many actions were discarded, with what was blocked behind them."""
+
+    discarded = fields.Integer(required=True, metadata={"minimum": 0})
 
 
 # --- the paths ---------------------------------------------------------------------------------
@@ -169,7 +251,7 @@ def _list(query: dict[str, Any]) -> flask.Response:
 
 
 @blueprint.get("/actions/<action:action_id>")
-@documented("getAction", 200, ActionShown, "Read an action with each try")
+@documented("getAction", 200, ActionShown, "Read an action with each attempt")
 @needs("actions:read")
 def _get(action_id: str) -> flask.Response:
     return as_json(action_shown(mending.shown(hub().database, action_id)))
@@ -180,7 +262,7 @@ def _get(action_id: str) -> flask.Response:
     "retryAction",
     200,
     RetriedShown,
-    "Try an action again, with what is parked behind it",
+    "Retry an action, with what is blocked behind it",
     errors=_CONFLICTS,
 )
 @needs("actions:write")
@@ -188,16 +270,64 @@ def _retry_one(action_id: str) -> flask.Response:
     return as_json({"retried": mending.retry_one(hub().database, action_id, by=author())})
 
 
+@blueprint.post("/actions/<action:action_id>/edit")
+@documented(
+    "editAction",
+    200,
+    RetriedShown,
+    "Correct the values of a dead or parked action, and retry it",
+)
+@needs("actions:write")
+@blueprint.arguments(CorrectionInput())
+def _edit(body: dict[str, Any], action_id: str) -> flask.Response:
+    count = corrections.correct(hub(), action_id, body["properties"], by=author())
+    return as_json({"retried": count})
+
+
+@blueprint.post("/actions/<action:action_id>/discard")
+@documented(
+    "discardAction",
+    200,
+    DiscardedShown,
+    "Discard an action, with what is blocked behind it",
+)
+@needs("actions:write")
+@blueprint.arguments(DiscardInput())
+def _discard_one(body: dict[str, Any], action_id: str) -> flask.Response:
+    count = discarding.discard_one(hub().database, action_id, reason=body["why"], by=author())
+    return as_json({"discarded": count})
+
+
 @blueprint.post("/actions/retry")
 @documented(
     "retryActions",
     200,
     RetriedShown,
-    "Try actions again, with what is parked behind them",
+    "Retry actions, with what is blocked behind them",
 )
 @needs("actions:write")
 @blueprint.arguments(RetryInput())
 def _retry(body: dict[str, Any]) -> flask.Response:
+    return as_json({"retried": mending.retry(hub().database, _chosen(body), by=author())})
+
+
+@blueprint.post("/actions/discard")
+@documented(
+    "discardActions",
+    200,
+    DiscardedShown,
+    "Discard actions, with what is blocked behind them",
+)
+@needs("actions:write")
+@blueprint.arguments(DiscardsInput())
+def _discard(body: dict[str, Any]) -> flask.Response:
+    wanted, why = _chosen(body), body["why"]
+    count = discarding.discard(hub().database, wanted, reason=why, by=author())
+    return as_json({"discarded": count})
+
+
+def _chosen(body: dict[str, Any]) -> Wanted:
+    """Return which actions a body chooses; raises BadRequest for all there are."""
     wanted = _wanted(body)
     if not wanted.narrows:
         raise BadRequest(
@@ -205,7 +335,7 @@ def _retry(body: dict[str, Any]) -> flask.Response:
             " contactId, phone, reason, olderThan or newerThan."
             ' {"state": ["dead"]} means everything that is dead.'
         )
-    return as_json({"retried": mending.retry(hub().database, wanted, by=author())})
+    return wanted
 
 
 def _wanted(asked: dict[str, Any], *, after: str = "") -> Wanted:

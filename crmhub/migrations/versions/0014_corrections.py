@@ -18,6 +18,7 @@ branch_labels = None
 depends_on = None
 
 _CORRECTED = sa.text("versions is not null")
+_BLOCKED = sa.text("behind is not null")
 _KEPT_MS = 7 * 86_400_000
 # All others wait for a lead that is dead, and so has created no contact.
 _FREE = """update action set state = 'queued', run_at = :now, give_up_at = :give_up, tries = 0,
@@ -44,6 +45,10 @@ def upgrade() -> None:
         sqlite_where=_CORRECTED,
         postgresql_where=_CORRECTED,
     )
+    # Pages, retries and discards look for what an action blocks; few are blocked.
+    op.create_index(
+        "action_behind", "action", ["behind"], sqlite_where=_BLOCKED, postgresql_where=_BLOCKED
+    )
     _index_stopped("'refused', 'dead', 'parked', 'discarded'")
     now = time.time_ns() // 1_000_000
     op.execute(sa.text(_FREE).bindparams(now=now, give_up=now + _KEPT_MS))
@@ -52,6 +57,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.execute("update action set state = 'refused' where state = 'discarded'")
     _index_stopped("'refused', 'dead', 'parked'")
+    op.drop_index("action_behind", "action")
     op.drop_index("action_corrected", "action")
     op.drop_column("action", "corrected")
     op.drop_column("action", "versions")
