@@ -446,20 +446,21 @@ def settle_others(
     email, phone = values.get("email", "")[:LONGEST], values.get("phone", "")[:LONGEST]
     if not (email or phone):
         return
+    # No index is to answer what is null: after an outage that may be all.
     alike = (
         "o.email = :email"
         if email
-        else "o.phone = :phone and o.email is null and exists (select 1 from binding m"
+        else "o.phone = :phone and coalesce(o.email, '') = '' and exists (select 1 from binding m"
         " where m.account_id = o.account_id and m.connection_id = o.connection_id"
-        " and m.hub_id = :hub_id and m.email is null)"
+        " and m.hub_id = :hub_id and coalesce(m.email, '') = '')"
     )
     others = tx.rows(
         "select o.hub_id from binding o where o.account_id = :account"
-        " and o.connection_id = :connection and o.hub_id <> :hub_id and o.crm_id is null"
-        f" and {alike} order by o.hub_id",
+        " and o.connection_id = :connection and o.hub_id <> :hub_id"
+        f" and coalesce(o.crm_id, '') = '' and {alike}",
         _of(account) | {"hub_id": hub_id, "email": email, "phone": phone},
     )
-    for (other,) in others:
+    for (other,) in sorted(others):
         settle(tx, account, other, crm_id=crm_id, values={})
 
 
