@@ -20,7 +20,8 @@ from crmhub.records.merging import combined
 from crmhub.records.writing import Record
 
 _RECORD_ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
-_COMPARED = ("firstname", "lastname", "email", "phone")
+COMPARED = ("firstname", "lastname", "email", "phone")
+"""The properties that are read of a contact in another CRM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +234,7 @@ def _ask_crm(hub: Hub, account: Account, pair: Pair) -> tuple[Side, Side]:
 
     def look(adapter: Adapter, contact_id: str) -> Side:
         try:
-            found = adapter.get_contact(contact_id, _COMPARED)
+            found = adapter.get_contact(contact_id, COMPARED)
         except contract.NotFound:
             return Side(contact_id, exists=False)
         url = found.url if adapter.record_pages else ""

@@ -26,6 +26,7 @@ from crmhub.cli.csv_files import export, import_
 from crmhub.cli.database import db
 from crmhub.cli.demo import demo
 from crmhub.cli.doctor import doctor
+from crmhub.cli.duplicates import duplicates
 from crmhub.cli.erasing import erase
 from crmhub.cli.fakes import fake_hubspot
 from crmhub.cli.keys import key
@@ -136,6 +137,7 @@ for _command in (
     adapters,
     adapter,
     actions,
+    duplicates,
     alert,
     admin,
     audit,

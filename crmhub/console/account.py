@@ -7,7 +7,8 @@ from typing import Any
 
 import flask
 
-from crmhub.actions import backlog, operating
+from crmhub.accounts.accounts import Account
+from crmhub.actions import backlog, duplicates, operating
 from crmhub.actions.operating import Detail
 from crmhub.adapter.registry import Installed
 from crmhub.api.authentication import hub
@@ -25,6 +26,7 @@ TABS = (
     ("Keys", "console.keys"),
     ("Catalogue", "console.catalogue"),
     ("Records", "console.records"),
+    ("Possible duplicates", "console.duplicates"),
 )
 """The pages of an account: label and endpoint. Endpoints behind a tab begin with its own."""
 
@@ -72,7 +74,15 @@ _LEAD = (("email", "an email"), ("email_or_phone", "an email or a phone"))
 def about(client_id: str) -> dict[str, Any]:
     """Return what every page of an account is made from; raises NotFound."""
     found = operating.detail(hub(), client_id)
-    return {"account": found.account, "detail": found, "tabs": TABS}
+    return {"account": found.account, "detail": found, "tabs": tabs(found.account)}
+
+
+def tabs(account: Account) -> list[tuple[str, str]]:
+    """Return the pages of an account, with how many possible duplicates are to be decided on."""
+    with hub().database.reading() as db:
+        count = duplicates.count_open(db, account)
+    counts = {"console.duplicates": f" ({count:,})" if count else ""}
+    return [(f"{label}{counts.get(endpoint, '')}", endpoint) for label, endpoint in TABS]
 
 
 def installed(name: str) -> Installed:

@@ -13,7 +13,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.actions import operating
 from crmhub.api.authentication import hub
 from crmhub.api.records import number
-from crmhub.console.account import TABS
+from crmhub.console.account import tabs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.narrowing import text
 from crmhub.console.pages import page, refused, see
@@ -120,7 +120,7 @@ def records_one(client_id: str, kind: str, id: str) -> flask.Response:
 
 
 def _frame(account: Account, kind: Kind) -> dict[str, Any]:
-    return {"account": account, "tabs": TABS, "kind": kind, "kinds": list(KINDS.values())}
+    return {"account": account, "tabs": tabs(account), "kind": kind, "kinds": list(KINDS.values())}
 
 
 def _kind(name: str) -> Kind:

@@ -16,7 +16,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from crmhub.accounts import field_maps
 from crmhub.accounts.accounts import Account, IssuedIds
-from crmhub.actions import mapping, operating
+from crmhub.actions import duplicates, mapping, operating
 from crmhub.actions.hub import Hub
 from crmhub.actions.opening import open_account
 from crmhub.actions.operating import Crm
@@ -32,6 +32,7 @@ from tests.clients import TESTS, Client
 from tests.console.chromium import FLAGS
 from tests.console.past import HOUR, busy_week, put
 from tests.consoles import PASSWORD
+from tests.duplicates import listed_pair, merge
 
 WIDTHS = {"desktop": (1280, 800), "phone": (390, 844)}
 EMAIL = "ops@example.com"
@@ -50,6 +51,8 @@ PAGES = (
     ("account-keys", "/accounts/{acme}/keys"),
     ("account-catalogue", "/accounts/{acme}/catalogue?kind=deals"),
     ("account-catalogue-hub", "/accounts/{local}/catalogue?kind=tickets"),
+    ("account-duplicates", "/accounts/{local}/duplicates"),
+    ("account-duplicates-none", "/accounts/{acme}/duplicates?state=dismissed"),
     ("records", "/records/{local}/contacts?property=firstname&operator=EQ&value=Ann"),
     ("records-all", "/records/{local}/contacts"),
     ("records-none", "/records/{acme}/tickets"),
@@ -71,6 +74,9 @@ OF_ONE = (
     ("action-dead", "/activity/{dead}"),
     ("action-blocked", "/activity/{blocked}"),
     ("contact", "/activity/contact?account={local}&contact={contact}"),
+    ("duplicate", "/accounts/{local}/duplicates/{contact}/{double}"),
+    ("duplicate-merged", "/accounts/{local}/duplicates/{kept}/{merged}"),
+    ("duplicate-elsewhere", "/accounts/{acme}/duplicates/70812/70813"),
     ("record", "/records/{local}/contacts/{contact}"),
     ("record-deal", "/records/{local}/deals/{deal}"),
 )
@@ -184,10 +190,12 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
     for name in ("Northwind Traders", "A name that is much longer than anybody would have thought"):
         _account(hub, name)
     busy_week(hub, local)
+    bot = Client(create_app(hub.settings), local, ids)
     return {
         "acme": acme.client_id,
         "local": local.client_id,
-        **_calls(Client(create_app(hub.settings), local, ids)),
+        **_calls(bot),
+        **_doubles(hub, bot, acme),
         **_stuck(hub, operating.find(hub, acme.client_id)),
     }
 
@@ -208,6 +216,23 @@ def _calls(bot: Client) -> dict[str, str]:
     deal = {"dealname": "Wedding cake <3 tiers>", "amount": "480", "dealstage": "no such stage"}
     made = bot.helper(CREATE_DEAL, {"contactId": contact, "properties": deal}).get_json()
     return {"contact": contact, "deal": made["dealId"]}
+
+
+def _doubles(hub: Hub, bot: Client, acme: Account) -> dict[str, str]:
+    """List pairs of contacts that may be one person; one of them is merged."""
+    ann = known(bot, "chat-0", name="Ann Lee", email="person-0@example.com")
+    more = {"company": "Café Lee", "jobtitle": "Head of everything that is baked at night"}
+    double = bot.make(firstname="Anne", lastname="Lee", email="anne@example.com", **more)
+    listed_pair(hub, bot, ann, double, "phone", "name")
+    kept, merged = (bot.make(firstname="Bo", lastname=name) for name in ("Berg", "Bergh"))
+    listed_pair(hub, bot, kept, merged)
+    merge(hub, bot, str(kept), str(merged))
+    hub.database.transact(
+        lambda tx: duplicates.note(
+            tx, operating.find(hub, acme.client_id), "70812", "70813", shares=["phone"]
+        )
+    )
+    return {"double": str(double), "kept": str(kept), "merged": str(merged)}
 
 
 def _stuck(hub: Hub, account: Account) -> dict[str, str]:

@@ -1,0 +1,120 @@
+"""crmhub duplicates: possible duplicates listed, merged and unmerged at the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import flask
+import pytest
+
+from crmhub.actions.hub import Hub
+from crmhub.app import create_app
+from crmhub.secrets import EncryptionKey
+from crmhub.settings import Settings
+from tests.adapters.fakes import connect as use
+from tests.cli.conftest import CommandLine
+from tests.clients import Client, open_client
+from tests.duplicates import PHONE, listed_pair, pairs, two_contacts
+
+
+@pytest.fixture
+def app(crmhub: CommandLine, database_url: str, tmp_path: Path) -> Iterator[flask.Flask]:
+    crmhub("db", "upgrade")
+    app = create_app(
+        Settings(
+            root=tmp_path,
+            database_url=database_url,
+            secret_key="the secret key of the tests alone",
+            encryption_keys=(EncryptionKey("k1", b"k" * 32),),
+        )
+    )
+    yield app
+    app.extensions["crmhub"].close()
+
+
+@pytest.fixture
+def bot(app: flask.Flask) -> Client:
+    return open_client(app)
+
+
+def test_list_prints_pairs_of_a_state_page_by_page(
+    crmhub: CommandLine, bot: Client, hub: Hub
+) -> None:
+    name = bot.account.client_id
+    for n in range(3):
+        listed_pair(hub, bot, f"{n}", "9")
+    crmhub("duplicates", "dismiss", name, "9", "1")
+    told = crmhub("duplicates", "list", name).stdout
+    assert "BOTH HAVE" in told
+    assert told.count("phone") == 2
+    first, second = crmhub.json("duplicates", "list", name)
+    assert crmhub.json("duplicates", "list", name, "--limit", "1") == [first]
+    after = ("--after", *first["contactIds"])
+    assert crmhub.json("duplicates", "list", name, *after) == [second]
+    (dismissed,) = crmhub.json("duplicates", "list", name, "--state", "dismissed")
+    assert dismissed["contactIds"] == ["1", "9"]
+    assert len(crmhub.json("duplicates", "list", name, "--state", "all")) == 3
+    assert (
+        "no possible duplicates" in crmhub("duplicates", "dismiss", name, "1", "2", code=1).stderr
+    )
+
+
+def test_merge_shows_the_preview_and_asks(crmhub: CommandLine, bot: Client, hub: Hub) -> None:
+    name = bot.account.client_id
+    older, newer = two_contacts(hub, bot, city="Rome\x1b[31m")
+    refused = crmhub("duplicates", "merge", name, older, newer, stdin="n\n", code=1)
+    assert f"Merge contact {newer} into contact {older}?" in refused.stdout
+    assert all(text in refused.stdout for text in ("Anne", PHONE, "Rome [31m"))
+    assert pairs(hub, bot) == [{older, newer}]
+    told = crmhub("duplicates", "merge", name, newer, older, stdin="y\n").stdout
+    assert f"Contact {newer} is merged into contact {older}.\nThis can be undone until 20" in told
+    (merged,) = crmhub.json("duplicates", "list", name, "--state", "merged")
+    assert merged["keptId"] == older
+    assert merged["decidedBy"]
+    again = crmhub("duplicates", "merge", name, newer, older, "--yes", code=1)
+    assert "merged already" in again.stderr
+    told = crmhub("duplicates", "unmerge", name, older, newer).stdout
+    assert told == f"Contacts {older} and {newer} are two again.\n"
+    assert "not merged" in crmhub("duplicates", "unmerge", name, older, newer, code=1).stderr
+
+
+def test_merge_takes_what_is_chosen(crmhub: CommandLine, bot: Client, hub: Hub) -> None:
+    name = bot.account.client_id
+    older, newer = two_contacts(hub, bot, city="Rome")
+    command = ("duplicates", "merge", name, older, newer, "--keep", newer)
+    command += ("--take", f"firstname={older}", "--take", f"city={older}")
+    seen = crmhub.json(*command, "--dry-run")
+    assert [one["contactId"] for one in seen["contacts"]] == [newer, older]
+    assert pairs(hub, bot) == [{older, newer}]
+    assert "--json asks nothing" in crmhub(*command, "--json", code=2).stderr
+    merged = crmhub.json(*command, "--yes")
+    assert (merged["state"], merged["keptId"]) == ("merged", newer)
+    kept = bot.get(f"/contacts/{newer}").get_json()["properties"]
+    assert kept == {"firstname": "Ann", "lastname": "Lee", "email": "lee@x.org", "phone": PHONE}
+
+
+def test_a_choice_that_cannot_be_changes_nothing(
+    crmhub: CommandLine, bot: Client, hub: Hub
+) -> None:
+    name = bot.account.client_id
+    older, newer = two_contacts(hub, bot)
+    command = ("duplicates", "merge", name, older, newer, "--yes")
+    assert "keep: 1 is not in this pair" in crmhub(*command, "--keep", "1", code=1).stderr
+    for take, words in (("city=1", "take.city"), (f"nothing={older}", "take.nothing")):
+        assert words in crmhub(*command, "--take", take, code=1).stderr
+    twice = ("--take", f"city={older}", "--take", f"city={newer}")
+    assert "city is given twice" in crmhub(*command, *twice, code=2).stderr
+    assert pairs(hub, bot) == [{older, newer}]
+
+
+def test_contacts_of_another_crm_are_merged_there(
+    crmhub: CommandLine, app: flask.Flask, bot: Client, hub: Hub
+) -> None:
+    use(app, bot, "hubspot", {"access_token": "pat-1"}, base_url="https://127.0.0.1:9")
+    name = bot.account.client_id
+    listed_pair(hub, bot, "1", "2")
+    refused = crmhub("duplicates", "merge", name, "1", "2", "--yes", code=1)
+    assert "These contacts are in HubSpot. Merge them there." in refused.stderr
+    told = crmhub("duplicates", "dismiss", name, "1", "2", "--merged").stdout
+    assert told == "Contacts 1 and 2 are merged.\n"
