@@ -332,7 +332,7 @@ def beside(account: Account, entry: Entry, done: Done | None) -> Callable[[Conne
                 entry.hub_id,
                 crm_id=done.contact_id,
                 values=done.values,
-                accepted=dict.fromkeys(done.values, entry.created_at),
+                accepted={name: entry.accepted_at(name) for name in done.values},
             )
             if entry.kind == "createLead":
                 bindings.settle_others(
@@ -365,7 +365,7 @@ def newest(
     Raises NotYet when another action of the contact goes first.
     """
     accepted = hub.journal.take_turn(account, entry, contact_id)
-    return {n: v for n, v in properties.items() if accepted.get(n, 0) <= entry.created_at}
+    return {n: v for n, v in properties.items() if accepted.get(n, 0) <= entry.accepted_at(n)}
 
 
 def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:

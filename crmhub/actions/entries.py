@@ -60,6 +60,12 @@ class Entry:
     ahead: int = 0
     corrected: Mapping[str, int] = field(default_factory=dict)
 
+    def accepted_at(self, name: str) -> int:
+        """Return when the value of a property was accepted, or else corrected (ms)."""
+        # A name is sent as a whole.
+        keys = (name, "name") if name in ("firstname", "lastname") else (name,)
+        return max(self.created_at, *(self.corrected.get(key, 0) for key in keys))
+
     @property
     def tried_ms(self) -> int:
         """When the doubt began by this host's clock, 0 when there is none."""

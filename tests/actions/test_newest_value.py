@@ -10,6 +10,7 @@ from typing import Any
 import flask
 import pytest
 
+from crmhub.actions import corrections
 from crmhub.actions.hub import Hub
 from crmhub.actions.mending import Wanted, retry
 from crmhub.adapter import Unavailable
@@ -103,6 +104,20 @@ def test_a_refused_value_leaves_the_older_one_to_be_written(app: flask.Flask, hu
     assert set_properties(client, city="{{city}}", firstname="Anna") == 200
     retry_all(hub, client)
     assert crm.contacts[contact_id]["city"] == "Rome"
+
+
+def test_a_corrected_value_counts_from_its_correction(app: flask.Flask, hub: Hub) -> None:
+    client, crm = fake_client(app)
+    contact_id = known(client)
+    crm.failure = Unavailable("no route")
+    set_properties(client, city="Rome", firstname="Anna")
+    fail_all(hub, client, crm)
+    assert set_properties(client, city="Oslo", firstname="Annie") == 200
+    (action_id,) = [id for id, state in rows(hub, client, "id, state") if state == "dead"]
+    corrections.correct(hub, action_id, {"city": "Bern"}, by=TESTS)
+    work_off(hub, client)
+    assert crm.contacts[contact_id]["city"] == "Bern"
+    assert crm.contacts[contact_id]["firstname"] == "Annie"
 
 
 def test_a_retried_action_waits_for_a_newer_one_in_progress(app: flask.Flask, hub: Hub) -> None:
