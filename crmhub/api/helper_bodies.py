@@ -210,8 +210,13 @@ class Names(_Field[list[str]], _Several):
         super().__init__(
             'property names, such as ["email", "phone"] or "email, phone"', shown, **kwargs
         )
-        # Null is blank, which is refused: it is not documented.
         self.allow_none = False
+
+    def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
+        """Return the names; ValidationError, also for null: it is neither a list nor a text."""
+        if value is None:
+            raise ma.ValidationError(f"must be {self.right}, not null")
+        return super().deserialize(value, attr, data, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[str]:
         if isinstance(value, str):

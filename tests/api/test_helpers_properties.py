@@ -135,7 +135,7 @@ def test_a_contact_that_is_gone_is_404(client: Client, path: str) -> None:
     ("props", "status"),
     [
         (5, 400),
-        (None, 422),
+        (None, 400),
         ("", 422),
         (" , ", 422),
         ({}, 400),
