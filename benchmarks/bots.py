@@ -8,7 +8,8 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -165,12 +166,51 @@ def _unfinished(database: Database, hurry: bool) -> int:
     return left
 
 
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """The actions of a journal by id."""
+
+    database: Database
+
+    @classmethod
+    @contextmanager
+    def of(cls, url: str) -> Iterator[Actions]:
+        """Lend the actions of the journal in this database."""
+        database = Database(url, pool_size=4)
+        try:
+            yield cls(database)
+        finally:
+            database.close()
+
+    def wait_for(self, action_id: str) -> str:
+        """Return an action's state once it waits for nothing more; raise SystemExit if never."""
+        until = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < until:
+            with self.database.reading() as connection:
+                state: str = connection.scalar(
+                    "select state from action where id = :id", {"id": action_id}
+                )
+            if state not in ("running", "queued"):
+                return state
+            time.sleep(_LOOK_S)
+        raise SystemExit(f"the action {action_id} is unfinished after {_PATIENCE_S:.0f} s")
+
+
 def states(url: str) -> dict[str, int]:
     """Return how many actions of the journal are in each state."""
     database = Database(url, pool_size=1)
     try:
         with database.reading() as connection:
             return dict(connection.rows("select state, count(*) from action group by state"))
+    finally:
+        database.close()
+
+
+def change_rows(url: str, statement: str) -> None:
+    """Run a statement that changes rows of the hub's database."""
+    database = Database(url, pool_size=1)
+    try:
+        database.transact(lambda tx: tx.run(statement))
     finally:
         database.close()
 

@@ -108,6 +108,44 @@ class Crm:
         answer.raise_for_status()
         return list(answer.json().values())
 
+    def create(self, kind: str, properties: Mapping[str, str]) -> str:
+        """Create a record, as a colleague did by hand a while ago, and return its id."""
+        url = f"{self.url}/_control/records/{kind}"
+        answer = requests.post(url, json={"properties": dict(properties)}, timeout=30)
+        answer.raise_for_status()
+        return str(answer.json()["id"])
+
+    def id_of(self, kind: str, *, email: str) -> str:
+        """Return the id of the record with this email."""
+        return str(self._call("GET", f"{kind}/{email}?idProperty=email")["id"])
+
+    def update(self, kind: str, id: str, properties: Mapping[str, str]) -> None:
+        """Change properties of a record by hand."""
+        self._call("PATCH", f"{kind}/{id}", json={"properties": dict(properties)})
+
+    def archive(self, kind: str, id: str) -> None:
+        """Delete a record by hand."""
+        self._call("DELETE", f"{kind}/{id}")
+
+    def merge(self, kind: str, kept: str, other: str) -> str:
+        """Merge two records by hand and return the id of what they are now.
+
+        Of two contacts the emails stay: that of `kept` is primary, that of `other` secondary.
+        """
+        both = {"primaryObjectId": kept, "objectIdToMerge": other}
+        return str(self._call("POST", f"{kind}/merge", json=both)["id"])
+
+    def _call(self, method: str, path: str, **body: Any) -> Any:
+        answer = requests.request(
+            method,
+            f"{self.url}/crm/objects/2026-09/{path}",
+            headers={"Authorization": f"Bearer {self.token}"},
+            timeout=30,
+            **body,
+        )
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
+
     def count(self, kind: str) -> int:
         """Return how many records of a kind there are."""
         number: int = self._state()["records"][kind]
@@ -155,25 +193,41 @@ class Place:
         return Hub.open(Settings.load(environ=self.environment, root=Path(self.folder)))
 
     def account(self, crm: str, name: str = "benchmark", **switches: Any) -> IssuedIds:
-        """Open an account whose CRM is the HubSpot-like one at this address."""
+        """Open an account whose CRM is the HubSpot-like one at this address.
+
+        Without an address its CRM are the hub's own records.
+        """
         hub = self.hub()
         account, ids = open_account(hub, name=name, client_id=name, plan="unlimited", by=BENCHMARKS)
-        hub.database.transact(
-            lambda tx: configure(
-                tx,
-                account.id,
-                name="hubspot",
-                adapter=hub.registry.load("hubspot"),
-                settings={"base_url": crm},
-                credentials={"access_token": _TOKEN},
-                vault=hub.vault,
-                plans=hub.plans,
+        if crm:
+            hub.database.transact(
+                lambda tx: configure(
+                    tx,
+                    account.id,
+                    name="hubspot",
+                    adapter=hub.registry.load("hubspot"),
+                    settings={"base_url": crm},
+                    credentials={"access_token": _TOKEN},
+                    vault=hub.vault,
+                    plans=hub.plans,
+                )
             )
-        )
         if switches:
             hub.database.transact(lambda tx: set_switches(tx, account.id, switches, hub.plans))
         hub.close()
         return ids
+
+    def command(self, *words: str) -> str:
+        """Run a command of `crmhub` and return what it prints; raises CalledProcessError."""
+        run = subprocess.run(
+            [sys.executable, "-m", "crmhub", *words],
+            cwd=self.folder,
+            env=self.environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return run.stdout
 
     @contextmanager
     def server(self, *, workers: int, threads: int, more: Sequence[str] = ()) -> Iterator[Service]:
