@@ -1,29 +1,39 @@
-"""Whether a lead is lost or made twice while everything breaks.
+"""Whether a lead is lost or made twice while everything breaks, and an operator decides.
 
-    python -m benchmarks.faults [--sqlite] [--leads 1000] [--deals 200] [--kills 25]
+    python -m benchmarks.faults [--sqlite] [--leads 1000] [--deals 200] [--kills 25] [--failing 40]
 
 It starts a HubSpot-like CRM, `crmhub serve` and its worker as processes of their own, sends leads
 and deals as bots do, without trying again, while the CRM is slow, answers 429, 500, 502, breaks
 connections before and after writing, and sends pages and broken JSON, and while server processes
-and worker are killed with SIGKILL. When the queue is empty it counts what the CRM holds. It ends
-with 1 when a call that was answered 2xx is missing, or anything is there twice.
+and worker are killed with SIGKILL. For a while the CRM is unavailable: then `--failing` people send
+calls that can never succeed among good ones (a stage, an email, an option that the CRM does not
+take). An operator corrects, retries and discards what failed, in random order, while the same
+people send newer values. When the queue is empty it counts what the CRM holds. It ends with 1 when
+a call that was answered 2xx is missing, anything is there twice, or a property holds an older value
+than the one accepted last.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.bots import Bots, judged, lost_and_twice, p, states, until_empty
-from benchmarks.places import Crm, Service, fake_crm, parser, place
+import requests
+
+from benchmarks.bots import Bots, Told, judged, lost_and_twice, p, states, until_empty
+from benchmarks.places import Crm, Place, Service, fake_crm, parser, place
 
 _FAULTS: tuple[dict[str, Any], ...] = (
     {"kind": "latency", "seconds": 0.4, "probability": 0.2},
@@ -44,20 +54,49 @@ _FAULTS: tuple[dict[str, Any], ...] = (
     {"kind": "html", "probability": 0.01, "written": True},
     {"kind": "broken_json", "probability": 0.01},
 )
+_UNAVAILABLE = {"kind": "status", "status": 503}
 
 
 @dataclass
 class Sent:
     """What was accepted, and what may be there although its call broke."""
 
-    leads: dict[str, str] = field(default_factory=dict)
-    """By e-mail, the last name that was accepted."""
+    values: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """By email and property: the value accepted last, and later ones whose call broke."""
+    leads: set[str] = field(default_factory=set)
+    """The emails that were accepted."""
     contacts: dict[str, str] = field(default_factory=dict)
-    """By e-mail, the contactId that was answered."""
+    """By email, the contactId that was answered."""
     deals: set[str] = field(default_factory=set)
     doubtful: set[str] = field(default_factory=set)
     """Emails and deals whose call broke: they may be there, and may not."""
+    discarded: set[str] = field(default_factory=set)
+    """Values and deals of calls that the operator discards."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note_lead(self, told: Told, email: str, **values: str) -> None:
+        """Note what became of a lead with this email and these properties."""
+        with self.lock:
+            if told.accepted:
+                self.leads.add(email)
+                self.contacts[email] = told.contact_id
+            else:
+                self.doubtful.add(email)
+        self.note_values(told, email, **values)
+
+    def note_values(self, told: Told, email: str, **values: str) -> None:
+        """Note what became of properties that were sent for the contact with this email."""
+        if told.status and not told.accepted:
+            return
+        with self.lock:
+            held = self.values.setdefault(email, {})
+            for name, value in values.items():
+                held[name] = [value] if told.accepted else [*held.get(name, [""]), value]
+
+    def note_deal(self, told: Told, name: str) -> None:
+        """Note what became of a deal."""
+        with self.lock:
+            (self.deals if told.accepted else self.doubtful).add(name)
 
 
 def main() -> None:
@@ -66,29 +105,47 @@ def main() -> None:
     command.add_argument("--sqlite", action="store_true")
     command.add_argument("--leads", type=int, default=1_000)
     command.add_argument("--deals", type=int, default=200)
+    command.add_argument("--failing", type=int, default=40, help="people with such calls")
     command.add_argument("--kills", type=int, default=25)
     command.add_argument("--bots", type=int, default=24)
     command.add_argument("--workers", type=int, default=2)
     command.add_argument("--threads", type=int, default=16)
     options = command.parse_args()
     with place(options.sqlite) as here, fake_crm() as crm:
-        ids = here.account(crm.url)
+        # Strict: one value that the CRM refuses fails a call with all of its values.
+        ids = here.account(crm.url, strict=True)
         with here.server(workers=options.workers, threads=options.threads) as service:
             crm.faults(*_FAULTS)
-            bots = Bots(service.address, ids)
-            sent, killed = _storm(service, bots, options)
+            bots, operator = Bots(service.address, ids), Operator.of(here, service)
+            sent = Sent()
+            failing = [Failing(bots, sent, number) for number in range(options.failing)]
+            killed = _storm(service, crm, bots, sent, failing, options)
             crm.faults()
             # Nobody waits for the hours of a schedule here.
             took = until_empty(here.url, hurry=True)
+            crm.faults(*_FAULTS)
+            _decide(operator, failing, options)
+            crm.faults()
+            until_empty(here.url, hurry=True)
+            operator.decide_rest(here.url)
         print(
-            f"{here.dialect}: {options.leads} leads, a third of them twice, {options.deals} deals"
+            f"{here.dialect}: {options.leads} leads, a third of them twice, {options.deals} deals,"
+            f" {options.failing} people with calls that fail"
         )
-        fine = _judge(crm, states(here.url), bots, sent, killed, took)
+        fine = _judge(crm, states(here.url), bots, sent, operator, killed, took)
     sys.exit(0 if fine else 1)
 
 
-def _storm(service: Service, bots: Bots, options: argparse.Namespace) -> tuple[Sent, int]:
-    sent, over = Sent(), threading.Event()
+def _storm(
+    service: Service,
+    crm: Crm,
+    bots: Bots,
+    sent: Sent,
+    failing: Sequence[Failing],
+    options: argparse.Namespace,
+) -> int:
+    """Send everything but the newest values while processes are killed; return how many were."""
+    over = threading.Event()
     killer = _Killer(service, options.kills, over)
     killer.start()
     # A third of the leads comes a second time, with another name.
@@ -98,11 +155,25 @@ def _storm(service: Service, bots: Bots, options: argparse.Namespace) -> tuple[S
         list(pool.map(lambda one: _lead(bots, sent, *one), people))
         list(pool.map(lambda one: _lead(bots, sent, *one), again))
         list(pool.map(lambda i: _deal(bots, sent, i), range(options.deals)))
+        # Unavailable, so that the hub accepts what it would refuse if it could ask the CRM.
+        crm.faults(_UNAVAILABLE)
+        list(pool.map(Failing.send, failing))
+        crm.faults(*_FAULTS)
+        list(pool.map(lambda one: one.send_newer("New"), failing))
         while killer.left:
             time.sleep(0.2)
     over.set()
     killer.join()
-    return sent, killer.killed
+    return killer.killed
+
+
+def _decide(operator: Operator, failing: Sequence[Failing], options: argparse.Namespace) -> None:
+    """Let the operator decide while the same people send newer values once more."""
+    deciding = threading.Thread(target=operator.decide_or_retry)
+    deciding.start()
+    with ThreadPoolExecutor(options.bots) as pool:
+        list(pool.map(lambda one: one.send_newer("Newest"), failing))
+    deciding.join()
 
 
 class _Killer(threading.Thread):
@@ -127,46 +198,222 @@ class _Killer(threading.Thread):
 def _lead(bots: Bots, sent: Sent, number: int, round: int) -> None:
     email, last = f"bot{number}@example.com", f"Lee{round}"
     told = bots.create_lead(f"chat-{number}", name=f"Ann {last}", email=email)
-    with sent.lock:
-        if told.accepted:
-            sent.leads[email] = last
-            sent.contacts[email] = told.contact_id
-        else:
-            sent.doubtful.add(email)
+    sent.note_lead(told, email, lastname=last)
 
 
 def _deal(bots: Bots, sent: Sent, number: int) -> None:
     email, name = f"bot{number}@example.com", f"Deal {number}"
     contact_id = sent.contacts.get(email)
-    if contact_id is None:
-        return
-    told = bots.create_deal(contact_id, dealname=name, amount=str(number))
-    with sent.lock:
-        (sent.deals if told.accepted else sent.doubtful).add(name)
+    if contact_id is not None:
+        sent.note_deal(bots.create_deal(contact_id, dealname=name, amount=str(number)), name)
+
+
+# --- Calls that fail ----------------------------------------------------------------------------
+
+_DISCARD = "to discard"
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A person some of whose calls cannot succeed before the operator corrects them.
+
+    A third of them begins with an email that the CRM refuses, so that the contact does not exist;
+    half of these send the right one themselves later.
+    """
+
+    bots: Bots
+    sent: Sent
+    number: int
+
+    @property
+    def email(self) -> str:
+        """The right email; the operator derives it from the refused one."""
+        return f"failing{self.number}@example.com"
+
+    @property
+    def token(self) -> str:
+        """The person's conversation."""
+        return f"failing-{self.number}"
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the first email is one that the CRM refuses."""
+        return self.number % 3 == 1
+
+    def send(self) -> None:
+        """Send good and failing calls; each accepted one is to be carried out or discarded."""
+        email = _refused_email(self.email) if self.is_unknown else self.email
+        lead = self.bots.create_lead(self.token, name="Ann Old", email=email)
+        self.sent.note_lead(lead, self.email, lastname="Old")
+        if not lead.accepted:
+            return
+        if self.is_unknown:
+            self._deal(lead.contact_id, f"Blocked {self.number}")
+            return
+        ending = f" {_DISCARD}" if self.number % 2 else ""
+        failing = f"Failing {self.number}{ending}"
+        self._set(jobtitle=failing, city="Older", lifecyclestage="no stage")
+        self._deal(lead.contact_id, failing, dealstage="nowhere")
+        self._deal(lead.contact_id, f"Good {self.number}")
+        self._set(city="Old")
+
+    def send_newer(self, value: str) -> None:
+        """Send newer values, while older ones wait, fail or are retried."""
+        self._set(city=value)
+        if not (self.is_unknown and self.number % 2):
+            lead = self.bots.create_lead(self.token, name=f"Ann {value}", email=self.email)
+            self.sent.note_lead(lead, self.email, lastname=value)
+
+    def _set(self, **values: str) -> None:
+        told = self.bots.set_properties(self.token, **values)
+        if _DISCARD in values.get("jobtitle", ""):
+            with self.sent.lock:
+                self.sent.discarded.add(values["jobtitle"])
+            return
+        corrections = {name: right for name, right in _CORRECTIONS.items() if name in values}
+        self.sent.note_values(told, self.email, **(values | corrections))
+
+    def _deal(self, contact_id: str, name: str, **values: str) -> None:
+        told = self.bots.create_deal(contact_id, dealname=name, **values)
+        if _DISCARD in name:
+            with self.sent.lock:
+                self.sent.discarded.add(name)
+        else:
+            self.sent.note_deal(told, name)
+
+
+def _refused_email(email: str) -> str:
+    """Return an email that the hub takes for one, and HubSpot does not."""
+    return email.replace("@example.com", "@bücher.example.com")
+
+
+def _right_email(email: str) -> str:
+    return email.replace("@bücher.example.com", "@example.com")
+
+
+# What the operator sends instead of what the CRM does not know.
+_CORRECTIONS = {"dealstage": "appointmentscheduled", "lifecyclestage": "customer"}
+
+
+# --- The operator -------------------------------------------------------------------------------
+
+_OPERATORS = 3
+
+
+@dataclass
+class Operator:
+    """Decides on what failed, by the commands of `crmhub actions`."""
+
+    here: Place
+    url: str
+    token: str = field(repr=False)
+    commands: Counter[str] = field(default_factory=Counter)
+    """How often each was run."""
+    failures: list[str] = field(default_factory=list)
+    """What commands that failed have said."""
+
+    @classmethod
+    def of(cls, here: Place, service: Service) -> Operator:
+        """Return the operator of this service."""
+        token = json.loads(here.command("admin", "token", "create", "operator", "--json"))["token"]
+        return cls(here, f"http://127.0.0.1:{service.address[1]}/admin/v1/actions", token)
+
+    def decide_or_retry(self) -> None:
+        """Decide on what failed, in random order; retry a third as it is, which is in vain."""
+
+        def decide(action: Mapping[str, Any]) -> None:
+            if random.randrange(3):
+                self._decide(action)
+            else:
+                self._run("retry", action["actionId"])
+
+        self._each(decide)
+
+    def decide_rest(self, url: str) -> None:
+        """Decide on all that is left; give up once every command fails."""
+        before = len(self.failures)
+        while self._each(self._decide) > len(self.failures) - before:
+            until_empty(url, hurry=True)
+            before = len(self.failures)
+
+    def _each(self, decide: Callable[[Mapping[str, Any]], None]) -> int:
+        """Run this for each failed action, in random order; return how many there were."""
+        failed = self._failed()
+        random.shuffle(failed)
+        with ThreadPoolExecutor(_OPERATORS) as pool:
+            list(pool.map(decide, failed))
+        return len(failed)
+
+    def _failed(self) -> list[Mapping[str, Any]]:
+        """Return the failed actions with what was sent."""
+        listed = self._get("", state="dead", limit="100")["results"]
+        return [self._get(f"/{one['actionId']}") for one in listed]
+
+    def _get(self, path: str, **query: str) -> Any:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        answer = requests.get(f"{self.url}{path}", params=query, headers=headers, timeout=30)
+        answer.raise_for_status()
+        return answer.json()
+
+    def _decide(self, action: Mapping[str, Any]) -> None:
+        id, request = action["actionId"], action["request"]
+        values = {**request, **request.get("properties", {})}
+        if any(_DISCARD in str(value) for value in values.values()):
+            self._run("discard", id, "--reason", "a test of the operator", "--yes")
+            return
+        corrected = {name: right for name, right in _CORRECTIONS.items() if name in values}
+        if email := values.get("email"):
+            corrected["email"] = _right_email(email)
+        self._run("edit", id, *(f"{name}={value}" for name, value in corrected.items()))
+
+    def _run(self, command: str, *words: str) -> None:
+        self.commands[command] += 1
+        try:
+            self.here.command("actions", command, *words)
+        except subprocess.CalledProcessError as exc:
+            self.failures.append(f"crmhub actions {command}: {exc.stderr.strip()[-300:]}")
+
+
+# --- What the CRM holds -------------------------------------------------------------------------
+
+_SHOWN = 3
 
 
 def _judge(
-    crm: Crm, found: dict[str, int], bots: Bots, sent: Sent, killed: int, took: float
+    crm: Crm,
+    found: dict[str, int],
+    bots: Bots,
+    sent: Sent,
+    operator: Operator,
+    killed: int,
+    took: float,
 ) -> bool:
     contacts, deals = crm.records("contacts"), crm.records("deals")
-    last = {
-        one["properties"].get("email", ""): one["properties"].get("lastname") for one in contacts
-    }
+    held = {one["properties"].get("email", ""): one["properties"] for one in contacts}
+    values = [value for one in (*contacts, *deals) for value in one["properties"].values()]
     answered = [one.seconds for one in bots.told if one.status]
     print(f"killed {killed} processes; answers {bots.statuses()} (0: the connection broke)")
     print(f"slowest answer {max(answered):.1f} s, p50 {p(50, answered):.2f} s; journal {found}")
-    print(f"queue empty {took:.0f} s after the storm")
+    print(f"queue empty {took:.0f} s after the storm; commands {dict(operator.commands)}")
+    older = [
+        f"{email} has the {name} {held[email].get(name, '')!r} instead of {' or '.join(newest)!r}"
+        for email, told in sent.values.items()
+        if email in held
+        for name, newest in told.items()
+        if held[email].get(name, "") not in newest
+    ]
+    for remark in (*older[:_SHOWN], *operator.failures[:_SHOWN]):
+        print(f"  {remark}")
     return judged(
         {
             **lost_and_twice(crm, "contacts", "email", sent.leads, maybe=sent.doubtful),
-            "contacts with older values": sum(
-                last.get(email) != name
-                for email, name in sent.leads.items()
-                if email not in sent.doubtful and email in last
-            ),
+            "properties with older values": len(older),
             **lost_and_twice(crm, "deals", "dealname", sent.deals, maybe=sent.doubtful),
             "deals without contact": sum(not one["associations"]["contacts"] for one in deals),
-            "dead letters": found.get("dead", 0),
+            "discarded values in the CRM": len(sent.discarded.intersection(values)),
+            "failed actions left": found.get("dead", 0),
+            "blocked actions left": found.get("parked", 0),
+            "commands that failed": len(operator.failures),
         }
     )
 
