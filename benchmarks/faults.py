@@ -25,8 +25,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,12 +120,15 @@ def main() -> None:
             bots, operator = Bots(service.address, ids), Operator.of(here, service)
             sent = Sent()
             failing = [Failing(bots, sent, number) for number in range(options.failing)]
-            killed = _storm(service, crm, bots, sent, failing, options)
+            with _killing(service, options.kills):
+                _storm(crm, bots, sent, failing, options)
             crm.faults()
             # Nobody waits for the hours of a schedule here.
             took = until_empty(here.url, hurry=True)
+            failed = operator.failed_actions()
             crm.faults(*_FAULTS)
-            _decide(operator, failing, options)
+            with _killing(service, options.kills // 5):
+                _decide(operator, failed, failing, options)
             crm.faults()
             until_empty(here.url, hurry=True)
             operator.decide_rest(here.url)
@@ -132,22 +136,14 @@ def main() -> None:
             f"{here.dialect}: {options.leads} leads, a third of them twice, {options.deals} deals,"
             f" {options.failing} people with calls that fail"
         )
-        fine = _judge(crm, states(here.url), bots, sent, operator, killed, took)
+        fine = _judge(crm, states(here.url), bots, sent, operator, took)
     sys.exit(0 if fine else 1)
 
 
 def _storm(
-    service: Service,
-    crm: Crm,
-    bots: Bots,
-    sent: Sent,
-    failing: Sequence[Failing],
-    options: argparse.Namespace,
-) -> int:
-    """Send everything but the newest values while processes are killed; return how many were."""
-    over = threading.Event()
-    killer = _Killer(service, options.kills, over)
-    killer.start()
+    crm: Crm, bots: Bots, sent: Sent, failing: Sequence[Failing], options: argparse.Namespace
+) -> None:
+    """Send everything but the newest values."""
     # A third of the leads comes a second time, with another name.
     people = [(i, 0) for i in range(options.leads)]
     again = [(i, 1) for i in range(0, options.leads, 3)]
@@ -160,39 +156,41 @@ def _storm(
         list(pool.map(Failing.send, failing))
         crm.faults(*_FAULTS)
         list(pool.map(lambda one: one.send_newer("New"), failing))
-        while killer.left:
-            time.sleep(0.2)
-    over.set()
-    killer.join()
-    return killer.killed
 
 
-def _decide(operator: Operator, failing: Sequence[Failing], options: argparse.Namespace) -> None:
+def _decide(
+    operator: Operator,
+    failed: Sequence[Action],
+    failing: Sequence[Failing],
+    options: argparse.Namespace,
+) -> None:
     """Let the operator decide while the same people send newer values once more."""
-    deciding = threading.Thread(target=operator.decide_or_retry)
+    deciding = threading.Thread(target=operator.decide_or_retry, args=(failed,))
     deciding.start()
     with ThreadPoolExecutor(options.bots) as pool:
         list(pool.map(lambda one: one.send_newer("Newest"), failing))
     deciding.join()
 
 
-class _Killer(threading.Thread):
-    """Kills a process of the service now and then, the worker as often as a server process."""
+@contextmanager
+def _killing(service: Service, kills: int) -> Iterator[None]:
+    """Kill so many processes of the service; the block takes at least as long as that."""
+    killing = threading.Thread(target=_kill, args=(service, kills), daemon=True)
+    killing.start()
+    yield
+    killing.join()
 
-    def __init__(self, service: Service, kills: int, over: threading.Event) -> None:
-        super().__init__(daemon=True)
-        self.left, self.killed = kills, 0
-        self._service, self._over = service, over
 
-    def run(self) -> None:
-        while self.left and not self._over.wait(random.uniform(0.8, 1.8)):
-            children = self._service.children()
-            wanted = " worker " if self.left % 2 else " serve "
-            chosen = [pid for pid, command in children.items() if wanted in f"{command} "]
-            if chosen:
-                os.kill(random.choice(chosen), signal.SIGKILL)
-                self.killed += 1
-                self.left -= 1
+def _kill(service: Service, kills: int) -> None:
+    """Kill a process now and then, the worker as often as a server process."""
+    while kills:
+        time.sleep(random.uniform(0.8, 1.8))
+        wanted = " worker " if kills % 2 else " serve "
+        children = service.children()
+        chosen = [pid for pid, command in children.items() if wanted in f"{command} "]
+        if chosen:
+            os.kill(random.choice(chosen), signal.SIGKILL)
+            kills -= 1
 
 
 def _lead(bots: Bots, sent: Sent, number: int, round: int) -> None:
@@ -297,7 +295,9 @@ _CORRECTIONS = {"dealstage": "appointmentscheduled", "lifecyclestage": "customer
 
 # --- The operator -------------------------------------------------------------------------------
 
-_OPERATORS = 3
+_OPERATORS, _ROUNDS = 3, 3
+Action = Mapping[str, Any]
+"""An action as the admin API shows it."""
 
 
 @dataclass
@@ -318,36 +318,33 @@ class Operator:
         token = json.loads(here.command("admin", "token", "create", "operator", "--json"))["token"]
         return cls(here, f"http://127.0.0.1:{service.address[1]}/admin/v1/actions", token)
 
-    def decide_or_retry(self) -> None:
-        """Decide on what failed, in random order; retry a third as it is, which is in vain."""
+    def failed_actions(self) -> list[Action]:
+        """Return the failed actions, each with what was sent, in random order."""
+        listed = self._get("", state="dead", limit="100")["results"]
+        random.shuffle(listed)
+        return [self._get(f"/{one['actionId']}") for one in listed]
 
-        def decide(action: Mapping[str, Any]) -> None:
+    def decide_or_retry(self, failed: Sequence[Action]) -> None:
+        """Decide on these actions, but retry a third as they are, which is in vain."""
+
+        def decide(action: Action) -> None:
             if random.randrange(3):
                 self._decide(action)
             else:
                 self._run("retry", action["actionId"])
 
-        self._each(decide)
-
-    def decide_rest(self, url: str) -> None:
-        """Decide on all that is left; give up once every command fails."""
-        before = len(self.failures)
-        while self._each(self._decide) > len(self.failures) - before:
-            until_empty(url, hurry=True)
-            before = len(self.failures)
-
-    def _each(self, decide: Callable[[Mapping[str, Any]], None]) -> int:
-        """Run this for each failed action, in random order; return how many there were."""
-        failed = self._failed()
-        random.shuffle(failed)
         with ThreadPoolExecutor(_OPERATORS) as pool:
             list(pool.map(decide, failed))
-        return len(failed)
 
-    def _failed(self) -> list[Mapping[str, Any]]:
-        """Return the failed actions with what was sent."""
-        listed = self._get("", state="dead", limit="100")["results"]
-        return [self._get(f"/{one['actionId']}") for one in listed]
+    def decide_rest(self, url: str) -> None:
+        """Decide on all that is left; give up what still fails after some rounds."""
+        for _ in range(_ROUNDS):
+            failed = self.failed_actions()
+            with ThreadPoolExecutor(_OPERATORS) as pool:
+                list(pool.map(self._decide, failed))
+            until_empty(url, hurry=True)
+            if not failed:
+                return
 
     def _get(self, path: str, **query: str) -> Any:
         headers = {"Authorization": f"Bearer {self.token}"}
@@ -355,7 +352,7 @@ class Operator:
         answer.raise_for_status()
         return answer.json()
 
-    def _decide(self, action: Mapping[str, Any]) -> None:
+    def _decide(self, action: Action) -> None:
         id, request = action["actionId"], action["request"]
         values = {**request, **request.get("properties", {})}
         if any(_DISCARD in str(value) for value in values.values()):
@@ -364,7 +361,10 @@ class Operator:
         corrected = {name: right for name, right in _CORRECTIONS.items() if name in values}
         if email := values.get("email"):
             corrected["email"] = _right_email(email)
-        self._run("edit", id, *(f"{name}={value}" for name, value in corrected.items()))
+        if any(values[name] != value for name, value in corrected.items()):
+            self._run("edit", id, *(f"{name}={value}" for name, value in corrected.items()))
+        else:
+            self._run("retry", id)
 
     def _run(self, command: str, *words: str) -> None:
         self.commands[command] += 1
@@ -385,14 +385,13 @@ def _judge(
     bots: Bots,
     sent: Sent,
     operator: Operator,
-    killed: int,
     took: float,
 ) -> bool:
     contacts, deals = crm.records("contacts"), crm.records("deals")
     held = {one["properties"].get("email", ""): one["properties"] for one in contacts}
     values = [value for one in (*contacts, *deals) for value in one["properties"].values()]
     answered = [one.seconds for one in bots.told if one.status]
-    print(f"killed {killed} processes; answers {bots.statuses()} (0: the connection broke)")
+    print(f"answers {bots.statuses()} (0: the connection broke)")
     print(f"slowest answer {max(answered):.1f} s, p50 {p(50, answered):.2f} s; journal {found}")
     print(f"queue empty {took:.0f} s after the storm; commands {dict(operator.commands)}")
     older = [
