@@ -34,6 +34,7 @@ from crmhub.records import catalogue as catalogues
 from crmhub.records.associations import Links
 from crmhub.records.kinds import CONTACTS
 from crmhub.records.merging import Merge, Undo
+from crmhub.records.validation import DuplicateValue
 
 
 def merge(
@@ -180,9 +181,15 @@ def _unmerge(
     ids = (pair.merged_id, pair.kept_id)
     record = Undo.of(undo["record"])
     stay = _shared_links(tx, account, pair, record.moved)
-    hub.records.unmerge(
-        account, CONTACTS, int(pair.kept_id), int(pair.merged_id), record, stay=stay
-    )
+    try:
+        hub.records.unmerge(
+            account, CONTACTS, int(pair.kept_id), int(pair.merged_id), record, stay=stay
+        )
+    except DuplicateValue as exc:
+        raise Conflict(
+            f"Contact {exc.existing_id} has the same {exc.name} by now. Change it there, then"
+            " unmerge."
+        ) from exc
     bindings.part(tx, account, *ids, Joined(**undo["bindings"]))
     workflows.move_back(tx, account, *ids, Moved(**undo["enrolments"]))
     duplicates.give_back(

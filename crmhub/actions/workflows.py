@@ -182,6 +182,7 @@ def unenrol(
     row = _row(account, workflow_id, contact_id)
 
     def work(tx: Connection) -> None:
+        row["contact"] = bindings.merged_into(tx, account, str(row["contact"]))
         if not tx.run(_UNENROL, row):
             raise NotFound(
                 f"Contact {shortened(contact_id)} is not enrolled"

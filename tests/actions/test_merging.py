@@ -235,14 +235,24 @@ def test_enrolments_and_sticky_numbers_follow(app: flask.Flask, hub: Hub, client
     switch(app, client, rotation="round_robin+sticky")
     kept, other = two_people(hub, client)
     of_other = client.helper(GET_RANDOM_INT, {"min": 1, "max": 900, "contactToken": "b"}).json
-    for workflow, contact_id in (("w1", kept), ("w1", other), ("w2", other)):
+    before = [(other, "w1", 20), (kept, "w1", 10), (other, "w2", 20), (other, "w3", 20)]
+    before.append((kept, "w3", 30))
+    for contact_id, workflow, at in before:
         workflows.enrol(hub, client.account, workflow_id=workflow, contact_id=contact_id)
-    before = rows(hub, client, "contact_id, workflow_id, enrolled_at", "enrolment")
-    at = {(contact_id, workflow): at for contact_id, workflow, at in before}
+        change(
+            hub,
+            client,
+            "enrolled_at = :at where contact_id = :contact and workflow_id = :workflow",
+            "enrolment",
+            at=at,
+            contact=contact_id,
+            workflow=workflow,
+        )
     merge(hub, client, kept, other)
     assert sorted(rows(hub, client, "contact_id, workflow_id, enrolled_at", "enrolment")) == [
-        (kept, "w1", max(at[kept, "w1"], at[other, "w1"])),
-        (kept, "w2", at[other, "w2"]),
+        (kept, "w1", 20),
+        (kept, "w2", 20),
+        (kept, "w3", 30),
     ]
     for name, value in (("contactToken", "a"), ("contactToken", "b"), ("contactId", other)):
         body = {"min": 1, "max": 900, name: value}
@@ -250,6 +260,15 @@ def test_enrolments_and_sticky_numbers_follow(app: flask.Flask, hub: Hub, client
     unmerge(hub, client, kept, other)
     after = rows(hub, client, "contact_id, workflow_id, enrolled_at", "enrolment")
     assert sorted(after) == sorted(before)
+
+
+def test_an_integrator_enrols_and_unenrols_by_either_id(hub: Hub, client: Client) -> None:
+    kept, other = two_people(hub, client)
+    merge(hub, client, kept, other)
+    assert client.put(f"/workflows/w1/enrolments/{other}").status_code == 204
+    assert rows(hub, client, "contact_id", "enrolment") == [(kept,)]
+    assert client.delete(f"/workflows/w1/enrolments/{other}").status_code == 204
+    assert rows(hub, client, "contact_id", "enrolment") == []
 
 
 def test_a_phone_leads_to_the_kept_contact(hub: Hub, client: Client) -> None:
@@ -340,7 +359,7 @@ def test_an_email_that_somebody_has_by_now_stops_an_unmerge(hub: Hub, client: Cl
     taker = client.make(email="lee@x.org")
     with pytest.raises(Conflict) as refused:
         unmerge(hub, client, kept, other)
-    assert str(taker) in refused.value.message
+    assert refused.value.message.startswith(f"Contact {taker} has the same email by now.")
     assert pair_of(hub, client, kept, other).state == "merged"
 
 

@@ -126,6 +126,19 @@ def test_links_move_from_both_ends_and_come_back(hub: Hub, client: Client) -> No
     sound(hub, client)
 
 
+def test_a_record_that_gets_or_loses_links_alone_has_changed(hub: Hub, client: Client) -> None:
+    kept, other, deal = client.make(), client.make(), client.make("deals")
+    client.put(f"/deals/{deal}/associations/contacts/{other}")
+    moments = [record(client, kept)["updatedAt"]]
+    undo = merge(hub, client, kept, other)
+    moments.append(record(client, kept)["updatedAt"])
+    unmerge(hub, client, kept, other, undo)
+    moments.append(record(client, kept)["updatedAt"])
+    assert sorted({*moments}) == moments
+    merge(hub, client, kept, client.make())
+    assert record(client, kept)["updatedAt"] == moments[-1]
+
+
 def test_what_was_written_since_stays(hub: Hub, client: Client) -> None:
     kept, other = client.make(firstname="Ann"), client.make(lastname="Lee", city="Rome")
     undo = merge(hub, client, kept, other)
