@@ -21,6 +21,8 @@ class LocalAdapter(Adapter):
 
     title = "local"
     remote = False
+    # A transaction that was cut off is rolled back, and the marks are unique.
+    under_way_s = 0.0
 
     @classmethod
     def may_be_id(cls, contact_id: str) -> bool:

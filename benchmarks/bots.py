@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from benchmarks.places import Crm, Place
+from benchmarks.places import Place
 from crmhub.accounts.accounts import IssuedIds, load
 from crmhub.actions.leads import CreateLead
 from crmhub.db import Database
@@ -131,18 +131,20 @@ class Queue:
         self._hub.close()
 
 
-def until_empty(url: str, *, patience: float = _PATIENCE_S, hurry: bool = False) -> float:
+def until_empty(
+    url: str, *, patience: float = _PATIENCE_S, hurry: bool = False, longer_than: float = 0.0
+) -> float:
     """Wait until nothing in the journal is unfinished; return how many seconds that took.
 
-    In a `hurry` what waits for its next try is due at once, hours of a schedule included. Raises
-    SystemExit when something is left after `patience` seconds.
+    In a `hurry` what waits for its next try for `longer_than` so many seconds is due at once,
+    hours of a schedule included. Raises SystemExit when something is left after `patience` seconds.
     """
     began, database = time.perf_counter(), Database(url, pool_size=1)
     left = None
     try:
         while (waited := time.perf_counter() - began) < patience:
             try:
-                left = _unfinished(database, hurry)
+                left = _unfinished(database, longer_than if hurry else None)
             except Unavailable:
                 # The database may be one of the things that break in a run.
                 left = None
@@ -156,10 +158,14 @@ def until_empty(url: str, *, patience: float = _PATIENCE_S, hurry: bool = False)
     raise SystemExit(f"{left} actions are unfinished after {patience:.0f} s")
 
 
-def _unfinished(database: Database, hurry: bool) -> int:
+def _unfinished(database: Database, longer_than: float | None) -> int:
     with database.reading() as connection:
-        if hurry:
-            connection.run("update action set run_at = 0 where state = 'queued'")
+        if longer_than is not None:
+            until = connection.now_ms() + int(longer_than * 1000)
+            connection.run(
+                "update action set run_at = 0 where state = 'queued' and run_at > :until",
+                {"until": until},
+            )
         left: int = connection.scalar(
             "select count(*) from action where state in ('running', 'queued')"
         )
@@ -215,8 +221,15 @@ def change_rows(url: str, statement: str) -> None:
         database.close()
 
 
+class Holds(Protocol):
+    """A CRM whose records can be counted."""
+
+    def records(self, kind: str) -> list[dict[str, Any]]:
+        """Return all records of a kind, each with `properties`."""
+
+
 def lost_and_twice(
-    crm: Crm, kind: str, key: str, wanted: Iterable[str], *, maybe: Iterable[str] = ()
+    crm: Holds, kind: str, key: str, wanted: Iterable[str], *, maybe: Iterable[str] = ()
 ) -> dict[str, int]:
     """Return how many of the `wanted` are not in the CRM, are there twice, or nobody asked for.
 

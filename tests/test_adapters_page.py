@@ -32,8 +32,8 @@ def test_the_code_is_the_skeletons() -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     adapter = (SKELETON / "crmhub_acme.py").read_text().replace("\n    ", "\n")
     tests = (SKELETON / "tests" / "test_acme.py").read_text()
-    assert [block == tests for block in blocks] == [True, False]
-    assert blocks[1] in adapter
+    assert [block == tests for block in blocks] == [True, False, False]
+    assert all(block in adapter for block in blocks[1:])
 
 
 def test_the_table_of_what_adapters_can_do_is_made_from_the_code() -> None:

@@ -11,7 +11,7 @@ from adapters.hubspot.batch import Batch
 from adapters.hubspot.definitions import Definitions
 from adapters.hubspot.failures import MissingScopes
 from adapters.hubspot.finding import PHONES, Finding, has_number
-from adapters.hubspot.marks import Marks
+from adapters.hubspot.marks import UNDER_WAY_S, Marks
 from adapters.hubspot.values import Values
 from adapters.hubspot.writing import Writing
 from crmhub.adapter import (
@@ -56,6 +56,7 @@ class HubSpotAdapter(Adapter):
     record_pages = True
     batch_size = BATCH
     email_names = ("email", "hs_additional_emails")
+    under_way_s = UNDER_WAY_S
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting("base_url", "API address", "url", default="https://api.hubapi.com"),
         Setting(
@@ -172,6 +173,9 @@ class HubSpotAdapter(Adapter):
         return self._writing.create(kind, properties, mark, links)
 
     # What an earlier try has made.
+
+    def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
+        return self._marks.may_land_for(kind, properties)
 
     def find_marked(
         self,

@@ -12,13 +12,13 @@ from adapters.hubspot.definitions import Definitions
 from adapters.hubspot.finding import Finding, group, search_body
 from adapters.hubspot.values import Values
 from adapters.hubspot.writing import Writing
-from crmhub.adapter import Context, Linked, NotYet, Saved, Written
+from crmhub.adapter import Context, Linked, Saved, Written
 from crmhub.adapter.remembered import HOUR
 
-_SEARCH_LAG_S = 60
+UNDER_WAY_S = 30.0
+"""A write whose answer was lost may still take effect for so long."""
+_SEARCH_LAG_S = 60.0
 """A record that a search does not show so long after its write does not exist."""
-_UNDER_WAY_S = 30
-"""A write whose answer got lost may still be under way for so long."""
 
 
 class Marks:
@@ -41,12 +41,12 @@ class Marks:
         self._mark = context.settings["mark_property"]
 
     def contact(self, mark: str, *, sent: Mapping[str, str], since_ms: int) -> Saved | None:
-        """Look by the mark where it is unique; else by email, or by what the search must show."""
+        """Look by the mark where it is unique; else by email, or by what the search shows."""
         unique, marked = self._kept("contacts", mark, since_ms)
         made = self._writing.by_mark("contacts", mark) if unique else None
         if made or (unique and marked):
             return made
-        return self._contact_written(marked, sent, since_ms)
+        return self._contact_written(marked, sent)
 
     def linked(
         self,
@@ -65,6 +65,15 @@ class Marks:
             return made
         return self._linked_record(kind, contact_id, marked, sent, since_ms, others)
 
+    def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
+        """Return 0 where HubSpot refuses a second record; a contact by phone shows up late."""
+        if kind == "contacts" and properties.get("email"):
+            return 0.0
+        seconds = UNDER_WAY_S + (_SEARCH_LAG_S if kind == "contacts" else 0.0)
+        # A write that may still show up was sent within the last hour.
+        unique, marked = self._kept(kind, "any", int((time.time() - HOUR) * 1000))
+        return 0.0 if unique and marked else seconds
+
     def _kept(self, kind: Written, mark: str, since_ms: int) -> tuple[bool, Mapping[str, str]]:
         """Return whether the mark is unique in the account, and what holds it in each write."""
         definition = self._definitions.mark(kind) if mark else None
@@ -75,14 +84,11 @@ class Marks:
         sure = not changed or changed + HOUR < since_ms / 1000 + self._api.clock_ahead
         return bool(definition.get("hasUniqueValue")), ({self._mark: mark} if sure else {})
 
-    def _contact_written(
-        self, marked: Mapping[str, str], sent: Mapping[str, str], since_ms: int
-    ) -> Saved | None:
+    def _contact_written(self, marked: Mapping[str, str], sent: Mapping[str, str]) -> Saved | None:
         email, phone = sent.get("email", ""), sent.get("phone", "")
         if email:
             found = self._finding.by_email(email)
             return Saved(found.id, "created", found.url) if found else None
-        _wait_until(since_ms, _SEARCH_LAG_S, "HubSpot's search may not show the contact yet.")
         if phone:
             found = self._finding.by_phone([phone]).get(phone)
             return Saved(found.id, "created", found.url) if found else None
@@ -121,7 +127,6 @@ class Marks:
                     matches.append((made, self._api.saved(kind, answer, record, "created")))
         if matches:
             return min(matches, key=lambda match: (match[0], match[1].id))[1]
-        _wait_until(since_ms, _UNDER_WAY_S, "HubSpot may still be at work on the record.")
         return None
 
     def _linked_ids(self, kind: Linked, contact_id: str) -> list[str]:
@@ -145,11 +150,3 @@ def _alike(sent: str, stored: str) -> bool:
     if moment(sent) and moment(sent) == moment(stored):
         return True
     return ";" in sent and set(sent.split(";")) == set(stored.split(";"))
-
-
-def _wait_until(since_ms: int, seconds: float, why: str) -> None:
-    """Raise NotYet until so many seconds have passed since then."""
-    # No longer than that from now on, should the clocks of two machines differ.
-    rest = min(seconds, since_ms / 1000 + seconds - time.time())
-    if rest > 0:
-        raise NotYet(why, retry_after=rest)

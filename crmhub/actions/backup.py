@@ -28,8 +28,11 @@ from crmhub.schema import upgrade
 _SQLITE, _POSTGRESQL = b"SQLite format 3\0", b"PGDMP"
 # More than any installation gives out between two backups.
 _IDS_PASSED = 10_000_000
+# Later than any moment: who claims such an action takes it for the moment of the claim.
+_UNTIL_NOW = 10**15
 _SETTLE = (
-    "update action set doubt_since = coalesce(doubt_since, created_at)"
+    "update action set doubt_since = coalesce(doubt_since, created_at),"
+    f" written_at = {_UNTIL_NOW}"
     " where state not in ('done', 'refused', 'discarded')",
     f"update id_block set next_id = next_id + {_IDS_PASSED}",
 )

@@ -26,7 +26,7 @@ from crmhub.actions.inputs import (
     whole_name_fault,
 )
 from crmhub.actions.partial import store_what_is_good
-from crmhub.adapter import Adapter, Problem, Saved, Written, contract
+from crmhub.adapter import Adapter, Problem, Saved, Written, contract, hold_back_update
 from crmhub.db import Connection
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
 
@@ -179,6 +179,7 @@ class SetProperties(Action):
     ) -> Done:
         """Update the contact that the conversation was about when this was accepted."""
         contact_id = crm_id_of(hub, account, entry)
+        hold_back_update(adapter, entry.written_ms)
         written: dict[str, str] = {}
 
         def write(rest: Mapping[str, str]) -> Saved:

@@ -16,7 +16,16 @@ from crmhub.actions.entries import Entry, New
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import Sent, filled, shortened, usable
 from crmhub.actions.partial import PLACES, refusal, store_what_is_good
-from crmhub.adapter import Adapter, Linked, Problem, Saved, Uncertain, Written, contract
+from crmhub.adapter import (
+    Adapter,
+    Linked,
+    Problem,
+    Saved,
+    Uncertain,
+    Written,
+    contract,
+    hold_back_create,
+)
 from crmhub.db import Connection, now_ms
 from crmhub.errors import HubError, NotFound
 
@@ -156,7 +165,7 @@ class CreateForContact(Action):
         properties: Mapping[str, str],
         entry: Entry,
     ) -> Saved:
-        """Create the record, unless an earlier try has done so."""
+        """Create the record, unless an earlier try has done so; raises NotYet while it may."""
 
         def earlier(since_ms: int) -> Saved | None:
             return adapter.find_apart(
@@ -169,8 +178,10 @@ class CreateForContact(Action):
             )
 
         can_tell = adapter.can("find_marked")
-        if entry.tried_ms and can_tell and (found := earlier(entry.tried_ms)):
-            return found
+        if entry.tried_ms and can_tell:
+            if found := earlier(entry.tried_ms):
+                return found
+            hold_back_create(adapter, self.linked, properties, entry.written_ms)
         began = now_ms()
         try:
             return adapter.create_for_contact(self.linked, contact_id, properties, mark=entry.id)

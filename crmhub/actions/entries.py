@@ -37,10 +37,10 @@ class New:
 class Entry:
     """An action in the hands of whoever holds its lease.
 
-    `doubt_since` is when the first try began of which nobody knows what it wrote (ms), 0 when
-    there is none. Like all times of the journal it is the database's; this host's clock was
-    `ahead` of that by so many ms. `probing` says that its connection is thought to be away.
-    `corrected` tells when an operator corrected a value (ms), by the property's name or the
+    `doubt_since` is when the first attempt began of which nobody knows what it wrote (ms), and
+    `written_at` until when the last such attempt may have sent a write; both are 0 without one.
+    Like all times of the journal they are the database's; this host's clock was `ahead` of that
+    by so many ms. `probing` says that its connection is thought to be away. `corrected` tells when an operator corrected a value (ms), by the property's name or the
     request's key.
     """
 
@@ -59,6 +59,7 @@ class Entry:
     probing: bool = False
     ahead: int = 0
     corrected: Mapping[str, int] = field(default_factory=dict)
+    written_at: int = 0
 
     def accepted_at(self, name: str) -> int:
         """Return when the value of a property was accepted, or else corrected (ms)."""
@@ -70,6 +71,11 @@ class Entry:
     def tried_ms(self) -> int:
         """When the doubt began by this host's clock, 0 when there is none."""
         return self.doubt_since and self.doubt_since + self.ahead
+
+    @property
+    def written_ms(self) -> int:
+        """Until when a write may have been sent by this host's clock, 0 when none was."""
+        return self.written_at and self.written_at + self.ahead
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,10 +284,12 @@ class Journal:
         # A doubt lasts until the action is done: a try that could not look has not settled it.
         began = outcome.began_at - entry.ahead if outcome.began_at else moment
         doubt = entry.doubt_since or (began if outcome.doubt else None)
+        written = moment if outcome.doubt else entry.written_at or None
         of = {"account": entry.account_id, "id": entry.id, "connection": entry.connection_id}
         held = tx.run(
             "update action set state = :state, run_at = :run_at, tries = :tries, lease = null,"
-            " doubt_since = :doubt, reason = :reason, result = :result, finished_at = :finished,"
+            " doubt_since = :doubt, written_at = :written, reason = :reason, result = :result,"
+            " finished_at = :finished,"
             " behind = :behind, mapped = coalesce(:mapped, mapped)"
             " where account_id = :account and id = :id and lease = :lease",
             of
@@ -296,6 +298,7 @@ class Journal:
                 "run_at": run_at,
                 "tries": tries,
                 "doubt": doubt,
+                "written": written,
                 "reason": shown(outcome.message),
                 "result": None if outcome.result is None else json.dumps(outcome.result),
                 "finished": None if state in UNFINISHED else moment,
@@ -392,7 +395,11 @@ class Journal:
                 " and r.person = a.person and r.state = 'running' and r.run_at > :now)"
                 f" order by a.run_at limit :most{skip})"
                 " update action set state = 'running', lease = :token, run_at = :until,"
-                " doubt_since = coalesce(doubt_since, :now)"
+                " doubt_since = coalesce(doubt_since, :now),"
+                # A process that died may have sent a write until its lease ended. What lies ahead
+                # of now was written before the clock was set back.
+                " written_at = case when written_at > :now then :now"
+                " when state = 'running' then run_at else written_at end"
                 " where account_id = :account and id in (select id from due)"
                 f" returning {_ENTRY}",
                 {
@@ -514,6 +521,12 @@ class Journal:
                 "update action set run_at = :until where state = 'running' and run_at <= :now",
                 {"now": moment, "until": moment + LONGEST_LEASE_MS},
             )
+            # What was just sent has not been under way for as long as it seems, either.
+            tx.run(
+                "update action set written_at = :now"
+                " where state = 'queued' and written_at is not null and written_at < :now",
+                {"now": moment},
+            )
 
         self._database.transact(work)
 
@@ -622,13 +635,17 @@ _DUE = (
     " left join outage o on o.account_id = w.account_id and o.connection_id = w.id"
     " where w.first is not null"
 )
-_ENTRY = "id, kind, person, hub_id, request, tries, doubt_since, created_at, give_up_at, corrected"
+_ENTRY = (
+    "id, kind, person, hub_id, request, tries, doubt_since, created_at, give_up_at, corrected,"
+    " written_at"
+)
 
 
 def _entry(
     account_id: int, connection_id: int, row: Any, token: str, moment: int, probing: bool
 ) -> Entry:
-    id, kind, person, hub_id, request, tries, doubt, created_at, give_up_at, corrected = row
+    id, kind, person, hub_id, request, tries, doubt, *times, corrected, written_at = row
+    created_at, give_up_at = times
     return Entry(
         account_id,
         id,
@@ -646,6 +663,8 @@ def _entry(
         probing,
         now_ms() - moment,
         json.loads(corrected or "{}"),
+        # A version before this column has left only the doubt.
+        0 if doubt == moment else written_at or doubt,
     )
 
 

@@ -146,6 +146,7 @@ class CreateLead(Action):
             strict=account.switches.strict,
             mark=entry.id,
             tried_ms=entry.tried_ms,
+            written_ms=entry.written_ms,
             initial=mapped.initial,
             # An email that cannot be used is no reason to take the lead for one without an email.
             by_phone_alone=not self.email and account.switches.lead_requires == "email_or_phone",

@@ -50,6 +50,7 @@ class Translated(Adapter):
             batch_size=inner.batch_size,
             email_names=inner.email_names,
             may_be_id=inner.may_be_id,
+            under_way_s=inner.under_way_s,
         )
 
     def can(self, feature: str) -> bool:
@@ -161,6 +162,9 @@ class Translated(Adapter):
             kind, contact_id, mark, sent=rules.sent(sent), since_ms=since_ms, others=others
         )
         return None if found is None else _saved(rules, found)
+
+    def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
+        return self._inner.may_land_for(kind, self._map.of(kind).sent(properties))
 
     # What the CRM tells of itself is in its own names.
 

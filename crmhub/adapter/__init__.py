@@ -38,6 +38,8 @@ from crmhub.adapter.contract import (
     Written,
     configured,
     features,
+    hold_back_create,
+    hold_back_update,
     is_record_id,
 )
 
@@ -79,5 +81,7 @@ __all__ = [
     "Written",
     "configured",
     "features",
+    "hold_back_create",
+    "hold_back_update",
     "is_record_id",
 ]

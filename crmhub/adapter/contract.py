@@ -19,6 +19,7 @@ Rules that hold for every method:
 from __future__ import annotations
 
 import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -465,6 +466,12 @@ class Adapter(ABC):
     """How many contacts `find_contacts` and `write_contacts` take at once; 1 without them."""
     email_names: ClassVar[tuple[str, ...]] = ("email",)
     """The properties that `has_email` reads."""
+    under_way_s: ClassVar[float] = 60.0
+    """For how many seconds a write may still take effect after its answer was lost.
+
+    The hub waits so long before it sends the values again, and `may_land_for` before it creates
+    the record again. 0 where no write takes effect late.
+    """
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -486,6 +493,15 @@ class Adapter(ABC):
         at once, also while the CRM is unavailable. True for every id that the CRM has issued.
         """
         return True
+
+    def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
+        """Return for how many seconds a create may still show up after its answer was lost.
+
+        Until then the hub trusts no lookup that finds nothing, and creates no second record of
+        these properties. Override it to return 0 where the CRM refuses a second record, because
+        their email or the mark is unique there, and more where a lookup lags behind writes.
+        """
+        return self.under_way_s
 
     # Required.
 
@@ -623,13 +639,16 @@ class Adapter(ABC):
         sent: Mapping[str, str],
         since_ms: int,
     ) -> Saved | None:
-        """Return what an earlier try of a write has made, or None when surely nothing.
+        """Return what an earlier try of a write has made, or None when there is nothing.
 
         Asked after Uncertain, before the write is sent again: `kind`, `contact_id`, `mark` and
         the properties in `sent` are those of that write, which began at `since_ms` (ms since
         1970). Read where the CRM reads its own writes: by the mark where it is kept, else among
-        the contact's deals or tickets made since, never in an index that lags. Raises NotYet as
-        long as it cannot be told.
+        the contact's deals or tickets made since, never in an index that lags. The hub asks once
+        more when `may_land_for` is over, and believes only that None. Raises NotYet as long as
+        the CRM cannot be asked. Without this method a deal or ticket whose answer was lost is
+        sent again without a wait, and is there twice if the first one was written; a contact is
+        looked up by its email or phone all the same.
         """
         self._cannot("look up a write")
 
@@ -652,6 +671,37 @@ class Adapter(ABC):
 
     def _cannot(self, what: str) -> NoReturn:
         raise Unsupported(f"The {self.title} adapter cannot {what}.")
+
+
+def hold_back_create(
+    adapter: Adapter, kind: Written, properties: Mapping[str, str], written_ms: int
+) -> None:
+    """Raise NotYet while the record that an earlier attempt sent may still show up.
+
+    Called when a lookup has found nothing. `written_ms` is until when that attempt may have sent
+    it (ms since 1970), 0 when there was none.
+    """
+    if written_ms:
+        seconds = adapter.may_land_for(kind, properties)
+        why = f"{adapter.title} may still create the record. It is looked up again before another"
+        _hold_back(seconds, written_ms, f"{why} is created.")
+
+
+def hold_back_update(adapter: Adapter, written_ms: int) -> None:
+    """Raise NotYet while the values that an earlier attempt sent may still be written.
+
+    Landing later, they would overwrite newer ones. `written_ms` as in `hold_back_create`.
+    """
+    if written_ms:
+        why = f"{adapter.title} may still write the values. They are sent again after that."
+        _hold_back(adapter.under_way_s, written_ms, why)
+
+
+def _hold_back(seconds: float, since_ms: int, why: str) -> None:
+    # Not longer than that from now on, however the clocks of two machines differ.
+    rest = min(seconds, since_ms / 1000 + seconds - time.time())
+    if rest > 0:
+        raise NotYet(f"An earlier attempt got no answer, and {why}", retry_after=rest)
 
 
 def features(adapter: type[Adapter]) -> frozenset[str]:

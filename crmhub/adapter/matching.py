@@ -39,6 +39,8 @@ from crmhub.adapter.contract import (
     Rejected,
     Saved,
     Unavailable,
+    hold_back_create,
+    hold_back_update,
 )
 
 _NAMES = ("name", "firstname", "lastname")
@@ -54,8 +56,9 @@ class Lead:
     of this conversation so far, `email_id` and `phone_id` the contacts that this email and phone
     were last seen with, which a CRM's search may not show yet.
     With `strict` nothing is left out: what would be refused is Rejected. `mark` identifies this
-    lead's write. `tried_ms` is when an earlier attempt that ended Uncertain began (ms since 1970),
-    0 when there was none. `initial` names the properties that are written only if the contact has
+    lead's write. `tried_ms` is when the first attempt that ended Uncertain began (ms since 1970),
+    and `written_ms` until when the last such attempt may have sent a write; both are 0 without
+    one. `initial` names the properties that are written only if the contact has
     no value yet. `by_phone_alone` says that a lead without an email means the contact of its
     phone, also where that contact has an email; `talked_by_phone` that the conversation has never
     said an email.
@@ -70,6 +73,7 @@ class Lead:
     strict: bool = False
     mark: str = ""
     tried_ms: int = 0
+    written_ms: int = 0
     initial: frozenset[str] = frozenset()
     by_phone_alone: bool = True
     phone_identifies: bool = False
@@ -321,13 +325,18 @@ def _holder_of_email(adapter: Adapter, lead: Lead, existing_id: str) -> Contact 
 
 
 def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> SavedLead:
-    """Write what differs, to the contact that was found or to a new one."""
+    """Write what differs, to the contact that was found or to a new one.
+
+    Raises NotYet while an earlier write of the lead may still take effect.
+    """
     contact = match.contact
     if contact is None:
+        hold_back_create(adapter, "contacts", match.properties, lead.written_ms)
         return _saved(lead, match, _create(adapter, match.properties, lead.mark))
     match, changes = _changes(adapter, lead, match, contact, approve)
     if not changes.properties:
         return _saved(lead, match, Saved(contact.id, "unchanged", contact.url))
+    hold_back_update(adapter, lead.written_ms)
     return _saved(lead, match, adapter.update_contact(contact.id, changes.properties))
 
 

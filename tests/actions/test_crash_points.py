@@ -15,14 +15,14 @@ from crmhub.actions import erasure, mending, operating
 from crmhub.actions.corrections import correct
 from crmhub.actions.entries import Accepted, Entry
 from crmhub.actions.hub import Hub
-from crmhub.actions.worker import Worker, action_of
+from crmhub.actions.worker import action_of
 from crmhub.app import create_app
-from crmhub.db import Connection, now_ms
+from crmhub.db import Connection
 from crmhub.fakes.hubspot import FakeHubSpot, Options
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.actions.crashes import End, ends
-from tests.actions.working import change, hurry, rows, states
+from tests.actions.working import change, end_leases, rows, states, try_due
 from tests.adapters.fakes import connect
 from tests.adapters.hubspot_crm import OAUTH, TOKEN
 from tests.api.helper_calls import CREATE_DEAL, CREATE_TICKET, SET_PROPERTIES, known, lead, switch
@@ -80,19 +80,13 @@ class Place:
 
     def work(self) -> None:
         """Let a worker try once what is due."""
-        worker = Worker(self.hub, threads=8)
-        for here in self.hub.journal.due().now:
-            if here[0] == self.client.account.id:
-                for job in worker._claimed(here, 8):
-                    worker._running[here] += 1
-                    worker._do(here, job)
+        try_due(self.hub, self.client)
 
     def work_off(self) -> None:
         """Let the leases of the dead end, and workers try until nothing is unfinished."""
         for _ in range(_PASSES):
-            change(self.hub, self.client, "run_at = :now where state = 'running'", now=now_ms() - 1)
             change(self.hub, self.client, "expires_at = 0", "lease")
-            hurry(self.hub, self.client)
+            end_leases(self.hub, self.client)
             self.work()
             if not {"running", "queued"} & set(states(self.hub, self.client)):
                 return
@@ -344,10 +338,8 @@ def app(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(autouse=True)
 def _nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the CRM show at once what it has written, and allow any number of searches."""
+    """Let the CRM allow any number of searches."""
     monkeypatch.setattr("adapters.hubspot.api._SEARCHES", 10_000)
-    monkeypatch.setattr("adapters.hubspot.marks._UNDER_WAY_S", 0)
-    monkeypatch.setattr("adapters.hubspot.marks._SEARCH_LAG_S", 0)
 
 
 WALKS = [(crm, name) for name, scene in SCENES.items() for crm in scene.crms]

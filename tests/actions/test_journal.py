@@ -147,6 +147,7 @@ def test_a_host_whose_clock_is_ahead_takes_nothing_over(
     assert entry.id == first.action_id
     # What an adapter compares with this host's clock.
     assert 40_000 < entry.tried_ms - entry.doubt_since < 50_000
+    assert 40_000 < entry.written_ms - entry.written_at < 50_000
 
 
 def test_leads_and_others_can_be_claimed_apart(hub: Hub, client: Client, accept: Accept) -> None:
@@ -241,6 +242,67 @@ def test_a_try_that_surely_wrote_nothing_leaves_no_doubt(
     finish(hub, taken(accept()), AWAY)
     hurry(hub, client)
     assert [entry.doubt_since for entry in claim(hub, client)] == [0]
+
+
+def test_until_when_a_write_may_have_been_sent_is_of_the_last_attempt_in_doubt(
+    hub: Hub, client: Client, accept: Accept
+) -> None:
+    def after(outcome: Outcome, entry: Entry) -> Entry:
+        assert finish(hub, entry, outcome)
+        hurry(hub, client)
+        return claim(hub, client)[0]
+
+    sure = after(AWAY, taken(accept()))
+    began = now_ms()
+    first = after(FAILED, sure)
+    aged = after(AWAY, replace(first, written_at=first.written_at - 60_000))
+    last = after(FAILED, aged)
+    assert sure.written_at == 0
+    assert aged.written_at == first.written_at - 60_000
+    assert began - 1_000 <= first.written_at <= last.written_at <= now_ms() + 1_000
+
+
+def test_a_process_that_died_may_have_sent_a_write_until_its_lease_ended(
+    hub: Hub, client: Client, accept: Accept
+) -> None:
+    assert taken(accept()).written_at == 0
+    for _ in range(2):
+        ended = now_ms() - 1
+        change(hub, client, "run_at = :ended", ended=ended)
+        (entry,) = claim(hub, client)
+        assert entry.written_at == ended
+
+
+def test_what_an_earlier_version_left_in_doubt_has_been_under_way_since_then(
+    hub: Hub, client: Client, accept: Accept
+) -> None:
+    accept(now=False)
+    change(hub, client, "doubt_since = 4711, written_at = null")
+    assert [entry.written_at for entry in claim(hub, client)] == [4711]
+
+
+def test_by_a_clock_that_was_set_back_no_write_was_sent_after_now(
+    hub: Hub, client: Client, accept: Accept
+) -> None:
+    finish(hub, taken(accept()), FAILED)
+    hurry(hub, client)
+    change(hub, client, "written_at = written_at + 3600000")
+    (entry,) = claim(hub, client)
+    finish(hub, entry, AWAY)
+    assert 0 <= now_ms() - entry.written_at < 60_000
+    assert rows(hub, client, "written_at") == [(entry.written_at,)]
+
+
+def test_by_a_clock_that_was_set_ahead_no_write_has_been_under_way_for_long(
+    hub: Hub, client: Client, accept: Accept
+) -> None:
+    finish(hub, taken(accept()), FAILED)
+    accept("q", now=False)
+    change(hub, client, "written_at = written_at - 3600000")
+    hub.journal.prolong()
+    hurry(hub, client)
+    first, second = claim(hub, client)
+    assert (now_ms() - first.written_at < 60_000, second.written_at) == (True, 0)
 
 
 # --- the schedule -----------------------------------------------------------------------------

@@ -50,6 +50,23 @@ def hurry(hub: Hub, client: Client) -> None:
     change(hub, client, "until = :now", "outage", now=now_ms() - 1)
 
 
+def end_leases(hub: Hub, client: Client) -> None:
+    """Let two minutes pass for an account: leases of the dead end, and what was sent has landed."""
+    change(hub, client, "run_at = run_at - 120000 where state = 'running'")
+    change(hub, client, "written_at = written_at - 120000 where state = 'queued'")
+    hurry(hub, client)
+
+
+def try_due(hub: Hub, client: Client, *, threads: int = 8) -> None:
+    """Let a worker try once, here and now, what is due of an account."""
+    worker = Worker(hub, threads=threads)
+    for here in hub.journal.due().now:
+        if here[0] == client.account.id:
+            for job in worker._claimed(here, threads):
+                worker._running[here] += 1
+                worker._do(here, job)
+
+
 @contextmanager
 def working(hub: Hub, *, threads: int = 8) -> Iterator[Worker]:
     """Run a worker beside the block, and stop it afterwards."""

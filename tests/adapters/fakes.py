@@ -23,6 +23,7 @@ from crmhub.adapter import (
     Rejected,
     Saved,
     Setting,
+    Written,
 )
 from crmhub.adapter.registry import Registry
 from crmhub.fakes.hubspot.fake import FakeHubSpot
@@ -60,6 +61,8 @@ class FakeAdapter(Adapter):
         Setting("access_token", "Any secret", secret=True),
     )
     record_pages = True
+    # What it does not answer it has not written, either.
+    under_way_s = 0.0
 
     def _crm(self, call: str) -> FakeCrm:
         crm = CRMS[self.context.settings["crm"]]
@@ -166,9 +169,34 @@ class LockingAdapter(FakeAdapter):
             return super().create_contact(properties, mark=mark)
 
 
+class LateAdapter(FakeAdapter):
+    """A CRM that may carry a write out a minute late, without unique emails or marks."""
+
+    under_way_s = 60.0
+
+    def find_marked(
+        self, kind: Written, contact_id: str, mark: str, *, sent: Mapping[str, str], since_ms: int
+    ) -> Saved | None:
+        crm = self._crm("find_marked")
+        if kind == "contacts":
+            made = [id for id, one in crm.contacts.items() if one.get("email") == sent["email"]]
+        else:
+            wanted = (kind, contact_id, dict(sent))
+            made = [f"{kind}-{i}" for i, one in enumerate(crm.linked, 1) if one == wanted]
+        return Saved(made[0], "created") if made else None
+
+
+class LateBatchingAdapter(LateAdapter, BatchingAdapter):
+    """The same, where leads are taken together."""
+
+
 FAKE = EntryPoint("fake", "tests.adapters.fakes:FakeAdapter", "crmhub.adapters")
 BATCHING = EntryPoint("batching", "tests.adapters.fakes:BatchingAdapter", "crmhub.adapters")
 LOCKING = EntryPoint("locking", "tests.adapters.fakes:LockingAdapter", "crmhub.adapters")
+LATE = EntryPoint("late", "tests.adapters.fakes:LateAdapter", "crmhub.adapters")
+LATE_BATCHING = EntryPoint(
+    "late_batching", "tests.adapters.fakes:LateBatchingAdapter", "crmhub.adapters"
+)
 BROKEN = EntryPoint("broken", "tests.adapters.no_such_module:Adapter", "crmhub.adapters")
 
 

@@ -385,6 +385,25 @@ class LooksAtTheTitleOnly(SmallAdapter):
         return None
 
 
+_LATE = "test_a_write_that_lands_after_its_answer_was_lost_is_made_once"
+
+
+@caught_by(f"{_LATE}[CreateDeal]", f"{_LATE}[CreateTicket]")
+class TrustsTheFirstLook(SmallAdapter):
+    under_way_s = 0.0
+
+
+@caught_by(f"{_LATE}[UpsertNew]")
+class TakesAnEmailTwice(SmallAdapter):
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
+        rest = {name: value for name, value in properties.items() if name != "email"}
+        saved = super().create_contact(rest, mark=mark)
+        return self.update_contact(saved.id, properties)
+
+    def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
+        return 0.0
+
+
 # --- Leads --------------------------------------------------------------------------------------
 
 

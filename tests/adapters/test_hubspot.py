@@ -21,10 +21,6 @@ class _OnHubSpot:
         with HubSpotCrm() as crm:
             yield crm
 
-    @pytest.fixture(autouse=True)
-    def _no_call_is_under_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("adapters.hubspot.marks._UNDER_WAY_S", 0.0)
-
 
 class TestHubSpot(_OnHubSpot, HttpAdapterTests):
     settings = {"base_url": "{url}"}  # noqa: RUF012

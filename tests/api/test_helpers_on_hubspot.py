@@ -25,7 +25,7 @@ from crmhub.app import create_app
 from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub.fakes.hubspot.writing import merge
 from crmhub.settings import Settings
-from tests.actions.working import change, hurry, rows, work_off
+from tests.actions.working import end_leases, hurry, rows, work_off
 from tests.api.helper_calls import (
     CREATE_DEAL,
     CREATE_TICKET,
@@ -245,8 +245,7 @@ def test_two_alike_under_two_keys_are_two_although_an_answer_is_lost(
     answer = bot.helper(CREATE_DEAL, body, headers={"Idempotency-Key": "2"})
     hub: Hub = app.extensions["crmhub"]
     # Long enough ago that the call cannot be under way any more.
-    change(hub, bot, "doubt_since = doubt_since - 60000 where state = 'queued'")
-    hurry(hub, bot)
+    end_leases(hub, bot)
     work_off(hub, bot)
     made = [json.loads(result)["record_id"] for (result,) in rows(hub, bot, "result")[1:]]
     assert (answer.status_code, made[0]) == (200 if written else 202, first["dealId"])

@@ -17,7 +17,7 @@ import pytest
 from crmhub.actions import backup
 from crmhub.actions.hub import Hub
 from crmhub.app import create_app
-from crmhub.db import Database
+from crmhub.db import Database, now_ms
 from crmhub.records.kinds import CONTACTS
 from crmhub.records.writing import NewRecord
 from crmhub.schema import upgrade
@@ -86,9 +86,13 @@ def test_what_waited_is_looked_up_before_it_is_sent_again(crmhub, bot, hub, else
     assert elsewhere.json("db", "restore", "hub.backup")["unfinished"] == 1
     restored = _hub(elsewhere)
     with restored.database.reading() as db:
-        rows = db.rows("select state, doubt_since = created_at from action")
+        rows = db.rows("select state, doubt_since = created_at, account_id from action")
+    assert [tuple(row)[:2] for row in rows] == [("queued", True)]
+    # It may have been sent until just now.
+    began = now_ms()
+    (entry,) = restored.journal.claim(rows[0][2], bot.account.connection.id, most=1, lease_s=60)
     restored.close()
-    assert [tuple(row) for row in rows] == [("queued", True)]
+    assert began - 1000 <= entry.written_at <= now_ms()
 
 
 def test_no_id_is_given_out_twice(crmhub, bot, hub, elsewhere):

@@ -25,11 +25,10 @@ import pytest
 from crmhub.actions.hub import Hub
 from crmhub.app import create_app
 from crmhub.cli import working
-from crmhub.db import now_ms
 from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
-from tests.actions.working import change, hurry, rows, soon, states
+from tests.actions.working import end_leases, hurry, rows, soon, states
 from tests.adapters.fakes import hubspot_client
 from tests.api.helper_calls import CREATE_DEAL, known, lead
 from tests.cli.conftest import CRMHUB, environment
@@ -111,12 +110,6 @@ def queue_deal(hub: Hub, client: Client) -> None:
     hurry(hub, client)
 
 
-def end_leases(hub: Hub, client: Client) -> None:
-    """Let the time pass in which a dead process's actions wait for it."""
-    change(hub, client, "run_at = :now where state = 'running'", now=now_ms() - 1)
-    hurry(hub, client)
-
-
 def done_once(hub: Hub, client: Client, hubspot: FakeHubSpot) -> None:
     """Wait until everything is done, and see that there is one deal and who has it."""
     soon(lambda: set(states(hub, client)) == {"done"})
@@ -165,7 +158,6 @@ def test_what_a_killed_worker_was_at_is_done_once(
     # The call that nobody waits for any more is not carried out after all.
     hubspot.stop()
     hubspot.start()
-    change(here.hub, bot, "doubt_since = doubt_since - 120000 where state = 'running'")
     end_leases(here.hub, bot)
     with here.worker():
         done_once(here.hub, bot, hubspot)
@@ -189,7 +181,6 @@ def test_what_a_killed_server_was_at_is_done_once(
     assert states(here.hub, bot) == ["done", "running"]
     hubspot.stop()
     hubspot.start()
-    change(here.hub, bot, "doubt_since = doubt_since - 120000 where state = 'running'")
     end_leases(here.hub, bot)
     with here.worker():
         done_once(here.hub, bot, hubspot)

@@ -139,6 +139,7 @@ class Base:
         strict: bool = False,
         mark: str = "",
         tried_ms: int = 0,
+        written_ms: int = 0,
     ) -> Lead:
         """Return a lead with these properties, its email and phone among them."""
         return Lead(
@@ -151,6 +152,7 @@ class Base:
             strict=strict,
             mark=mark or new_mark(),
             tried_ms=tried_ms,
+            written_ms=written_ms,
         )
 
     def title(self, kind: Linked, title: str = "A title") -> dict[str, str]:

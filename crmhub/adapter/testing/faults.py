@@ -9,7 +9,7 @@ from email.utils import formatdate
 from functools import cache
 from typing import Any
 
-from crmhub.adapter.testing.proxy import Exchange, Fault, Reply, head
+from crmhub.adapter.testing.proxy import Exchange, Fault, FaultProxy, Reply, Request, head
 
 _HTML = b"<!doctype html><title>Sign in</title><p>Sign in to go on.</p>"
 _JSON = {"Content-Type": "application/json"}
@@ -74,6 +74,27 @@ def closed_after(exchange: Exchange) -> None:
     """Hand the request on and lose the answer without a word."""
     exchange.forward()
     exchange.close()
+
+
+class HeldBack:
+    """Reset the connection, and hand the request on only when `land` is called.
+
+    So does a CRM whose table is locked: its caller gives up, and the write goes on.
+    """
+
+    def __init__(self, proxy: FaultProxy) -> None:
+        self._proxy = proxy
+        self._requests: list[Request] = []
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Keep the request, and lose its answer."""
+        self._requests.append(exchange.request)
+        exchange.reset()
+
+    def land(self) -> None:
+        """Hand on what was held back, in its order."""
+        while self._requests:
+            self._proxy.hand_on(self._requests.pop(0))
 
 
 def cut_after(exchange: Exchange) -> None:

@@ -16,6 +16,7 @@ from crmhub.adapter.contract import (
     Saved,
     Unsupported,
     features,
+    hold_back_create,
 )
 from crmhub.adapter.matching import Lead, upsert_contact, upsert_contacts
 from crmhub.adapter.testing.base import Base, new_mark, phone_number
@@ -260,6 +261,13 @@ class UpsertNew(Creates):
     def call(self, adapter: Adapter) -> object:
         return upsert_contact(adapter, self.tests.lead(self.new, mark=self.mark))
 
+    def repeat(self, adapter: Adapter, *, written_ms: int) -> Saved:
+        """Upsert it once more, as the hub does after an attempt that ended Uncertain."""
+        again = self.tests.lead(
+            self.new, mark=self.mark, tried_ms=self.since_ms, written_ms=written_ms
+        )
+        return upsert_contact(adapter, again)
+
 
 class Changes(Operation):
     """Change one text of a contact."""
@@ -315,6 +323,14 @@ class CreatesLinked(Operation):
         """Look for what an earlier try has made."""
         sent = self.tests.title(self.kind)
         return adapter.find_marked(self.kind, self.id, self.mark, sent=sent, since_ms=self.since_ms)
+
+    def repeat(self, adapter: Adapter, *, written_ms: int) -> Saved:
+        """Create it once more, as the hub does after an attempt that ended Uncertain."""
+        sent = self.tests.title(self.kind)
+        if found := self.find(adapter):
+            return found
+        hold_back_create(adapter, self.kind, sent, written_ms)
+        return adapter.create_for_contact(self.kind, self.id, sent, mark=self.mark)
 
     def is_right(self, result: object, before: State, after: State) -> bool:
         return (

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "content-length", "te", "upgrade", "host"}
 )
+_TIMEOUT_S = 30
 
 
 @dataclass(slots=True)
@@ -112,6 +113,14 @@ class FaultProxy:
             self.requests = []
             self._fault = None
 
+    def hand_on(self, request: Request) -> Reply:
+        """Send a request to the CRM, whose connection may have ended long ago."""
+        upstream = HTTPConnection(*self.upstream, timeout=_TIMEOUT_S)
+        try:
+            return forwarded(request, upstream)
+        finally:
+            upstream.close()
+
     def take(self, request: Request) -> Fault:
         """Note a request and return what is to be done with it."""
         with self._lock:
@@ -138,11 +147,11 @@ class Exchange:
 
     def forward(self) -> Reply:
         """Hand the request on and return the CRM's answer."""
-        state = self._proxy.state
+        state, upstream = self._proxy.state, self._handler.upstream
         if state is None or not self.request.fault:
-            return self._forwarded()
+            return forwarded(self.request, upstream)
         before = state()
-        reply = self._forwarded()
+        reply = forwarded(self.request, upstream)
         self.request.wrote = state() != before
         return reply
 
@@ -175,20 +184,21 @@ class Exchange:
                     break
         self.reset()
 
-    def _forwarded(self) -> Reply:
-        request, upstream = self.request, self._handler.upstream
-        try:
-            headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_BY_HOP}
-            upstream.request(request.method, request.target, request.body or None, headers)
-            answer = upstream.getresponse()
-            return Reply(
-                answer.status,
-                answer.read(),
-                {k: v for k, v in answer.getheaders() if k.lower() not in _HOP_BY_HOP},
-            )
-        except (OSError, HTTPException) as exc:
-            upstream.close()
-            return Reply(502, f"the CRM under test did not answer: {exc!r}".encode())
+
+def forwarded(request: Request, upstream: HTTPConnection) -> Reply:
+    """Send a request to the CRM and return its answer, 502 where it gives none."""
+    try:
+        headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_BY_HOP}
+        upstream.request(request.method, request.target, request.body or None, headers)
+        answer = upstream.getresponse()
+        return Reply(
+            answer.status,
+            answer.read(),
+            {k: v for k, v in answer.getheaders() if k.lower() not in _HOP_BY_HOP},
+        )
+    except (OSError, HTTPException) as exc:
+        upstream.close()
+        return Reply(502, f"the CRM under test did not answer: {exc!r}".encode())
 
 
 def passed(exchange: Exchange) -> None:
@@ -222,7 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         """Open a way to the CRM that serves this connection."""
         super().setup()
-        self.upstream = HTTPConnection(*self.server.proxy.upstream, timeout=30)
+        self.upstream = HTTPConnection(*self.server.proxy.upstream, timeout=_TIMEOUT_S)
 
     def finish(self) -> None:
         """Close it."""
