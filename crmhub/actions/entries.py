@@ -40,8 +40,8 @@ class Entry:
     `doubt_since` is when the first attempt began of which nobody knows what it wrote (ms), and
     `written_at` until when the last such attempt may have sent a write; both are 0 without one.
     Like all times of the journal they are the database's; this host's clock was `ahead` of that
-    by so many ms. `probing` says that its connection is thought to be away. `corrected` tells when an operator corrected a value (ms), by the property's name or the
-    request's key.
+    by so many ms. `probing` says that its connection is thought to be away. `corrected` tells when
+    an operator corrected a value (ms), by the property's name or the request's key.
     """
 
     account_id: int
