@@ -24,7 +24,8 @@ from crmhub.actions.inputs import (
 )
 from crmhub.actions.partial import refusal, store_what_is_good
 from crmhub.adapter import Adapter, Problem, Rejected, Written
-from crmhub.adapter.matching import Lead, SavedLead, upsert_contact
+from crmhub.adapter.matching import Lead
+from crmhub.adapter.upserts import SavedLead, upsert_contact
 from crmhub.db import Connection
 from crmhub.errors import Semantic, listed
 from crmhub.records import values

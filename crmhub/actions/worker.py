@@ -42,7 +42,8 @@ from crmhub.actions.hub import Hub
 from crmhub.actions.journal import LONGEST_LEASE_MS
 from crmhub.actions.leads import CreateLead
 from crmhub.adapter import Adapter, AdapterError, Conflict, Rejected
-from crmhub.adapter.matching import Lead, SavedLead, upsert_contacts
+from crmhub.adapter.matching import Lead
+from crmhub.adapter.upserts import SavedLead, upsert_contacts
 from crmhub.db import now_ms
 from crmhub.errors import HubError, NotFound, Unavailable
 from crmhub.records import erasing

@@ -21,7 +21,8 @@ from crmhub.adapter import (
     contract,
     features,
 )
-from crmhub.adapter.matching import Lead, upsert_contact
+from crmhub.adapter.matching import Lead
+from crmhub.adapter.upserts import upsert_contact
 from crmhub.secrets import BASE36, token
 from tests.adapters.fakes import CRMS, FakeAdapter, FakeCrm
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from crmhub.adapter import AdapterError, Conflict, Rejected, Saved, Throttled, Uncertain
-from crmhub.adapter.matching import Duplicate, SavedLead, upsert_contacts
+from crmhub.adapter.matching import Duplicate
+from crmhub.adapter.upserts import SavedLead, upsert_contacts
 from crmhub.fakes.hubspot import FakeHubSpot
 from tests.adapters.hubspot_crm import VERSIONS, HubSpotCrm, adapted, calls, person
 from tests.adapters.hubspot_wire import TOKEN, record, wire

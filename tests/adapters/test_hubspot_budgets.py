@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from crmhub.adapter import Throttled
-from crmhub.adapter.matching import upsert_contact
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.testing.connection import CountingBudget
+from crmhub.adapter.upserts import upsert_contact
 from crmhub.fakes.hubspot import FakeHubSpot
 from tests.adapters.hubspot_crm import HubSpotCrm, connected, person
 from tests.adapters.hubspot_wire import record, wire

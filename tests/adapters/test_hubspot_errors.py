@@ -23,7 +23,7 @@ from crmhub.adapter import (
     Unavailable,
     Uncertain,
 )
-from crmhub.adapter.matching import upsert_contact
+from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.hubspot_crm import person
 from tests.adapters.hubspot_wire import record, wire
 from tests.clocks import in_no_time

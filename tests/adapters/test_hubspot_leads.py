@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from crmhub.adapter import Rejected
-from crmhub.adapter.matching import Lead, upsert_contact, upsert_contacts
+from crmhub.adapter.matching import Lead
+from crmhub.adapter.upserts import upsert_contact, upsert_contacts
 from crmhub.fakes.hubspot import FakeHubSpot
 from tests.adapters.hubspot_crm import HubSpotCrm, adapted, calls, person
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from crmhub.adapter import BadConfig, Linked, NotYet, Saved, Uncertain, Written
-from crmhub.adapter.matching import upsert_contact
+from crmhub.adapter.upserts import upsert_contact
 from crmhub.fakes.hubspot import FakeHubSpot
 from crmhub.records.filters import iso
 from tests.adapters.hubspot_crm import HubSpotCrm, adapted, person

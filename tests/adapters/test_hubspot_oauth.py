@@ -10,7 +10,7 @@ import pytest
 
 from adapters.hubspot import HubSpotAdapter
 from crmhub.adapter import BadConfig, Denied, Throttled, configured
-from crmhub.adapter.matching import upsert_contact
+from crmhub.adapter.upserts import upsert_contact
 from crmhub.fakes.hubspot import FakeHubSpot
 from tests.adapters.hubspot_crm import (
     OAUTH,

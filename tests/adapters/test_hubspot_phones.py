@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from crmhub.adapter import Saved, Unavailable
-from crmhub.adapter.matching import Lead, upsert_contact, upsert_contacts
+from crmhub.adapter.matching import Lead
+from crmhub.adapter.upserts import upsert_contact, upsert_contacts
 from crmhub.fakes.hubspot import FakeHubSpot
 from tests.adapters.hubspot_crm import HubSpotCrm, adapted, person
 from tests.adapters.hubspot_wire import record, wire

@@ -11,8 +11,8 @@ import pytest
 
 from adapters.hubspot import HubSpotAdapter
 from crmhub.adapter import AdapterError, Denied, Unavailable
-from crmhub.adapter.matching import upsert_contact
 from crmhub.adapter.testing.base import texts_of
+from crmhub.adapter.upserts import upsert_contact
 from crmhub.fakes.hubspot import FakeHubSpot, Options
 from tests.adapters.hubspot_crm import OAUTH, TOKEN, HubSpotCrm, adapted, connected, person
 

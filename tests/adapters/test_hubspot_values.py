@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from crmhub.adapter import LacksRight, Linked, NotFound, Rejected, Unsupported
-from crmhub.adapter.matching import upsert_contact, upsert_contacts
+from crmhub.adapter.upserts import upsert_contact, upsert_contacts
 from crmhub.fakes.hubspot import FakeHubSpot
 from crmhub.fakes.hubspot.portal import Rules
 from tests.adapters.hubspot_crm import HubSpotCrm, adapted, calls, person

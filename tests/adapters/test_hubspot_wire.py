@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from crmhub.adapter import Kind, Linked, NotFound, Unavailable
-from crmhub.adapter.matching import Lead, upsert_contact, upsert_contacts
+from crmhub.adapter.matching import Lead
+from crmhub.adapter.upserts import upsert_contact, upsert_contacts
 from tests.adapters.hubspot_crm import VERSIONS, person
 from tests.adapters.hubspot_wire import TOKEN, Wire, record, wire
 

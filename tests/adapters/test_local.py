@@ -12,8 +12,9 @@ from crmhub.actions.connecting import connect
 from crmhub.actions.hub import Hub
 from crmhub.actions.store import OwnRecords
 from crmhub.adapter import Adapter, Conflict, Kind, Linked, NotFound, Rejected
-from crmhub.adapter.matching import Lead, upsert_contact
+from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import AdapterTests
+from crmhub.adapter.upserts import upsert_contact
 from crmhub.settings import Settings
 from tests.clients import Client, Json
 

@@ -94,6 +94,16 @@ def test_a_phone_that_identifies_goes_before_the_conversation_and_not_before_the
     assert decide(lead, Found(by_email=ANN, by_phone=BEN)).contact is ANN
 
 
+def test_a_conversation_known_by_its_phone_alone_corrects_nobodys_email() -> None:
+    lead = replace(LEAD, talked_by_phone=True)
+    shared_phone = decide(lead, Found(by_conversation=BEN, by_phone=BEN))
+    assert (shared_phone.contact, shared_phone.duplicate) == (None, SHARED)
+    assert decide(lead, Found(by_conversation=TALKED)).contact is None
+    assert decide(lead, Found(by_conversation=NOBODY)).properties == SAID
+    no_email = replace(BY_PHONE_ONLY, talked_by_phone=True)
+    assert decide(no_email, Found(by_conversation=BEN)).contact is BEN
+
+
 def test_a_strict_lead_is_rejected_where_something_would_be_refused() -> None:
     strict = replace(LEAD, strict=True)
     has_phone = replace(ANN, properties={"phone": OTHER_PHONE})

@@ -27,7 +27,6 @@ from crmhub.adapter.contract import (
     Unavailable,
     Uncertain,
 )
-from crmhub.adapter.matching import upsert_contact
 from crmhub.adapter.testing import faults
 from crmhub.adapter.testing.base import HOURS, either, well_told
 from crmhub.adapter.testing.connection import PATIENCE, Connection
@@ -48,6 +47,7 @@ from crmhub.adapter.testing.operations import (
 from crmhub.adapter.testing.outgoing import OutgoingTests
 from crmhub.adapter.testing.proxy import Fault, FaultProxy
 from crmhub.adapter.testing.tokens import TokenTests
+from crmhub.adapter.upserts import upsert_contact
 
 _HOUR = 3600
 _HARMS = {harm.name: harm for harm in harms()}

@@ -11,10 +11,10 @@ from typing import TypeVar
 import pytest
 
 from crmhub.adapter.contract import Adapter, AdapterError, Conflict, Rejected, Saved
-from crmhub.adapter.matching import upsert_contact, upsert_contacts
 from crmhub.adapter.testing.base import DOMAIN, Base, either, phone_number
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm
+from crmhub.adapter.upserts import upsert_contact, upsert_contacts
 
 THREADS = 20
 T = TypeVar("T")

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import pytest
 
 from crmhub.adapter.contract import Adapter, Linked, Saved, Unavailable, Unsupported, Written
-from crmhub.adapter.matching import upsert_contact
 from crmhub.adapter.testing.base import HOURS, Base, either, new_mark, phone_number
 from crmhub.adapter.testing.crm import Crm, LaggingCrm
 from crmhub.adapter.testing.linking import each_kind
+from crmhub.adapter.upserts import upsert_contact
 
 
 def _later(outcome: object) -> bool:

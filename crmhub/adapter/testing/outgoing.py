@@ -15,7 +15,6 @@ from crmhub.adapter.contract import (
     Throttled,
     Unsupported,
 )
-from crmhub.adapter.matching import upsert_contact
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.finding import WRONG_IDS
@@ -25,6 +24,7 @@ from crmhub.adapter.testing.operations import (
 )
 from crmhub.adapter.testing.proxy import FaultProxy, Request, passed
 from crmhub.adapter.testing.wire import WireTests
+from crmhub.adapter.upserts import upsert_contact
 
 _HOUR = 3600
 

@@ -21,11 +21,11 @@ from crmhub.adapter.contract import (
     configured,
     features,
 )
-from crmhub.adapter.matching import upsert_contact
 from crmhub.adapter.testing.base import Base, hidden_in
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm
 from crmhub.adapter.testing.linking import each_kind
+from crmhub.adapter.upserts import upsert_contact
 
 _SECRET_WORDS = ("token", "secret", "password", "key", "credential")
 
