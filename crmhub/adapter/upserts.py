@@ -67,7 +67,7 @@ def _find(adapter: Adapter, lead: Lead, by_email: Contact | None) -> Found:
     known = by_email or in_conversation
     if known is not None and known is in_conversation and is_another_persons(lead, known):
         known = None
-    if known is not None and known.properties.get("phone") == lead.phone:
+    if known is not None and lead.phone and adapter.has_phone(known, lead.phone):
         of_phone = known if lead.phone_identifies else None
     else:
         of_phone = _of_phone(adapter, lead) if lead.phone else None
