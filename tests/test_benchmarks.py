@@ -167,3 +167,9 @@ def test_a_hub_that_tells_nothing_is_silent_in_every_clash_it_accepts() -> None:
     found = _findings(_Silent).counts
     assert found["silent"] == found["clashes"] - found["in answer"] > 0
     assert found["merged"] == found["overwritten"] == found["lost"] == 0
+
+
+def test_writes_that_land_late_make_nothing_twice() -> None:
+    late = ["--late", "1", "--under-way", "2", "--lost", "40", "--kills", "0"]
+    lines = _printed("late", "--sqlite", *late, "--leads", "9", "--deals", "4", "--workers", "1")
+    assert [line.split()[-1] for line in lines[-9:]] == ["0"] * 9

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 
+from crmhub import schema
 from crmhub.actions.entries import Accepted, Entry, New, Outcome, earliest_id
 from crmhub.actions.hub import Hub
 from crmhub.actions.journal import DELAYS_S
+from crmhub.app import create_app
 from crmhub.db import Connection, now_ms
 from crmhub.errors import Semantic
 from crmhub.records import marks
 from crmhub.records.kinds import CONTACTS
+from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.actions.callers import Caller
 from tests.actions.working import change, hurry, rows, states
-from tests.clients import Client
+from tests.clients import Client, open_client
+from tests.own_databases import KINDS as DATABASES
+from tests.own_databases import own_database
 
 DONE = Outcome("done", "created", result={"status": "created", "contact_id": "7"})
 FAILED = Outcome("queued", "Uncertain", "no answer", counts=True, doubt=True)
@@ -271,6 +279,36 @@ def test_a_process_that_died_may_have_sent_a_write_until_its_lease_ended(
         change(hub, client, "run_at = :ended", ended=ended)
         (entry,) = claim(hub, client)
         assert entry.written_at == ended
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+def test_what_was_in_doubt_before_the_column_was_there_may_have_been_sent_just_now(
+    kind: str, tmp_path: Path
+) -> None:
+    with own_database(kind, tmp_path) as url, opened(url, tmp_path) as (hub, client):
+        for person, outcome in (("p", FAILED), ("q", AWAY)):
+            new = New(kind="createDeal", person=person, hub_id="hub-1", request={})
+            accepted = hub.journal.accept(client.account, lambda _: new, lease_s=60, now=True)  # noqa: B023
+            finish(hub, taken(accepted), outcome)
+        command.downgrade(schema._alembic(url), "0016-1")
+        schema.upgrade(url)
+        hurry(hub, client)
+        doubtful, sure = claim(hub, client)
+        assert now_ms() - 60_000 < doubtful.written_at <= now_ms() + 1_000
+        assert sure.written_at == 0
+
+
+@contextmanager
+def opened(url: str, root: Path) -> Iterator[tuple[Hub, Client]]:
+    settings = Settings(
+        root=root,
+        database_url=url,
+        secret_key="the secret key of the tests alone",
+        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
+    )
+    app = create_app(settings)
+    yield app.extensions["crmhub"], open_client(app)
+    app.extensions["crmhub"].close()
 
 
 def test_what_an_earlier_version_left_in_doubt_has_been_under_way_since_then(

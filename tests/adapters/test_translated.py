@@ -11,8 +11,8 @@ from crmhub.accounts import field_maps
 from crmhub.actions.hub import Hub
 from crmhub.actions.store import OwnRecords
 from crmhub.actions.translated import Translated
-from crmhub.adapter import OPTIONAL, Adapter, Context, Linked, features
-from crmhub.adapter.testing import AdapterTests
+from crmhub.adapter import OPTIONAL, Adapter, Context, Linked, Written, features
+from crmhub.adapter.testing import AdapterTests, Connection
 from tests.adapters.test_local import OwnCrm
 from tests.clients import Client
 
@@ -99,3 +99,18 @@ class TestTranslated(AdapterTests):
     @pytest.mark.xfail(reason="a national number belongs to no country, unless the account has one")
     def test_a_phone_is_found_in_national_notation(self, adapter: Adapter, crm: OwnCrm) -> None:
         super().test_a_phone_is_found_in_national_notation(adapter, crm)
+
+
+class _Late(LocalAdapter):
+    """Says for how long a write may be under way, and longer for one with a first name."""
+
+    under_way_s = 7.0
+
+    def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
+        return 9.0 if properties.get("firstname") == "Lee" else self.under_way_s
+
+
+def test_for_how_long_a_write_may_be_under_way_is_asked_in_the_crms_names() -> None:
+    late = Translated(Connection(_Late, {}, {}).adapter(), MAP)
+    said = [late.may_land_for("contacts", {name: "Lee"}) for name in ("firstname", "lastname")]
+    assert (late.under_way_s, said) == (7.0, [7.0, 9.0])

@@ -41,6 +41,8 @@ class CardfileAdapter(Adapter):
 
     title = "Card file"
     settings = (Setting("path", "Path of the file", required=True),)
+    # A transaction that is cut off is rolled back: no write takes effect late.
+    under_way_s = 0.0
 
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
