@@ -120,14 +120,14 @@ def main() -> None:
             bots, operator = Bots(service.address, ids), Operator.of(here, service)
             sent = Sent()
             failing = [Failing(bots, sent, number) for number in range(options.failing)]
-            with _killing(service, options.kills):
+            with killing(service, options.kills):
                 _storm(crm, bots, sent, failing, options)
             crm.faults()
             # Nobody waits for the hours of a schedule here.
             took = until_empty(here.url, hurry=True)
             failed = operator.failed_actions()
             crm.faults(*_FAULTS)
-            with _killing(service, options.kills // 5):
+            with killing(service, options.kills // 5):
                 _decide(operator, failed, failing, options)
             crm.faults()
             until_empty(here.url, hurry=True)
@@ -173,12 +173,12 @@ def _decide(
 
 
 @contextmanager
-def _killing(service: Service, kills: int) -> Iterator[None]:
+def killing(service: Service, kills: int) -> Iterator[None]:
     """Kill so many processes of the service; the block takes at least as long as that."""
-    killing = threading.Thread(target=_kill, args=(service, kills), daemon=True)
-    killing.start()
+    killer = threading.Thread(target=_kill, args=(service, kills), daemon=True)
+    killer.start()
     yield
-    killing.join()
+    killer.join()
 
 
 def _kill(service: Service, kills: int) -> None:

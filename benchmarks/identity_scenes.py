@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 
 from benchmarks.identity_oracle import (
     Call,
@@ -448,11 +448,12 @@ class Scene:
 def scenes(people: int, crm: str, seed: int) -> list[Scene]:
     """Return scenes for so many people in a random order, each kind with its share of them.
 
-    Those who are left over have no clash.
+    Those who are left over have no clash. Each kind has one scene at least, so that a small crowd
+    may become a little larger.
     """
     chance = random.Random(seed)
     kinds = [one for one in KINDS if one.crm in ("", crm)]
-    crowd = (Person(number) for number in range(people))
+    crowd = map(Person, count())
     # As many people have no clash as have one of each kind.
     share = people // (len(kinds) + 1)
     made = [
@@ -460,7 +461,8 @@ def scenes(people: int, crm: str, seed: int) -> list[Scene]:
         for kind in kinds
         for _ in range(max(1, share // kind.people))
     ]
-    made += [_scene(NO_CLASH, [one], chance) for one in crowd]
+    rest = people - sum(len(scene.people) for scene in made)
+    made += [_scene(NO_CLASH, [one], chance) for one in islice(crowd, max(0, rest))]
     chance.shuffle(made)
     return made
 
