@@ -120,7 +120,7 @@ def examples(operation: Any) -> settings:
 # Operations whose requests may fit the document and still be no requests: the operator of a
 # filter decides its value, idProperty what an id is, the type of a property its options; no
 # record may stand twice in a batch; a probability has at most 15 digits; what is printable; and
-# that a bulk retry must choose something.
+# that a bulk retry or discard must choose something.
 SAYS_LESS = (
     "/search",
     "/batch/read",
@@ -132,6 +132,7 @@ SAYS_LESS = (
     "/pipelines/{resource}/{pipeline_id}",
     "/enrolments/{contact_id}",
     "/admin/v1/actions/retry",
+    "/admin/v1/actions/discard",
 )
 
 

@@ -336,7 +336,7 @@ class Asked:
         return answers
 
     def lead(self, n):
-        return self._post("createLead", f"{n}", name=f"Ann {n}", email=f"ann{n}@x.org")
+        return self._post("createLead", f"chat-{n}", name=f"Ann {n}", email=f"ann{n}@x.org")
 
     def read(self, _n):
         return self._post("getProperties", "t", props=["email"])
