@@ -58,6 +58,8 @@ class Record:
         if lag <= 0:
             return self.properties
         seen = time.monotonic() - lag
+        if self.indexed and self.indexed[-1][0] <= seen:
+            return self.indexed[-1][1]
         return next((known for at, known in reversed(self.indexed) if at <= seen), None)
 
     def index(self) -> None:

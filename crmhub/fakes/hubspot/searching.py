@@ -32,16 +32,20 @@ _QUERIED = {
 }
 
 _Filter = dict[str, Any]
+_Test = Callable[[Record, dict[str, str]], bool]
 
 
 def search(portal: Portal, kind: str, asked: dict[str, Any]) -> dict[str, Any]:
     """Return a page of the records that match, as the index knows them."""
     start = _checked(portal, kind, asked)
+    tests = [_group_test(portal, kind, asked)]
+    if query := asked.get("query"):
+        tests.append(_query_test(kind, query))
     found = [
         (record, known)
         for record in portal.records[kind].values()
         if (known := record.searchable(portal.search_lag)) is not None
-        and _matches(portal, record, known, asked)
+        and all(test(record, known) for test in tests)
     ]
     for sort in reversed(asked["sorts"] or ["createdate"]):
         _sort(portal, kind, found, sort)
@@ -128,30 +132,44 @@ def _associated(name: str) -> str | None:
     return next((kind for kind in KINDS if of in (kind, SINGULAR[kind])), None)
 
 
-def _matches(portal: Portal, record: Record, known: dict[str, str], asked: dict[str, Any]) -> bool:
-    if (query := asked.get("query")) and not _queried(record.kind, known, query):
-        return False
-    groups = asked["filterGroups"]
-    return not groups or any(
-        all(_passes(portal, record, known, one) for one in group["filters"]) for group in groups
-    )
+def _query_test(kind: str, query: str) -> _Test:
+    words = _tokens(query)
+
+    def test(record: Record, known: dict[str, str]) -> bool:
+        tokens = [token for name in _QUERIED[kind] for token in _tokens(known.get(name, ""))]
+        return all(any(token.startswith(word) for token in tokens) for word in words)
+
+    return test
 
 
-def _queried(kind: str, known: dict[str, str], query: str) -> bool:
-    tokens = [token for name in _QUERIED[kind] for token in _tokens(known.get(name, ""))]
-    return all(any(token.startswith(word) for token in tokens) for word in _tokens(query))
+def _group_test(portal: Portal, kind: str, asked: dict[str, Any]) -> _Test:
+    groups = [
+        [_filter_test(portal, kind, one) for one in group["filters"]]
+        for group in asked["filterGroups"]
+    ]
+
+    # Loops, and no generators: a search goes through every record.
+    def test(record: Record, known: dict[str, str]) -> bool:
+        for group in groups:
+            for passes in group:
+                if not passes(record, known):
+                    break
+            else:
+                return True
+        return not groups
+
+    return test
 
 
-def _passes(portal: Portal, record: Record, known: dict[str, str], one: _Filter) -> bool:
-    if kind := _associated(one["propertyName"]):
-        ids = linked(portal, record, kind)
-        return _linked_passes(ids, one)
-    definition = portal.definitions[record.kind][one["propertyName"]]
-    value = known.get(one["propertyName"])
-    if one["operator"] == "NOT_HAS_PROPERTY":
-        return value is None
+def _filter_test(portal: Portal, kind: str, one: _Filter) -> _Test:
+    name, operator = one["propertyName"], one["operator"]
+    if to := _associated(name):
+        return lambda record, known: _linked_passes(linked(portal, record, to), one)
+    if operator == "NOT_HAS_PROPERTY":
+        return lambda record, known: name not in known
+    definition, compare = portal.definitions[kind][name], _OPERATORS[operator]
     # The guide does not say that NEQ and its like take records without a value, so they do not.
-    return value is not None and _OPERATORS[one["operator"]](definition, value, one)
+    return lambda record, known: name in known and compare(definition, known[name], one)
 
 
 def _linked_passes(ids: dict[str, set[int]], one: _Filter) -> bool:
