@@ -134,7 +134,8 @@ def main() -> None:
             operator.decide_rest(here.url)
         print(
             f"{here.dialect}: {options.leads} leads, a third of them twice, {options.deals} deals,"
-            f" {options.failing} people with calls that fail"
+            f" {options.failing} people with calls that fail,"
+            f" {options.kills + options.kills // 5} processes killed"
         )
         fine = _judge(crm, states(here.url), bots, sent, operator, took)
     sys.exit(0 if fine else 1)
@@ -406,7 +407,7 @@ def _judge(
     return judged(
         {
             **lost_and_twice(crm, "contacts", "email", sent.leads, maybe=sent.doubtful),
-            "properties with older values": len(older),
+            "properties without the newest value": len(older),
             **lost_and_twice(crm, "deals", "dealname", sent.deals, maybe=sent.doubtful),
             "deals without contact": sum(not one["associations"]["contacts"] for one in deals),
             "discarded values in the CRM": len(sent.discarded.intersection(values)),
