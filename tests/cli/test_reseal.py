@@ -339,7 +339,7 @@ class Asked:
         return self._post("createLead", f"chat-{n}", name=f"Ann {n}", email=f"ann{n}@x.org")
 
     def read(self, _n):
-        return self._post("getProperties", "t", props=["email"])
+        return self._post("getProperties", "chat-t", props=["email"])
 
     def _post(self, helper, token, **fields):
         body = json.dumps({"contactToken": token, **fields})
