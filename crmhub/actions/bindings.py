@@ -170,13 +170,14 @@ def with_phone(
     return next((one for one in known if one.last_values.get("phone") == phone), None)
 
 
-def set_crm_id(tx: Connection, account: Account, hub_id: str, crm_id: str) -> None:
-    """Note which contact of the CRM an acquaintance is, before anything is written to it."""
-    tx.run(
+def set_crm_id(tx: Connection, account: Account, hub_id: str, crm_id: str) -> bool:
+    """Note which contact of the CRM an acquaintance is; return whether that was not known."""
+    changed = tx.run(
         f"update binding set crm_id = :crm_id, accepted = null where {_HERE} and hub_id = :hub_id"
         " and (crm_id is null or crm_id <> :crm_id)",
         _of(account) | {"hub_id": hub_id, "crm_id": crm_id},
     )
+    return bool(changed)
 
 
 def unite(tx: Connection, account: Account, persons: Iterable[str], into: str) -> None:

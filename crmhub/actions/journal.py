@@ -440,18 +440,20 @@ class Journal:
                 "select person from action where account_id = :account and id = :id", of
             )
             person, *others = bindings.of_crm_id(tx, account, crm_id).persons or (mine,)
-            bindings.set_crm_id(tx, account, entry.hub_id, crm_id)
+            found = bindings.set_crm_id(tx, account, entry.hub_id, crm_id)
             bindings.unite(tx, account, {mine, *others} - {person}, person)
             hold(tx, account.id, "person", person)
-            return (
-                tx.row(
-                    "select 1 from action where account_id = :account and person = :person"
-                    " and id <> :id and state in ('running', 'queued') and (id < :id"
-                    " or (state = 'running' and run_at > :now)) limit 1",
-                    of | {"person": person, "now": tx.now_ms()},
-                )
-                is not None
+            moment = tx.now_ms()
+            other = tx.row(
+                "select 1 from action where account_id = :account and person = :person"
+                " and id <> :id and state in ('running', 'queued') and (id < :id"
+                " or (state = 'running' and run_at > :now)) limit 1",
+                of | {"person": person, "now": moment},
             )
+            # What waited for a lead to create the contact goes on behind this one: it exists.
+            if found and _unblock(tx, entry, moment):
+                self._wake(tx)
+            return other is not None
 
         if self._database.transact(unite):
             raise NotYet("Another action of this contact goes first.", retry_after=_TURN_S)
@@ -731,7 +733,7 @@ def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
 
 
 def _unblock(tx: Connection, entry: Entry, moment: int) -> int:
-    """Queue what was parked of the contact that a lead has created; return how many."""
+    """Queue what was parked of a lead's contact, which the CRM has now; return how many."""
     return tx.run(
         "update action as a set state = 'queued', run_at = :now, give_up_at = :give_up, tries = 0,"
         " finished_at = null, behind = null, reason = ''"

@@ -13,7 +13,7 @@ import pytest
 from crmhub.actions import corrections
 from crmhub.actions.hub import Hub
 from crmhub.actions.mending import Wanted, retry
-from crmhub.adapter import Unavailable
+from crmhub.adapter import Rejected, Unavailable
 from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
 from tests.actions.working import change, hurry, rows, soon, states, work_off
 from tests.adapters.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
@@ -175,3 +175,28 @@ def test_two_emails_of_one_contact_at_once_leave_the_newest_value(
         assert fake.contacts[id]["lastname"] == "Newer"
         assert fake.contacts[id]["email"] == "ann@x.org"
         assert len({person for (person,) in rows(hub, client, "person")}) == 1
+
+
+def test_what_was_blocked_goes_on_once_a_lead_finds_the_contact_even_if_that_lead_fails(
+    app: flask.Flask, hub: Hub
+) -> None:
+    client, crm = fake_client(app)
+    crm.failure = Unavailable("no route")
+    lead(client)
+    fail_all(hub, client, crm)
+    set_properties(client, city="Rome")
+    work_off(hub, client)
+    assert states(hub, client) == ["dead", "parked"]
+    crm.contacts["c-1"] = {"email": "ann@x.org"}
+
+    def refuse_the_lead(call: str) -> None:
+        if call == "update_contact":
+            raise Rejected([], "No changes now.")
+
+    crm.during = refuse_the_lead
+    assert lead(client, name="Ann Fox").status_code == 422
+    crm.during = None
+    hurry(hub, client)
+    work_off(hub, client)
+    assert states(hub, client) == ["dead", "done", "refused"]
+    assert crm.contacts["c-1"] == {"email": "ann@x.org", "city": "Rome"}
