@@ -648,6 +648,9 @@ def _entry(
 ) -> Entry:
     id, kind, person, hub_id, request, tries, doubt, *times, corrected, written_at = row
     created_at, give_up_at = times
+    if doubt == moment and written_at is None:
+        # Set by this claim itself when there was none.
+        doubt = 0
     return Entry(
         account_id,
         id,
@@ -658,15 +661,14 @@ def _entry(
         json.loads(request),
         tries,
         token,
-        # Set by this claim itself when there was none.
-        0 if doubt == moment else doubt,
+        doubt,
         created_at,
         give_up_at,
         probing,
         now_ms() - moment,
         json.loads(corrected or "{}"),
         # A version before this column has left only the doubt.
-        0 if doubt == moment else written_at or doubt,
+        written_at or doubt,
     )
 
 

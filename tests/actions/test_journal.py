@@ -293,6 +293,7 @@ def test_what_was_in_doubt_before_the_column_was_there_may_have_been_sent_just_n
         command.downgrade(schema._alembic(url), "0016-1")
         schema.upgrade(url)
         hurry(hub, client)
+        change(hub, client, "failures = 0", "outage")
         doubtful, sure = claim(hub, client)
         assert now_ms() - 60_000 < doubtful.written_at <= now_ms() + 1_000
         assert sure.written_at == 0
@@ -307,8 +308,11 @@ def opened(url: str, root: Path) -> Iterator[tuple[Hub, Client]]:
         encryption_keys=(EncryptionKey("k1", b"k" * 32),),
     )
     app = create_app(settings)
-    yield app.extensions["crmhub"], open_client(app)
-    app.extensions["crmhub"].close()
+    hub: Hub = app.extensions["crmhub"]
+    try:
+        yield hub, open_client(app)
+    finally:
+        hub.close()
 
 
 def test_what_an_earlier_version_left_in_doubt_has_been_under_way_since_then(
