@@ -15,6 +15,7 @@ from crmhub.adapter import Adapter, Conflict, Kind, Linked, NotFound, Rejected
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import AdapterTests
 from crmhub.adapter.upserts import upsert_contact
+from crmhub.db import now_ms
 from crmhub.settings import Settings
 from tests.clients import Client, Json
 
@@ -146,6 +147,9 @@ def test_the_oldest_contact_of_a_phone_is_found_whichever_process_made_it(
         first, second = (connect(hub, client.account) for hub in hubs)
         first.create_contact({"email": "takes-the-first-block@x.org"})
         older = second.create_contact({"email": "ann@x.org", "phone": "+12025550100"})
+        made_at = now_ms()
+        while now_ms() == made_at:
+            pass
         later = first.create_contact({"email": "ben@x.org", "phone": "+12025550100"})
         assert int(later.id) < int(older.id)
         for adapter in (first, second):
