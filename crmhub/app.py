@@ -31,8 +31,9 @@ from crmhub.api.admin import routes as admin
 from crmhub.api.admin.actions import ActionId
 from crmhub.api.authentication import add_rate_headers, authenticate
 from crmhub.api.documentation import Document
-from crmhub.api.reading import ARRIVED, LARGEST_BODY, check_path
+from crmhub.api.reading import ARRIVED, check_path
 from crmhub.api.records import RecordId, records_blueprint
+from crmhub.bounds import MAX_BODY_BYTES
 from crmhub.console import routes as console
 from crmhub.console.blueprint import blueprint as pages
 from crmhub.records.kinds import KINDS
@@ -77,8 +78,8 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     logs.configure(settings.log_level)
     app = _App("crmhub", static_folder=None, static_url_path="/static")
     app.config.update(
-        MAX_CONTENT_LENGTH=LARGEST_BODY,
-        MAX_FORM_MEMORY_SIZE=LARGEST_BODY,
+        MAX_CONTENT_LENGTH=MAX_BODY_BYTES,
+        MAX_FORM_MEMORY_SIZE=MAX_BODY_BYTES,
         API_TITLE="crmhub",
         API_VERSION=__version__,
         OPENAPI_VERSION="3.1.0",

@@ -27,10 +27,10 @@ from crmhub.actions.inputs import (
 )
 from crmhub.actions.partial import store_what_is_good
 from crmhub.adapter import Adapter, Problem, Saved, Written, contract, hold_back_update
+from crmhub.bounds import MAX_ASKED_PROPERTIES
 from crmhub.db import Connection
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
 
-MOST = 50
 _PARTS = ("firstname", "lastname")
 
 
@@ -226,5 +226,7 @@ def _whole_name(properties: Mapping[str, str]) -> str:
 def _count(names: Sequence[str]) -> None:
     if not names:
         raise Semantic("props: it is empty; name at least one property")
-    if len(names) > MOST:
-        raise BadRequest(f"props: {len(names)} names; send at most {MOST} in one call")
+    if len(names) > MAX_ASKED_PROPERTIES:
+        raise BadRequest(
+            f"props: {len(names)} names; send at most {MAX_ASKED_PROPERTIES} in one call"
+        )

@@ -16,7 +16,7 @@ from crmhub import audit
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings, mending
-from crmhub.actions.contact_properties import MOST, SetProperties
+from crmhub.actions.contact_properties import SetProperties
 from crmhub.actions.deals_and_tickets import CreateForContact
 from crmhub.actions.dispatch import Action
 from crmhub.actions.hub import Hub
@@ -26,9 +26,9 @@ from crmhub.actions.leads import CreateLead, demand
 from crmhub.actions.mending import Full
 from crmhub.actions.worker import action_of
 from crmhub.audit import Author
+from crmhub.bounds import MAX_ASKED_PROPERTIES, MAX_TEXT_LENGTH
 from crmhub.db import Connection
 from crmhub.errors import Conflict, NotFound, Semantic, listed
-from crmhub.records.values import MAX_LENGTH
 
 CORRECTED = ("dead", "parked")
 CONTACT_ID = "contactId"
@@ -125,8 +125,8 @@ class _Correction:
             demand(self._account, action)
         elif isinstance(action, CreateForContact):
             filled(action.contact_id, CONTACT_ID)
-        elif len(self._request["properties"]) > MOST:
-            raise Semantic(f"properties: setProperties takes at most {MOST}")
+        elif len(self._request["properties"]) > MAX_ASKED_PROPERTIES:
+            raise Semantic(f"properties: setProperties takes at most {MAX_ASKED_PROPERTIES}")
         mapped = action.mapped(self._account)
         faults = [
             (one.name, one.reason)
@@ -225,8 +225,8 @@ def _fault(name: str, text: str) -> str:
     """Return why this cannot be a value of any action, "" when it can."""
     if not name.strip():
         return "its name is blank"
-    if len(text) > MAX_LENGTH:
-        return f"it has {len(text)} characters; send at most {MAX_LENGTH}"
+    if len(text) > MAX_TEXT_LENGTH:
+        return f"it has {len(text)} characters; send at most {MAX_TEXT_LENGTH}"
     if name == CONTACT_ID and len(text) > bindings.LONGEST:
         return f"it is longer than {bindings.LONGEST} characters"
     try:

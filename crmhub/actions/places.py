@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from crmhub.accounts.accounts import Account
+from crmhub.bounds import MAX_PIPELINES, MAX_STAGES
 from crmhub.db import Connection
 from crmhub.records import catalogue
 from crmhub.records.catalogue import Catalogue, Pipeline, Stage
 from crmhub.records.definitions import label_problems
 from crmhub.records.kinds import Kind
-from crmhub.records.pipelines import MOST_PIPELINES, MOST_STAGES
 from crmhub.records.store import RecordStore
 
 _LONGEST_ID = 100
@@ -68,13 +68,13 @@ class _Named:
         stages = (Stage(self.stage, self.stage),) if self.stage else ()
         pipeline = known.pipeline(self.pipeline)
         if self.pipeline and pipeline is None:
-            full = len(known.pipelines) >= MOST_PIPELINES
+            full = len(known.pipelines) >= MAX_PIPELINES
             return None if full else Pipeline(self.pipeline, self.pipeline, stages)
         if not self.stage or any(each.has(self.stage) for each in known.pipelines):
             # A stage of another pipeline than the one named is a mistake and nothing new.
             return None
         pipeline = pipeline or known.pipelines[0]
-        full = len(pipeline.stages) >= MOST_STAGES
+        full = len(pipeline.stages) >= MAX_STAGES
         return None if full else replace(pipeline, stages=pipeline.stages + stages)
 
     def is_in(self, known: Catalogue) -> bool:

@@ -16,6 +16,7 @@ from crmhub.api.failures import duplicate
 from crmhub.api.reading import Blueprint
 from crmhub.api.replays import once
 from crmhub.api.schemas import Choice, CursorShown, Exactly, Flag, Inner, Items, Strict, Text
+from crmhub.bounds import MAX_OPTIONS
 from crmhub.errors import NotFound
 from crmhub.records import definitions
 from crmhub.records.catalogue import FIELDS, Property
@@ -24,7 +25,6 @@ from crmhub.records.definitions import (
     LONGEST_DESCRIPTION,
     LONGEST_LABEL,
     LONGEST_OPTION,
-    MOST_OPTIONS,
     NAMING,
     Changes,
 )
@@ -125,7 +125,7 @@ class PropertyChange(Strict):
     options = Items(
         Inner(OptionInput),
         metadata={
-            "maxItems": MOST_OPTIONS,
+            "maxItems": MAX_OPTIONS,
             "description": f"The whole list, of {' and '.join(CHOICES)} only."
             " An option that records have cannot go: 409.",
         },

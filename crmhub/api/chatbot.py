@@ -34,6 +34,7 @@ from crmhub.api.helper_bodies import (
 )
 from crmhub.api.helper_callers import of_conversation, of_generated_id
 from crmhub.api.reading import Blueprint
+from crmhub.bounds import MAX_ASKED_PROPERTIES
 
 blueprint = Blueprint(
     "chatbot", __name__, url_prefix="/chatbot", description="Helpers for chatbot builders."
@@ -144,9 +145,7 @@ def _get_properties(account: Account) -> flask.Response:
         answer["missing"] = joined(found.missing, NAMES_ROOM if refused else _MISSING_ROOM)
         return answer if found.url is None else {**answer, "url": found.url}
 
-    return answered(
-        account, lambda: [*asked[: contact_properties.MOST], "properties", "missing"], work
-    )
+    return answered(account, lambda: [*asked[:MAX_ASKED_PROPERTIES], "properties", "missing"], work)
 
 
 class SetBody(HelperBody):

@@ -13,11 +13,12 @@ from crmhub.api.catalogue import LINE, all_of, in_path, of_kind
 from crmhub.api.documentation import documents
 from crmhub.api.reading import Blueprint
 from crmhub.api.schemas import CursorShown, Exactly, Flag, Inner, Items, Scalar, Shown, Strict, Text
+from crmhub.bounds import MAX_STAGES
 from crmhub.records import pipelines
 from crmhub.records.catalogue import Pipeline, Stage
 from crmhub.records.definitions import LONGEST_LABEL
 from crmhub.records.kinds import KINDS, Kind
-from crmhub.records.pipelines import ID, MOST_STAGES, StageInput
+from crmhub.records.pipelines import ID, StageInput
 
 _KINDS = {name: kind for name, kind in KINDS.items() if kind.pipeline}
 
@@ -57,7 +58,7 @@ class NewStage(StageGiven):
 
 _STAGES = {
     "minItems": 1,
-    "maxItems": MOST_STAGES,
+    "maxItems": MAX_STAGES,
     "description": "In order: new records start in the first one.",
 }
 

@@ -18,9 +18,9 @@ from flask_smorest import Blueprint as _Blueprint
 
 from crmhub.api import present
 from crmhub.api.documentation import with_errors
+from crmhub.bounds import MAX_JSON_DEPTH
 from crmhub.errors import BadRequest, HubError, listed
 
-DEEPEST = 20
 # Beyond what decimal computes with (its context's Emax): abs() of such a number already fails.
 LARGEST_POWER = 999_999
 # In the environ of WSGI, where the server says it: when the whole request was there, by
@@ -28,7 +28,6 @@ LARGEST_POWER = 999_999
 ARRIVED = "crmhub.arrived"
 # The body, where the server has read all of it.
 BODY = "crmhub.body"
-LARGEST_BODY = 1024 * 1024
 
 
 _View = TypeVar("_View", bound=Callable[..., Any])
@@ -66,7 +65,7 @@ def read_json(raw: bytes, *, strict: bool = True) -> Any:
         # Python's bound on the digits of an integer.
         raise BadRequest("body: holds a number of too many digits.") from None
     # Only a text with this many brackets can be too deep, only an escape can hide a bad character.
-    if text.count("[") + text.count("{") > DEEPEST:
+    if text.count("[") + text.count("{") > MAX_JSON_DEPTH:
         _check_depth(value)
     if "\\u" in text or "\0" in text:
         _check_characters(value, "body")
@@ -112,12 +111,12 @@ _STRICT, _LENIENT = _decoder(strict=True), _decoder(strict=False)
 
 
 def _too_deep() -> str:
-    return f"body: nested more than {DEEPEST} levels deep."
+    return f"body: nested more than {MAX_JSON_DEPTH} levels deep."
 
 
 def _check_depth(value: Any) -> None:
     level = [value]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_JSON_DEPTH):
         inside = [child for each in level for child in _children(each)]
         level = [child for child in inside if isinstance(child, dict | list)]
         if not level:

@@ -12,12 +12,18 @@ from typing import Any
 import marshmallow as ma
 from marshmallow import fields, validate
 
-from crmhub.records.filters import LONGEST_VALUE, MOST_FILTERS, MOST_VALUES, OPERATORS
+from crmhub.bounds import (
+    MAX_BATCH_INPUTS,
+    MAX_FILTER_VALUE_LENGTH,
+    MAX_FILTER_VALUES,
+    MAX_FILTERS,
+    MAX_TEXT_LENGTH,
+)
+from crmhub.records.filters import OPERATORS
 from crmhub.records.kinds import KINDS
-from crmhub.records.values import MAX_LENGTH, NotScalar, from_json
+from crmhub.records.values import NotScalar, from_json
 
 HIGHEST_ID = 2**53 - 1
-MOST_INPUTS = 100
 SORTS = {
     "date_modified": "updated_at",
     "updatedAt": "updated_at",
@@ -175,7 +181,7 @@ class Properties(fields.Field[dict[str, str]]):
     def __init__(self, **kwargs: Any) -> None:
         shape = {
             "type": "object",
-            "additionalProperties": {"type": [*SCALARS, "null"], "maxLength": MAX_LENGTH},
+            "additionalProperties": {"type": [*SCALARS, "null"], "maxLength": MAX_TEXT_LENGTH},
             "description": "Property name to value.",
         }
         super().__init__(metadata={**shape, **kwargs.pop("metadata", {})}, **kwargs)
@@ -194,8 +200,10 @@ class Properties(fields.Field[dict[str, str]]):
         for name, each in value.items():
             try:
                 text = texts[name] = each if type(each) is str else scalar(each)
-                if len(text) > MAX_LENGTH:
-                    problems[name] = [f"{len(text)} characters long; send at most {MAX_LENGTH}"]
+                if len(text) > MAX_TEXT_LENGTH:
+                    problems[name] = [
+                        f"{len(text)} characters long; send at most {MAX_TEXT_LENGTH}"
+                    ]
             except ma.ValidationError as exc:
                 problems[name] = exc.messages
         if problems:
@@ -306,13 +314,13 @@ class RecordChange(Strict):
 
 
 def _batch(item: Any) -> Items:
-    bounds = {"minItems": 1, "maxItems": MOST_INPUTS}
+    bounds = {"minItems": 1, "maxItems": MAX_BATCH_INPUTS}
     return Items(item, required=True, validate=_not_empty, metadata=bounds)
 
 
 def _not_empty(given: list[Any]) -> None:
     if not given:
-        raise ma.ValidationError(f"is empty; send 1 to {MOST_INPUTS}")
+        raise ma.ValidationError(f"is empty; send 1 to {MAX_BATCH_INPUTS}")
 
 
 class BatchCreate(Strict):
@@ -388,14 +396,18 @@ class FilterInput(Strict):
         metadata={
             "type": SCALARS,
             "minLength": 1,
-            "maxLength": LONGEST_VALUE,
+            "maxLength": MAX_FILTER_VALUE_LENGTH,
             "description": "For operators of one value.",
         },
     )
     values = Items(
-        Scalar(metadata={"minLength": 1, "maxLength": LONGEST_VALUE}),
+        Scalar(metadata={"minLength": 1, "maxLength": MAX_FILTER_VALUE_LENGTH}),
         allow_none=True,
-        metadata={"description": "For IN and NOT_IN.", "minItems": 1, "maxItems": MOST_VALUES},
+        metadata={
+            "description": "For IN and NOT_IN.",
+            "minItems": 1,
+            "maxItems": MAX_FILTER_VALUES,
+        },
     )
 
     @ma.validates("value")
@@ -439,7 +451,7 @@ class SearchInput(Sorting):
     filters = Items(
         Inner(FilterInput),
         required=True,
-        metadata={"description": "All must hold; none: all records.", "maxItems": MOST_FILTERS},
+        metadata={"description": "All must hold; none: all records.", "maxItems": MAX_FILTERS},
     )
 
 

@@ -39,8 +39,8 @@ def load() -> Flask:
     """Return the application of a server process; its hub is closed when the process ends."""
     gc.disable()
     from crmhub import logs, metrics
-    from crmhub.api.reading import LARGEST_BODY
     from crmhub.app import create_app
+    from crmhub.bounds import MAX_BODY_BYTES
     from crmhub.cli.bodies import WholeBodies
     from crmhub.cli.stalled import keep_room
     from crmhub.settings import Settings
@@ -49,7 +49,7 @@ def load() -> Flask:
     logs.configure(settings.log_level)
     app = create_app(settings)
     metrics.start()
-    whole = WholeBodies(app.wsgi_app, LARGEST_BODY, settings.threads)
+    whole = WholeBodies(app.wsgi_app, MAX_BODY_BYTES, settings.threads)
     app.wsgi_app = whole  # type: ignore[method-assign]
     # Not atexit: processes made by multiprocessing end without it.
     close = multiprocessing.util.Finalize(None, app.extensions["crmhub"].close, exitpriority=1)

@@ -22,7 +22,6 @@ from crmhub.records.kinds import KINDS, Kind
 from crmhub.records.values import DATE_TYPES, NUMBER_TYPES, Option
 
 # More are a sign of data sent as names; each would be kept in memory by every process.
-MOST_PROPERTIES = 1000
 
 # The record's own fields, by the names of the wire and by HubSpot's: no property has such a name.
 FIELDS = {

@@ -12,11 +12,12 @@ from dataclasses import replace
 from typing import TypedDict
 
 from crmhub.accounts.accounts import Account
+from crmhub.bounds import MAX_OPTIONS, MAX_PROPERTIES
 from crmhub.db import Connection
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.records import catalogue as catalogues
 from crmhub.records import held_values
-from crmhub.records.catalogue import FIELDS, MOST_PROPERTIES, Catalogue, Property
+from crmhub.records.catalogue import FIELDS, Catalogue, Property
 from crmhub.records.index import PREFIX
 from crmhub.records.kinds import Kind
 from crmhub.records.store import RecordStore
@@ -28,7 +29,6 @@ LONGEST_DESCRIPTION = 4000
 # So that the index holds each value as a whole.
 LONGEST_OPTION = PREFIX
 # Of all properties of a kind together: every process keeps them in memory.
-MOST_OPTIONS = 5000
 
 CHOICES = ("enumeration", "multi_enumeration")
 # The types whose values can name one record among others.
@@ -72,9 +72,9 @@ def define(records: RecordStore, account: Account, kind: Kind, new: Property) ->
                 f"name: {kind.name} have a property {new.name} already; change it with"
                 f" PATCH /properties/{kind.name}/{new.name}, or choose another name."
             )
-        if len(known) >= MOST_PROPERTIES:
+        if len(known) >= MAX_PROPERTIES:
             raise Semantic(
-                f"{kind.name} have {MOST_PROPERTIES} properties, which is the most there can be;"
+                f"{kind.name} have {MAX_PROPERTIES} properties, which is the most there can be;"
                 " delete some first."
             )
         _require_room(known, new)
@@ -246,10 +246,10 @@ def _contradictions(new: Property) -> list[tuple[str, str]]:
 def _require_room(catalogue: Catalogue, new: Property) -> None:
     own = [each for each in catalogue if each.name != new.name and not each.options_from]
     total = sum(len(each.options) for each in [*own, new])
-    if total > MOST_OPTIONS:
+    if total > MAX_OPTIONS:
         raise Semantic(
             f"options: {catalogue.kind.name} would have {total} options in all"
-            f" their properties together; the most is {MOST_OPTIONS}. Use a string for what has"
+            f" their properties together; the most is {MAX_OPTIONS}. Use a string for what has"
             " that many."
         )
 

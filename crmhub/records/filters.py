@@ -16,16 +16,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
+from crmhub.bounds import MAX_FILTER_VALUE_LENGTH, MAX_FILTER_VALUES, MAX_FILTERS
 from crmhub.db import Connection
 from crmhub.errors import BadRequest, Semantic, listed
 from crmhub.records import values
 from crmhub.records.catalogue import FIELDS, Catalogue, Property
 from crmhub.records.index import PREFIX
 from crmhub.records.validation import unknown
-
-MOST_FILTERS = 50
-MOST_VALUES = 500
-LONGEST_VALUE = 4000
 
 # Operator -> (positive operator, is it the complement of that one).
 OPERATORS: dict[str, tuple[str, bool]] = {
@@ -162,8 +159,8 @@ def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> li
     place, too many), Semantic for an unknown property or a value that is not of its type; both
     name every filter at fault.
     """
-    if len(filters) > MOST_FILTERS:
-        raise BadRequest(f"filters: {len(filters)} filters; send at most {MOST_FILTERS}")
+    if len(filters) > MAX_FILTERS:
+        raise BadRequest(f"filters: {len(filters)} filters; send at most {MAX_FILTERS}")
     malformed = [
         (f"filters[{i}].{place}", why)
         for i, each in enumerate(filters)
@@ -226,8 +223,8 @@ def _shape(each: Filter) -> list[tuple[str, str]]:
             return [("value", f"{operator} takes values, an array of strings, not value")]
         if not each.values:
             return [("values", f"{operator} needs values, an array of at least one string")]
-        if len(each.values) > MOST_VALUES:
-            return [("values", f"{len(each.values)} values; send at most {MOST_VALUES}")]
+        if len(each.values) > MAX_FILTER_VALUES:
+            return [("values", f"{len(each.values)} values; send at most {MAX_FILTER_VALUES}")]
         return [p for i, v in enumerate(each.values) for p in _length(f"values[{i}]", v)]
     if each.values is not None:
         return [("values", f"{operator} takes one value, not values")]
@@ -239,8 +236,8 @@ def _shape(each: Filter) -> list[tuple[str, str]]:
 def _length(place: str, value: str) -> list[tuple[str, str]]:
     if not value:
         return [(place, "is empty; to find records without a value use NOT_HAS_PROPERTY")]
-    if len(value) > LONGEST_VALUE:
-        return [(place, f"{len(value)} characters long; send at most {LONGEST_VALUE}")]
+    if len(value) > MAX_FILTER_VALUE_LENGTH:
+        return [(place, f"{len(value)} characters long; send at most {MAX_FILTER_VALUE_LENGTH}")]
     return []
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from crmhub.accounts.accounts import Account
+from crmhub.bounds import MAX_PIPELINES, MAX_STAGES
 from crmhub.db import Connection
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.records import catalogue as catalogues
@@ -19,9 +20,6 @@ from crmhub.records.catalogue import Catalogue, Pipeline, Stage
 from crmhub.records.definitions import label_problems
 from crmhub.records.kinds import Kind
 from crmhub.records.store import RecordStore
-
-MOST_PIPELINES = 100
-MOST_STAGES = 100
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)
 _ID_RULE = "an id is a letter or digit, then at most 99 of letters, digits, _, . and -"
@@ -57,15 +55,15 @@ def add(
     """Store a new pipeline behind the others and return it, with ids for what came without.
 
     Raises BadRequest for an id, label or probability that cannot be one and for a number of
-    stages that cannot be, Conflict for an id that is taken, Semantic beyond MOST_PIPELINES.
+    stages that cannot be, Conflict for an id that is taken, Semantic beyond MAX_PIPELINES.
     """
 
     def work(tx: Connection, catalogue: Catalogue) -> Pipeline:
         if id is not None and catalogue.pipeline(id) is not None:
             raise Conflict(f"id: {kind.name} have a pipeline {id} already; choose another id.")
-        if len(catalogue.pipelines) >= MOST_PIPELINES:
+        if len(catalogue.pipelines) >= MAX_PIPELINES:
             raise Semantic(
-                f"{kind.name} have {MOST_PIPELINES} pipelines, which is the most there can be."
+                f"{kind.name} have {MAX_PIPELINES} pipelines, which is the most there can be."
             )
         malformed = [] if id is None or ID.fullmatch(id) else [("id", _ID_RULE)]
         unnamed = Pipeline(id or "", label.strip(), ())
@@ -163,10 +161,10 @@ def _wanted(
     if stages is None:
         wanted = known
     else:
-        if not 1 <= len(stages) <= MOST_STAGES:
-            problems.append(("stages", f"{len(stages)} stages; send 1 to {MOST_STAGES}"))
+        if not 1 <= len(stages) <= MAX_STAGES:
+            problems.append(("stages", f"{len(stages)} stages; send 1 to {MAX_STAGES}"))
         kept = {each.id: each for each in known.stages}
-        made = [_stage(i, each, kept, problems) for i, each in enumerate(stages[:MOST_STAGES])]
+        made = [_stage(i, each, kept, problems) for i, each in enumerate(stages[:MAX_STAGES])]
         wanted = replace(known, stages=tuple(made))
         _refuse_twins(wanted, problems)
     if problems:

@@ -11,13 +11,14 @@ from contextlib import suppress
 from typing import TypeVar
 
 from crmhub.accounts.accounts import Account
+from crmhub.bounds import MAX_PROPERTIES
 from crmhub.db import Connection, Database, Shut, now_ms
 from crmhub.drivers import Deadlocked, HeldUp
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.records import associations, marks, merging, upserts, writing
 from crmhub.records import catalogue as catalogues
 from crmhub.records.associations import Links
-from crmhub.records.catalogue import MOST_PROPERTIES, Catalogue, Catalogues, Property
+from crmhub.records.catalogue import Catalogue, Catalogues, Property
 from crmhub.records.filters import Condition, parse
 from crmhub.records.gathering import Gathering
 from crmhub.records.ids import Ids
@@ -26,13 +27,7 @@ from crmhub.records.kinds import Kind
 from crmhub.records.listing import Listing, Page, PageRequest
 from crmhub.records.merging import Merge, Undo
 from crmhub.records.paging import Cursor, unseal
-from crmhub.records.validation import (
-    DuplicateValue,
-    InvalidProperties,
-    Problem,
-    check,
-    definable,
-)
+from crmhub.records.validation import DuplicateValue, InvalidProperties, Problem, check, definable
 from crmhub.records.writing import Change, NewRecord, Record, Upsert
 
 T = TypeVar("T")
@@ -444,9 +439,9 @@ def _with_strings(tx: Connection, known: Catalogue, names: Sequence[str]) -> Cat
     """Define properties as strings and return the catalogue that has them."""
     kind = known.kind
     catalogues.change(tx, known.account_id)
-    if len(known) + len(names) > MOST_PROPERTIES:
+    if len(known) + len(names) > MAX_PROPERTIES:
         raise Semantic(
-            f"{kind.name} would have more than {MOST_PROPERTIES} properties;"
+            f"{kind.name} would have more than {MAX_PROPERTIES} properties;"
             " delete some before new ones can be defined."
         )
     for name in names:

@@ -22,6 +22,7 @@ from decimal import Decimal
 from typing import Any
 
 from crmhub.adapter.phones import current
+from crmhub.bounds import MAX_TEXT_LENGTH
 
 TYPES: tuple[str, ...] = (
     "string",
@@ -41,7 +42,6 @@ NUMBER_TYPES: frozenset[str] = frozenset({"number", "currency"})
 DATE_TYPES: frozenset[str] = frozenset({"date", "datetime"})
 TEXT_TYPES: frozenset[str] = frozenset(TYPES) - NUMBER_TYPES - DATE_TYPES
 
-MAX_LENGTH = 65_536
 MAX_SIGNIFICANT_DIGITS = 15
 MAX_MAGNITUDE = 30  # a power of ten: the whole part's digits, and the decimals
 
@@ -237,8 +237,8 @@ def day_key(value: str) -> int:
 def _check_text(value: str) -> None:
     if not value:
         raise _blank()
-    if len(value) > MAX_LENGTH:
-        raise InvalidValue(f"{len(value)} characters long; send at most {MAX_LENGTH}")
+    if len(value) > MAX_TEXT_LENGTH:
+        raise InvalidValue(f"{len(value)} characters long; send at most {MAX_TEXT_LENGTH}")
     if "\0" in value:
         raise InvalidValue("contains the character U+0000; leave it out")
     if not value.isascii():
@@ -312,7 +312,7 @@ def _number(value: str) -> str:
 def _power(exponent: str) -> int:
     """Return the exponent, or one beyond all bounds when it has more than five digits.
 
-    A value of MAX_LENGTH characters shifts its point by less than that many places.
+    A value of MAX_TEXT_LENGTH characters shifts its point by less than that many places.
     """
     digits = exponent.lstrip("+-").lstrip("0")
     power = int(digits or "0") if len(digits) <= 5 else 10**6

@@ -9,7 +9,7 @@ import pytest
 
 from crmhub.accounts import keys
 from crmhub.actions.hub import Hub
-from crmhub.records.pipelines import MOST_PIPELINES, MOST_STAGES
+from crmhub.bounds import MAX_PIPELINES, MAX_STAGES
 from tests.api.refusals import refused
 from tests.clients import Client
 
@@ -191,7 +191,7 @@ def test_the_hub_issues_no_id_that_was_given(client: Client) -> None:
         ({"label": "x"}, "stages: is missing"),
         ({"label": "x", "stages": []}, "stages: 0 stages"),
         ({"label": "x", "stages": None}, "stages: must be an array"),
-        ({"label": "x", "stages": TWO * 51}, f"stages: 102 stages; send 1 to {MOST_STAGES}"),
+        ({"label": "x", "stages": TWO * 51}, f"stages: 102 stages; send 1 to {MAX_STAGES}"),
         ({"label": "x", "stages": ["Open"]}, "stages[0]: must be a JSON object"),
         ({"label": "x", "stages": [{}]}, "stages[0].label: is missing"),
         ({"label": "x", "stages": [{"label": " "}]}, "stages[0].label: blank"),
@@ -231,10 +231,10 @@ def test_every_fault_of_a_pipeline_is_named_at_once(client: Client) -> None:
 
 
 def test_there_is_an_end_to_pipelines(client: Client) -> None:
-    for _ in range(MOST_PIPELINES - 1):
+    for _ in range(MAX_PIPELINES - 1):
         add(client, "tickets", stages=TWO[:1])
     body = {"label": "x", "stages": TWO}
-    assert str(MOST_PIPELINES) in refused(client.post("/pipelines/tickets", body), 422)
+    assert str(MAX_PIPELINES) in refused(client.post("/pipelines/tickets", body), 422)
 
 
 # --- changing --------------------------------------------------------------------------------

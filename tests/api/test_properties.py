@@ -11,8 +11,8 @@ import pytest
 from crmhub.accounts import keys
 from crmhub.accounts.accounts import set_switches
 from crmhub.actions.hub import Hub
-from crmhub.records.catalogue import FIELDS, MOST_PROPERTIES
-from crmhub.records.definitions import MOST_OPTIONS
+from crmhub.bounds import MAX_OPTIONS, MAX_PROPERTIES
+from crmhub.records.catalogue import FIELDS
 from crmhub.records.validation import NAME
 from tests.api.refusals import refused
 from tests.clients import Client, open_client
@@ -274,7 +274,7 @@ def test_every_fault_of_a_definition_is_named_at_once(client: Client) -> None:
 
 
 def test_there_is_an_end_to_properties(client: Client) -> None:
-    left = MOST_PROPERTIES - client.get("/properties/tickets").json["total"]
+    left = MAX_PROPERTIES - client.get("/properties/tickets").json["total"]
     names = [f"p{i}" for i in range(left)]
     # Helper writes define what they name, a batch of properties at a time.
     for i in range(0, left, 200):
@@ -284,15 +284,15 @@ def test_there_is_an_end_to_properties(client: Client) -> None:
         made = client.helper("/crm-api-interface/createTicket/{portal}", body)
         assert made.status_code == 200, made.text
     answer = client.post("/properties/tickets", {"name": "one_more", "type": "string"})
-    assert str(MOST_PROPERTIES) in refused(answer, 422)
+    assert str(MAX_PROPERTIES) in refused(answer, 422)
 
 
 def test_there_is_an_end_to_options(client: Client) -> None:
-    options = [{"value": str(i)} for i in range(MOST_OPTIONS - 50)]
+    options = [{"value": str(i)} for i in range(MAX_OPTIONS - 50)]
     define(client, "many", "enumeration", options=options)
     more = [{"value": str(i)} for i in range(51)]
     body = {"name": "more", "type": "enumeration", "options": more}
-    assert str(MOST_OPTIONS) in refused(client.post("/properties/contacts", body), 422)
+    assert str(MAX_OPTIONS) in refused(client.post("/properties/contacts", body), 422)
     refused(client.patch("/properties/contacts/many", {"options": options + more}), 400)
     assert client.patch("/properties/contacts/many", {"options": more}).status_code == 200
 

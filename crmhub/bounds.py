@@ -1,0 +1,26 @@
+"""The bounds on what a single call may cost. docs/integrator.md lists those a caller can meet."""
+
+from __future__ import annotations
+
+# Of a request.
+MAX_BODY_BYTES = 1024 * 1024
+MAX_JSON_DEPTH = 20
+MAX_BATCH_INPUTS = 100
+
+# Of a record: characters of one value.
+MAX_TEXT_LENGTH = 65_536
+
+# Of a search. A value has so many characters.
+MAX_FILTERS = 50
+MAX_FILTER_VALUES = 500
+MAX_FILTER_VALUE_LENGTH = 4000
+
+# Of an account's properties and pipelines: of one kind of record each. The options are those of
+# all its properties together.
+MAX_PROPERTIES = 1000
+MAX_OPTIONS = 5000
+MAX_PIPELINES = 100
+MAX_STAGES = 100
+
+# Of a call of getProperties: the names it asks for.
+MAX_ASKED_PROPERTIES = 50
