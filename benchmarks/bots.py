@@ -212,11 +212,11 @@ def states(url: str) -> dict[str, int]:
         database.close()
 
 
-def change_rows(url: str, statement: str) -> None:
-    """Run a statement that changes rows of the hub's database."""
+def change_rows(url: str, statement: str) -> int:
+    """Run a statement that changes rows of the hub's database, and return how many."""
     database = Database(url, pool_size=1)
     try:
-        database.transact(lambda tx: tx.run(statement))
+        return database.transact(lambda tx: tx.run(statement))
     finally:
         database.close()
 
