@@ -10,10 +10,11 @@ MAX_BATCH_INPUTS = 100
 # Of a record: characters of one value.
 MAX_TEXT_LENGTH = 65_536
 
-# Of a search. A value has so many characters.
+# Of a search: lengths are in characters; a part is the value of CONTAINS_TOKEN.
 MAX_FILTERS = 50
 MAX_FILTER_VALUES = 500
 MAX_FILTER_VALUE_LENGTH = 4000
+MAX_PART_LENGTH = 200
 
 # Of an account's properties and pipelines: of one kind of record each. The options are those of
 # all its properties together.

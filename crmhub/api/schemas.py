@@ -17,6 +17,7 @@ from crmhub.bounds import (
     MAX_FILTER_VALUE_LENGTH,
     MAX_FILTER_VALUES,
     MAX_FILTERS,
+    MAX_PART_LENGTH,
     MAX_TEXT_LENGTH,
 )
 from crmhub.records.filters import OPERATORS
@@ -397,7 +398,8 @@ class FilterInput(Strict):
             "type": SCALARS,
             "minLength": 1,
             "maxLength": MAX_FILTER_VALUE_LENGTH,
-            "description": "For operators of one value.",
+            "description": "For operators of one value; at most"
+            f" {MAX_PART_LENGTH} characters for CONTAINS_TOKEN and NOT_CONTAINS_TOKEN.",
         },
     )
     values = Items(

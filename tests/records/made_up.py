@@ -13,6 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from crmhub.bounds import MAX_PART_LENGTH
 from tests.records.oracle import PHONES
 
 TYPES = {
@@ -218,7 +219,10 @@ def _filter(draw: st.DrawFn, name: str, sent: Sequence[dict[str, str]], ids: Seq
     values = [" " if each == "" else each for each in values]
     if operator in LISTS:
         return {"propertyName": name, "operator": operator, "values": values}
-    return {"propertyName": name, "operator": operator, "value": values[0]}
+    value = values[0]
+    if operator in PARTS and isinstance(value, str):
+        value = value[-MAX_PART_LENGTH:]
+    return {"propertyName": name, "operator": operator, "value": value}
 
 
 def _ids(ids: Sequence[int]) -> st.SearchStrategy[Any]:
