@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import Any, NoReturn, TypeVar
 
@@ -30,6 +30,7 @@ from crmhub.drivers import (
     Away,
     Damaged,
     Deadlocked,
+    canceller,
     check_disk,
     file_of,
     hung_up,
@@ -54,6 +55,7 @@ from crmhub.rows import (
     inserting_free,
     unnested,
 )
+from crmhub.search_limits import SearchLimit, SearchWatch, Stopped
 from crmhub.write_queue import WriteQueue
 
 T = TypeVar("T")
@@ -346,6 +348,11 @@ class Connection:
             with suppress(Unavailable, self._database.drivers_errors):
                 self._message("; ".join(f"reset {name}" for name in (*_JOINING, "work_mem")))
 
+    def take_time(self) -> None:
+        """Lift the limit on the time of a statement until this transaction ends."""
+        if self._database.statement_limited:
+            self._message("set local statement_timeout = 0")
+
     @staticmethod
     def held_at(account_id: int, version: int) -> Gate:
         """Return the gate that holds an account's catalogue, as `hold` does, at this version."""
@@ -406,6 +413,18 @@ class Connection:
         return "((julianday('now') - 2440587.5) * 86400000.0)"
 
 
+class _LimitedConnection(Connection):
+    """A connection for a search; raises Stopped in place of a statement once that was stopped."""
+
+    def __init__(self, database: Database, driver: Any, limit: SearchLimit) -> None:
+        super().__init__(database, driver)
+        self._limit = limit
+
+    def _sent(self, sql: str, params: Any = None) -> Any:
+        self._limit.check()
+        return super()._sent(sql, params)
+
+
 @dataclass(slots=True)
 class _Transaction:
     connection: Connection
@@ -435,18 +454,62 @@ class _Lent:
         self._pooled.close()
 
 
+class _LentToSearch(_Lent):
+    """A pooled connection for a search, until the block ends; Stopped when its limit ends it."""
+
+    __slots__ = ("_limit",)
+
+    def __init__(self, database: Database, limit: SearchLimit) -> None:
+        super().__init__(database)
+        self._limit = limit
+
+    def __enter__(self) -> Connection:
+        turns = self._database.search_turns
+        if not turns.acquire(timeout=_BUSY_SECONDS):
+            raise Unavailable("Too many searches are in progress; try again.")
+        try:
+            super().__enter__()
+        except BaseException:
+            turns.release()
+            raise
+        driver = self._pooled.driver_connection
+        self._limit.begin(canceller(driver, self._database.dialect))
+        self._database.searches.add(self._limit)
+        return _LimitedConnection(self._database, driver, self._limit)
+
+    def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
+        self._database.searches.remove(self._limit)
+        self._database.search_turns.release()
+        if not self._limit.reason:
+            super().__exit__(kind, exc, traceback)
+            return
+        # A late cancel could hit the next caller's statement, and settings may not be reset.
+        self._pooled.invalidate()
+        self._pooled.close()
+        if isinstance(exc, (Unavailable, self._database.drivers_errors)):
+            raise Stopped(self._limit.reason) from exc
+
+
 class Database:
     """The hub's database, SQLite or PostgreSQL, by its SQLAlchemy URL.
 
     `pool_size` bounds the connections of this process; a caller waits up to 10 s for one.
     While `transact` runs, whatever the same thread does with the database is part of it.
+    With `statement_seconds`, PostgreSQL ends a statement that takes longer, which raises
+    Unavailable, except in a transaction that called `take_time`.
     """
 
-    def __init__(self, url: str, *, pool_size: int = 20) -> None:
+    def __init__(
+        self, url: str, *, pool_size: int = 20, statement_seconds: float | None = None
+    ) -> None:
         parsed = make_url(url)
         self.url = parsed
         self.dialect = parsed.get_backend_name()
         self.pool_size = pool_size
+        self.statement_limited = statement_seconds is not None and self.dialect == "postgresql"
+        self.searches = SearchWatch()
+        # Searches leave half of the connections to others.
+        self.search_turns = threading.BoundedSemaphore(max(1, pool_size // 2))
         self._here = _Here()
         self._patient = threading.BoundedSemaphore(max(1, pool_size - _NEVER_PATIENT))
         # What was connected before leads to a server that takes no writes.
@@ -480,7 +543,8 @@ class Database:
                 **pool,
                 connect_args=patience(parsed),
             )
-            sqlalchemy.event.listen(self._engine, "connect", prepare_postgresql)
+            prepare = partial(prepare_postgresql, statement_seconds=statement_seconds)
+            sqlalchemy.event.listen(self._engine, "connect", prepare)
             self.drivers_errors = psycopg.Error
             self._translate = translate_psycopg
 
@@ -506,15 +570,17 @@ class Database:
                 self._anew_from = now
         raise ours from exc
 
-    def reading(self) -> AbstractContextManager[Connection]:
+    def reading(self, limit: SearchLimit | None = None) -> AbstractContextManager[Connection]:
         """Lend a connection whose statements each see what is committed at that moment.
 
-        Inside `transact` it is the transaction's own. There a statement that fails ends the
-        transaction on PostgreSQL, so what may fail and be survived belongs into a `transact`.
+        With a `limit`, the block is a search, and raises Stopped when the limit ends it.
+        Inside `transact` it is the transaction's own, without a limit. There a statement that fails
+        ends the transaction on PostgreSQL, so what may fail and be survived belongs into a
+        `transact`.
         """
         if self._here.transaction is not None:
             return nullcontext(self._here.transaction.connection)
-        return _Lent(self)
+        return _Lent(self) if limit is None else _LentToSearch(self, limit)
 
     def transact(self, work: Callable[[Connection], T], *, one_statement: bool = False) -> T:
         """Run `work` in a transaction and commit; an exception from it rolls all back.
@@ -700,6 +766,7 @@ class Database:
 
     def close(self) -> None:
         """Close all pooled connections."""
+        self.searches.close()
         self._engine.dispose()
 
 

@@ -6,6 +6,9 @@ import os
 import select
 import sqlite3
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from sqlalchemy.engine import URL
@@ -22,6 +25,11 @@ _PATIENCE = {
     "keepalives_idle": "10",
     "keepalives_interval": "5",
 }
+
+# How often PostgreSQL checks during a statement that the process that sent it still exists.
+_CLIENT_CHECK = "2s"
+# After this time a request to cancel a statement is given up, and sent again.
+_CANCEL_SECONDS = 2.0
 
 
 class Duplicate(Exception):
@@ -84,11 +92,31 @@ def prepare_sqlite(driver: Any, _record: Any) -> None:
     driver.execute("PRAGMA secure_delete = ON")
 
 
-def prepare_postgresql(driver: Any, record: Any) -> None:
-    """Set what holds for each connection, and note when it was `made`, as of `time.monotonic`."""
+def prepare_postgresql(driver: Any, record: Any, *, statement_seconds: float | None = None) -> None:
+    """Set what holds for each connection, and note when it was `made`, as of `time.monotonic`.
+
+    PostgreSQL ends a statement that takes longer than `statement_seconds`.
+    """
+    import psycopg
+
     record.info["made"] = time.monotonic()
     # A plan it takes for a dear one is compiled each time it runs, and is not worth that here.
-    driver.execute("set jit = off")
+    settings = "set jit = off"
+    if statement_seconds is not None:
+        settings += f"; set statement_timeout = '{round(statement_seconds * 1000)}ms'"
+    driver.execute(settings)
+    # PostgreSQL before 14, or on a system that cannot check this, refuses the setting. It then
+    # finishes the statements of a process that was killed.
+    with suppress(psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue):
+        driver.execute(f"set client_connection_check_interval = '{_CLIENT_CHECK}'")
+
+
+def canceller(driver: Any, dialect: str) -> Callable[[], object]:
+    """Return a function that ends the connection's statement, if any, from another thread."""
+    if dialect == "sqlite":
+        interrupt: Callable[[], object] = driver.interrupt
+        return interrupt
+    return partial(driver.cancel_safe, timeout=_CANCEL_SECONDS)
 
 
 _AWAY = {

@@ -89,6 +89,20 @@ def _whole(smallest: int, largest: int) -> Callable[[Any], int]:
     return read
 
 
+def _seconds(smallest: float, largest: float) -> Callable[[Any], float]:
+    def read(raw: Any) -> float:
+        number = raw
+        if isinstance(raw, str) and re.fullmatch(r"\s*[0-9]{1,9}(\.[0-9]{1,9})?\s*", raw):
+            number = float(raw)
+        if type(number) not in (int, float) or not smallest <= number <= largest:
+            raise ValueError(
+                f"{_shown(raw)} is not a number of seconds from {smallest:g} to {largest:g}"
+            )
+        return float(number)
+
+    return read
+
+
 def _host(raw: Any) -> str:
     text = _text(raw)
     if not re.fullmatch(r"[A-Za-z0-9_.:%-]+", text) or re.fullmatch(r"[^:]+:[0-9]+", text):
@@ -306,6 +320,8 @@ class Settings:
     """Signs the alerts."""
     alert_queue_age: int = field(default=600_000, metadata=_read_by(_duration_ms))
     """How old the oldest queued action may become before that is told of (ms)."""
+    search_timeout_s: float = field(default=5.0, metadata=_read_by(_seconds(0.1, 3600)))
+    """How long a search or list may keep the database busy before it is stopped."""
     host: str = field(default="127.0.0.1", metadata=_read_by(_host))
     port: int = field(default=8080, metadata=_read_by(_whole(1, 65535)))
     workers: int = field(default=2, metadata=_read_by(_whole(1, 256)))

@@ -23,6 +23,9 @@ from crmhub.settings import Settings
 
 # More than these are never at the database at once: Python runs one of them at a time.
 _BUSY_THREADS = 16
+# PostgreSQL itself ends any statement of a server process that takes so much longer than a search
+# may: a process that hangs cannot stop its searches.
+_BACKSTOP_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +49,18 @@ class Hub:
     slots: Slots
 
     @classmethod
-    def open(cls, settings: Settings) -> Hub:
+    def open(cls, settings: Settings, *, serves: bool = False) -> Hub:
         """Return a hub on the settings' database, which is first talked to when needed.
 
+        With `serves`, for a process that answers requests, PostgreSQL ends long statements.
         Raises SettingsError for a faulty file of plans.
         """
         plans = load_plans(settings.plans)
         # A thread holds one connection at a time, and never while it waits for a CRM; a few more
         # for what runs beside requests. PostgreSQL has 100 for all processes, unless told more.
         threads = min(settings.threads, _BUSY_THREADS)
-        database = Database(settings.database_url, pool_size=threads + 4)
+        longest = settings.search_timeout_s + _BACKSTOP_S if serves else None
+        database = Database(settings.database_url, pool_size=threads + 4, statement_seconds=longest)
         return cls(
             settings=settings,
             database=database,

@@ -115,6 +115,8 @@ def unmerge(hub: Hub, account: Account, one: str, other: str, *, by: Author) -> 
 
 
 def _hold(tx: Connection, account: Account, one: str, other: str) -> None:
+    # A contact may have very many links, conversations and actions.
+    tx.take_time()
     # In the order in which others take these locks.
     catalogues.hold(tx, account.id)
     bindings.hold_actions(tx, account, (one, other))

@@ -26,6 +26,9 @@ LARGEST_POWER = 999_999
 # In the environ of WSGI, where the server says it: when the whole request was there, by
 # `time.monotonic`. It may have waited for its turn since.
 ARRIVED = "crmhub.arrived"
+# In the environ of WSGI, where the server provides it: a function that returns whether the caller
+# has hung up. It must be cheap: searches call it up to four times a second, from another thread.
+HUNG_UP = "crmhub.hung_up"
 # The body, where the server has read all of it.
 BODY = "crmhub.body"
 

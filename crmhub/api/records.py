@@ -11,7 +11,7 @@ import flask
 import orjson
 from werkzeug.routing import BaseConverter
 
-from crmhub.api import schemas
+from crmhub.api import present, schemas
 from crmhub.api.answers import (
     answer,
     as_json,
@@ -23,7 +23,7 @@ from crmhub.api.answers import (
 from crmhub.api.authentication import account, hub, needs
 from crmhub.api.documentation import ID_OR_VALUE, IF_MATCH, documents
 from crmhub.api.failures import duplicate
-from crmhub.api.reading import Blueprint
+from crmhub.api.reading import HUNG_UP, Blueprint
 from crmhub.api.replays import writes
 from crmhub.api.schemas import HIGHEST_ID, ORDERS, SORTS, scalar
 from crmhub.errors import BadRequest, NotFound, Semantic
@@ -35,6 +35,7 @@ from crmhub.records.search import Query
 from crmhub.records.store import RecordStore
 from crmhub.records.validation import DuplicateValue
 from crmhub.records.writing import Change, NewRecord, Record, Upsert, missing
+from crmhub.search_limits import SearchLimit
 
 _ETAG = re.compile(r'"([0-9]{1,9})"')
 _DEFAULT_LIMIT = 20
@@ -62,7 +63,15 @@ def records_blueprint(kind: Kind) -> Blueprint:
     several, single = name.capitalize(), one.capitalize()
 
     @blueprint.get("")
-    @documents(blueprint, f"list{several}", 200, schemas.PageShown, f"List {name}")
+    @documents(
+        blueprint,
+        f"list{several}",
+        200,
+        schemas.PageShown,
+        f"List {name}",
+        # 422: it took too long.
+        errors=(400, 401, 403, 404, 422, 429, 500, 503),
+    )
     @read
     @blueprint.arguments(schemas.ListQuery(), location="query")
     def list_records(query: dict[str, Any]) -> flask.Response:
@@ -322,6 +331,13 @@ def _cursor(kind: Kind, query: dict[str, Any]) -> Cursor | None:
     return _records().cursor(account(), kind, text) if text else None
 
 
+def search_limit() -> SearchLimit:
+    """Return the limit for a search of the current request."""
+    return SearchLimit(
+        hub().settings.search_timeout_s, hung_up=present.request().environ.get(HUNG_UP)
+    )
+
+
 def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> flask.Response:
     after = _cursor(kind, query)
     request = PageRequest(
@@ -336,7 +352,7 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
     )
     if after is not None:
         request = _continued(request, query, after)
-    page = _records().page(account(), kind, request)
+    page = _records().page(account(), kind, request, search_limit())
     return answer(page_shown(page, properties=request.properties, include=request.include))
 
 

@@ -12,7 +12,7 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.actions import operating
 from crmhub.api.authentication import hub
-from crmhub.api.records import number
+from crmhub.api.records import number, search_limit
 from crmhub.console.account import tabs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.narrowing import text
@@ -84,7 +84,7 @@ def records_of(client_id: str, kind: str) -> flask.Response:
         request = PageRequest(query)
         if cursor:
             request = replace(request, after=hub().records.cursor(account, of, cursor))
-        found = hub().records.page(account, of, request)
+        found = hub().records.page(account, of, request, search_limit())
     except HubError as exc:
         return refused(_told(exc), "records/list.html", records=[], **context)
     return page(

@@ -177,6 +177,8 @@ class Catalogues:
         """
 
         def held(tx: Connection) -> T:
+            # The lock waits for all writes in progress, and a property may have a million values.
+            tx.take_time()
             tx.hold(account_id, alone=True)
             return work(tx, load(tx, account_id, kind))
 

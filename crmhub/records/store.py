@@ -29,6 +29,7 @@ from crmhub.records.merging import Merge, Undo
 from crmhub.records.paging import Cursor, unseal
 from crmhub.records.validation import DuplicateValue, InvalidProperties, Problem, check, definable
 from crmhub.records.writing import Change, NewRecord, Record, Upsert
+from crmhub.search_limits import SearchLimit, Stopped
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -69,12 +70,23 @@ class RecordStore:
         """Return the cursor a caller sent; BadRequest when it is none of this listing's."""
         return unseal(text, self._signing_key, account_id=account.id, kind=kind.code)
 
-    def page(self, account: Account, kind: Kind, request: PageRequest) -> Page:
-        """Return a page; BadRequest or Semantic for filters that cannot be (SPEC 4.2 to 4.4)."""
+    def page(
+        self,
+        account: Account,
+        kind: Kind,
+        request: PageRequest,
+        limit: SearchLimit | None = None,
+    ) -> Page:
+        """Return a page; BadRequest or Semantic for filters that cannot be (SPEC 4.2 to 4.4).
+
+        Raises Stopped where the `limit` ends the search.
+        """
         known = self.catalogue(account, kind)
         page: Page | None = None
         try:
-            page, conditions = self._page(account, kind, request, known)
+            page, conditions = self._page(account, kind, request, known, limit)
+        except Stopped:
+            raise
         except Semantic:
             # Another process may have defined the property a moment ago; else it is raised below.
             pass
@@ -85,15 +97,20 @@ class RecordStore:
         now = self._catalogue_now(account, kind)
         if page is not None and now.version == known.version:
             return page
-        page, _ = self._page(account, kind, request, now)
+        page, _ = self._page(account, kind, request, now, limit)
         return page
 
     def _page(
-        self, account: Account, kind: Kind, request: PageRequest, known: Catalogue
+        self,
+        account: Account,
+        kind: Kind,
+        request: PageRequest,
+        known: Catalogue,
+        limit: SearchLimit | None,
     ) -> tuple[Page, list[Condition]]:
         filters = request.query.filters
         conditions = parse(filters, known, region=account.switches.region) if filters else []
-        with self.database.reading() as connection:
+        with self.database.reading(limit) as connection:
             listing = Listing(connection, account.id, kind, self._signing_key)
             return listing.page(request, conditions), conditions
 

@@ -1,0 +1,130 @@
+"""Stops a search that takes too long, or whose caller has hung up.
+
+One thread per process, started by the first search, checks the searches in progress a few times a
+second. So a limit costs a search no statement and no thread of its own, only an entry in a set.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from crmhub.errors import Semantic
+
+# Most searches end before their first check.
+_CHECK_EVERY_S = 0.25
+_log = logging.getLogger(__name__)
+
+
+class Stopped(Semantic):
+    """The search was stopped: it took too long, or its caller hung up."""
+
+
+class SearchLimit:
+    """How long all statements of a search together may take, and whether its caller still waits.
+
+    The time begins when the search has a connection. `hung_up` is called by another thread, four
+    times a second at most.
+    """
+
+    __slots__ = ("_cancel", "_hung_up", "_in_progress", "_lock", "_seconds", "_since", "reason")
+
+    def __init__(self, seconds: float, hung_up: Callable[[], bool] | None = None) -> None:
+        self._seconds = seconds
+        self._hung_up = hung_up
+        self._since = 0.0
+        self._cancel: Callable[[], object] | None = None
+        self._in_progress = False
+        self._lock = threading.Lock()
+        self.reason = ""
+        """Why the search was stopped; "" if it was not."""
+
+    def begin(self, cancel: Callable[[], object]) -> None:
+        """Start the time; until `end`, another thread may call `cancel` to end a statement."""
+        self._since = self._since or time.monotonic()
+        self._cancel = cancel
+        self._in_progress = True
+
+    def end(self) -> None:
+        """Wait for a `cancel` in progress; none is called afterwards."""
+        # It uses the connection, which the caller may close from here on.
+        with self._lock:
+            self._in_progress = False
+
+    def check(self) -> None:
+        """Raise Stopped if the search was stopped, perhaps between two statements."""
+        if self.reason:
+            raise Stopped(self.reason)
+
+    def look(self, now: float) -> float:
+        """Stop the search if it must end; return in how many seconds to look again."""
+        left = self._since + self._seconds - now
+        if not self.reason:
+            self.reason = self._reason_to_stop(left, age=now - self._since)
+        if not self.reason:
+            return min(left, _CHECK_EVERY_S)
+        # At each look again: between two statements there is nothing to cancel.
+        with self._lock:
+            if self._in_progress and self._cancel is not None:
+                self._cancel()
+        return _CHECK_EVERY_S
+
+    def _reason_to_stop(self, left: float, *, age: float) -> str:
+        if left <= 0:
+            return (
+                f"The search took longer than {self._seconds:g} s and was stopped;"
+                " send fewer or narrower filters."
+            )
+        if self._hung_up is not None and age >= _CHECK_EVERY_S and self._hung_up():
+            return "The search was stopped because its caller hung up."
+        return ""
+
+
+class SearchWatch:
+    """The searches in progress in this process, and the thread that stops them."""
+
+    def __init__(self) -> None:
+        self._in_progress: set[SearchLimit] = set()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
+
+    def add(self, limit: SearchLimit) -> None:
+        """Stop this search when its limit says so, until it is removed."""
+        self._in_progress.add(limit)
+        if self._thread is None:
+            self._start()
+
+    def remove(self, limit: SearchLimit) -> None:
+        """Remove a search that has ended."""
+        self._in_progress.discard(limit)
+        limit.end()
+
+    def close(self) -> None:
+        """End the thread; the next search starts another one."""
+        with self._lock:
+            self._ended.set()
+            self._thread = None
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._ended = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._watch, args=(self._ended,), name="search limits", daemon=True
+                )
+                self._thread.start()
+
+    def _watch(self, ended: threading.Event) -> None:
+        pause = _CHECK_EVERY_S
+        while not ended.wait(pause):
+            pause = _CHECK_EVERY_S
+            for limit in tuple(self._in_progress):
+                try:
+                    pause = min(pause, limit.look(time.monotonic()))
+                except Exception:
+                    # Such as a server that accepts no request to cancel: other searches must be
+                    # stopped nevertheless, and this one is tried again.
+                    _log.exception("A search could not be stopped.")

@@ -1,0 +1,202 @@
+"""What a search may cost: it is stopped in the database."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import flask
+import pytest
+
+from crmhub import db
+from crmhub.actions.hub import Hub
+from crmhub.api.reading import HUNG_UP
+from crmhub.app import create_app
+from crmhub.db import Connection, Database
+from crmhub.errors import Unavailable
+from crmhub.records import filters, search
+from crmhub.search_limits import SearchLimit, Stopped
+from crmhub.secrets import EncryptionKey
+from crmhub.settings import Settings
+from tests.api.refusals import refused
+from tests.clients import Client, open_client
+from tests.pages import fetch
+from tests.properties import define
+
+FIND = {"filters": [{"propertyName": "city", "operator": "CONTAINS_TOKEN", "value": "Berlin"}]}
+# A long value, which the database has to search: few short values are compared in Python.
+CITY = "Berlin, " * 40
+LONGER_THAN_ANY_TEST = 3600
+# SQLite has no function that sleeps.
+ENDLESS = {
+    "sqlite": "with recursive n (i) as (select 1 union all select i + 1 from n)"
+    " select count(*) from n",
+    "postgresql": f"select count(*) from pg_sleep({LONGER_THAN_ANY_TEST})",
+}
+
+
+@pytest.fixture(params=["search", "list"])
+def endless(
+    request: pytest.FixtureRequest, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Any]]:
+    """Make every search, or every list, endless; return what sends one."""
+    sql = ENDLESS[hub.database.dialect]
+    if request.param == "search":
+        monkeypatch.setattr(filters, "_contains", lambda *_, **__: (f"({sql}) > 0", {}))
+        yield lambda client, **options: client.post("/contacts/search", FIND, **options)
+    else:
+        monkeypatch.setattr(search, "_EVERYTHING", sql)
+        yield lambda client, **options: client.get("/contacts", **options)
+
+
+def opened(settings: Settings, **changed: Any) -> Iterator[flask.Flask]:
+    app = create_app(dataclasses.replace(settings, **changed))
+    yield app
+    app.extensions["crmhub"].close()
+
+
+@pytest.fixture
+def hasty_app(settings: Settings) -> Iterator[flask.Flask]:
+    """A hub that stops searches early and has five connections."""
+    yield from opened(settings, search_timeout_s=0.1, threads=1)
+
+
+@pytest.fixture
+def hasty(hasty_app: flask.Flask) -> Client:
+    """A caller of that hub."""
+    return open_client(hasty_app)
+
+
+@pytest.fixture
+def patient(settings: Settings) -> Iterator[Client]:
+    """A caller of a hub that stops no search in the time of a test."""
+    for app in opened(settings, search_timeout_s=LONGER_THAN_ANY_TEST):
+        yield open_client(app)
+
+
+def at_work(hub: Hub) -> int:
+    """Return how many endless statements PostgreSQL runs; of SQLite nobody can tell."""
+    if hub.database.dialect == "sqlite":
+        return 0
+    with hub.database.reading() as connection:
+        running: int = connection.scalar(
+            "select count(*) from pg_stat_activity where datname = current_database()"
+            " and state = 'active' and pid <> pg_backend_pid() and query like '%pg_sleep%'"
+        )
+    return running
+
+
+def test_a_search_that_takes_too_long_is_stopped_in_the_database(
+    hasty: Client, hub: Hub, endless: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = hasty.make(city=CITY)
+    # More than there are connections: each is given back.
+    for _ in range(6):
+        message = refused(endless(hasty), 422)
+        assert "longer than 0.1 s" in message
+        assert "fewer or narrower filters" in message
+        assert at_work(hub) == 0
+    monkeypatch.undo()
+    for page in (fetch(hasty, "/contacts/search", FIND), fetch(hasty, "/contacts")):
+        assert [each["id"] for each in page["results"]] == [id]
+
+
+def test_a_search_is_stopped_when_its_caller_hangs_up(
+    patient: Client, hub: Hub, endless: Callable[..., Any]
+) -> None:
+    patient.make(city=CITY)
+    answers = itertools.chain([False], itertools.repeat(True))
+    environ = {HUNG_UP: lambda: next(answers)}
+    assert "hung up" in refused(endless(patient, environ_overrides=environ), 422)
+    assert next(answers)
+    assert at_work(hub) == 0
+
+
+def test_the_limit_holds_for_all_statements_together(hub: Hub) -> None:
+    limit = SearchLimit(0.0)
+
+    def many_short_statements() -> None:
+        with hub.database.reading(limit) as connection:
+            while True:
+                connection.scalar("select 1")
+
+    with pytest.raises(Stopped):
+        many_short_statements()
+    assert "longer than 0 s" in limit.reason
+
+
+def test_searches_leave_connections_to_others(
+    hasty_app: flask.Flask, hasty: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = hasty_app.extensions["crmhub"].database
+    id = hasty.make()
+    # Nobody waits for a search to end.
+    monkeypatch.setattr(db, "_BUSY_SECONDS", 0)
+    with ExitStack() as searches:
+        # Half of the five connections.
+        for _ in range(2):
+            searches.enter_context(database.reading(SearchLimit(LONGER_THAN_ANY_TEST)))
+        assert "Too many searches" in refused(hasty.post("/contacts/search", FIND), 503)
+        assert hasty.get(f"/contacts/{id}").status_code == 200
+    assert fetch(hasty, "/contacts")["total"] == 1
+
+
+def test_nothing_is_cancelled_on_a_connection_that_was_given_back() -> None:
+    cancelled: list[int] = []
+    limit = SearchLimit(LONGER_THAN_ANY_TEST)
+    limit.begin(lambda: cancelled.append(1))
+    limit.end()
+    limit.look(math.inf)
+    assert limit.reason
+    assert not cancelled
+
+
+# --- PostgreSQL's own limit ------------------------------------------------------------------
+
+
+def test_postgresql_itself_ends_what_a_server_process_does_not(postgresql_url: str) -> None:
+    database = Database(postgresql_url, statement_seconds=1)
+    for _ in range(2):
+        with pytest.raises(Unavailable), database.reading() as connection:
+            connection.scalar(ENDLESS["postgresql"])
+
+        def with_time(tx: Connection) -> Any:
+            tx.take_time()
+            return tx.scalar("show statement_timeout")
+
+        assert database.transact(with_time) == "0"
+        # It was for that transaction alone, on a connection that others take over.
+    database.close()
+
+
+@pytest.mark.parametrize(("serves", "longest"), [(True, "35s"), (False, "0")])
+def test_only_a_server_process_has_such_a_limit(
+    postgresql_url: str, tmp_path: Path, serves: bool, longest: str
+) -> None:
+    settings = Settings(
+        root=tmp_path,
+        database_url=postgresql_url,
+        secret_key="the secret key of the tests alone",
+        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
+    )
+    hub = Hub.open(settings, serves=serves)
+    with hub.database.reading() as connection:
+        assert connection.scalar("show statement_timeout") == longest
+    hub.close()
+
+
+def test_deleting_a_property_with_values_may_take_its_time(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    define(client, "contacts", "shoe_size")
+    client.make(shoe_size="42")
+    took: list[Connection] = []
+    monkeypatch.setattr(Connection, "take_time", lambda tx: took.append(tx))
+    answer = client.delete("/properties/contacts/shoe_size?force=true")
+    assert answer.status_code == 204, answer.text
+    assert took
