@@ -16,6 +16,9 @@ MAX_FILTER_VALUES = 500
 MAX_FILTER_VALUE_LENGTH = 4000
 MAX_PART_LENGTH = 200
 
+# Of a page: bytes of all its records' properties as JSON.
+MAX_PAGE_BYTES = 4 * 1024 * 1024
+
 # Of an account's properties and pipelines: of one kind of record each. The options are those of
 # all its properties together.
 MAX_PROPERTIES = 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from crmhub.bounds import MAX_PAGE_BYTES
 from crmhub.db import Connection, now_ms
 from crmhub.errors import BadRequest
 from crmhub.records import associations
@@ -130,11 +131,9 @@ class Listing:
         caught_up = -1 if after is None else after.caught_up
         rows: list[Listed] = []
         if caught_up < 0:
-            # One more than asked for tells whether there is another page.
-            rows = search.page(total, place) if first is None else first
-            if len(rows) > query.limit:
-                shown = rows[: query.limit]
-                return shown, (search.place(shown[-1]), -1)
+            rows, more = _records(search, query, total, place, first)
+            if more:
+                return rows, (search.place(rows[-1]), -1)
             # One page is one moment; only a longer walk in this order can have missed a change.
             if after is None or not query.by_newest_change:
                 return rows, None
@@ -143,17 +142,19 @@ class Listing:
         since = _start(after).having_shown(rows)
         # A full page still has to learn whether there is anything to catch up with.
         room = query.limit - len(rows)
-        missed = search.again(query.catch_up(since, room))
-        late = missed.page(total, place)
+        left = MAX_PAGE_BYTES - sum(row.size for row in rows) if rows else None
+        late_query = query.catch_up(since, room, left)
+        missed = search.again(late_query)
+        late, more = _records(missed, late_query, total, place)
         seen = {row.id for row in rows}
-        rows += [row for row in late[:room] if row.id not in seen]
-        caught_up += len(late[:room])
-        if len(late) <= room or caught_up >= max(_LEAST_CAUGHT_UP, 2 * total):
+        rows += [row for row in late if row.id not in seen]
+        caught_up += len(late)
+        if not more or caught_up >= max(_LEAST_CAUGHT_UP, 2 * total):
             return rows, None
-        if room == 0:
+        if not late:
             # The next page begins the catching up: before everything that changed since.
             return rows, (Place(since.settled, 0), 0)
-        return rows, (missed.place(late[room - 1]), caught_up)
+        return rows, (missed.place(late[-1]), caught_up)
 
     def linked(
         self, id: int, to: Kind, *, limit: int, after: Cursor | None
@@ -190,6 +191,25 @@ class Listing:
 def _begun(search: Search) -> tuple[int, list[Listed] | None]:
     """Return the total, and the first page with one more where it came along."""
     return search.few() or (search.total(), None)
+
+
+def _records(
+    search: Search,
+    query: Query,
+    total: int,
+    place: Place | None,
+    found: list[Listed] | None = None,
+) -> tuple[list[Listed], bool]:
+    """Return the records of a page and whether there are more; `found` if it is read already."""
+    while True:
+        found = search.page(total, place) if found is None else found
+        # The row behind the page.
+        more = bool(found) and (len(found) > query.limit or not found[-1].properties)
+        shown = found[:-1] if more else found
+        # Otherwise all records of this page were archived while they were read.
+        if shown or not more or query.limit == 0 or query.room is not None:
+            return shown, more
+        found = None
 
 
 def _known(cursor: Cursor) -> Known | None:

@@ -41,6 +41,11 @@ front, past the client. So when such a walk ends it catches up: the records that
 start and changed since follow, oldest change first. What changes again meanwhile comes again.
 A change is stamped a little before it is committed, so it may appear behind the stamp of the
 start: the catching up begins that much earlier, and leaves out what the pages showed.
+
+A page holds at most MAX_PAGE_BYTES of properties. So a statement returns the properties of a large
+record as their size only: of n records, those larger than an n-th of the bound. Another statement
+then reads the texts that the page needs; those that conditions must test in Python it reads in
+parts, of MAX_PAGE_BYTES at most.
 """
 
 from __future__ import annotations
@@ -55,6 +60,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from crmhub.bounds import MAX_PAGE_BYTES
 from crmhub.db import Connection
 from crmhub.records.filters import Condition, Document, Filter
 from crmhub.rows import Row
@@ -88,9 +94,14 @@ _MANY_ON_SQLITE = 10
 _GUESSED = 20
 _UNREAD = 10_000
 _UNREAD_YET = 5000
+# The most documents that one statement reads to be tested in Python.
+_TESTED_AT_ONCE = 1000
+# A document of fewer bytes is never large.
+_LEAST_LARGE = 1024
 _OF = "account_id = :account and kind = :kind"
 _EVERYTHING = f"select coalesce(sum(n), 0) from record_count where {_OF}"
 _COLUMNS = "id, created_at, updated_at, properties"
+_LISTED = "id, created_at, updated_at, cast(properties as text) as text"
 
 # How long before its commit (ms) a change may have been stamped.
 _SLOWEST_COMMIT = 2000
@@ -132,7 +143,8 @@ class Start:
 class Query:
     """What to list: filters, the sort column and direction, the size of a page.
 
-    With `changed_since`, only records that existed then and changed later.
+    With `changed_since`, only records that existed then and changed later. If the page has begun
+    with other records, `room` is how many bytes of properties it has room for.
     """
 
     filters: tuple[Filter, ...] = ()
@@ -140,15 +152,23 @@ class Query:
     descending: bool = True
     limit: int = 20
     changed_since: Start | None = None
+    room: int | None = None
 
     @property
     def by_newest_change(self) -> bool:
         """Whether a record that changes during a walk jumps past it."""
         return self.sort == "updated_at" and self.descending
 
-    def catch_up(self, since: Start, limit: int) -> Query:
+    def catch_up(self, since: Start, limit: int, room: int | None) -> Query:
         """Return the listing of what a walk that began then may have missed."""
-        return replace(self, sort="updated_at", descending=False, limit=limit, changed_since=since)
+        return replace(
+            self,
+            sort="updated_at",
+            descending=False,
+            limit=limit,
+            changed_since=since,
+            room=room,
+        )
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -162,6 +182,8 @@ class Place:
 class Listed(NamedTuple):
     """A record of a page; `properties` is the stored JSON text.
 
+    For a large record it is the size of that text (bytes, in decimal digits) until it is read, and
+    for the record behind a full page "".
     A tuple, since a page has many of them: a frozen dataclass takes three times as long to make.
     """
 
@@ -169,6 +191,16 @@ class Listed(NamedTuple):
     created_at: int
     updated_at: int
     properties: str
+
+    @property
+    def is_read(self) -> bool:
+        """Whether `properties` is the text."""
+        return self.properties.startswith("{")
+
+    @property
+    def size(self) -> int:
+        """The size of the text (bytes)."""
+        return len(self.properties.encode()) if self.is_read else int(self.properties or 0)
 
 
 # What `Listed._make` does, in C.
@@ -184,13 +216,35 @@ class Known:
 
 
 @dataclass(slots=True)
+class _Page:
+    """Records of a page, and the one behind it once it is full."""
+
+    query: Query
+    rows: list[Listed] = field(default_factory=list)
+    is_full: bool = False
+    _bytes: int = 0
+
+    def add(self, row: Listed) -> None:
+        """Append a record unless the page is full; the first without room makes it full."""
+        if self.is_full:
+            return
+        self._bytes += row.size
+        if self.query.room is None:
+            has_room = self._bytes <= MAX_PAGE_BYTES or not self.rows
+        else:
+            has_room = self._bytes <= self.query.room
+        self.is_full = not has_room or len(self.rows) == self.query.limit
+        self.rows.append(row._replace(properties="") if self.is_full else row)
+
+
+@dataclass(slots=True)
 class _Walk:
     """How far a walk has come, how many documents its next window has, and what it has found."""
 
     after: Place | None
     window: int
+    page: _Page
     documents: int = 0
-    found: list[Listed] = field(default_factory=list)
 
 
 def start(query: Query, first: Sequence[Listed], now: int) -> Start:
@@ -259,8 +313,7 @@ class Search:
         *rows, (size, *_) = self._connection.rows(
             f"with found as materialized ({ids.text} limit :most),"
             " size (n) as materialized (select count(*) from found)"
-            f" select * from (select {total}, id, created_at, updated_at,"
-            f" cast(properties as text) from records"
+            f" select total, {self._shown} from (select {total} as total, {_LISTED} from records"
             f" where {_OF} and (select n from size) < :most"
             f" and {self._among(found)} and {test} order by {self._order_of_few} limit :rows)"
             " as few union all select n, null, null, null, null from size",
@@ -269,24 +322,82 @@ class Search:
                 **params,
                 **ids.params,
                 "most": _FEW + 1,
-                "rows": _FEW if rest else self._wanted,
+                **_returning(_FEW if rest else self._wanted),
             },
         )
         if size > _FEW:
             return None
-        listed = [_listed(row[1:]) for row in rows]
-        if not rest:
-            return (int(rows[0][0]) if rows else 0), listed
-        passed = [row for row in listed if _passes(row, rest)]
-        return len(passed), passed[: self._wanted]
+        page, passed = self._read([_listed(row[1:]) for row in rows], rest)
+        if rest:
+            return passed, page
+        return (int(rows[0][0]) if rows else 0), page
 
     def _list(self) -> tuple[int, list[Listed]]:
         rows = self._connection.rows(
-            f"select ({_EVERYTHING}), id, created_at, updated_at, cast(properties as text)"
-            f" from records where {_OF} order by {self._order} limit :rows",
-            self._of | {"rows": self._wanted},
+            f"select ({_EVERYTHING}), {self._shown} from (select {_LISTED}"
+            f" from records where {_OF} order by {self._order} limit :rows) as page",
+            self._of | _returning(self._wanted),
         )
-        return (int(rows[0][0]) if rows else 0), [_listed(row[1:]) for row in rows]
+        page, _ = self._read([_listed(row[1:]) for row in rows])
+        return (int(rows[0][0]) if rows else 0), page
+
+    def _read(self, rows: list[Listed], rest: Sequence[Condition] = ()) -> tuple[list[Listed], int]:
+        """Return the page of the rows that pass `rest`, with their texts, and how many rows pass.
+
+        If more pass than the page has room for, the next row stands behind the page.
+        """
+        if self._query.room is None and all(row[-1][0] == "{" for row in rows):
+            # Together they are no larger than a page may be.
+            passed = [row for row in rows if _passes(row, rest)] if rest else rows
+            return passed[: self._wanted], len(passed)
+        page = _Page(self._query)
+        if rest:
+            passing = 0
+            for row in self._with_texts(rows):
+                if _passes(row, rest):
+                    passing += 1
+                    page.add(row)
+            return page.rows, passing
+        self._fill(page, rows, rest)
+        return page.rows, len(rows)
+
+    def _fill(self, page: _Page, rows: Sequence[Listed], rest: Sequence[Condition]) -> None:
+        """Add the rows that pass `rest` to a page, with their texts, until it is full."""
+        for row in self._with_texts(rows) if rest else rows:
+            if _passes(row, rest):
+                page.add(row)
+            if page.is_full:
+                break
+        page.rows = list(self._with_texts(page.rows))
+
+    def _with_texts(self, rows: Sequence[Listed]) -> Iterator[Listed]:
+        """Give the rows with their texts, except rows that were archived meanwhile."""
+        part, size = list[Listed](), 0
+        for row in rows:
+            missing = 0 if row.is_read else row.size
+            if missing and size + missing > MAX_PAGE_BYTES:
+                yield from self._part_with_texts(part)
+                part, size = [], 0
+            part.append(row)
+            size += missing
+        yield from self._part_with_texts(part)
+
+    def _part_with_texts(self, rows: Sequence[Listed]) -> Iterator[Listed]:
+        missing = [row.id for row in rows if not row.is_read and row.size]
+        texts = dict[int, str]()
+        if missing:
+            among, these = self._connection.among("id", "these", missing)
+            texts = dict(
+                self._connection.rows(
+                    f"select id, cast(properties as text) from records where {_OF} and {among}",
+                    self._of | these,
+                )
+            )
+        for row in rows:
+            if row.is_read or not row.size:
+                yield row
+            elif row.id in texts:
+                yield row._replace(properties=texts[row.id])
 
     def _seeking(self) -> list[int]:
         """Return the numbers of the filters whose ids an index leads to."""
@@ -387,10 +498,13 @@ class Search:
         return int(total)
 
     def page(self, total: int, after: Place | None) -> list[Listed]:
-        """Return up to limit + 1 records behind `after` (the one too many tells of more)."""
+        """Return a page of records behind `after`, and one more row if there are more.
+
+        That row comes alone if all records of the page were archived while they were read.
+        """
         if not self._conditions or self._sorted_by_it:
             behind, params = self._behind(after)
-            return self._rows(f"records where {_OF}{behind}", params, self._wanted)
+            return self._read(self._rows(f"records where {_OF}{behind}", params, self._wanted))[0]
         if total == 0:
             return []
         changed = self._query.changed_since is not None
@@ -400,7 +514,7 @@ class Search:
         everything = self.everything = self.everything or int(self._scalar(_EVERYTHING, {}))
         expected = self._wanted * everything // total
         if self._covered:
-            walk = _Walk(after, max(self._wanted, expected * 3 // 2))
+            walk = self._begin_walk(after, expected)
             found = self._walk(walk, max(_FEW, min(total, _LONGEST_COVERED)))
             return self._fetch(after) if found is None else found
         if expected > total * _WORTH:
@@ -412,7 +526,7 @@ class Search:
         halt = max(_FEW, _PATIENCE * expected)
         longest = int(total * (_PART_ON_SQLITE if sqlite and self._alone else _WORTH))
         longer = max(halt, min(longest, _LONGER_WALK))
-        walk = _Walk(after, max(self._wanted, expected * 3 // 2))
+        walk = self._begin_walk(after, expected)
         # To join sets is dear, but not those that are in the order of the page; and where the page
         # before was there is mostly more.
         merged = self._query.sort == "created_at" and self._in_order
@@ -427,6 +541,9 @@ class Search:
             found = self._walk(walk, longer if self._alone else max(halt, longest))
         return self._fetch(after) if found is None else found
 
+    def _begin_walk(self, after: Place | None, expected: int) -> _Walk:
+        return _Walk(after, max(self._wanted, expected * 3 // 2), _Page(self._query))
+
     def place(self, row: Listed) -> Place:
         """Return the place of a record in this listing."""
         return Place(getattr(row, self._query.sort), row.id)
@@ -438,9 +555,8 @@ class Search:
         among, these = self._connection.among("id", "these", self.counted)
         test, params, rest = self._test()
         page = f"{self._among(self._page_of(self._looked_up(among)))} and {test}"
-        rows = self._few_rows(page, params | these, self._wanted)
-        expected = min(self._wanted, len(self.counted))
-        return rows if sum(_passes(row, rest) for row in rows) == expected else []
+        rows, passing = self._read(self._few_rows(page, params | these, self._wanted), rest)
+        return rows if passing == min(self._wanted, len(self.counted)) else []
 
     def _page_of_known(self, after: Place) -> list[Listed]:
         """Return another page of those that passed when the listing began, and of what may since.
@@ -463,8 +579,7 @@ class Search:
         most = len(ids) if rest else self._wanted
         passing = f"select {_COLUMNS} from records where {_OF} and {among} and {test} {self._fence}"
         source = f"({passing}) as passing where true{behind}"
-        rows = self._rows(source, params | these | place, most)
-        return [row for row in rows if _passes(row, rest)][: self._wanted]
+        return self._read(self._rows(source, params | these | place, most), rest)[0]
 
     def _fetch(self, after: Place | None, *, many: bool = True) -> list[Listed]:
         behind, values = self._behind(after)
@@ -473,11 +588,13 @@ class Search:
             source = self._as_dated(f"({dated.text})", many=many)
             page = self._among(self._page_of(source, behind))
             with self._connection.joining(1 + many, hashed=True):
-                return self._few_rows(page, dated.params | values, self._wanted)
-        with self._all() as (ids, params):
-            among = self._test()[0] if self._covered else self._among(ids)
-            page = self._page_of(self._looked_up(among), behind)
-            return self._few_rows(self._among(page), params | values, self._wanted)
+                rows = self._few_rows(page, dated.params | values, self._wanted)
+        else:
+            with self._all() as (ids, params):
+                among = self._test()[0] if self._covered else self._among(ids)
+                page = self._page_of(self._looked_up(among), behind)
+                rows = self._few_rows(self._among(page), params | values, self._wanted)
+        return self._read(rows)[0]
 
     @contextmanager
     def _all(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -514,9 +631,10 @@ class Search:
         while walk.documents < until:
             window = until - walk.documents
             window = min(window, walk.window) if whole else window
+            window = min(window, _TESTED_AT_ONCE) if rest else window
             behind, values = self._behind(walk.after)
             # Of what the database lets through, conditions that it cannot test may refuse any.
-            most = window + 1 if rest else self._wanted - len(walk.found)
+            most = window + 1 if rest else self._wanted - len(walk.page.rows)
             columns = "id, created_at, updated_at" if self._covered else _COLUMNS
             passed = (
                 f"(select {columns} from records where {_OF}{behind}"
@@ -525,25 +643,23 @@ class Search:
             )
             if self._covered:
                 among = self._among(f"select id from {passed}")
-                passed = f"records where {_OF} and {among} order by {self._order_of_few}"
+                passed = (
+                    f"records where {_OF} and {among} order by {self._order_of_few} limit :rows"
+                )
             # One statement, since the window ends elsewhere as soon as records come or go. Its last
             # place stands behind what passed, and is not looked for where that fills the page.
             rows = self._connection.rows(
-                "select * from (select id, created_at, updated_at, cast(properties as text)"
-                f" from {passed}) as passed"
+                f"select {self._shown} from (select {_LISTED} from {passed}) as passed"
                 f" union all select * from (select {self._query.sort}, id, 0, null from records"
                 f" where {_OF}{behind} order by {self._order} limit 1 offset :before) as last"
                 " limit :rows",
                 {**self._of, **params, **values}
-                | {"window": window, "before": window - 1, "rows": most},
+                | {"window": window, "before": window - 1, **_returning(most)},
             )
             last = rows.pop() if rows and rows[-1][-1] is None else None
-            listed = [_listed(row) for row in rows]
-            walk.found += [row for row in listed if _passes(row, rest)]
-            if len(walk.found) >= self._wanted:
-                return walk.found[: self._wanted]
-            if last is None:
-                return walk.found
+            self._fill(walk.page, [_listed(row) for row in rows], rest)
+            if walk.page.is_full or last is None:
+                return walk.page.rows
             walk.after = Place(*last[:2])
             walk.documents += window
             walk.window *= _WIDER
@@ -608,14 +724,14 @@ class Search:
         test, more, rest = self._test()
         rows = self._few_rows(f"{among} and {test}", params | more | these, len(together))
         # One of them may have changed meanwhile, and no longer stand on this page.
-        found = [
+        still = [
             row
             for row in rows
-            if _passes(row, rest)
-            and self._is_behind(self.place(row), after)
+            if self._is_behind(self.place(row), after)
             and not (until and self._is_behind(self.place(row), page[-1]))
         ]
-        return found[: self._wanted] if len(found) >= len(page) else None
+        found, passing = self._read(still, rest)
+        return found if passing >= len(page) else None
 
     def _nearest(self, down: str) -> int | None:
         """Return an id before which none passes, from the sets whose ids are in order, if any are.
@@ -733,6 +849,16 @@ class Search:
         return "offset 0" if self._connection.dialect == "postgresql" else "limit -1"
 
     @property
+    def _shown(self) -> str:
+        """The columns of rows with a `text`, or its size if large; goes with `_returning`."""
+        postgresql = self._connection.dialect == "postgresql"
+        size = "octet_length(text)" if postgresql else "length(cast(text as blob))"
+        return (
+            "id, created_at, updated_at,"
+            f" case when {size} <= :large then text else cast({size} as text) end"
+        )
+
+    @property
     def _wanted(self) -> int:
         return self._query.limit + 1
 
@@ -779,9 +905,9 @@ class Search:
         self, source: str, params: Mapping[str, Any], most: int, order: str = ""
     ) -> list[Listed]:
         rows: list[Row] = self._connection.rows(
-            "select id, created_at, updated_at, cast(properties as text)"
-            f" from {source} order by {order or self._order} limit :rows",
-            {**self._of, **params, "rows": most},
+            f"select {self._shown} from (select {_LISTED}"
+            f" from {source} order by {order or self._order} limit :rows) as page",
+            {**self._of, **params, **_returning(most)},
         )
         return [_listed(row) for row in rows]
 
@@ -815,6 +941,11 @@ class Search:
 
     def _scalar(self, sql: str, params: dict[str, Any]) -> Any:
         return self._connection.scalar(sql, self._of | params)
+
+
+def _returning(rows: int) -> dict[str, int]:
+    """Return the parameters for at most so many rows, which together fit into a page."""
+    return {"rows": rows, "large": max(MAX_PAGE_BYTES // max(rows, 1), _LEAST_LARGE)}
 
 
 def _merged(sets: Sequence[str], without: Sequence[str], down: str) -> str:

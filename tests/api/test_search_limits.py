@@ -1,4 +1,4 @@
-"""What a search may cost: it is stopped in the database."""
+"""What a search and a page may cost: each is stopped in the database, or ends early."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import flask
+import orjson
 import pytest
 
 from crmhub import db
 from crmhub.actions.hub import Hub
 from crmhub.api.reading import HUNG_UP
 from crmhub.app import create_app
+from crmhub.bounds import MAX_PAGE_BYTES
 from crmhub.db import Connection, Database
 from crmhub.errors import Unavailable
 from crmhub.records import filters, search
@@ -25,7 +27,7 @@ from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.api.refusals import refused
 from tests.clients import Client, open_client
-from tests.pages import fetch
+from tests.pages import fetch, pages
 from tests.properties import define
 
 FIND = {"filters": [{"propertyName": "city", "operator": "CONTAINS_TOKEN", "value": "Berlin"}]}
@@ -200,3 +202,85 @@ def test_deleting_a_property_with_values_may_take_its_time(
     answer = client.delete("/properties/contacts/shoe_size?force=true")
     assert answer.status_code == 204, answer.text
     assert took
+
+
+# --- pages of large records ------------------------------------------------------------------
+
+LARGE = 65_536
+# Two of the largest texts each: a page has room for 31.
+RECORDS = 40
+BERLIN = {"propertyName": "city", "operator": "EQ", "value": "Berlin"}
+GRACE = {"propertyName": "firstname", "operator": "EQ", "value": "Grace"}
+LONG = {"propertyName": "message", "operator": "CONTAINS_TOKEN", "value": "A" * 200}
+OTHERS = {"propertyName": "message", "operator": "NOT_CONTAINS_TOKEN", "value": "b"}
+
+
+@pytest.fixture
+def large(client: Client) -> list[int]:
+    """The ids of contacts that are too large for one page."""
+    texts = {"message": "a" * LARGE, "address": "c" * LARGE}
+    return [client.make(city="Berlin", firstname="Grace", **texts) for _ in range(RECORDS)]
+
+
+@pytest.fixture
+def texts_at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many characters of JSON each statement returned that returned any."""
+    rows = Connection.rows
+    sizes: list[int] = []
+
+    def counted(self: Connection, *args: Any) -> Any:
+        found = rows(self, *args)
+        texts = [each for row in found for each in row if isinstance(each, str) and "{" in each]
+        sizes.append(sum(map(len, texts)))
+        return found
+
+    monkeypatch.setattr(Connection, "rows", counted)
+    return sizes
+
+
+@pytest.mark.parametrize("sort", ["createdAt", "updatedAt"])
+@pytest.mark.parametrize(
+    "filters",
+    [None, [BERLIN], [BERLIN, GRACE], [LONG], [OTHERS, GRACE], [LONG, OTHERS, BERLIN, GRACE]],
+)
+@pytest.mark.parametrize("few", [True, False])
+def test_a_page_of_large_records_ends_early_and_the_next_goes_on_there(
+    client: Client,
+    large: list[int],
+    texts_at_once: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    filters: Any,
+    sort: str,
+    few: bool,
+) -> None:
+    if not few:
+        monkeypatch.setattr(search, "_FEW", 0)
+    body = None if filters is None else {"filters": filters}
+    path = "/contacts" if filters is None else "/contacts/search"
+    walked = list(pages(client, path, body, limit=100, sort=sort, order="asc"))
+    assert [len(each["results"]) for each in walked] == [31, 9]
+    assert [record["id"] for each in walked for record in each["results"]] == large
+    for page in walked:
+        assert len(orjson.dumps([each["properties"] for each in page["results"]])) < MAX_PAGE_BYTES
+        assert all(len(each["properties"]["message"]) == LARGE for each in page["results"])
+        assert page["total"] == RECORDS
+    assert max(texts_at_once) <= MAX_PAGE_BYTES
+
+
+@pytest.mark.parametrize("behind_others", [True, False])
+def test_what_changed_during_a_walk_comes_in_pages_that_end_early(
+    client: Client, large: list[int], texts_at_once: list[int], behind_others: bool
+) -> None:
+    walk = pages(client, "/contacts", limit=100, sort="updatedAt", order="desc")
+    walked = [next(walk)]
+    changed = [each["id"] for each in walked[0]["results"]] if behind_others else large
+    changes = [{"id": id, "properties": {"city": "Potsdam"}} for id in changed]
+    assert client.post("/contacts/batch/update", {"inputs": changes}).status_code == 200
+    texts_at_once.clear()
+    walked += walk
+    assert all(each["results"] for each in walked)
+    cities = {each["id"]: each["properties"]["city"] for page in walked for each in page["results"]}
+    assert cities == {id: "Potsdam" if id in changed else "Berlin" for id in large}
+    for page in walked:
+        assert len(orjson.dumps([each["properties"] for each in page["results"]])) < MAX_PAGE_BYTES
+    assert max(texts_at_once) <= MAX_PAGE_BYTES

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from crmhub.actions.hub import Hub
-from crmhub.records import search
+from crmhub.records import listing, search
 from crmhub.records.redating import Redating
 from tests.clients import Client
 from tests.pages import pages
@@ -22,6 +23,8 @@ from tests.records.times import set_times
 
 ORACLE = Oracle({**TYPES, GROUP: "string"})
 ORDERS = ("desc", "asc")
+# Bytes of a page that has room for a record or a few.
+SMALL_PAGE = 600
 # How each plan of search.py is brought about though there are few records.
 WALK = {"_FEW": 0, "_WORTH": 1e9, "_WORTH_DATED": 1e9}
 GUESS = {"_FEW": 0, "_WORTH": 0, "_MANY": 0, "_SORTED_SOON": 0, "_SORTED_SOON_ON_SQLITE": 0}
@@ -171,11 +174,37 @@ def test_search_answers_what_the_contract_says(
         clear(searcher, records)
 
 
+@settings(
+    max_examples=8,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=set(Phase) - {Phase.shrink, Phase.explain},
+    report_multiple_bugs=False,
+)
+@given(data=st.data())
+def test_pages_that_end_early_hold_all_there_is(
+    searcher: Client,
+    hub: Hub,
+    plan: str,
+    monkeypatch: pytest.MonkeyPatch,
+    data: st.DataObject,
+) -> None:
+    for module in (search, listing):
+        monkeypatch.setattr(module, "MAX_PAGE_BYTES", SMALL_PAGE)
+    # Most of the texts are larger than that, and read by a statement of their own.
+    monkeypatch.setattr(search, "_LEAST_LARGE", 50)
+    test = test_search_answers_what_the_contract_says.hypothesis.inner_test  # type: ignore[attr-defined]
+    test(searcher, hub, plan, data)
+
+
 def check(client: Client, filters: Sequence[Any], expected: Sequence[Stored], **query: Any) -> None:
     """Walk through a search and compare total, records, order and values with the oracle's."""
     found = []
     for page in pages(client, "/contacts/search", {"filters": filters}, **query):
         assert page["total"] == len(expected), filters
+        texts = [orjson.dumps(each["properties"]) for each in page["results"]]
+        # Each fits, unless it is the only one.
+        assert len(texts) == 1 or sum(map(len, texts)) <= search.MAX_PAGE_BYTES
         found += page["results"]
     assert [each["id"] for each in found] == [each.id for each in expected], filters
     assert [each["properties"] for each in found] == [ORACLE.shown(each) for each in expected]

@@ -386,7 +386,7 @@ def behind(library: Library) -> Iterator[None]:
 def test_a_list_and_a_walk_read_the_sort_order_from_their_place_on(library: Library) -> None:
     assert library.reads((), Search.few) == [[SORTED]]
     assert library.reads((), lambda each: each.page(CONTACTS_STORED, MIDDLE)) == [[BEHIND]]
-    walked = library.reads((BERLIN,), lambda each: each._walk(search._Walk(MIDDLE, 63), 1000))
+    walked = library.reads((BERLIN,), lambda each: each._walk(each._begin_walk(MIDDLE, 42), 1000))
     # PostgreSQL, which tells what was read, does not look for the window's end; nor does SQLite.
     assert walked == [[BEHIND] * (2 if library.connection.dialect == "sqlite" else 1)]
 
@@ -432,12 +432,11 @@ def test_what_changed_in_a_time_is_a_stretch_of_that_sort_order(library: Library
 
 def test_a_walk_begins_where_it_can_find_anything(library: Library) -> None:
     # What was changed before a day was created before it.
-    window = search._Walk(None, 63)
     filters = (Filter("updatedAt", "LT", "1970-01-02"), BERLIN)
 
     def walk(each: Search) -> None:
         each._query = Query((), "created_at", True)
-        each._walk(window, 1000)
+        each._walk(each._begin_walk(None, 42), 1000)
 
     [walked] = library.reads(filters, walk)
     assert set(walked) == {CREATED}
@@ -457,7 +456,7 @@ def test_few_of_a_short_time_are_walked_to(
 def test_what_the_sort_order_tells_itself_is_not_looked_up(library: Library) -> None:
     if library.connection.dialect == "sqlite":
         pytest.skip("SQLite would take such an index where ids are looked up")
-    [walked] = library.reads((UNTIL,), lambda each: each._walk(search._Walk(None, 63), 1000))
+    [walked] = library.reads((UNTIL,), lambda each: each._walk(each._begin_walk(None, 42), 1000))
     assert set(walked) == {SORTED, ID}
     [fetched] = library.reads((UNTIL,), lambda each: each._fetch(None))
     assert fetched == sorted([CREATED, ID])
