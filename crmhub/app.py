@@ -29,7 +29,7 @@ from crmhub.api import (
 from crmhub.api.admin import callers as admin_callers
 from crmhub.api.admin import routes as admin
 from crmhub.api.admin.actions import ActionId
-from crmhub.api.authentication import add_rate_headers, authenticate
+from crmhub.api.authentication import add_rate_headers, authenticate, give_place_back
 from crmhub.api.documentation import Document
 from crmhub.api.reading import ARRIVED, check_path
 from crmhub.api.records import RecordId, records_blueprint
@@ -98,6 +98,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app.url_value_preprocessor(_forget_client_id)
     app.after_request(add_rate_headers)
     app.after_request(_end)
+    app.teardown_request(give_place_back)
 
     api = Document(app)
     for kind in KINDS.values():

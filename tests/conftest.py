@@ -14,6 +14,7 @@ import pytest
 import redis
 
 from crmhub import db, drivers
+from crmhub.actions import slots
 from crmhub.actions.hub import Hub
 from crmhub.app import create_app
 from crmhub.secrets import EncryptionKey
@@ -26,6 +27,8 @@ hypothesis.settings.load_profile("ci")
 # However busy the machine is, the database is there.
 db._BUSY_SECONDS = 60
 drivers._PATIENCE["connect_timeout"] = "60"
+# Tests call the app of one process with more threads than a server would let in.
+slots._SHARE = 8
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -11,7 +11,7 @@ from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.actions import dispatch
 from crmhub.actions.bindings import Bound, chatted, note_chat, of_token, remember, settle
 from crmhub.actions.connecting import AWAY, connect, sound, told
-from crmhub.actions.deadlines import within
+from crmhub.actions.deadlines import is_deferred, within
 from crmhub.actions.dispatch import Action, Done, Mapped, crm_id_of, named_for, newest, note_failure
 from crmhub.actions.entries import Entry, New
 from crmhub.actions.hub import Hub
@@ -26,6 +26,7 @@ from crmhub.actions.inputs import (
     whole_name_fault,
 )
 from crmhub.actions.partial import store_what_is_good
+from crmhub.actions.slots import too_many_at_once
 from crmhub.adapter import Adapter, Problem, Saved, Written, contract, hold_back_update
 from crmhub.bounds import MAX_ASKED_PROPERTIES
 from crmhub.db import Connection
@@ -53,9 +54,9 @@ def get_properties(
     """Return what the CRM has under these names for the contact of the conversation.
 
     `name` is first and last name together. While the CRM is away or has not got the contact yet,
-    what was last known of them comes back as `stale`. Raises NotFound when the conversation has
-    no contact, Semantic for blank names and when no name is filled in, BadRequest for too many,
-    Unavailable when nothing is known.
+    or the call is deferred, what was last known of them comes back as `stale`. Raises NotFound when
+    the conversation has no contact, Semantic for blank names and when no name is filled in,
+    BadRequest for too many, Unavailable when nothing is known, TooManyRequests when deferred.
     """
     token = filled(contact_token, "contactToken")
     asked = list(dict.fromkeys(name.strip() for name in names))
@@ -78,6 +79,10 @@ def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Prop
     with hub.database.reading() as connection:
         bound = _of_conversation(connection, account, token)
     if not bound.crm_id:
+        return _last_known(bound, asked)
+    if is_deferred():
+        if not bound.last_values:
+            raise too_many_at_once()
         return _last_known(bound, asked)
     if reason := hub.journal.away(account):
         return _last_known(bound, asked, reason)

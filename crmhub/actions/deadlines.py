@@ -1,6 +1,6 @@
-"""How long the present call may take, and whether anybody waits for its answer.
+"""How long the present call may take, whether anybody waits for its answer, and whether to begin.
 
-Both belong to the call and not to the connection that it uses, so they are kept beside the
+They belong to the call and not to the connection that it uses, so they are kept beside the
 thread's work instead of being handed through every adapter.
 """
 
@@ -26,16 +26,27 @@ class _Call:
 
 _call: ContextVar[_Call | None] = ContextVar("call", default=None)
 _arrived: ContextVar[float | None] = ContextVar("arrived", default=None)
+_deferred: ContextVar[bool] = ContextVar("deferred", default=False)
 
 
 @contextmanager
-def since(moment: float) -> Iterator[None]:
-    """Let the time of a call in the block count from its arrival then, by `time.monotonic`."""
-    before = _arrived.set(moment)
+def since(moment: float, *, deferred: bool = False) -> Iterator[None]:
+    """Let the time of a call in the block count from its arrival then, by `time.monotonic`.
+
+    `deferred` says that the call is written down and no more: its account has all the threads of
+    this process that it may have.
+    """
+    before, was_deferred = _arrived.set(moment), _deferred.set(deferred)
     try:
         yield
     finally:
         _arrived.reset(before)
+        _deferred.reset(was_deferred)
+
+
+def is_deferred() -> bool:
+    """Return whether the present call is written down and no more."""
+    return _deferred.get()
 
 
 def arrived() -> float:

@@ -19,7 +19,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.actions import bindings, duplicates
 from crmhub.actions.connecting import Broken, connect, noted, told
-from crmhub.actions.deadlines import arrived, remaining, within
+from crmhub.actions.deadlines import arrived, is_deferred, remaining, within
 from crmhub.actions.entries import UNFINISHED, Accepted, Entry, New, Outcome
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import join_name, split_name
@@ -249,7 +249,10 @@ def _queued(accepted: Accepted, why: str = _QUEUED) -> Done:
 
 @contextmanager
 def _slot(hub: Hub, account: Account) -> Iterator[bool]:
-    """Say whether this call may wait for the CRM."""
+    """Say whether this call may be tried now, and wait for the CRM."""
+    if is_deferred():
+        yield False
+        return
     if not _is_remote(hub, account):
         yield True
         return

@@ -13,7 +13,7 @@ from crmhub.actions.connected import Connected
 from crmhub.actions.health import Health
 from crmhub.actions.journal import Journal
 from crmhub.actions.leases import Leases
-from crmhub.actions.slots import Slots
+from crmhub.actions.slots import Shares, Slots
 from crmhub.adapter.registry import Registry
 from crmhub.db import Database
 from crmhub.egress import Egress
@@ -47,6 +47,7 @@ class Hub:
     journal: Journal
     health: Health
     slots: Slots
+    shares: Shares
 
     @classmethod
     def open(cls, settings: Settings, *, serves: bool = False) -> Hub:
@@ -81,6 +82,7 @@ class Hub:
             journal=Journal(database),
             health=Health(),
             slots=Slots(settings.threads),
+            shares=Shares(settings.threads),
         )
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""How many calls of this process do what: be written down, and wait for their CRM."""
+"""How many calls of this process do what: wait for their CRM, be written down, be one account's."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from crmhub.errors import TooManyRequests
+
 _FREE_THREADS = 4
 # What comes after the journal's first write takes about as long again, besides the CRM.
 _MOST_OF_DEADLINE = 0.5
 _FORGOTTEN_S = 1.0
 # More would wait for each other inside, and hold up those who have been at their CRM.
 _WRITERS = 8
+# Of the threads, for one account at most.
+_SHARE = 0.5
+# So many calls of one account wait for a place of its share, and each for so long. A request takes
+# 1 to 2 ms of a process: what comes at once is answered, and bots are told `queued` early enough.
+_LINE = 128
+_LINE_S = 0.25
 
 
 class Gate:
@@ -49,6 +57,15 @@ class Gate:
                 self.waiting.popleft().release()
             else:
                 self._free += 1
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Let another one in while the block runs; it ends when the caller is in again."""
+        self.__exit__()
+        try:
+            yield
+        finally:
+            self.__enter__()
 
 
 class Slots:
@@ -86,3 +103,66 @@ class Slots:
     def _behind(self) -> float:
         fresh = time.monotonic() - self._seen_at < _FORGOTTEN_S
         return self._behind_s if fresh else 0.0
+
+
+class Shares:
+    """Half of the threads for each account, so that no account keeps the others waiting."""
+
+    def __init__(self, threads: int) -> None:
+        self._most = max(1, int(threads * _SHARE))
+        self._taken: dict[int, int] = {}
+        self._lines: dict[int, deque[threading.Lock]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, account_id: int, turn: Gate | None = None) -> bool:
+        """Take a place of the account's share; return whether there was one.
+
+        `turn` is the gate that the caller has passed with this call. Where the share is used up,
+        the call waits for a place outside of that gate: for a moment, in the order in which calls
+        came. Without a gate it would hold a thread while it waits, so it does not wait.
+        """
+        with self._lock:
+            taken = self._taken.get(account_id, 0)
+            if taken < self._most:
+                self._taken[account_id] = taken + 1
+                return True
+            line = self._lines.setdefault(account_id, deque())
+            if turn is None or len(line) >= _LINE:
+                return False
+            place = threading.Lock()
+            place.acquire()
+            line.append(place)
+        with turn.outside():
+            if place.acquire(timeout=_LINE_S):
+                return True
+        with self._lock:
+            if place in line:
+                line.remove(place)
+                return False
+        # It was handed over just now.
+        return True
+
+    def give_back(self, account_id: int) -> None:
+        """Hand a place over to the account's call that waits first, or free it."""
+        with self._lock:
+            if line := self._lines.get(account_id):
+                line.popleft().release()
+            elif self._taken[account_id] > 1:
+                self._taken[account_id] -= 1
+            else:
+                # Accounts come and go.
+                del self._taken[account_id]
+                self._lines.pop(account_id, None)
+
+    def waiting(self, account_id: int) -> int:
+        """Return how many calls of the account wait for a place."""
+        return len(self._lines.get(account_id, ()))
+
+
+def too_many_at_once() -> TooManyRequests:
+    """Return the error for a call of an account whose share is used up."""
+    return TooManyRequests(
+        "The account has as many calls in progress as a server process takes of one account;"
+        " try again in 1 s, or send fewer at a time.",
+        retry_after=1,
+    )

@@ -14,11 +14,12 @@ from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings
 from crmhub.actions.connecting import AWAY, connect, sound, told
-from crmhub.actions.deadlines import within
+from crmhub.actions.deadlines import is_deferred, within
 from crmhub.actions.dispatch import note_failure
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import filled, phone_fault, shortened
 from crmhub.actions.phones import readings
+from crmhub.actions.slots import too_many_at_once
 from crmhub.adapter import Adapter, Contact, contract
 from crmhub.audit import Author
 from crmhub.db import Connection, now_ms
@@ -60,9 +61,10 @@ def get_type(
     """Return the newest workflow the contact with this phone entered in the last hours.
 
     `look_back` is in hours. With `silence`, only when that many hours lie between the contact's
-    last helper call and this one. While the CRM is away, the hub answers for whom it has met where
-    it is the one that keeps the enrolments, and for whose lead has not reached the CRM yet. Raises
-    Semantic for a phone that is blank or not filled in and for negative hours, Unavailable.
+    last helper call and this one. While the CRM is away, or the call is deferred, the hub answers
+    for whom it has met where it is the one that keeps the enrolments, and for whose lead has not
+    reached the CRM yet. Raises Semantic for a phone that is blank or not filled in and for negative
+    hours, Unavailable, TooManyRequests when deferred.
     """
     asked = _Asked(
         filled(phone, "contactnumber"),
@@ -74,6 +76,10 @@ def get_type(
     if fault := phone_fault(asked.number):
         return ActiveWorkflow("", fault)
     with told(account), within(account.switches.deadline_s):
+        if is_deferred():
+            if known := _last_known(hub, account, asked):
+                return known
+            raise too_many_at_once()
         if reason := hub.journal.away(account):
             if known := _last_known(hub, account, asked):
                 return known

@@ -16,10 +16,16 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.directory import Caller
 from crmhub.accounts.limits import RateStatus
 from crmhub.actions.hub import Hub
+from crmhub.actions.slots import too_many_at_once
 from crmhub.api import present
 from crmhub.errors import Forbidden, TooManyRequests, Unauthorized
 
 HEADER = "service-apikey"
+# In the environ of WSGI, where the server says it: the gate (`actions.slots`) of the requests that
+# the app works on, which this one has passed.
+TURN = "crmhub.turn"
+# Whose share the request has a place of, None where there was none.
+_PLACE = "crmhub.place"
 _API = re.compile(r"/([^/]+)/api/v1(?:/|$)")
 # What is told of a plan without a limit: every answer carries the headers.
 _NO_LIMIT = RateStatus(limit=10**9, remaining=10**9)
@@ -44,7 +50,7 @@ def account() -> Account:
 
 
 def authenticate(request: flask.Request) -> None:
-    """Find the caller of a request to the public API, and count the request.
+    """Find the caller of a request to the public API, count the request, take a place for it.
 
     Raises Unauthorized, TooManyRequests.
     """
@@ -67,6 +73,27 @@ def authenticate(request: flask.Request) -> None:
             f" try again in {rate.retry_after} s.",
             retry_after=rate.retry_after,
         )
+    if not take_place(known.account):
+        raise too_many_at_once()
+
+
+def take_place(account: Account) -> bool:
+    """Take a place of the account's share of the threads; return whether there was one.
+
+    `give_place_back` ends it. A second call for the same request returns the same.
+    """
+    environ = present.request().environ
+    if _PLACE not in environ:
+        free = hub().shares.take(account.id, environ.get(TURN))
+        environ[_PLACE] = account.id if free else None
+    return environ[_PLACE] is not None
+
+
+def give_place_back(_: BaseException | None) -> None:
+    """Give back the place that the request has taken, if any; at the end of each request."""
+    place = present.request().environ.get(_PLACE)
+    if place is not None:
+        hub().shares.give_back(place)
 
 
 def add_rate_headers(response: flask.Response) -> flask.Response:

@@ -8,6 +8,8 @@ import flask
 from marshmallow import fields
 
 from crmhub.actions import deals_and_tickets, rotation
+from crmhub.actions.deadlines import is_deferred
+from crmhub.actions.slots import too_many_at_once
 from crmhub.api.answers import as_json
 from crmhub.api.authentication import hub
 from crmhub.api.helper_answers import (
@@ -80,6 +82,8 @@ def get_random_int_of(portal_id: str) -> flask.Response:
     account = of_portal_id(portal_id)
 
     def work() -> dict[str, Any]:
+        if is_deferred():
+            raise too_many_at_once()
         sent = load(AccountRangeBody(), body())
         return _number(rotation.int_of_account(hub().database, account, **sent))
 

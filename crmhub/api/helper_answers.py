@@ -20,7 +20,7 @@ from crmhub.actions.dispatch import Done
 from crmhub.actions.unfilled import is_unfilled_id
 from crmhub.adapter import Problem
 from crmhub.api.answers import as_json
-from crmhub.api.authentication import hub
+from crmhub.api.authentication import hub, take_place
 from crmhub.api.documentation import IDEMPOTENCY_KEY, documents
 from crmhub.api.failures import in_words
 from crmhub.api.helper_bodies import HelperBody
@@ -84,7 +84,7 @@ def answered(
     `keys` names the helper's own keys, which are blank then.
     """
     try:
-        with since(flask.g.began):
+        with since(flask.g.began, deferred=not take_place(account)):
             answer = _patiently(work, account.switches.deadline_s)
         replayed = bool(answer.pop(REPLAYED, False))
         response = as_json(answer, 202 if answer["status"] == "queued" else 200)
