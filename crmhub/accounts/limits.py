@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MISSES = Rate(60, 60)
+# Of all addresses behind one trusted proxy: where it passes on what its callers write into
+# X-Forwarded-For, one caller may choose a new address for each miss.
+_MISSES_OF_PROXY = Rate(300, 60)
 # Of one address or with one email. Each process holds its share: many enough for several.
 _SIGN_INS = Rate(30, 300)
 # A request waits this long for Redis, and after a failure none does for a while.
@@ -98,9 +101,15 @@ class Limits:
         """Count a call without a key under the account's limit."""
         return self._hit([(f"account/{account.id}", account.plan.rate_limit)])
 
-    def miss(self, address: str) -> RateStatus:
-        """Count a call from `address` that found no account, or had a wrong secret or token."""
-        return self._hit([(f"miss/{_network(address)}", _MISSES)])
+    def miss(self, address: str, proxy: str = "") -> RateStatus:
+        """Count a call from `address` that found no account, or had a wrong key, secret or token.
+
+        `proxy` is the address of the trusted proxy that the call came through, if any.
+        """
+        limits: list[tuple[str, Rate | None]] = [(f"miss/{_network(address)}", _MISSES)]
+        if proxy:
+            limits.append((f"miss-through/{proxy}", _MISSES_OF_PROXY))
+        return self._hit(limits)
 
     def sign_in(self, address: str, email: str) -> RateStatus:
         """Count a try to sign in to the console from `address` as `email`."""

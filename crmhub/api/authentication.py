@@ -18,6 +18,7 @@ from crmhub.accounts.limits import RateStatus
 from crmhub.actions.hub import Hub
 from crmhub.actions.slots import too_many_at_once
 from crmhub.api import present
+from crmhub.api.misses import missed
 from crmhub.errors import Forbidden, TooManyRequests, Unauthorized
 
 HEADER = "service-apikey"
@@ -64,7 +65,10 @@ def authenticate(request: flask.Request) -> None:
     key = request.headers.get(HEADER, "")
     if not key:
         raise Unauthorized(f"Send the account's API key in the header {HEADER}.")
-    g.caller = known = here.directory.by_api_key(match[1], key)
+    try:
+        g.caller = known = here.directory.by_api_key(match[1], key)
+    except Unauthorized as exc:
+        raise missed(exc, "the key") from None
     rate = here.limits.hit(known)
     g.rate = rate if rate.limit is not None else _NO_LIMIT
     if not rate.allowed:

@@ -1,11 +1,12 @@
-"""Guesses at ids, secrets and tokens: counted by address, and answered 429 when there are many."""
+"""Guesses at ids, keys, secrets and tokens: counted by address, 429 when there are many."""
 
 from __future__ import annotations
 
 import flask
 
+from crmhub.actions.hub import Hub
+from crmhub.api import present
 from crmhub.api.addresses import client_address
-from crmhub.api.authentication import hub
 from crmhub.errors import HubError, TooManyRequests
 
 
@@ -14,12 +15,14 @@ def missed(error: HubError, what: str) -> HubError:
 
     `what` begins the sentence that says what to check: "the id in the path".
     """
-    address = client_address(flask.request, hub().settings.trusted_proxies)
-    status = hub().limits.miss(address)
+    hub: Hub = present.app().extensions["crmhub"]
+    address = client_address(flask.request, hub.settings.trusted_proxies)
+    peer = flask.request.remote_addr or ""
+    status = hub.limits.miss(address, proxy=peer if peer != address else "")
     if status.allowed:
         return error
     return TooManyRequests(
-        "Too many calls from this address found no account or had a wrong token;"
+        "Too many calls from this address found no account or had a wrong key or token;"
         f" check {what} and try again in {status.retry_after} s.",
         retry_after=status.retry_after,
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from ipaddress import ip_network
 from typing import Any
 
 import flask
@@ -10,6 +12,7 @@ import pytest
 
 from crmhub.accounts import accounts, directory, keys
 from crmhub.accounts.keys import IssuedKey
+from crmhub.accounts.limits import Limits
 from crmhub.accounts.webhook_ids import now_ms
 from crmhub.actions.hub import Hub
 from crmhub.db import Connection
@@ -153,6 +156,53 @@ def test_the_name_of_the_header_is_taken_in_any_case(app: flask.Flask, client: C
 def test_a_client_id_is_taken_as_it_is_written(client: Client) -> None:
     upper = client.base.replace(client.account.client_id, client.account.client_id.upper())
     refused(client._http.get(f"{upper}/contacts", headers={"service-apikey": client.key}), 401)
+
+
+# --- guesses ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counted(app: flask.Flask) -> Iterator[flask.Flask]:
+    """The application with a fresh count of misses, behind a proxy on 127.0.0.1."""
+    hub: Hub = app.extensions["crmhub"]
+    settings = replace(hub.settings, trusted_proxies=(ip_network("127.0.0.1"),))
+    app.extensions["crmhub"] = replace(hub, settings=settings, limits=Limits(None))
+    yield app
+    app.extensions["crmhub"] = hub
+
+
+def test_wrong_keys_are_throttled_and_right_ones_are_not(
+    counted: flask.Flask, client: Client
+) -> None:
+    wrong = with_key(client, new_api_key())
+    assert [wrong("GET", "/contacts").status_code for _ in range(62)] == [401] * 60 + [429] * 2
+    answer = wrong("DELETE", "/nothing")
+    assert "check the key" in refused(answer, 429)
+    assert 1 <= int(answer.headers["Retry-After"]) <= 60
+    assert client.get("/contacts").status_code == 200
+    # No key is no guess.
+    refused(with_key(client, "")("GET", "/contacts"), 401)
+    elsewhere = {"REMOTE_ADDR": "203.0.113.9"}
+    refused(wrong("GET", "/contacts", environ_overrides=elsewhere), 401)
+
+
+def test_who_names_another_address_for_each_guess_is_throttled_with_the_proxy(
+    counted: flask.Flask, client: Client
+) -> None:
+    def guess(forwarded: str, key: str = "wrong", peer: str = "127.0.0.1") -> int:
+        headers = {"X-Forwarded-For": forwarded}
+        environ = {"REMOTE_ADDR": peer}
+        call = with_key(client, key)
+        status: int = call(
+            "GET", "/contacts", headers=headers, environ_overrides=environ
+        ).status_code
+        return status
+
+    assert {guess(f"10.0.{n // 256}.{n % 256}") for n in range(300)} == {401}
+    assert guess("203.0.113.7") == 429
+    assert guess("203.0.113.7", client.key) == 200
+    # Nobody has passed that on for them.
+    assert guess("203.0.113.7", peer="203.0.113.8") == 401
 
 
 # --- keys that end ---------------------------------------------------------------------------
