@@ -33,8 +33,10 @@ _MISSES = Rate(60, 60)
 # Of all addresses behind one trusted proxy: where it passes on what its callers write into
 # X-Forwarded-For, one caller may choose a new address for each miss.
 _MISSES_OF_PROXY = Rate(300, 60)
-# Of one address or with one email. Each process holds its share: many enough for several.
-_SIGN_INS = Rate(30, 300)
+# Attempts to sign in, see `Limits.sign_in`. Each process holds its share: many enough for several.
+_OF_DEVICE = _OF_ADDRESS_AND_EMAIL = Rate(20, 300)
+_OF_ADDRESS = Rate(100, 300)
+_OF_EMAIL = Rate(200, 300)
 # A request waits this long for Redis, and after a failure none does for a while.
 _REDIS_SECONDS = 0.25
 _RETRY_SECONDS = 5.0
@@ -111,11 +113,29 @@ class Limits:
             limits.append((f"miss-through/{proxy}", _MISSES_OF_PROXY))
         return self._hit(limits)
 
-    def sign_in(self, address: str, email: str) -> RateStatus:
-        """Count a try to sign in to the console from `address` as `email`."""
-        who = digest(email)
+    def sign_in(self, address: str, email: str, device: str = "") -> RateStatus:
+        """Count an attempt to sign in to the console from `address` as `email`.
+
+        A password can be guessed, so attempts are limited; and nobody's guesses may keep an
+        operator out. So a browser from which this user has signed in before, since the password
+        was set, brings a `device` token, and has a limit of its own alone: whoever guesses,
+        from wherever, it gets in. All other attempts share three limits: few for an address with
+        an email, more for an address with whatever emails, most for an email from whatever
+        addresses. One guesser uses up the first and is refused there, before the others count
+        it: the operator gets in from another address with any browser. Who guesses from the
+        operator's own address, or from ten and more addresses at once, is slowed at the price
+        that new browsers (of that address, or of that email) wait with them. A session that
+        has begun goes on: only attempts are counted.
+        """
+        if device:
+            return self._hit([(f"sign-in-of/{digest(device)}", _OF_DEVICE)])
+        network, who = _network(address), digest(email)
         return self._hit(
-            [(f"sign-in/{_network(address)}", _SIGN_INS), (f"sign-in-as/{who}", _SIGN_INS)]
+            [
+                (f"sign-in/{network}/{who}", _OF_ADDRESS_AND_EMAIL),
+                (f"sign-in-from/{network}", _OF_ADDRESS),
+                (f"sign-in-as/{who}", _OF_EMAIL),
+            ]
         )
 
     def _hit(self, limits: list[tuple[str, Rate | None]]) -> RateStatus:

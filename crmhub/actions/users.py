@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from crmhub import audit
 from crmhub.accounts import passwords, users
 from crmhub.accounts.users import SignedIn, User
@@ -9,6 +12,7 @@ from crmhub.actions.hub import Hub
 from crmhub.audit import SET, Author
 from crmhub.db import Connection
 from crmhub.errors import TooManyRequests, Unauthorized
+from crmhub.secrets import derive, new_secret, same, sign
 
 
 def create_user(hub: Hub, email: str, password: str, *, by: Author) -> User:
@@ -57,27 +61,52 @@ def list_users(hub: Hub) -> list[User]:
 # --- coming and going --------------------------------------------------------------------------
 
 
-def sign_in(hub: Hub, email: str, password: str, *, address: str) -> str:
-    """Return the token of a new session.
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session that has begun: its token, and the one by which the browser is known later."""
 
-    Raises Unauthorized in the same words, after as long, whatever does not fit; TooManyRequests
-    after many tries from one address or with one email; Unavailable.
+    user_id: str
+    token: str
+    device: str
+
+
+def sign_in(
+    hub: Hub, email: str, password: str, *, address: str, device: Callable[[str], str]
+) -> NewSession:
+    """Begin a session.
+
+    `device` returns the device token that the browser has for a user's id, "" for none. Raises
+    Unauthorized in the same words, after as long, whatever does not fit; TooManyRequests after many
+    attempts, by the rule of `Limits.sign_in`; Unavailable.
     """
-    status = hub.limits.sign_in(address, users.normal(email))
-    if not status.allowed:
-        raise TooManyRequests(
-            f"Too many tries to sign in; try again in {status.retry_after} s.",
-            retry_after=status.retry_after,
-        )
     with hub.database.reading() as db:
         found = users.stored_password(db, email)
+    known = device(found[0]) if found else ""
+    if found and not same(known, _device_token(hub, *found, known.partition(".")[0])):
+        known = ""
+    status = hub.limits.sign_in(address, users.normal(email), known)
+    if not status.allowed:
+        other = "" if known else " A browser that you have signed in with before lets you in now."
+        raise TooManyRequests(
+            f"Too many attempts to sign in; try again in {status.retry_after} s.{other}",
+            retry_after=status.retry_after,
+        )
     fits = passwords.fits(password, found[1] if found else None)
     session = None
     if found and fits:
         session = hub.database.transact(lambda tx: users.start_session(tx, *found))
-    if session is None:
+    if found is None or session is None:
         raise Unauthorized("The email or the password is wrong.")
-    return session
+    return NewSession(found[0], session, _device_token(hub, *found, new_secret()))
+
+
+def _device_token(hub: Hub, user_id: str, password: str, name: str) -> str:
+    """Return the token of the browser `name` of a user, good until their password is another one.
+
+    `password` is the stored one. Nothing of the token is stored.
+    """
+    key = derive(hub.settings.secret_key, "console device")
+    return f"{name}.{sign(key, f'{user_id} {password} {name}'.encode()).hex()}"
 
 
 def signed_in(hub: Hub, session: str) -> SignedIn | None:

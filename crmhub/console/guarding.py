@@ -3,6 +3,12 @@
 The cookie holds the token of a session, of which the database has a digest. Before sign-in it holds
 a token of no session, so that the form for signing in is proved like all others: each form carries
 a signature of the cookie. The browser's own word on where a POST comes from is asked, too.
+
+A second cookie for each user who has signed in stays when the session ends: by it the browser is
+known at the next sign-in (`Limits.sign_in`).
+
+Over https, cookies are named `__Host-…`: no other host of the same domain, and no page that came
+over http, can set one of that name. Browsers take the name over https alone.
 """
 
 from __future__ import annotations
@@ -22,6 +28,10 @@ from crmhub.errors import Forbidden, Unauthorized
 from crmhub.secrets import derive, new_secret, same, sign
 
 COOKIE = "crmhub_console"
+_DEVICE = "crmhub_device_"
+# As long as browsers keep any cookie, or so.
+_DEVICE_S = 365 * 24 * 3600
+_HOST = "__Host-"
 FIELD = "csrf"
 # Endpoints for those who are not signed in.
 OPEN = frozenset({"console.static", "console.sign_in", "console.let_in"})
@@ -57,8 +67,20 @@ def recognise() -> None:
 
 
 def _cookie() -> str:
-    given = flask.request.cookies.get(COOKIE, "")
+    given = _sent(COOKIE)
     return given if _TOKEN.fullmatch(given) else ""
+
+
+def _sent(name: str) -> str:
+    """Return the cookie of this name, "" without one; in production only one set over https."""
+    cookies = flask.request.cookies
+    plain = "" if hub().settings.env == "production" else cookies.get(name, "")
+    return cookies.get(f"{_HOST}{name}", plain)
+
+
+def device(user_id: str) -> str:
+    """Return the token by which this browser is known to be a user's, "" where it has none."""
+    return _sent(f"{_DEVICE}{user_id}")
 
 
 def _demand_our_form() -> None:
@@ -91,24 +113,33 @@ def csrf_token() -> str:
     return sign(key, flask.g.cookie.encode()).hex()
 
 
-def remember(session: str) -> None:
-    """Let the answer set the cookie to this session's token."""
-    flask.g.new_cookie = session
+def remember(session: users.NewSession) -> None:
+    """Let the answer set the cookies to this session's token, and to the browser's."""
+    flask.g.new_cookie = session.token
+    flask.g.new_device = session
 
 
-def set_cookie(response: flask.Response) -> None:
-    """Set the cookie where this request gave it another value."""
+def set_cookies(response: flask.Response) -> None:
+    """Set the cookies to which this request gave another value."""
     value: str | None = flask.g.get("new_cookie")
-    if value is None:
-        return
+    if value is not None:
+        _set(response, COOKIE, value, LONGEST_MS // 1000)
+    session: users.NewSession | None = flask.g.get("new_device")
+    if session is not None:
+        _set(response, f"{_DEVICE}{session.user_id}", session.device, _DEVICE_S)
+
+
+def _set(response: flask.Response, name: str, value: str, seconds: int) -> None:
+    of_host = secure()
     response.set_cookie(
-        COOKIE,
+        f"{_HOST}{name}" if of_host else name,
         value,
-        max_age=LONGEST_MS // 1000,
-        path=PREFIX,
+        max_age=seconds,
+        # The prefix demands the whole host.
+        path="/" if of_host else PREFIX,
         httponly=True,
         samesite="Lax",
-        secure=secure(),
+        secure=of_host,
     )
 
 

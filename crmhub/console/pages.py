@@ -106,7 +106,10 @@ def refused(error: HubError, template: str, **context: Any) -> flask.Response:
     """Return a form once more with what is wrong, as `error`; raises it for who reads no HTML."""
     if not wants_html():
         raise error
-    return page(template, error.status, error=error.message, **context)
+    shown = page(template, error.status, error=error.message, **context)
+    if "Retry-After" in error.headers:
+        shown.headers["Retry-After"] = error.headers["Retry-After"]
+    return shown
 
 
 def wants_html() -> bool:
@@ -127,7 +130,7 @@ def finish(response: flask.Response) -> flask.Response:
         response.headers["Cache-Control"] = "no-store"
     if guarding.secure():
         response.headers["Strict-Transport-Security"] = f"max-age={_A_YEAR_S}"
-    guarding.set_cookie(response)
+    guarding.set_cookies(response)
     return response
 
 

@@ -40,7 +40,9 @@ def let_in() -> flask.Response:
     email, back = given.get("email", "")[:300], _local(given.get("next", ""))
     address = client_address(flask.request, hub().settings.trusted_proxies)
     try:
-        session = users.sign_in(hub(), email, given.get("password", ""), address=address)
+        session = users.sign_in(
+            hub(), email, given.get("password", ""), address=address, device=guarding.device
+        )
     except HubError as exc:
         return refused(exc, "sign_in.html", back=back, email=email)
     guarding.remember(session)

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from crmhub.accounts import users
+from crmhub.accounts import passwords, users
+from crmhub.accounts.limits import Limits
 from crmhub.actions.users import set_disabled, set_password
 from crmhub.db import now_ms
 from tests.clients import TESTS
-from tests.consoles import PASSWORD, Operator, new_user, open_console, text_of
+from tests.consoles import (
+    BROWSER,
+    PASSWORD,
+    Operator,
+    new_user,
+    open_console,
+    text_of,
+    unused_email,
+)
 
 HOUR = 3600 * 1000
 
@@ -76,17 +86,208 @@ def test_a_password_may_be_typed_on_another_keyboard(app, hub):
     assert Operator(app, email.upper()).sign_in("scho\u0308nes passwort").status_code == 303
 
 
-def test_many_tries_are_stopped_whether_right_or_wrong(app, email, monkeypatch):
-    monkeypatch.setattr("crmhub.accounts.passwords.fits", lambda *_: False)
-    browser = Operator(app, email, address="198.51.100.7")
-    statuses = [browser.sign_in().status_code for _ in range(40)]
-    assert 401 in statuses
-    assert statuses[-1] == 429
-    assert "try again in" in text_of(browser.sign_in())
-    # From elsewhere, too: it is this user who is guessed at.
-    assert Operator(app, email, address="203.0.113.9").sign_in().status_code == 429
-    other = Operator(app, "other@example.com", address="203.0.113.9")
-    assert other.sign_in().status_code == 401
+# --- guesses at a password -------------------------------------------------------------------
+
+HOME, ELSEWHERE, FAR = "198.51.100.7", "203.0.113.9", "192.0.2.4"
+
+
+@pytest.fixture
+def quick(app, monkeypatch):
+    """Let a process count all of a limit, and a right password be found in no time."""
+    hub = app.extensions["crmhub"]
+    app.extensions["crmhub"] = replace(hub, limits=Limits(None))
+    stored = passwords.to_store(PASSWORD)
+    monkeypatch.setattr(passwords, "to_store", lambda _: stored)
+    monkeypatch.setattr(passwords, "fits", lambda given, stored: bool(stored) and given == PASSWORD)
+    yield app
+    app.extensions["crmhub"] = hub
+
+
+def guess(app, email, address, *, times=250):
+    """Guess at a password from an address, for as long as that is not refused; return how often."""
+    browser = Operator(app, email, address=address)
+    csrf_field = {"csrf": csrf(browser.get("/sign-in"))}
+    for n in range(times):
+        form = {"email": email, "password": f"guess {n}", **csrf_field}
+        if (answer := browser.open("POST", "/sign-in", data=form)).status_code == 429:
+            assert int(answer.headers["Retry-After"]) >= 1
+            return n
+    return times
+
+
+def guess_from_everywhere(app, email):
+    """Guess from so many addresses that the email itself is limited."""
+    return sum(guess(app, email, f"10.1.2.{n}") for n in range(12))
+
+
+def known_browser(app, email, address=HOME):
+    """Return a browser that the user has signed in with, and out again."""
+    browser = Operator(app, email, address=address)
+    assert browser.sign_in().status_code == 303
+    browser.send("/sign-out", at="/accounts")
+    return browser
+
+
+def test_guesses_are_stopped_whether_right_or_wrong(quick, hub):
+    email = new_user(hub)
+    assert guess(quick, email, ELSEWHERE) == 20
+    answer = Operator(quick, email, address=ELSEWHERE).sign_in()
+    assert answer.status_code == 429
+    assert "try again in" in text_of(answer)
+
+
+def test_guesses_from_elsewhere_keep_nobody_out(quick, hub):
+    email = new_user(hub)
+    known = known_browser(quick, email)
+    guess(quick, email, ELSEWHERE)
+    assert known.sign_in().status_code == 303
+    assert Operator(quick, email, address=FAR).sign_in().status_code == 303
+
+
+def test_guesses_from_ones_own_address_keep_new_browsers_out_alone(quick, hub):
+    email = new_user(hub)
+    known = known_browser(quick, email)
+    guess(quick, email, HOME)
+    assert Operator(quick, email, address=HOME).sign_in().status_code == 429
+    assert known.sign_in().status_code == 303
+    # With another email the address is not used up.
+    assert Operator(quick, new_user(hub), address=HOME).sign_in().status_code == 303
+
+
+def test_guesses_at_many_emails_from_ones_own_address_keep_new_browsers_out_alone(quick, hub):
+    email = new_user(hub)
+    known = known_browser(quick, email)
+    guessed = [guess(quick, f"nobody-{n}@example.com", HOME) for n in range(7)]
+    assert sum(guessed) == 99
+    assert Operator(quick, email, address=HOME).sign_in().status_code == 429
+    assert known.sign_in().status_code == 303
+
+
+def test_guesses_from_many_addresses_are_stopped_and_keep_new_browsers_out_alone(quick, hub):
+    email = new_user(hub)
+    known = known_browser(quick, email)
+    assert guess_from_everywhere(quick, email) == 199
+    assert guess(quick, email, ELSEWHERE) == 0
+    assert Operator(quick, email, address=FAR).sign_in().status_code == 429
+    assert known.sign_in().status_code == 303
+    assert Operator(quick, new_user(hub), address=FAR).sign_in().status_code == 303
+
+
+def test_a_session_goes_on_whatever_is_guessed(quick, hub):
+    email = new_user(hub)
+    browser = Operator(quick, email, address=HOME)
+    browser.sign_in()
+    guess(quick, email, HOME)
+    guess_from_everywhere(quick, email)
+    assert browser.get("/accounts").status_code == 200
+
+
+def test_a_known_browser_guesses_no_more_often_than_others(quick, hub):
+    email = new_user(hub)
+    known = known_browser(quick, email)
+    statuses = [known.sign_in("wrong").status_code for _ in range(21)]
+    assert statuses == [401] * 20 + [429]
+    # What it guesses is not counted against others.
+    assert Operator(quick, email, address=HOME).sign_in().status_code == 303
+
+
+def test_a_browser_is_known_for_its_own_user_alone(quick, hub):
+    email, other = new_user(hub), new_user(hub)
+    browser = known_browser(quick, email)
+    token = browser.http.get_cookie(f"crmhub_device_{user_id(hub, email)}", path="/console").value
+    stranger = Operator(quick, other, address=HOME)
+    stranger.http.set_cookie(f"crmhub_device_{user_id(hub, other)}", token, path="/console")
+    guess(quick, other, HOME)
+    assert stranger.sign_in().status_code == 429
+
+
+def test_one_browser_is_known_for_each_of_its_users(quick, hub):
+    email, other = new_user(hub), new_user(hub)
+    browser = known_browser(quick, email)
+    browser.email = other
+    assert browser.sign_in().status_code == 303
+    for one in (email, other):
+        guess(quick, one, HOME)
+        browser.email = one
+        browser.send("/sign-out", at="/accounts")
+        assert browser.sign_in().status_code == 303
+
+
+@pytest.mark.parametrize("change", ["password", "disabled"])
+def test_a_browser_is_known_until_the_user_is_another(quick, hub, change, monkeypatch):
+    email = new_user(hub)
+    known = known_browser(quick, email)
+    if change == "password":
+        monkeypatch.setattr(passwords, "to_store", lambda _: "another")
+        set_password(hub, email, PASSWORD, by=TESTS)
+    else:
+        set_disabled(hub, email, True, by=TESTS)
+    guess(quick, email, HOME)
+    assert known.sign_in().status_code == 429
+
+
+def test_as_much_is_computed_for_an_unknown_email_as_for_a_wrong_password(app, email, monkeypatch):
+    computed = []
+    scrypt = passwords.hashlib.scrypt
+    monkeypatch.setattr(
+        passwords.hashlib,
+        "scrypt",
+        lambda *args, **how: computed.append(how) or scrypt(*args, **how),
+    )
+    assert Operator(app, email).sign_in("wrong horse battery").status_code == 401
+    assert Operator(app, unused_email()).sign_in("wrong horse battery").status_code == 401
+    wrong, unknown = ({**how, "salt": len(how["salt"])} for how in computed)
+    assert wrong == unknown
+
+
+def user_id(hub, email):
+    return next(one for one in users_of(hub) if one.email == email).user_id
+
+
+# --- the cookies -----------------------------------------------------------------------------
+
+
+def test_over_https_no_cookie_can_be_set_from_another_host(app, email):
+    https = {"base_url": "https://hub.example.com"}
+    browser = Operator(app, email)
+    page = browser.get("/sign-in", **https)
+    form = {"email": email, "password": PASSWORD, "csrf": csrf(page)}
+    answer = browser.open("POST", "/sign-in", data=form, **https)
+    assert answer.status_code == 303
+    set_now = answer.headers.getlist("Set-Cookie")
+    assert len(set_now) == 2
+    for each in (cookie(page), *set_now):
+        assert each.startswith("__Host-crmhub_")
+        assert "Secure" in each
+        assert "; Path=/;" in f"{each};"
+        assert "Domain" not in each
+    assert browser.get("/accounts", **https).status_code == 200
+
+
+def test_a_cookie_of_the_host_wins_over_a_plain_one(app, operator):
+    session = operator.http.get_cookie("crmhub_console", path="/console").value
+    bare = app.test_client(use_cookies=False)
+    both = {"Cookie": f"crmhub_console={'x' * 43}; __Host-crmhub_console={session}"}
+    swapped = {"Cookie": f"crmhub_console={session}; __Host-crmhub_console={'x' * 43}"}
+    for sent, status in ((both, 200), (swapped, 303)):
+        answer = bare.get("/console/accounts", headers={**BROWSER, **sent})
+        assert answer.status_code == status
+
+
+def test_in_production_a_plain_cookie_is_none(app, hub, operator):
+    session = operator.http.get_cookie("crmhub_console", path="/console").value
+    bare = app.test_client(use_cookies=False)
+    app.extensions["crmhub"] = replace(hub, settings=replace(hub.settings, env="production"))
+    try:
+        for name, status in (("crmhub_console", 303), ("__Host-crmhub_console", 200)):
+            sent = {**BROWSER, "Cookie": f"{name}={session}"}
+            answer = bare.get("/console/accounts", headers=sent)
+            assert answer.status_code == status
+    finally:
+        app.extensions["crmhub"] = hub
+
+
+# --- where it leads --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
