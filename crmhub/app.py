@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from typing import Any
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import flask
 import structlog
@@ -31,7 +32,7 @@ from crmhub.api.admin import routes as admin
 from crmhub.api.admin.actions import ActionId
 from crmhub.api.authentication import add_rate_headers, authenticate, give_place_back
 from crmhub.api.documentation import Document
-from crmhub.api.reading import ARRIVED, check_path
+from crmhub.api.reading import ARRIVED, check_request
 from crmhub.api.records import RecordId, records_blueprint
 from crmhub.bounds import MAX_BODY_BYTES
 from crmhub.console import routes as console
@@ -59,6 +60,13 @@ class _App(flask.Flask):
             path_info=request.path,
             default_method=request.method,
         )
+
+    def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Any:
+        try:
+            return super().wsgi_app(environ, start_response)
+        finally:
+            # Not at Flask's own end of a request, which costs three times as much.
+            give_place_back(environ, self.extensions["crmhub"])
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
         # No view is a coroutine; Flask would look for one ten times in each request.
@@ -98,7 +106,6 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app.url_value_preprocessor(_forget_client_id)
     app.after_request(add_rate_headers)
     app.after_request(_end)
-    app.teardown_request(give_place_back)
 
     api = Document(app)
     for kind in KINDS.values():
@@ -119,7 +126,7 @@ def _begin() -> None:
     structlog.contextvars.bind_contextvars(request_id=g.request_id)
     authenticate(request)
     admin_callers.authenticate(request)
-    check_path(request)
+    check_request(request)
 
 
 def _forget_client_id(endpoint: str | None, values: dict[str, Any] | None) -> None:
@@ -131,6 +138,7 @@ def _forget_client_id(endpoint: str | None, values: dict[str, Any] | None) -> No
 def _end(response: flask.Response) -> flask.Response:
     request, g = present.request(), present.g()
     response.headers.add("X-Request-Id", g.request_id)
+    response.headers.add("X-Content-Type-Options", "nosniff")
     rule = request.url_rule
     seconds = time.monotonic() - g.began
     measuring.count(rule, response.status_code, g.get("failed_with"), seconds)

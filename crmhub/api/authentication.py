@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from functools import wraps
 from typing import TypeVar, cast
+from wsgiref.types import WSGIEnvironment
 
 import flask
 
@@ -77,27 +78,26 @@ def authenticate(request: flask.Request) -> None:
             f" try again in {rate.retry_after} s.",
             retry_after=rate.retry_after,
         )
-    if not take_place(known.account):
+    if not take_place(request.environ, here, known.account):
         raise too_many_at_once()
 
 
-def take_place(account: Account) -> bool:
+def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
     """Take a place of the account's share of the threads; return whether there was one.
 
     `give_place_back` ends it. A second call for the same request returns the same.
     """
-    environ = present.request().environ
     if _PLACE not in environ:
-        free = hub().shares.take(account.id, environ.get(TURN))
+        free = here.shares.take(account.id, environ.get(TURN))
         environ[_PLACE] = account.id if free else None
     return environ[_PLACE] is not None
 
 
-def give_place_back(_: BaseException | None) -> None:
+def give_place_back(environ: WSGIEnvironment, here: Hub) -> None:
     """Give back the place that the request has taken, if any; at the end of each request."""
-    place = present.request().environ.get(_PLACE)
+    place = environ.get(_PLACE)
     if place is not None:
-        hub().shares.give_back(place)
+        here.shares.give_back(place)
 
 
 def add_rate_headers(response: flask.Response) -> flask.Response:

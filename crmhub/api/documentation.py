@@ -35,7 +35,7 @@ _ERRORS = {
     404: ("NotFound", "Resource not found"),
     409: ("Conflict", "Conflict with the current state"),
     413: ("TooLarge", "Body larger than 1 MiB"),
-    415: ("NotJson", "Body that does not say it is JSON"),
+    415: ("NotJson", "Body that does not say it is JSON, or is compressed"),
     422: ("Semantic", "Well-formed request with semantic errors"),
     429: ("TooManyRequests", "Rate limit exceeded"),
     500: ("Internal", "Internal server error"),

@@ -42,7 +42,7 @@ _KEY_OF_CALL = IDEMPOTENCY_KEY | {
     "description": "Names the call for 24 hours: sent again, it is not carried out again but"
     " answered as the first time, or `queued` while that is under way. Another call: 422."
 }
-_ERRORS = (400, 401, 402, 403, 404, 409, 413, 422, 429, 500, 503)
+_ERRORS = (400, 401, 402, 403, 404, 409, 413, 415, 422, 429, 500, 503)
 STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
 
 
@@ -84,7 +84,8 @@ def answered(
     `keys` names the helper's own keys, which are blank then.
     """
     try:
-        with since(flask.g.began, deferred=not take_place(account)):
+        placed = take_place(flask.request.environ, hub(), account)
+        with since(flask.g.began, deferred=not placed):
             answer = _patiently(work, account.switches.deadline_s)
         replayed = bool(answer.pop(REPLAYED, False))
         response = as_json(answer, 202 if answer["status"] == "queued" else 200)

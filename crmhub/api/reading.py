@@ -6,9 +6,10 @@ The standard library's json reads, because orjson shows neither duplicate keys n
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, NoReturn, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
@@ -32,12 +33,15 @@ HUNG_UP = "crmhub.hung_up"
 # The body, where the server has read all of it.
 BODY = "crmhub.body"
 
+# A name or an IPv4 address, or an IPv6 one in brackets, and a port.
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%!$&'()*+;=-]+)(?::[0-9]{0,5})?")
+
 
 _View = TypeVar("_View", bound=Callable[..., Any])
 
 
 class UnsupportedMediaType(HubError):
-    """A body that does not say it is JSON."""
+    """A body that does not say it is JSON, or is compressed."""
 
     status = 415
     category = "BadRequestError"
@@ -235,10 +239,29 @@ def query(req: flask.Request) -> dict[str, str]:
     return dict(req.args)
 
 
-def check_path(request: flask.Request) -> None:
-    """Refuse a path with NUL, which no id or name can hold and PostgreSQL does not take."""
+def check_request(request: flask.Request) -> None:
+    """Refuse what no route can answer: BadRequest, UnsupportedMediaType."""
+    environ = request.environ
     if "\0" in request.path:
+        # No id or name can hold it, and PostgreSQL does not take it.
         raise BadRequest("The path holds the character U+0000; leave it out.")
+    if not _is_host(environ.get("HTTP_HOST", ""), environ.get("SERVER_PROTOCOL", "")):
+        raise BadRequest("Host: send one header Host that names the service, such as hub.example.")
+    encoding = environ.get("HTTP_CONTENT_ENCODING")
+    if encoding and encoding.strip().lower() != "identity":
+        raise UnsupportedMediaType(
+            f"Content-Encoding: {encoding[:60]} is not taken; send the body uncompressed, without"
+            " this header."
+        )
+
+
+@lru_cache(maxsize=256)
+def _is_host(host: str, protocol: str) -> bool:
+    """Return whether a Host header, "" for none, is right: RFC 9112, 3.2.
+
+    The server joins several with commas. HTTP/1.0 knows no such header, so it may be missing.
+    """
+    return _HOST.fullmatch(host) is not None or (not host and protocol in ("HTTP/1.0", "HTTP/1"))
 
 
 class Blueprint(_Blueprint):

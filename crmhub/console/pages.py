@@ -34,7 +34,6 @@ _POLICY = (
 )
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
-    "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     # Not no-referrer: a browser would then say "null" where a form comes from.
     "Referrer-Policy": "same-origin",

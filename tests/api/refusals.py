@@ -66,6 +66,8 @@ def header_faults(answer: TestResponse) -> list[str]:
     found = []
     if not _REQUEST_ID.fullmatch(answer.headers.get("X-Request-Id", "")):
         found.append(f"X-Request-Id {answer.headers.get('X-Request-Id')}")
+    if answer.headers.getlist("X-Content-Type-Options") != ["nosniff"]:
+        found.append("no X-Content-Type-Options")
     if PUBLIC_API.match(answer.request.path):
         for name in _RATE_HEADERS:
             given = answer.headers.getlist(name)

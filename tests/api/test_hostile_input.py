@@ -151,11 +151,40 @@ def test_a_body_that_cannot_be_read_is_400(wire: Wire, body: bytes) -> None:
     all_refused(among, lambda each: wire.post_raw(each, body), 400)
 
 
-def test_a_compressed_body_is_told_to_come_uncompressed(client: Client) -> None:
+@pytest.mark.parametrize("encoding", ["gzip", "identity,br", "no such"])
+def test_a_compressed_body_is_415(wire: Wire, encoding: str) -> None:
     zipped = gzip.compress(b'{"properties": {"firstname": "Ada"}}')
-    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
-    answer = client.call("POST", "/contacts", data=zipped, headers=headers)
-    assert refused(answer, 400) == "body: byte 1 is not UTF-8; send JSON in UTF-8, uncompressed."
+    headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+    all_refused(wire.endpoints, lambda each: wire.send(each, data=zipped, headers=headers), 415)
+
+
+def test_a_compressed_body_is_told_to_come_uncompressed(wire: Wire) -> None:
+    headers = {"Content-Encoding": " Identity "}
+    assert wire.client.post("/contacts", {}, headers=headers).status_code == 400
+    answer = wire.client.post("/contacts", {}, headers={"Content-Encoding": "gzip"})
+    assert "Content-Encoding: gzip is not taken; send the body uncompressed" in refused(answer, 415)
+
+
+@pytest.mark.parametrize("host", ["", "a.example,b.example", "a b", "a/b", "user@a", "[::", "\xff"])
+def test_a_request_that_names_no_host_or_several_is_400(wire: Wire, host: str) -> None:
+    all_refused(wire.endpoints, lambda each: wire.send(each, headers={"Host": host}), 400)
+
+
+@pytest.mark.parametrize("host", ["my_hub:8080", "10.0.0.1", "[::1]:8080", "hub.example.:443"])
+def test_a_host_is_a_name_or_an_address(wire: Wire, host: str) -> None:
+    assert wire.client.get("/contacts", headers={"Host": host}).status_code == 200
+
+
+def test_an_old_client_names_no_host(wire: Wire) -> None:
+    for version, status in (("HTTP/1.0", 200), ("HTTP/1", 200), ("HTTP/1.1", 400)):
+        environ = {"SERVER_PROTOCOL": version, "HTTP_HOST": ""}
+        assert wire.client.get("/contacts", environ_overrides=environ).status_code == status
+
+
+def test_401_comes_before_what_is_wrong_with_the_request(client: Client) -> None:
+    for wrong in ({"Host": ""}, {"Content-Encoding": "gzip"}):
+        answer = client.post("/contacts", {}, headers={"service-apikey": "wrong", **wrong})
+        refused(answer, 401)
 
 
 def test_twenty_levels_are_read(wire: Wire) -> None:

@@ -49,7 +49,7 @@ class Line:
         version, _, rest = self._file.readline().partition(b" ")
         if not version:
             raise NoAnswer
-        assert version == b"HTTP/1.1", version
+        assert version in (b"HTTP/1.1", b"HTTP/1.0"), version
         headers: dict[str, str] = {}
         while (line := self._file.readline()) not in (b"\r\n", b""):
             name, _, value = line.decode("latin-1").partition(":")
@@ -290,6 +290,22 @@ def test_a_raw_byte_in_a_query_of_the_api_is_400(service: Service, line: Line) -
     request = service.request("GET", "/contacts?limit=QQ").replace(b"QQ", b"\xff")
     line.send(request)
     assert line.answer().status == 400
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"HTTP/1.1\r\n", 400),
+        (b"HTTP/1.1\r\nHost:\r\n", 400),
+        (b"HTTP/1.1\r\nHost: a\r\nHost: b\r\n", 400),
+        (b"HTTP/1.1\r\nHost: a\r\n", 200),
+        (b"HTTP/1.0\r\n", 200),
+    ],
+)
+def test_a_request_names_one_host(line: Line, head: bytes, status: int) -> None:
+    line.send(b"GET /healthz " + head + b"\r\n")
+    answer = line.answer()
+    assert (answer.status, answer.headers["x-content-type-options"]) == (status, "nosniff")
 
 
 def test_a_key_sent_twice_is_401(service: Service, line: Line) -> None:
