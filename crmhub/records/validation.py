@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from crmhub.bounds import MAX_RECORD_LENGTH
 from crmhub.errors import Conflict, Semantic, listed
 from crmhub.records import values
 from crmhub.records.catalogue import FIELDS, Catalogue, Pipeline
@@ -121,6 +122,30 @@ def complete(
         words = f"{', '.join(one_of[:-1])} or {one_of[-1]}"
         missing.append((one_of[0], f"a {catalogue.kind.singular} needs at least one of {words}"))
     return missing
+
+
+def too_long(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return `(name, reason)` for values that make a record longer than it may be.
+
+    They are the longest of those that grew since `before`, as many as it takes for the record to
+    fit without them. A record that is longer already may go on as it is, and shrink.
+    """
+    total = sum(map(len, after.values()))
+    if total <= MAX_RECORD_LENGTH:
+        return []
+    reason = (
+        f"with it the values of the record have {total} characters together, and"
+        f" {MAX_RECORD_LENGTH} are allowed; shorten it, or clear other properties"
+    )
+    most = max(MAX_RECORD_LENGTH, sum(map(len, before.values())))
+    grown = {name: len(value) - len(before.get(name, "")) for name, value in after.items()}
+    problems = []
+    for name in sorted(grown, key=lambda name: grown[name], reverse=True):
+        if total <= most:
+            break
+        problems.append((name, reason))
+        total -= grown[name]
+    return problems
 
 
 def place(

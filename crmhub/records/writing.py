@@ -29,6 +29,7 @@ from crmhub.records.validation import (
     complete,
     place,
     property_path,
+    too_long,
 )
 from crmhub.rows import Added, Row, Rows
 
@@ -118,9 +119,10 @@ def finish(
         if index in faulty:
             continue
         properties = {name: value for name, value in new.properties.items() if value}
-        lacking = place(catalogue, properties, changed=new.properties)
-        lacking += complete(catalogue, properties, of_its_own=not may_lack)
-        for name, reason in lacking:
+        wrong = place(catalogue, properties, changed=new.properties)
+        wrong += complete(catalogue, properties, of_its_own=not may_lack)
+        wrong += too_long({}, properties)
+        for name, reason in wrong:
             problems.append(Problem(index, name, property_path(new.path, name), reason))
         finished.append(NewRecord(properties, new.associations, new.path))
     if problems:
@@ -322,10 +324,11 @@ def _merged(
         return new
     # What the record lacked before, it may go on lacking: a property can become required later.
     lacked = complete(catalogue, old.properties)
-    lacking = place(catalogue, new, changed=change.properties)
-    lacking += [each for each in complete(catalogue, new) if each not in lacked]
+    wrong = place(catalogue, new, changed=change.properties)
+    wrong += [each for each in complete(catalogue, new) if each not in lacked]
+    wrong += too_long(old.properties, new)
     problems += [
-        Problem(index, name, property_path(change.path, name), reason) for name, reason in lacking
+        Problem(index, name, property_path(change.path, name), reason) for name, reason in wrong
     ]
     return new
 

@@ -84,6 +84,17 @@ def test_rows_become_records_and_what_cannot_be_goes_to_a_file(acme):
     assert refused[2][-1].startswith("it has 2 cells and the header 3")
 
 
+def test_a_row_that_makes_a_record_too_long_is_refused_alone(acme):
+    longest = "x" * 65_536
+    acme.root.joinpath("people.csv").write_text(
+        f"firstname,city,state\nAda,{longest},{longest}\nBob,{longest},\n"
+    )
+    told = acme("import", "acme", "contacts", "people.csv", code=1).output
+    assert "1 created, 0 updated.\n1 refused" in told
+    _, refused = _read(acme.root / "people.refused.csv")
+    assert "131072 are allowed" in refused[-1]
+
+
 def test_a_corrected_file_of_refused_rows_is_imported_as_it_is(acme):
     _write(acme, [["no address", "Bob", "Paris"]])
     acme("import", "acme", "contacts", "people.csv", code=1)
