@@ -7,6 +7,9 @@ MAX_BODY_BYTES = 1024 * 1024
 MAX_JSON_DEPTH = 20
 MAX_BATCH_INPUTS = 100
 
+# Of an answer that is kept for an Idempotency-Key.
+MAX_KEPT_ANSWER_BYTES = 65_536
+
 # Of a record: characters of one value, and of all its values together.
 MAX_TEXT_LENGTH = 65_536
 MAX_RECORD_LENGTH = 131_072

@@ -27,11 +27,15 @@ class StillRunning(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer as it was given: its status, its headers in order, its body (UTF-8)."""
+    """An answer as it was given: its status, its headers in order, its body (UTF-8).
+
+    Where it is `shortened`, the body lacks values: too long to be kept, they are read again.
+    """
 
     status: int
     headers: tuple[tuple[str, str], ...]
     body: str
+    shortened: bool = False
 
 
 def once(
@@ -61,7 +65,7 @@ def _kept(tx: Connection, account_id: int, key: str, fingerprint: str) -> Answer
     # First the lock, then the look: what ended between the two has left its row.
     alone = tx.try_hold(f"idempotency/{account_id}/{key}")
     row = tx.row(
-        "select fingerprint, status, headers, body from idempotency"
+        "select fingerprint, status, headers, body, shortened from idempotency"
         " where account_id = :account and key = :key and created_at > :since",
         {"account": account_id, "key": key, "since": now_ms() - KEPT_MS},
     )
@@ -71,7 +75,8 @@ def _kept(tx: Connection, account_id: int, key: str, fingerprint: str) -> Answer
                 "Idempotency-Key: was sent with another request before;"
                 " repeat that one as it was, or choose a new key."
             )
-        return Answer(row[1], tuple((name, value) for name, value in json.loads(row[2])), row[3])
+        headers = tuple((name, value) for name, value in json.loads(row[2]))
+        return Answer(row[1], headers, row[3], bool(row[4]))
     if not alone:
         raise StillRunning(
             "Idempotency-Key: the first request with this key is still running;"
@@ -83,12 +88,12 @@ def _kept(tx: Connection, account_id: int, key: str, fingerprint: str) -> Answer
 def _keep(tx: Connection, account_id: int, key: str, fingerprint: str, answer: Answer) -> None:
     tx.run(
         "insert into idempotency"
-        " (account_id, key, fingerprint, status, headers, body, created_at)"
-        " values (:account, :key, :fingerprint, :status, :headers, :body, :now)"
+        " (account_id, key, fingerprint, status, headers, body, shortened, created_at)"
+        " values (:account, :key, :fingerprint, :status, :headers, :body, :shortened, :now)"
         # What is there is older than a day.
         " on conflict (account_id, key) do update set fingerprint = excluded.fingerprint,"
         " status = excluded.status, headers = excluded.headers, body = excluded.body,"
-        " created_at = excluded.created_at",
+        " shortened = excluded.shortened, created_at = excluded.created_at",
         {
             "account": account_id,
             "key": key,
@@ -96,6 +101,7 @@ def _keep(tx: Connection, account_id: int, key: str, fingerprint: str, answer: A
             "status": answer.status,
             "headers": json.dumps(answer.headers),
             "body": answer.body,
+            "shortened": answer.shortened,
             "now": now_ms(),
         },
     )

@@ -1,4 +1,4 @@
-"""How many calls of this process do what: wait for their CRM, be written down, be one account's."""
+"""How many calls of this process do what: wait for a CRM, be written down, be one account's."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ _MOST_OF_DEADLINE = 0.5
 _FORGOTTEN_S = 1.0
 # More would wait for each other inside, and hold up those who have been at their CRM.
 _WRITERS = 8
+# Batch reads at a time: each may hold 13 MB of records three times over.
+_LONG_ANSWERS = 2
 # Of the threads, for one account at most.
 _SHARE = 0.5
 # So many calls of one account wait for a place of its share, and each for so long. A request takes
@@ -73,12 +75,14 @@ class Slots:
 
     While the process is behind there is none: the time of whoever waits for it now would be over
     before the CRM has answered, and what is queued goes out with others in few calls.
-    `writing` is the gate to the journal for what begins.
+    `writing` is the gate to the journal for what begins, `long_answers` that to answers which take
+    much memory.
     """
 
     def __init__(self, threads: int) -> None:
         self._free = threading.BoundedSemaphore(max(1, threads - _FREE_THREADS))
         self.writing = Gate(_WRITERS)
+        self.long_answers = Gate(_LONG_ANSWERS)
         self._behind_s = 0.0
         self._seen_at = 0.0
 

@@ -15,19 +15,21 @@ from crmhub.records.associations import Links
 from crmhub.records.filters import iso
 from crmhub.records.listing import Page
 from crmhub.records.search import Listed
-from crmhub.records.writing import Record
+from crmhub.records.writing import Record, Stored
 
 _ALWAYS = ("deals", "companies")
 _SOMETIMES = ("contacts", "tickets")
 
 
-class _Answer(flask.Response):
+class JsonAnswer(flask.Response):
     """An answer with a body, sent as it stands here.
 
     Werkzeug would copy the headers, each one checked again, for what some answers lack.
     """
 
     automatically_set_content_length = False
+    # The JSON value that it was made of, where there is one.
+    value: Any = None
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         body = b"".join(self.iter_encoded())
@@ -35,21 +37,19 @@ class _Answer(flask.Response):
         return () if environ["REQUEST_METHOD"] == "HEAD" else (body,)
 
 
-def answer(
-    body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
-) -> flask.Response:
+def answer(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> JsonAnswer:
     """Return a JSON answer."""
-    response = _Answer(body, status=status, content_type="application/json")
+    response = JsonAnswer(body, status=status, content_type="application/json")
     for name, value in (headers or {}).items():
         response.headers.add(name, value)
     return response
 
 
-def as_json(
-    value: Any, status: int = 200, headers: Mapping[str, str] | None = None
-) -> flask.Response:
+def as_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> JsonAnswer:
     """Return any JSON value as an answer."""
-    return answer(orjson.dumps(value), status, headers)
+    response = answer(orjson.dumps(value), status, headers)
+    response.value = value
+    return response
 
 
 def nothing() -> flask.Response:
@@ -82,12 +82,18 @@ def links_shown(links: Links, asked: Iterable[str] = ()) -> dict[str, list[int]]
 
 
 def record_shown(
-    record: Record, *, properties: tuple[str, ...] | None = None, asked: Iterable[str] = ()
+    record: Record | Stored, *, properties: tuple[str, ...] | None = None, asked: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Return a whole record as JSON (SPEC 2.1)."""
+    if isinstance(record, Record):
+        shown: Any = narrowed(record.properties, properties)
+    elif properties is None:
+        shown = orjson.Fragment(record.properties)
+    else:
+        shown = narrowed(orjson.loads(record.properties), properties)
     return {
         "id": record.id,
-        "properties": narrowed(record.properties, properties),
+        "properties": shown,
         "associations": links_shown(record.associations, asked),
         "createdAt": iso(record.created_at),
         "updatedAt": iso(record.updated_at),

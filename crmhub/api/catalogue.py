@@ -14,7 +14,7 @@ from crmhub.api.authentication import account, hub, require
 from crmhub.api.documentation import documents
 from crmhub.api.failures import duplicate
 from crmhub.api.reading import Blueprint
-from crmhub.api.replays import once
+from crmhub.api.replays import Remade, once
 from crmhub.api.schemas import Choice, CursorShown, Exactly, Flag, Inner, Items, Strict, Text
 from crmhub.bounds import MAX_OPTIONS
 from crmhub.errors import NotFound
@@ -38,15 +38,18 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 # --- shared with the pipelines ---------------------------------------------------------------
 
 
-def of_kind(right: str, kinds: Mapping[str, Kind]) -> Callable[[_F], _F]:
+def of_kind(
+    right: str, kinds: Mapping[str, Kind], remade: Remade | None = None
+) -> Callable[[_F], _F]:
     """Turn a view's path parameter `resource` into its argument `kind`.
 
     The view raises NotFound when that is none of `kinds`, Forbidden when the caller's key lacks
-    the `right` (read or write) to this kind. What writes takes an Idempotency-Key.
+    the `right` (read or write) to this kind. What posts takes an Idempotency-Key, and says by
+    `remade` how a long answer is made anew.
     """
 
     def decorator(view: _F) -> _F:
-        view = once(view) if right == "write" else view
+        view = view if remade is None else once(view, remade)
 
         @wraps(view)
         def wrapper(*args: object, resource: str, **kwargs: object) -> object:
@@ -208,6 +211,19 @@ def _read(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
+def _without_options(shown: dict[str, Any]) -> dict[str, Any]:
+    return {**shown, "options": []}
+
+
+def _with_options(kept: dict[str, Any]) -> dict[str, Any]:
+    """Return the definition as it is now; one that was deleted meanwhile stays without options."""
+    kind = KINDS[(flask.request.view_args or {})["resource"]]
+    try:
+        return _shown(definitions.find(hub().records, account(), kind, kept["name"]))
+    except NotFound:
+        return kept
+
+
 # --- routes ----------------------------------------------------------------------------------
 
 blueprint = Blueprint(
@@ -235,7 +251,7 @@ def _list(kind: Kind) -> flask.Response:
 
 @blueprint.post("/<resource>", parameters=_OF)
 @documents(blueprint, "createProperty", 201, PropertyShown, "Define a property")
-@of_kind("write", KINDS)
+@of_kind("write", KINDS, Remade(_without_options, _with_options))
 @blueprint.arguments(PropertyInput)
 def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
     new = Property(0, **{"label": "", **_read(body)})

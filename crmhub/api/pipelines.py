@@ -12,8 +12,10 @@ from crmhub.api.authentication import account, hub
 from crmhub.api.catalogue import LINE, all_of, in_path, of_kind
 from crmhub.api.documentation import documents
 from crmhub.api.reading import Blueprint
+from crmhub.api.replays import Remade
 from crmhub.api.schemas import CursorShown, Exactly, Flag, Inner, Items, Scalar, Shown, Strict, Text
 from crmhub.bounds import MAX_STAGES
+from crmhub.errors import NotFound
 from crmhub.records import pipelines
 from crmhub.records.catalogue import Pipeline, Stage
 from crmhub.records.definitions import LONGEST_LABEL
@@ -129,6 +131,19 @@ def _read(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
+def _without_stages(shown: dict[str, Any]) -> dict[str, Any]:
+    return {**shown, "stages": []}
+
+
+def _with_stages(kept: dict[str, Any]) -> dict[str, Any]:
+    """Return the pipeline as it is now; one that was deleted meanwhile stays without stages."""
+    kind = _KINDS[(flask.request.view_args or {})["resource"]]
+    try:
+        return _shown(pipelines.find(hub().records, account(), kind, kept["id"]))
+    except NotFound:
+        return kept
+
+
 # --- routes ----------------------------------------------------------------------------------
 
 blueprint = Blueprint(
@@ -154,7 +169,7 @@ def _list(kind: Kind) -> flask.Response:
 
 @blueprint.post("/<resource>", parameters=_OF)
 @documents(blueprint, "createPipeline", 201, PipelineShown, "Add a pipeline")
-@of_kind("write", _KINDS)
+@of_kind("write", _KINDS, Remade(_without_stages, _with_stages))
 @blueprint.arguments(PipelineInput)
 def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
     made = pipelines.add(hub().records, account(), kind, **_read(body))

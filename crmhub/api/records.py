@@ -24,7 +24,7 @@ from crmhub.api.authentication import account, hub, needs
 from crmhub.api.documentation import ID_OR_VALUE, IF_MATCH, documents
 from crmhub.api.failures import duplicate
 from crmhub.api.reading import HUNG_UP, Blueprint
-from crmhub.api.replays import writes
+from crmhub.api.replays import Remade, writes
 from crmhub.api.schemas import HIGHEST_ID, ORDERS, SORTS, scalar
 from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.records.filters import Filter
@@ -34,7 +34,7 @@ from crmhub.records.paging import Cursor
 from crmhub.records.search import Query
 from crmhub.records.store import RecordStore
 from crmhub.records.validation import DuplicateValue
-from crmhub.records.writing import Change, NewRecord, Record, Upsert, missing
+from crmhub.records.writing import Change, NewRecord, Record, Stored, Upsert, missing
 from crmhub.search_limits import SearchLimit
 
 _ETAG = re.compile(r'"([0-9]{1,9})"')
@@ -59,7 +59,8 @@ def records_blueprint(kind: Kind) -> Blueprint:
         description=f"{name.capitalize()} of the hub.",
     )
     blueprint.register_error_handler(DuplicateValue, lambda error: duplicate(error, name))
-    read, write = needs(f"{name}:read"), writes(f"{name}:write")
+    remade = Remade(_without_values, lambda kept: _with_values(kind, kept))
+    read, write = needs(f"{name}:read"), writes(f"{name}:write", remade)
     several, single = name.capitalize(), one.capitalize()
 
     @blueprint.get("")
@@ -116,12 +117,14 @@ def records_blueprint(kind: Kind) -> Blueprint:
     def get(query: dict[str, Any], id: str) -> flask.Response:
         by = query.get("id_property")
         found = (
-            [_records().get(account(), kind, number(kind, id))]
+            _records().stored(account(), kind, [number(kind, id)])
             if by is None
-            else _records().read_by(account(), kind, by, [id])
+            else _records().stored_by(account(), kind, by, [id])
         )
         if not found:
-            raise NotFound(f"There is no {one} with this {by}.")
+            raise NotFound(
+                missing(kind, id) if by is None else f"There is no {one} with this {by}."
+            )
         return _whole(found[0], 200, query.get("properties"), query.get("associations", ()))
 
     @blueprint.patch("/<record:id>")
@@ -181,9 +184,10 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @read
     @blueprint.arguments(schemas.BatchRead())
     def batch_read(body: dict[str, Any]) -> flask.Response:
-        found = _batch_read(kind, body)
         names = body.get("properties")
-        return as_json([record_shown(record, properties=names) for record in found])
+        with hub().slots.long_answers:
+            found = _batch_read(kind, body)
+            return as_json([record_shown(record, properties=names) for record in found])
 
     @blueprint.post("/batch/update")
     @documents(
@@ -272,13 +276,39 @@ def _records() -> RecordStore:
 
 
 def _whole(
-    record: Record,
+    record: Record | Stored,
     status: int,
     properties: tuple[str, ...] | None = None,
     asked: Sequence[str] = (),
 ) -> flask.Response:
     shown = record_shown(record, properties=properties, asked=asked)
     return as_json(shown, status, {"ETag": f'"{record.version}"'})
+
+
+def _without_values(answer: Any) -> Any:
+    """Return a record as it was answered, or several, without properties and linked ids."""
+    if isinstance(answer, list):
+        return [_without_values(each) for each in answer]
+    # Which links are shown depends on the request.
+    links: dict[str, list[int]] = {name: [] for name in answer["associations"]}
+    return {**answer, "properties": {}, "associations": links}
+
+
+def _with_values(kind: Kind, kept: Any) -> Any:
+    """Return what `_without_values` left, with the values that the records have now.
+
+    A record that was archived meanwhile stays without any.
+    """
+    if not isinstance(kept, list):
+        return _with_values(kind, [kept])[0]
+    found = _records().stored(account(), kind, [each["id"] for each in kept])
+    shown = {each.id: each for each in found}
+    return [
+        {**each, **record_shown(shown[each["id"]], asked=each["associations"])}
+        if each["id"] in shown
+        else each
+        for each in kept
+    ]
 
 
 def _new(body: dict[str, Any], path: str) -> NewRecord:
@@ -394,17 +424,17 @@ def _filter(given: dict[str, Any]) -> Filter:
     )
 
 
-def _batch_read(kind: Kind, body: dict[str, Any]) -> list[Record]:
+def _batch_read(kind: Kind, body: dict[str, Any]) -> list[Stored]:
     by = body.get("id_property")
     ids = [each["id"] for each in body["inputs"]]
     if by is not None:
-        return _records().read_by(account(), kind, by, _texts(ids))
+        return _records().stored_by(account(), kind, by, _texts(ids))
     for i, id in enumerate(ids):
         if isinstance(id, bool) or not isinstance(id, int):
             raise BadRequest(
                 f"inputs[{i}].id: must be an integer; with idProperty it may be a value of that."
             )
-    return _records().read(account(), kind, [id for id in ids if 0 < id <= HIGHEST_ID])
+    return _records().stored(account(), kind, [id for id in ids if 0 < id <= HIGHEST_ID])
 
 
 def _texts(ids: Sequence[Any]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from hashlib import sha256
 from typing import Any, TypeVar, cast
@@ -14,7 +15,9 @@ from werkzeug.exceptions import HTTPException
 
 from crmhub import idempotency
 from crmhub.api import present
+from crmhub.api.answers import JsonAnswer
 from crmhub.api.authentication import account, hub, needs
+from crmhub.bounds import MAX_KEPT_ANSWER_BYTES
 from crmhub.errors import BadRequest, HubError
 from crmhub.idempotency import Answer
 
@@ -25,11 +28,23 @@ KEY = r"[!-~]([ -~]{0,253}[!-~])?"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def once(view: _F) -> _F:
+@dataclass(frozen=True, slots=True)
+class Remade:
+    """How an answer that is too long to be kept is made anew.
+
+    `shorten` takes the values out of the answer's JSON, `fill` puts in those of now.
+    """
+
+    shorten: Callable[[Any], Any]
+    fill: Callable[[Any], Any]
+
+
+def once(view: _F, remade: Remade) -> _F:
     """Keep what the view answers to a POST with an Idempotency-Key, and answer that from then on.
 
     Everything that the view does is one transaction with keeping the answer. It goes around
     what reads the body, and inside of what checks the caller's rights: those count each time.
+    Of an answer of more than MAX_KEPT_ANSWER_BYTES its status, headers and ids are kept.
     """
 
     @wraps(view)
@@ -38,16 +53,16 @@ def once(view: _F) -> _F:
         key = request.headers.get(HEADER)
         if key is None or request.method != "POST":
             return view(*args, **kwargs)
-        return _answered(_checked(key), lambda: view(*args, **kwargs))
+        return _answered(_checked(key), lambda: view(*args, **kwargs), remade)
 
     # Whatever wraps the view from here on takes this along, as functools.wraps does.
     wrapper.takes_key = True  # type: ignore[attr-defined]
     return cast(_F, wrapper)
 
 
-def writes(scope: str) -> Callable[[_F], _F]:
+def writes(scope: str, remade: Remade) -> Callable[[_F], _F]:
     """Refuse a view that writes to keys without `scope`, with Forbidden; it takes `once`."""
-    return lambda view: needs(scope)(once(view))
+    return lambda view: needs(scope)(once(view, remade))
 
 
 def _checked(sent: str) -> str:
@@ -57,21 +72,29 @@ def _checked(sent: str) -> str:
     return key
 
 
-def _answered(key: str, view: Callable[[], flask.Response]) -> flask.Response:
+def _answered(key: str, view: Callable[[], flask.Response], remade: Remade) -> flask.Response:
     database = hub().database
+    made: list[flask.Response] = []
 
     def first() -> Answer:
         # A transaction within: a refusal undoes what was written before it, and is kept.
-        return _to_keep(_answer_of(lambda: database.transact(lambda _: view())))
+        response = _answer_of(lambda: database.transact(lambda _: view()))
+        made.append(response)
+        return _to_keep(response, remade)
 
     # Reads the body before the transaction, which a slow caller must not keep open.
     fingerprint = _fingerprint(flask.request)
-    answer, old = idempotency.once(database, account().id, key, fingerprint, first)
-    response = flask.Response(answer.body, status=answer.status)
+    kept, old = idempotency.once(database, account().id, key, fingerprint, first)
+    if not old:
+        # The last one: what was tried again was undone before.
+        return made[-1]
+    body: str | bytes = kept.body
+    if kept.shortened:
+        body = orjson.dumps(remade.fill(orjson.loads(kept.body)))
+    response = flask.Response(body, status=kept.status)
     response.headers.clear()
-    response.headers.extend(answer.headers)
-    if old:
-        response.headers[REPLAYED] = "true"
+    response.headers.extend(kept.headers)
+    response.headers[REPLAYED] = "true"
     return response
 
 
@@ -98,6 +121,12 @@ def _answer_of(view: Callable[[], flask.Response]) -> flask.Response:
         return response
 
 
-def _to_keep(response: flask.Response) -> Answer:
+def _to_keep(response: flask.Response, remade: Remade) -> Answer:
     headers = tuple((n, v) for n, v in response.headers.items() if n != "Content-Length")
-    return Answer(response.status_code, headers, response.get_data(as_text=True))
+    body = response.get_data()
+    # A refusal is no such answer, and short.
+    value = response.value if isinstance(response, JsonAnswer) else None
+    shortened = value is not None and len(body) > MAX_KEPT_ANSWER_BYTES
+    if shortened:
+        body = orjson.dumps(remade.shorten(value))
+    return Answer(response.status_code, headers, body.decode(), shortened)

@@ -28,7 +28,7 @@ from crmhub.records.listing import Listing, Page, PageRequest
 from crmhub.records.merging import Merge, Undo
 from crmhub.records.paging import Cursor, unseal
 from crmhub.records.validation import DuplicateValue, InvalidProperties, Problem, check, definable
-from crmhub.records.writing import Change, NewRecord, Record, Upsert
+from crmhub.records.writing import Change, NewRecord, Record, Stored, Upsert
 from crmhub.search_limits import SearchLimit, Stopped
 
 T = TypeVar("T")
@@ -123,8 +123,7 @@ class RecordStore:
 
     def read(self, account: Account, kind: Kind, ids: Sequence[int]) -> list[Record]:
         """Return the records that exist, each once, in the order of `ids`."""
-        with self.database.reading() as connection:
-            return _read(connection, account.id, kind, ids)
+        return [each.record() for each in self.stored(account, kind, ids)]
 
     def read_by(
         self, account: Account, kind: Kind, property_name: str, wanted: Sequence[str]
@@ -133,6 +132,17 @@ class RecordStore:
 
         Raises BadRequest when there is no unique property of that name.
         """
+        return [each.record() for each in self.stored_by(account, kind, property_name, wanted)]
+
+    def stored(self, account: Account, kind: Kind, ids: Sequence[int]) -> list[Stored]:
+        """Return what `read` returns, as it is stored."""
+        with self.database.reading() as connection:
+            return _read(connection, account.id, kind, ids)
+
+    def stored_by(
+        self, account: Account, kind: Kind, property_name: str, wanted: Sequence[str]
+    ) -> list[Stored]:
+        """Return what `read_by` returns, as it is stored; raises BadRequest."""
         known = self.catalogue(account, kind)
         found = self._read_by(account, kind, property_name, wanted, known)
         if found is None or len(found) < len(set(wanted)):
@@ -145,7 +155,7 @@ class RecordStore:
 
     def _read_by(
         self, account: Account, kind: Kind, name: str, wanted: Sequence[str], catalogue: Catalogue
-    ) -> list[Record] | None:
+    ) -> list[Stored] | None:
         """Return the records that are found, None where the property is not unique."""
         known = catalogue.get(name)
         if known is None or not known.unique:
@@ -496,7 +506,7 @@ def _canonical(
     return clean, problems
 
 
-def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> list[Record]:
+def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> list[Stored]:
     once = list(dict.fromkeys(ids))
     if not once:
         return []
@@ -507,7 +517,7 @@ def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int
         f" where account_id = :account and kind = :kind and {among}",
         {"account": account_id, "kind": kind.code, **wanted},
     )
-    found = {row[0]: writing.record(row[:5], associations.links(row[5])) for row in rows}
+    found = {row[0]: writing.stored(row[:5], associations.links(row[5])) for row in rows}
     return [found[id] for id in once if id in found]
 
 

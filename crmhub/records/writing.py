@@ -8,7 +8,7 @@ another writer may hold: its row is shared by all writers of the account.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -44,6 +44,25 @@ class Record:
     version: int
     properties: dict[str, str]
     associations: Links = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A record as it is stored, whose properties are JSON: an answer needs no more."""
+
+    id: int
+    created_at: int
+    updated_at: int
+    version: int
+    properties: str
+    associations: Links
+
+    def record(self) -> Record:
+        """Return the record with its properties."""
+        return record(
+            (self.id, self.created_at, self.updated_at, self.version, self.properties),
+            self.associations,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +109,9 @@ RECORD = {
     "properties": "jsonb",
 }
 _SHARDS = 16
+# Characters of the documents that go to the database at once: a connection to PostgreSQL keeps the
+# room for the longest statement that it has sent.
+_PIECE = 1_000_000
 _WITH_OTHERS = (
     "n + (select coalesce(sum(other.n), 0) from record_count as other"
     " where other.account_id = record_count.account_id and other.kind = record_count.kind"
@@ -277,16 +299,26 @@ def update(
 
 def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> None:
     """Store the changed documents of records; their index is the caller's."""
-    tx.update(
-        "records",
-        {"updated_at": "bigint", "version": "int", "properties": "jsonb"},
-        RECORD_KEY,
-        [
-            (r.updated_at, r.version, dump(r.properties), catalogue.account_id,
-             catalogue.kind.code, r.id)
-            for r in records
-        ],
-    )  # fmt: skip
+    rest = iter(records)
+    while some := list(_piece(rest)):
+        tx.update(
+            "records",
+            {"updated_at": "bigint", "version": "int", "properties": "jsonb"},
+            RECORD_KEY,
+            [
+                (r.updated_at, r.version, dump(r.properties), catalogue.account_id,
+                 catalogue.kind.code, r.id)
+                for r in some
+            ],
+        )  # fmt: skip
+
+
+def _piece(records: Iterator[Record]) -> Iterator[Record]:
+    """Take records out of `records`, as many as one statement is to carry."""
+    length = 0
+    while length < _PIECE and (record := next(records, None)) is not None:
+        length += sum(map(len, record.properties.values()))
+        yield record
 
 
 def _require(kind: Kind, current: Mapping[int, Record], ids: Sequence[tuple[int, str]]) -> None:
@@ -397,6 +429,12 @@ def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Rec
         {"account": catalogue.account_id, "kind": catalogue.kind.code, **wanted},
     )
     return [record(row) for row in rows]
+
+
+def stored(row: Row, links: Links) -> Stored:
+    """Return the record of a row of id, created_at, updated_at, version and properties."""
+    id, created_at, updated_at, version, properties = row
+    return Stored(id, created_at, updated_at, version, properties, links)
 
 
 def record(row: Row, links: Links | None = None) -> Record:

@@ -132,6 +132,21 @@ def test_everybody_else_is_left_as_they_are(
     assert his["properties"]["firstname"] == "Bob"
 
 
+def test_an_answer_that_is_made_anew_does_not_bring_the_person_back(
+    hub: Hub, client: Client
+) -> None:
+    long = CITY.ljust(40_000, "x")
+    body = {"properties": {"email": EMAIL, "city": long, "address": long}}
+    headers = {"Idempotency-Key": "long"}
+    first: Any = client.post("/contacts", body, headers=headers).json
+    assert client.post("/contacts", body, headers=headers).json["properties"] == first["properties"]  # type: ignore[index]
+    erase(hub, client, EMAIL)
+    again: Any = client.post("/contacts", body, headers=headers)
+    assert (again.status_code, again.json["id"]) == (201, first["id"])
+    assert again.json["properties"] == {}
+    assert client.get("/contacts").json["total"] == 0  # type: ignore[index]
+
+
 def everything(hub: Hub, client: Client) -> list[Any]:
     tables = ("records", "archived_record", "ix_text", "unique_value", "association", "binding")
     tables += ("action", "action_try", "enrolment", "kept_number", "idempotency", "record_count")

@@ -22,6 +22,7 @@ from crmhub.accounts import keys
 from crmhub.accounts.limits import Limits, RateStatus
 from crmhub.actions.hub import Hub
 from crmhub.app import create_app
+from crmhub.bounds import MAX_KEPT_ANSWER_BYTES
 from crmhub.db import Connection
 from crmhub.drivers import Deadlocked
 from crmhub.errors import Conflict, Unavailable
@@ -130,11 +131,103 @@ def test_the_first_answer_comes_whatever_happened_since(client: Client) -> None:
 
 
 def test_a_batch_of_a_hundred_is_answered_whole(client: Client) -> None:
-    body = {"inputs": [ada(city="Ä" * 500, email=f"{i}@example.com") for i in range(100)]}
+    body = {"inputs": [ada(city="Ä" * 100, email=f"{i}@example.com") for i in range(100)]}
     first = post(client, "/contacts/batch/create", body)
     assert len(first.json) == 100  # type: ignore[arg-type]
     assert_replayed(post(client, "/contacts/batch/create", body), first)
     assert total(client) == 100
+
+
+# --- an answer that is too long to be kept ----------------------------------------------------
+
+LONG = "Ä" * 40_000
+
+
+def kept(hub: Hub, client: Client) -> list[str]:
+    """Return the bodies that are kept for the account."""
+    sql = "select body from idempotency where account_id = :account"
+    with hub.database.reading() as connection:
+        bodies = [body for (body,) in connection.rows(sql, {"account": client.account.id})]
+    assert all(len(body.encode()) <= MAX_KEPT_ANSWER_BYTES for body in bodies)
+    return bodies
+
+
+def assert_made_anew(again: TestResponse, first: TestResponse) -> None:
+    """Assert that an answer says the same as the first one, whatever blanks its JSON has."""
+    fresh = {"X-Request-Id", "RateLimit-Remaining", "RateLimit-Reset", "Content-Length", REPLAYED}
+    told = [[each for each in one.headers if each[0] not in fresh] for one in (again, first)]
+    assert (again.status_code, again.json, told[0]) == (first.status_code, first.json, told[1])
+    assert again.headers[REPLAYED] == "true"
+    assert header_faults(again) == []
+
+
+def test_a_long_answer_is_made_anew_from_its_records(client: Client, hub: Hub) -> None:
+    deal, id = client.make("deals"), client.make(city=LONG)
+    define(client, "contacts", "code", unique=True)
+    associations = {"deals": [deal], "tickets": []}
+    upserts = [
+        {"idProperty": "code", "id": code, "properties": {"city": LONG, "firstname": "Ada"}}
+        for code in ("c1", "c2")
+    ]
+    client.make(code="c2")
+    calls: list[tuple[str, Any]] = [
+        ("/contacts", {**ada(city=LONG), "associations": associations}),
+        ("/contacts/batch/create", {"inputs": [{**ada(city=LONG), "associations": associations}]}),
+        ("/contacts/batch/update", {"inputs": [{"id": id, "properties": {"zip": "1"}}]}),
+        ("/contacts/batch/upsert", {"inputs": upserts}),
+    ]
+    for key, (path, body) in enumerate(calls):
+        first = post(client, path, body, str(key))
+        assert len(first.data) > MAX_KEPT_ANSWER_BYTES
+        assert_made_anew(post(client, path, body, str(key)), first)
+    assert [each["new"] for each in first.json] == [True, False]  # type: ignore[union-attr]
+    assert LONG not in "".join(kept(hub, client))
+
+
+def test_a_long_answer_has_the_values_of_now_and_none_of_what_is_archived(client: Client) -> None:
+    body = {"inputs": [ada(city=LONG), ada(city=LONG)]}
+    first: Any = post(client, "/contacts/batch/create", body).json
+    one, gone = (f"/contacts/{each['id']}" for each in first)
+    now = client.patch(one, {"properties": {"city": "Rome"}}).json
+    client.delete(gone)
+    again = post(client, "/contacts/batch/create", body)
+    assert again.json == [now, {**first[1], "properties": {}}]
+    assert total(client) == 1
+
+
+def test_a_long_answer_of_one_record_that_is_archived_stays_an_answer(client: Client) -> None:
+    first = post(client, "/contacts", ada(city=LONG))
+    client.delete(f"/contacts/{first.json['id']}")  # type: ignore[index]
+    again = post(client, "/contacts", ada(city=LONG))
+    assert (again.status_code, again.json) == (201, {**first.json, "properties": {}})  # type: ignore[dict-item]
+    assert total(client) == 0
+
+
+def test_a_long_definition_is_made_anew(client: Client, hub: Hub) -> None:
+    options = [{"value": f"o{n}", "label": "Ä" * 200} for n in range(400)]
+    choice = {"name": "choice", "type": "enumeration", "options": options}
+    stages = [{"label": f"{n} {chr(0x1F600) * 240}", "probability": "0.5"} for n in range(100)]
+    pipeline = {"label": "Long", "stages": stages}
+    for path, sent, name, rest in (
+        ("/properties/deals", choice, "name", "options"),
+        ("/pipelines/deals", pipeline, "id", "stages"),
+    ):
+        first: Any = post(client, path, sent, path)
+        assert len(first.data) > MAX_KEPT_ANSWER_BYTES
+        assert_made_anew(post(client, path, sent, path), first)
+        assert client.delete(f"{path}/{first.json[name]}").status_code == 204
+        again: Any = post(client, path, sent, path)
+        assert (again.status_code, again.json) == (201, {**first.json, rest: []})
+    assert len(kept(hub, client)) == 2
+
+
+def test_a_hundred_long_records_are_kept_as_their_ids(client: Client, hub: Hub) -> None:
+    ids = [client.make(city=LONG) for _ in range(10)]
+    inputs = [{"id": id, "properties": {"zip": "1"}} for id in ids]
+    assert post(client, "/contacts/batch/update", {"inputs": inputs}).status_code == 200
+    assert len(kept(hub, client)[0]) < 200 * len(ids)
+    # None of them counts twice.
+    refused(post(client, "/contacts/batch/update", {"inputs": inputs * 2}, "twice"), 400)
 
 
 def test_without_a_key_nothing_is_kept(client: Client, hub: Hub) -> None:
