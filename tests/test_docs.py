@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from werkzeug.test import TestResponse
 
+from crmhub import bounds
 from crmhub.actions import operating
 from crmhub.actions.hub import Hub
 from crmhub.audit import Author
@@ -128,3 +129,18 @@ def test_every_command_works_as_printed(
             words.append("--help")
         result = CliRunner().invoke(main, words, prog_name="crmhub", input="a long password\n")
         assert result.exit_code == 0, f"{line}: {result.output}"
+
+
+def test_every_bound_on_a_call_is_listed() -> None:
+    text = (README.parent / "docs" / "integrator.md").read_text()
+    table = text.partition("### Sizes and times")[2]
+    listed = re.findall(r"^\| [^|]* \| ([^|]*) \|", table, re.MULTILINE)
+    for name, bound in vars(bounds).items():
+        if name.startswith("MAX_"):
+            assert _written(name, bound) in listed, name
+
+
+def _written(name: str, bound: int) -> str:
+    if not name.endswith("_BYTES"):
+        return f"{bound:,}"
+    return f"{bound // 1024**2} MiB" if bound >= 1024**2 else f"{bound // 1024} KiB"
