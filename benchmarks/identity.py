@@ -51,7 +51,9 @@ def main() -> None:
     command.add_argument("--callers", type=int, default=16)
     command.add_argument("--crm", choices=("local", "hubspot", "both"), default="both")
     command.add_argument("--workers", type=int, default=2, help="server processes")
-    command.add_argument("--threads", type=int, default=20, help="of each server process")
+    # An account holds half of them, and the ten calls of a scene come at once: beyond its half it
+    # would be told the last known values.
+    command.add_argument("--threads", type=int, default=128, help="of each server process")
     command.add_argument("--search-lag", default="1", help="of the CRM, in seconds")
     command.add_argument("--seed", type=int, default=26)
     command.add_argument("--show", type=int, default=1, help="faults of each kind in words")
