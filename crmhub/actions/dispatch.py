@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Protocol
 
 from crmhub import errors, metrics
@@ -147,7 +148,8 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
                 account,
                 lambda tx: action.enter(tx, account),
                 lease_s=deadline_s + GRACE_MS / 1000,
-                now=free and rate.allowed,
+                # What begins now could not be written down either.
+                now=free and rate.allowed and not hub.unwritten.many,
                 wait_s=0.0 if rate.allowed else rate.retry_after,
                 key=key,
             )
@@ -161,7 +163,7 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
             if accepted.entry is None:
                 return _known(accepted)
             if late:
-                hub.journal.give_back(accepted.entry)
+                hub.unwritten.write(partial(hub.journal.give_back, [accepted.entry]))
                 return _queued(accepted)
             # As it was written down: with what was known only then.
             as_kept = replace(action, **accepted.entry.request)
@@ -309,11 +311,13 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
             mapped=account.connection.field_map.of(action.record).sent(mapped.properties),
             began_at=began_at,
             ms=round((time.monotonic() - began) * 1000),
+            ended=time.monotonic(),
         )
         here = (entry.account_id, entry.connection_id)
         outcome = weighed(hub, here, outcome, probing=entry.probing)
         metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
-        held = hub.journal.finish(entry, outcome, beside(account, entry, done))
+        finish = partial(hub.journal.finish, entry, outcome, beside(account, entry, done))
+        held = hub.unwritten.write(finish, alone)
     if not held:
         return Tried()
     return Tried(done, error, _FULL if outcome.word == errors.LimitExceeded.__name__ else _QUEUED)

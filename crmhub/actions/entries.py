@@ -108,7 +108,8 @@ class Outcome:
     schedule's delay.
     `away` says in words why the whole connection has to wait; with `throttled` it waits `wait_s`
     and is not thought to be away. `trouble` says in words what went wrong with the CRM this time.
-    `doubt` says that something may have been written.
+    `doubt` says that something may have been written. `ended` is when the attempt ended, by
+    `time.monotonic`; 0 stands for now.
     """
 
     state: State
@@ -126,6 +127,7 @@ class Outcome:
     correlation_id: str = ""
     began_at: int = 0
     ms: int = 0
+    ended: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

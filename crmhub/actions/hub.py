@@ -14,6 +14,7 @@ from crmhub.actions.health import Health
 from crmhub.actions.journal import Journal
 from crmhub.actions.leases import Leases
 from crmhub.actions.slots import Shares, Slots
+from crmhub.actions.unwritten import Unwritten
 from crmhub.adapter.registry import Registry
 from crmhub.db import Database
 from crmhub.egress import Egress
@@ -45,6 +46,7 @@ class Hub:
     budgets: Budgets
     connected: Connected
     journal: Journal
+    unwritten: Unwritten
     health: Health
     slots: Slots
     shares: Shares
@@ -80,6 +82,7 @@ class Hub:
             budgets=Budgets(database, settings.redis_url),
             connected=Connected(),
             journal=Journal(database),
+            unwritten=Unwritten(),
             health=Health(),
             slots=Slots(settings.threads),
             shares=Shares(settings.threads),
@@ -87,6 +90,7 @@ class Hub:
 
     def close(self) -> None:
         """Write what is still in memory and close the database's connections."""
+        self.unwritten.close()
         self.directory.close()
         self.egress.close()
         self.budgets.close()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -229,23 +230,24 @@ class Journal:
         unchanged = {**earlier, "status": "unchanged"} if earlier is not None else None
         return Accepted(row[0], row[1], earlier=unchanged)
 
-    def give_back(self, entry: Entry) -> None:
-        """Queue an action that nobody has tried after all."""
+    def give_back(self, entries: Sequence[Entry]) -> None:
+        """Queue actions that nobody has tried after all."""
 
         def work(tx: Connection) -> None:
             moment = tx.now_ms()
-            tx.run(
-                "update action set state = 'queued', run_at = :now, lease = null,"
-                " doubt_since = :doubt where account_id = :account and id = :id"
-                " and lease = :lease",
-                {
-                    "account": entry.account_id,
-                    "id": entry.id,
-                    "lease": entry.lease,
-                    "now": moment,
-                    "doubt": entry.doubt_since or None,
-                },
-            )
+            for entry in entries:
+                tx.run(
+                    "update action set state = 'queued', run_at = :now, lease = null,"
+                    " doubt_since = :doubt where account_id = :account and id = :id"
+                    " and lease = :lease",
+                    {
+                        "account": entry.account_id,
+                        "id": entry.id,
+                        "lease": entry.lease,
+                        "now": moment,
+                        "doubt": entry.doubt_since or None,
+                    },
+                )
             self._wake(tx)
 
         self._database.transact(work)
@@ -284,7 +286,8 @@ class Journal:
         # A doubt lasts until the action is done: a try that could not look has not settled it.
         began = outcome.began_at - entry.ahead if outcome.began_at else moment
         doubt = entry.doubt_since or (began if outcome.doubt else None)
-        written = moment if outcome.doubt else entry.written_at or None
+        late_ms = round((time.monotonic() - outcome.ended) * 1000) if outcome.ended else 0
+        written = moment - late_ms if outcome.doubt else entry.written_at or None
         of = {"account": entry.account_id, "id": entry.id, "connection": entry.connection_id}
         held = tx.run(
             "update action set state = :state, run_at = :run_at, tries = :tries, lease = null,"
@@ -511,6 +514,18 @@ class Journal:
             pass
         self._database.transact(whole)
 
+    def spare(self) -> None:
+        """Let nobody take over for a moment what seems to be left behind.
+
+        The database could not be written for a while: whoever works on it writes the outcome first.
+        """
+
+        def work(tx: Connection) -> None:
+            moment = tx.now_ms()
+            tx.run(_SPARE, {"now": moment, "until": moment + GRACE_MS})
+
+        self._database.transact(work)
+
     def prolong(self) -> None:
         """Let nobody take over what seems to be left behind, since the clock was set ahead.
 
@@ -519,10 +534,7 @@ class Journal:
 
         def work(tx: Connection) -> None:
             moment = tx.now_ms()
-            tx.run(
-                "update action set run_at = :until where state = 'running' and run_at <= :now",
-                {"now": moment, "until": moment + LONGEST_LEASE_MS},
-            )
+            tx.run(_SPARE, {"now": moment, "until": moment + LONGEST_LEASE_MS})
             # What was just sent has not been under way for as long as it seems, either.
             tx.run(
                 "update action set written_at = :now"
@@ -618,6 +630,7 @@ _INSERT = (
     " values (:account, :id, :connection, :kind, :person, :hub_id, :state, :request, 0, :run_at,"
     " :give_up, :lease, :doubt, :identity, :key, '', :now)"
 )
+_SPARE = "update action set run_at = :until where state = 'running' and run_at <= :now"
 # From one account to the next through the index: what it costs grows with the accounts that
 # have something to do, not with how much that is.
 _FIRST = (

@@ -113,18 +113,22 @@ class Worker:
         ]
         for thread in leisurely:
             thread.start()
-        clean_at = time.monotonic()
+        clean_at, away = time.monotonic(), False
         with ThreadPoolExecutor(self._threads, thread_name_prefix="worker") as pool:
             while not self._stopping.is_set():
                 self._wake.clear()
                 try:
+                    if away:
+                        self._hub.journal.spare()
+                        away = False
                     due = self._due()
-                    began = self._begin(pool, due.now)
+                    began = 0 if self._hub.unwritten.many else self._begin(pool, due.now)
                     if time.monotonic() >= clean_at:
                         more = self._clean()
                         clean_at = time.monotonic() + (_CLEAN_ON_S if more else _CLEAN_EVERY_S)
                     pause = 0.0 if began else _pause(due.later)
                 except Unavailable as exc:
+                    away = True
                     _log.warning("The journal cannot be worked off: %s", exc.message)
                 # A bug of ours must not end the process, which works for every account.
                 except Exception:
@@ -244,8 +248,9 @@ class Worker:
                 else:
                     _try_leads(self._hub, account, entries)
         except HubError as exc:
-            # Nothing is lost: the leases end, and whoever is there then takes the actions over.
-            _log.warning("What a try came to could not be written down: %s", exc.message)
+            # Of what was loaded before the first call: an attempt makes an outcome of any error.
+            _log.warning("Nothing could be tried: %s", exc.message)
+            self._hub.unwritten.write(partial(self._hub.journal.give_back, entries))
         # A bug of ours must not end the thread's work without a word; the leases end here too.
         except Exception:
             _log.exception("A try of the worker failed.")
@@ -315,7 +320,8 @@ def _try_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
     # As in `attempt`: whatever an adapter raises must not lose the leads.
     except Exception as exc:
         outcomes = [exc] * len(together)
-    ms = round((time.monotonic() - began) * 1000)
+    ended = time.monotonic()
+    ms = round((ended - began) * 1000)
     for (entry, action, mapped, _), outcome in zip(together, outcomes, strict=True):
         if isinstance(outcome, Rejected | Conflict):
             # What is good of it may still be stored.
@@ -323,7 +329,7 @@ def _try_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
             continue
         judgement, done = _judged_lead(adapter, action, mapped, outcome)
         sent = account.connection.field_map.of(action.record).sent(mapped.properties)
-        judgement = replace(judgement, mapped=sent, began_at=began_at, ms=ms)
+        judgement = replace(judgement, mapped=sent, began_at=began_at, ms=ms, ended=ended)
         tries.append((entry, judgement, done))
     _finish_all(hub, account, _weighed_all(hub, tries))
     for entry in alone:
@@ -366,6 +372,5 @@ def _finish_all(
         metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
     # Contacts are locked one after the other: in one order by all.
     ordered = sorted(tries, key=lambda one: one[2].contact_id if one[2] else "")
-    hub.journal.finish_all(
-        [(entry, outcome, beside(account, entry, done)) for entry, outcome, done in ordered]
-    )
+    written = [(entry, outcome, beside(account, entry, done)) for entry, outcome, done in ordered]
+    hub.unwritten.write(partial(hub.journal.finish_all, written))
