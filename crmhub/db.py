@@ -764,6 +764,12 @@ class Database:
                     retry_after=5,
                 )
 
+    def keep_open(self) -> None:
+        """Open SQLite's database for good: on a full disk there may be no room for that later."""
+        if self.dialect == "sqlite":
+            with suppress(Unavailable), self.reading():
+                pass
+
     def close(self) -> None:
         """Close all pooled connections."""
         self.searches.close()

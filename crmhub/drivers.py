@@ -15,8 +15,11 @@ from sqlalchemy.engine import URL
 
 from crmhub.errors import Unavailable
 
+FULL = "The database's disk is full"
 # Bytes on SQLite's disk; with less, writes may still go into the log, but not for long.
 _LEAST_ROOM = 1024 * 1024
+# Who opens a SQLite database first needs 32 kB for the index of its log, to read it as well.
+_RESERVE, _RESERVED = "-reserve", 64 * 1024
 # A machine that is gone says nothing, and Linux would ask it for a quarter of an hour whether it
 # has heard a statement, and for its answer for ever. Seconds, but milliseconds for what is sent.
 _PATIENCE = {
@@ -42,6 +45,10 @@ class Deadlocked(Unavailable):
 
 class Away(Unavailable):
     """The server cannot be reached, or hung up: what it was told last may be done or not."""
+
+
+class Unwritable(Unavailable):
+    """The database takes no writes, as its disk is full or it is a standby; it can be read."""
 
 
 class Damaged(Unavailable):
@@ -73,7 +80,41 @@ def check_disk(url: URL) -> None:
         raise Unavailable("The database's disk is read-only; make it writable.", retry_after=5)
     # A file system that does not count says that it has none.
     if disk.f_blocks and disk.f_bavail * disk.f_frsize < _LEAST_ROOM:
-        raise Unavailable("The database's disk is full; make room on it.", retry_after=5)
+        raise Unavailable(f"{FULL}; make room on it.", retry_after=5)
+
+
+def without_room(exc: BaseException) -> str:
+    """Return what cannot be done for want of room on SQLite's disk, "" for any other error."""
+    code = getattr(exc, "sqlite_errorcode", 0)
+    if code == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return "The database cannot be opened: its disk is full, and not even 32 kB are left"
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
+        return "The database must be migrated, and its disk is full"
+    return ""
+
+
+def keep_reserve(url: URL) -> None:
+    """Take room on SQLite's disk, for a start when it is full; without it, where there is none."""
+    file = file_of(url)
+    if file is None:
+        return
+    try:
+        check_disk(url)
+        reserve = os.open(f"{file}{_RESERVE}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except (Unavailable, OSError):
+        return
+    # No zeros, for which some file systems take no room.
+    with suppress(OSError), open(reserve, "wb") as kept:
+        kept.write(os.urandom(_RESERVED))
+
+
+def use_reserve(url: URL) -> bool:
+    """Give the room back that `keep_reserve` took; return whether there was any."""
+    try:
+        os.remove(f"{file_of(url)}{_RESERVE}")
+    except OSError:
+        return False
+    return True
 
 
 def patience(url: URL) -> dict[str, str]:
@@ -122,14 +163,20 @@ def canceller(driver: Any, dialect: str) -> Callable[[], object]:
 _AWAY = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_PROTOCOL,
+}
+# What writing alone comes upon.
+_UNWRITABLE_CODES = {
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_TRUNCATE,
 }
 
 
+_UNWRITABLE = "The database cannot be written now; try again."
 _DAMAGED = "The database is damaged; the operator of this service must restore a backup."
 
 
@@ -137,7 +184,15 @@ def translate_sqlite(exc: Any) -> Exception | None:
     """Return what an error of sqlite3 comes to; None for a bug of ours."""
     if isinstance(exc, sqlite3.IntegrityError):
         return Duplicate(str(exc))
-    code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
+    extended = getattr(exc, "sqlite_errorcode", 0)
+    code = extended & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return Unwritable(f"{FULL}; try again.")
+    if extended == sqlite3.SQLITE_IOERR_SHMSIZE:
+        # Without an index of the log beside it, the database cannot be read either.
+        return Unavailable(f"{FULL}; try again.")
+    if code in _UNWRITABLE_CODES or extended in _UNWRITABLE_CODES:
+        return Unwritable(_UNWRITABLE)
     if code in _AWAY:
         return Unavailable("The database is busy or cannot be written; try again.")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
@@ -149,13 +204,12 @@ def translate_sqlite(exc: Any) -> Exception | None:
 # standby or its disk is full, or it has waited too long for the end of a transaction. The others it
 # counts among those of a connection that is lost.
 READ_ONLY = "25006"
-_UNWRITABLE = "The database cannot be written now; try again."
-_PASSING = {
-    READ_ONLY: _UNWRITABLE,
-    "25P03": _UNWRITABLE,
-    "25P04": _UNWRITABLE,
-    "53100": "The database's disk is full; try again.",
-    "57014": "The database ended a statement that took it too long; try again.",
+_PASSING: dict[str, tuple[type[Unavailable], str]] = {
+    READ_ONLY: (Unwritable, _UNWRITABLE),
+    "25P03": (Unavailable, _UNWRITABLE),
+    "25P04": (Unavailable, _UNWRITABLE),
+    "53100": (Unwritable, f"{FULL}; try again."),
+    "57014": (Unavailable, "The database ended a statement that took it too long; try again."),
 }
 # data_corrupted, index_corrupted
 _CORRUPTED = {"XX001", "XX002"}
@@ -174,7 +228,8 @@ def translate_psycopg(exc: Any) -> Exception | None:
     if exc.sqlstate in _CORRUPTED:
         return Damaged(_DAMAGED)
     if exc.sqlstate in _PASSING:
-        return Unavailable(_PASSING[exc.sqlstate])
+        kind, words = _PASSING[exc.sqlstate]
+        return kind(words)
     if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
         return Away("The database cannot be reached or is shutting down; try again.")
     return None

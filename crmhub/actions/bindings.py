@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from crmhub.accounts.accounts import Account
 from crmhub.actions.locks import hold, hold_all
 from crmhub.db import Connection, Database, now_ms
+from crmhub.drivers import Unwritable
 from crmhub.errors import NotFound
 from crmhub.secrets import BASE36
 from crmhub.secrets import token as random_token
@@ -375,7 +377,9 @@ def chatted(database: Database, account: Account, crm_id: str) -> None:
         bound = acquaint(tx, account, crm_id)
         note_chat(tx, account, bound)
 
-    database.transact(work)
+    # What is read is answered, also where nothing can be written.
+    with suppress(Unwritable):
+        database.transact(work)
 
 
 def note_chat(tx: Connection, account: Account, bound: Bound) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -30,6 +31,7 @@ from crmhub.actions.slots import too_many_at_once
 from crmhub.adapter import Adapter, Problem, Saved, Written, contract, hold_back_update
 from crmhub.bounds import MAX_ASKED_PROPERTIES
 from crmhub.db import Connection
+from crmhub.drivers import Unwritable
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
 
 _PARTS = ("firstname", "lastname")
@@ -102,6 +104,11 @@ def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Prop
             if not bound.last_values:
                 raise
             return _last_known(bound, asked)
+        except Unwritable:
+            # No call can be counted, so the CRM cannot be asked.
+            if not bound.last_values:
+                raise
+            return _last_known(bound, asked)
     _remember(hub, account, bound, contact.properties)
     known = dict(contact.properties)
     if not whole:
@@ -131,9 +138,11 @@ def _remember(hub: Hub, account: Account, bound: Bound, found: Mapping[str, str]
     chatted(hub.database, account, bound.crm_id)
     if all(bound.last_values.get(name) == value for name, value in found.items()):
         return
-    hub.database.transact(
-        lambda tx: settle(tx, account, bound.hub_id, crm_id=bound.crm_id, values=found)
-    )
+    # As `chatted` does.
+    with suppress(Unwritable):
+        hub.database.transact(
+            lambda tx: settle(tx, account, bound.hub_id, crm_id=bound.crm_id, values=found)
+        )
 
 
 def set_properties(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol
@@ -28,6 +28,7 @@ from crmhub.actions.journal import DELAYS_S, GRACE_MS
 from crmhub.adapter import Adapter, Problem, Written, contract
 from crmhub.adapter.matching import Duplicate, shared
 from crmhub.db import Connection, now_ms
+from crmhub.drivers import Unwritable
 
 Status = Literal["created", "updated", "unchanged", "queued", "ok"]
 
@@ -407,7 +408,9 @@ def note_failure(
     here = (account.id, account.connection.id)
     outcome = weighed(hub, here, judged(exc, waits=True, record=record))
     if outcome.away:
-        hub.journal.shut(account, outcome.away, outcome.word)
+        # What is read is answered, also where nothing can be written.
+        with suppress(Unwritable):
+            hub.journal.shut(account, outcome.away, outcome.word)
 
 
 def weighed(hub: Hub, here: tuple[int, int], outcome: Outcome, *, probing: bool = False) -> Outcome:

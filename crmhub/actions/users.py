@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from crmhub import audit
@@ -11,6 +12,7 @@ from crmhub.accounts.users import SignedIn, User
 from crmhub.actions.hub import Hub
 from crmhub.audit import SET, Author
 from crmhub.db import Connection
+from crmhub.drivers import Unwritable
 from crmhub.errors import TooManyRequests, Unauthorized
 from crmhub.secrets import derive, new_secret, same, sign
 
@@ -114,7 +116,9 @@ def signed_in(hub: Hub, session: str) -> SignedIn | None:
     with hub.database.reading() as db:
         known = users.signed_in(db, session)
     if known is not None and known.stale:
-        hub.database.transact(lambda tx: users.note_seen(tx, session))
+        # The pages can be read, also where nothing can be written.
+        with suppress(Unwritable):
+            hub.database.transact(lambda tx: users.note_seen(tx, session))
     return known
 
 

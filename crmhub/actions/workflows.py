@@ -23,6 +23,7 @@ from crmhub.actions.slots import too_many_at_once
 from crmhub.adapter import Adapter, Contact, contract
 from crmhub.audit import Author
 from crmhub.db import Connection, now_ms
+from crmhub.drivers import Unwritable
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
 
 _HOUR_MS = 3_600_000
@@ -95,6 +96,11 @@ def get_type(
                 return _active_now(hub, account, adapter, contact.id, asked)
         except AWAY as exc:
             note_failure(hub, account, exc, record="workflows")
+            if known := _last_known(hub, account, asked):
+                return known
+            raise
+        except Unwritable:
+            # No call can be counted, so the CRM cannot be asked.
             if known := _last_known(hub, account, asked):
                 return known
             raise

@@ -42,7 +42,7 @@ def make_ready(settings: Settings) -> None:
     Raises Unavailable.
     """
     if settings.database_url.startswith("sqlite"):
-        upgrade(settings)
+        _make_sqlite_ready(settings)
         return
     from crmhub.db import Database
     from crmhub.schema import pending
@@ -60,20 +60,55 @@ def make_ready(settings: Settings) -> None:
         raise Unavailable(f"The database is not ready: {behind}.")
 
 
+def _make_sqlite_ready(settings: Settings) -> None:
+    """Migrate the database; where its disk is full, only demand that it need not be migrated."""
+    from sqlalchemy.engine import make_url
+
+    from crmhub.drivers import Unwritable, keep_reserve, use_reserve
+
+    url = make_url(settings.database_url)
+    try:
+        upgrade(settings)
+    except Unwritable:
+        if not use_reserve(url):
+            raise
+        upgrade(settings)
+    else:
+        keep_reserve(url)
+
+
+def warn_of_disk(settings: Settings) -> None:
+    """Say in the log that SQLite's disk takes no writes, where it does not."""
+    from sqlalchemy.engine import make_url
+
+    from crmhub.drivers import check_disk
+
+    try:
+        if settings.database_url.startswith("sqlite"):
+            check_disk(make_url(settings.database_url))
+    except Unavailable as exc:
+        logging.getLogger("crmhub.serve").warning(
+            "%s Until then reads are answered, and writes refused.", exc.message
+        )
+
+
 def upgrade(settings: Settings) -> None:
     """Run the migrations that are missing; raises Unavailable when the database is away.
 
-    Also when it is of a newer version.
+    Also when it is of a newer version, and Unwritable when there is no room for them.
     """
     from alembic.util import CommandError
     from sqlalchemy.exc import SQLAlchemyError
 
     from crmhub import schema
+    from crmhub.drivers import Unwritable, without_room
 
     try:
         schema.upgrade(settings.database_url)
     except SQLAlchemyError as exc:
         cause = getattr(exc, "orig", None) or exc
+        if wrong := without_room(cause):
+            raise Unwritable(f"{wrong}; make room on it, then start again.") from exc
         raise Unavailable(f"The database cannot be migrated: {first_line(cause)}.") from exc
     except CommandError as exc:
         raise Unavailable(

@@ -48,7 +48,8 @@ _DESCRIPTORS = 65_536
 def serve(with_worker: bool, **options: str | int | None) -> None:
     """Serve the API and the helpers; SIGTERM, SIGHUP or Ctrl-C stops after the requests under way.
 
-    A SQLite database is migrated first.
+    A SQLite database is migrated first. Where its disk is full, reads are answered until there is
+    room.
     """
     # What is imported stays: to look for garbage among it takes a fifth of the start.
     gc.disable()
@@ -61,7 +62,7 @@ def serve(with_worker: bool, **options: str | int | None) -> None:
 def _serve(with_worker: bool, options: Mapping[str, str | int | None]) -> None:
     from crmhub import logs, metrics
     from crmhub.cli import listening, working
-    from crmhub.cli.opening import make_ready
+    from crmhub.cli.opening import make_ready, warn_of_disk
     from crmhub.settings import Settings
 
     kept = listening.given()
@@ -77,6 +78,7 @@ def _serve(with_worker: bool, options: Mapping[str, str | int | None]) -> None:
     make_ready(settings)
     address = settings.host if kept else listening.free_address(settings.host, settings.port)
     logs.configure(settings.log_level)
+    warn_of_disk(settings)
     worker = working.beside() if with_worker else nullcontext(lambda: None)
     with metrics.shared(), worker as stop_worker:
         _run(settings, address, kept, stop_worker)

@@ -49,6 +49,7 @@ def load() -> Flask:
     logs.configure(settings.log_level)
     app = create_app(settings)
     metrics.start()
+    app.extensions["crmhub"].database.keep_open()
     whole = WholeBodies(app.wsgi_app, MAX_BODY_BYTES, settings.threads)
     app.wsgi_app = whole  # type: ignore[method-assign]
     # Not atexit: processes made by multiprocessing end without it.

@@ -45,12 +45,14 @@ def worker(
     from crmhub import logs
     from crmhub.actions.hub import Hub
     from crmhub.actions.worker import Worker
-    from crmhub.cli.opening import make_ready
+    from crmhub.cli.opening import make_ready, warn_of_disk
     from crmhub.settings import Settings
 
     settings = Settings.load()
     make_ready(settings)
     logs.configure(settings.log_level)
+    if supervisor is None:
+        warn_of_disk(settings)
     if metrics_port is not None:
         _tell(metrics_host, metrics_port)
     hub = Hub.open(replace(settings, threads=threads))

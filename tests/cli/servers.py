@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -78,6 +79,13 @@ class Server:
                 found += map(int, (task / "children").read_text().split())
         return found
 
+    def limit_files(self, largest: int) -> None:
+        """Let no file of the service grow beyond so many bytes, as on a full disk; -1 ends that."""
+        hard = resource.RLIM_INFINITY
+        for pid in (self.process.pid, *self.children()):
+            with suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (largest, hard))
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and return the exit code."""
         self.process.send_signal(number)
@@ -94,6 +102,13 @@ os.execv(sys.argv[3], sys.argv[3:])
 """
 
 
+_LIMITED = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
 def handing_over(listening: socket.socket, times: int = 1) -> list[str]:
     """Return the beginning of a command that gets a socket from systemd, so many times."""
     return [sys.executable, "-c", _HAND_OVER, str(listening.fileno()), str(times)]
@@ -106,14 +121,17 @@ def serving(
     port: int | None = None,
     listening: socket.socket | None = None,
     stderr: int | None = None,
+    largest_file: int | None = None,
     **settings: str,
 ) -> Iterator[Server]:
     """Start the service in `root`, wait until it says that it is ready, and end it afterwards.
 
     It listens on `port`, or gets a socket that listens already. `stderr` is a file descriptor to
-    write on instead of the log, and is closed.
+    write on instead of the log, and is closed. No file of it grows beyond `largest_file` bytes.
     """
     command, given = [*CRMHUB, "serve", *args], []
+    if largest_file is not None:
+        command = [sys.executable, "-c", _LIMITED, str(largest_file), *command]
     if listening is None:
         port = port or free_port()
         command += ["--port", str(port)]

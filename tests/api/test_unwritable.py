@@ -1,0 +1,173 @@
+"""What reads is answered while the database takes no writes, as on a full disk or a standby."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import flask
+import pytest
+import sqlalchemy
+
+from crmhub.accounts import passwords
+from crmhub.accounts.users import IDLE_MS
+from crmhub.actions import health, users
+from crmhub.actions.hub import Hub
+from crmhub.adapter import Unavailable
+from crmhub.audit import Author
+from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
+from crmhub.secrets import token
+from tests import databases
+from tests.adapters.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
+from tests.api.helper_calls import (
+    CREATE_DEAL,
+    CREATE_LEAD,
+    GET_PROPERTIES,
+    GET_TYPE,
+    SET_PROPERTIES,
+    known,
+    lead,
+)
+from tests.api.refusals import refused
+from tests.clients import Client
+
+Unwritable = Callable[[], AbstractContextManager[None]]
+PHONE = "+12025550100"
+
+
+@pytest.fixture(autouse=True)
+def fakes(app: flask.Flask) -> Iterator[None]:
+    with adapters(app, FAKE):
+        yield
+
+
+@pytest.fixture
+def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
+    return fake_client(app)
+
+
+@pytest.fixture
+def bot(fake: tuple[Client, FakeCrm]) -> Client:
+    known(fake[0], phone=PHONE)
+    return fake[0]
+
+
+@pytest.fixture
+def unwritable(hub: Hub) -> Unwritable:
+    """A block in which the database takes no writes."""
+    database = hub.database
+
+    @contextmanager
+    def of_sqlite() -> Iterator[None]:
+        def query_only(driver: Any, _record: Any) -> None:
+            driver.execute("PRAGMA query_only = ON")
+
+        sqlalchemy.event.listen(database._engine, "connect", query_only)
+        database.close()
+        try:
+            yield
+        finally:
+            sqlalchemy.event.remove(database._engine, "connect", query_only)
+
+    @contextmanager
+    def unwritable() -> Iterator[None]:
+        way = of_sqlite() if database.dialect == "sqlite" else databases.read_only(database)
+        try:
+            with way:
+                yield
+        finally:
+            # Its connections take none for as long as they last.
+            database.close()
+
+    return unwritable
+
+
+def properties(client: Client) -> tuple[int, str, str]:
+    answer = client.helper(GET_PROPERTIES, {"contactToken": "t", "props": ["email", "city"]})
+    return answer.status_code, answer.json["stale"], answer.json["email"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("path", [CREATE_LEAD, SET_PROPERTIES, CREATE_DEAL])
+def test_what_writes_is_refused_for_now(bot: Client, unwritable: Unwritable, path: str) -> None:
+    bodies: dict[str, Any] = {
+        CREATE_LEAD: {"contactToken": "u", "name": "Ben Lee", "email": "ben@x.org"},
+        SET_PROPERTIES: {"contactToken": "t", "props": {"city": "Rome"}},
+        CREATE_DEAL: {"contactId": "c-1", "properties": {"dealname": "A"}},
+    }
+    with unwritable():
+        answer = bot.helper(path, bodies[path])
+        assert "cannot be written" in refused(answer, 503)
+        assert answer.headers["Retry-After"] == "1"
+    assert bot.helper(path, bodies[path]).status_code == 200
+
+
+def test_get_properties_is_answered_by_the_crm(bot: Client, unwritable: Unwritable) -> None:
+    with unwritable():
+        assert properties(bot) == (200, "", "ann@x.org")
+
+
+def test_where_calls_to_the_crm_cannot_be_counted_what_was_last_known_is_told(
+    app: flask.Flask, unwritable: Unwritable
+) -> None:
+    with FakeHubSpot(Options(limit="none", search_limit="none")) as hubspot:
+        client = hubspot_client(app, hubspot)
+        known(client, phone=PHONE)
+        with unwritable():
+            assert properties(client) == (200, "true", "ann@x.org")
+        assert properties(client) == (200, "", "ann@x.org")
+
+
+def test_a_crm_that_is_away_too_is_not_asked_in_vain(
+    bot: Client,
+    fake: tuple[Client, FakeCrm],
+    unwritable: Unwritable,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # It counts as away at the first failure.
+    monkeypatch.setattr(health, "_FAILURES", 1)
+    monkeypatch.setattr(health, "_LASTING_S", 0.0)
+    fake[1].failure = Unavailable("no route")
+    with unwritable():
+        assert properties(bot) == (200, "true", "ann@x.org")
+
+
+@pytest.mark.parametrize("crm", ["fake", "hubspot"])
+def test_get_type_is_answered(
+    app: flask.Flask, bot: Client, unwritable: Unwritable, crm: str
+) -> None:
+    asked = {"contactnumber": PHONE, "interval": 48, "lastChatInterval": 0}
+    with FakeHubSpot(Options(limit="none", search_limit="none")) as hubspot:
+        client = bot if crm == "fake" else hubspot_client(app, hubspot)
+        if crm == "hubspot":
+            known(client, phone=PHONE)
+        with unwritable():
+            answer = client.helper(GET_TYPE, asked)
+    assert answer.status_code == 200, answer.text
+    assert answer.json["stale"] == ("" if crm == "fake" else "true")  # type: ignore[index]
+
+
+def test_whoever_is_signed_in_sees_the_console(
+    hub: Hub, unwritable: Unwritable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passwords, "to_store", lambda password: password)
+    monkeypatch.setattr(passwords, "fits", lambda password, stored: password == stored)
+    email = f"{token(60)}@x.org".lower()
+    users.create_user(hub, email, "a long password", by=Author("cli", "tests"))
+    session = users.sign_in(hub, email, "a long password", address="192.0.2.1")
+    # It is long ago that it was used.
+    hub.database.transact(
+        lambda tx: tx.run(
+            "update console_session set seen_at = seen_at - :ms", {"ms": IDLE_MS // 2}
+        )
+    )
+    with unwritable():
+        known = users.signed_in(hub, session)
+        assert known is not None
+        assert (known.email, known.stale) == (email, True)
+
+
+def test_a_lead_is_taken_again_afterwards(bot: Client, unwritable: Unwritable) -> None:
+    with unwritable():
+        assert lead(bot, "u", email="ben@x.org").status_code == 503
+    assert lead(bot, "u", email="ben@x.org").status_code == 200
