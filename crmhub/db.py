@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import sqlite3
 import threading
@@ -67,6 +68,10 @@ _DEADLOCK_TRIES = 5
 _BUSY_SECONDS = 10
 _BUSY_PAUSE_S = 0.05
 _AWAY_PAUSE_S = 0.1
+# Clocks are slewed by less, and a process that stood still for as long seems to have seen that.
+_SET_MS = 30_000
+# What is held under a lease, and what is taken for sent twice, is no older.
+_SET_S = 60.0
 # So many threads of a pool's go on to answer what needs no database while the others wait for it.
 _NEVER_PATIENT = 8
 # Reads go on while nothing can be written, so connections are not made anew more often.
@@ -399,9 +404,12 @@ class Connection:
 
         As the first statement of a transaction it comes along with its beginning.
         """
+        moment: int
         if self.dialect == "sqlite":
-            return now_ms()
-        moment: int = self._message(f"select cast({self.clock} as bigint)").fetchone()[0]
+            moment = now_ms()
+        else:
+            moment = self._message(f"select cast({self.clock} as bigint)").fetchone()[0]
+        self._database.clock.note(moment)
         return moment
 
     @property
@@ -433,6 +441,32 @@ class _Transaction:
 
 class _Here(threading.local):
     transaction: _Transaction | None = None
+
+
+class Clock:
+    """Notices when the database's clock is set, which otherwise runs as the monotonic one does.
+
+    What was dated before compares wrongly with what is dated from then on.
+    """
+
+    def __init__(self) -> None:
+        self._ahead_ms = math.nan
+        self._set_by_ms = 0.0
+        self._until = 0.0
+
+    def note(self, moment: int) -> None:
+        """Note what the clock shows now (ms)."""
+        now = time.monotonic()
+        ahead_ms = moment - now * 1000
+        if abs(ahead_ms - self._ahead_ms) > _SET_MS:
+            self._set_by_ms = self.set_by_ms + ahead_ms - self._ahead_ms
+            self._until = now + _SET_S
+        self._ahead_ms = ahead_ms
+
+    @property
+    def set_by_ms(self) -> int:
+        """By how much it was set ahead within the last minute, negative when it was set back."""
+        return round(self._set_by_ms) if time.monotonic() < self._until else 0
 
 
 class _Lent:
@@ -510,6 +544,7 @@ class Database:
         self.searches = SearchWatch()
         # Searches leave half of the connections to others.
         self.search_turns = threading.BoundedSemaphore(max(1, pool_size // 2))
+        self.clock = Clock()
         self._here = _Here()
         self._patient = threading.BoundedSemaphore(max(1, pool_size - _NEVER_PATIENT))
         # What was connected before leads to a server that takes no writes.

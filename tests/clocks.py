@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from crmhub.db import now_ms
+from crmhub.db import Connection, now_ms
 
 
 class Clock:
@@ -46,6 +47,29 @@ def clock_of(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Clock:
     if hasattr(module, "now_ms"):
         monkeypatch.setattr(module, "now_ms", clock.now_ms)
     return clock
+
+
+class Clocks:
+    """The clocks of this host and of the database, which a test sets; what is monotonic runs on.
+
+    Nothing but clocks is moved: what was stored before keeps its date.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, time_machine: Any) -> None:
+        self._time_machine = time_machine
+        self._ahead_ms = 0
+        time_machine.move_to(time.time(), tick=True)
+        clock = Connection.clock.fget
+
+        def moved(connection: Connection) -> str:
+            return f"({clock(connection)} + {self._ahead_ms})"  # type: ignore[misc]
+
+        monkeypatch.setattr(Connection, "clock", property(moved))
+
+    def set(self, seconds: int) -> None:
+        """Set both ahead, or back, by so much."""
+        self._ahead_ms += seconds * 1000
+        self._time_machine.shift(seconds)
 
 
 @contextmanager

@@ -17,6 +17,9 @@ IDLE_MS = 8 * 3600 * 1000
 """A session that is not used for so long ends."""
 LONGEST_MS = 24 * 3600 * 1000
 """Each session ends after so long."""
+# A session that ends later than this after now began before the clock was set back, and is over:
+# by as much a clock may be set back, or that of another host differ, without anybody noticing.
+_LATEST_MS = LONGEST_MS + 3600 * 1000
 # A session that is in use is written to so seldom.
 _SEEN_EVERY_MS = 60 * 1000
 
@@ -136,8 +139,9 @@ def start_session(tx: Connection, user_id: str, password: str) -> str | None:
     if not let_in:
         return None
     tx.run(
-        "delete from console_session where ends_at <= :now or seen_at <= :idle",
-        {"now": now, "idle": now - IDLE_MS},
+        "delete from console_session"
+        " where ends_at <= :now or seen_at <= :idle or ends_at > :latest",
+        {"now": now, "idle": now - IDLE_MS, "latest": now + _LATEST_MS},
     )
     session = new_secret()
     tx.run(
@@ -154,8 +158,14 @@ def signed_in(db: Connection, session: str) -> SignedIn | None:
     row = db.row(
         "select u.id, u.email, s.seen_at from console_session s"
         " join console_user u on u.id = s.user_id where s.digest = :digest"
-        " and s.ends_at > :now and s.seen_at > :idle and u.disabled_at is null",
-        {"digest": digest(session), "now": now, "idle": now - IDLE_MS},
+        " and s.ends_at > :now and s.ends_at <= :latest and s.seen_at > :idle"
+        " and u.disabled_at is null",
+        {
+            "digest": digest(session),
+            "now": now,
+            "idle": now - IDLE_MS,
+            "latest": now + _LATEST_MS,
+        },
     )
     return None if row is None else SignedIn(row[0], row[1], row[2] <= now - _SEEN_EVERY_MS)
 

@@ -192,6 +192,16 @@ def unite(tx: Connection, account: Account, persons: Iterable[str], into: str) -
             )
 
 
+def last_accepted(tx: Connection, account: Account, person: str) -> int:
+    """Return when a value of a person was accepted last (ms), 0 for never."""
+    rows = tx.rows(
+        f"select accepted from binding where {_HERE} and person = :person"
+        " and accepted is not null order by last_chat_at desc limit 20",
+        _of(account) | {"person": person},
+    )
+    return max((at for (times,) in rows for at in json.loads(times).values()), default=0)
+
+
 def _latest(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return the latest of the times under each name; the names used last, up to a number."""
     latest: dict[str, int] = {}
@@ -370,7 +380,8 @@ def chatted(database: Database, account: Account, crm_id: str) -> None:
     """Note that a helper was called for this contact just now."""
     here = _of(account) | {"crm_id": crm_id, "now": now_ms()}
     with database.reading() as connection:
-        if here["now"] - last_chat(connection, account, crm_id) < _SAME_CALL_MS:
+        # It lies ahead where the clock was set back.
+        if abs(here["now"] - last_chat(connection, account, crm_id)) < _SAME_CALL_MS:
             return
 
     def work(tx: Connection) -> None:

@@ -144,7 +144,10 @@ class _Correction:
         moment = tx.now_ms()
         one = self._found.summary
         contact = self._of_contact(tx)
-        self._lock(tx)
+        person = self._lock(tx)
+        # Later than any other value, also when the clock was set back since.
+        before = bindings.last_accepted(tx, self._account, contact["person"] or person)
+        said_at = max(moment, before + 1)
         former = {"at": moment, "by": by.name, "request": self._found.request}
         versions = [
             *({"at": v.at, "by": v.by, "request": v.request} for v in self._found.versions),
@@ -162,7 +165,7 @@ class _Correction:
                 "request": _json(self._request),
                 "versions": _json(versions),
                 "corrected": _json(
-                    {**self._found.corrected, **dict.fromkeys(self._values, moment)}
+                    {**self._found.corrected, **dict.fromkeys(self._values, said_at)}
                 ),
                 "now": moment,
                 "give_up": moment + LONGEST_MS,
@@ -207,18 +210,22 @@ class _Correction:
             "person": bound.person if bound else contact_id,
         }
 
-    def _lock(self, tx: Connection) -> None:
-        """Let nobody else have the action; raises Conflict when it is not as it was found."""
+    def _lock(self, tx: Connection) -> str:
+        """Let nobody else have the action; return its person.
+
+        Raises Conflict when it is not as it was found.
+        """
         row = tx.row(
-            "select state, request from action"
+            "select state, request, person from action"
             f" where account_id = :account and id = :id{tx.for_update}",
             {"account": self._found.summary.account_id, "id": self._found.summary.id},
         )
         if row is None:
             raise NotFound("The action was erased meanwhile.")
-        state, request = row
+        state, request, person = row
         if state not in CORRECTED or json.loads(request) != self._found.request:
             raise Conflict(_ELSEWHERE)
+        return str(person)
 
 
 def _fault(name: str, text: str) -> str:

@@ -110,7 +110,7 @@ class Journal:
                     # What `prepare` wrote was written then; others have spoken since.
                     raise _Replayed(earlier)
                 return earlier
-            last, waits_until = (None, None) if new.first else self._before(tx, account, new)
+            last, waits_until, said = self._before(tx, account, new)
             if last is not None:
                 # What stands before it may have come while this one waited for the person's lock.
                 moment = tx.now_ms()
@@ -121,8 +121,8 @@ class Journal:
                 free, _ = outage.may_call(moment, probe=False)
             elif now and (waits_until or 0) <= moment:
                 behind = not outage.lasts()
-            # In the order in which they came, whatever the clocks of two machines say.
-            created_at = max(moment, (last or 0) + 1)
+            # In the order in which they came, also where the clock was set back in between.
+            created_at = max(moment, said + 1)
             row: dict[str, Any] = {
                 "account": account.id,
                 "id": new_id(created_at),
@@ -154,17 +154,26 @@ class Journal:
         except _Replayed as again:
             return again.accepted
 
-    def _before(self, tx: Connection, account: Account, new: New) -> tuple[int | None, int | None]:
-        """Return the last of a person's unfinished actions, and until when any of them waits."""
+    def _before(
+        self, tx: Connection, account: Account, new: New
+    ) -> tuple[int | None, int | None, int]:
+        """Return the last of a person's unfinished actions, and until when any of them waits.
+
+        With them comes when any action of the person was accepted last, 0 for never.
+        """
+        if new.first:
+            return None, None, 0
         # Two of one person at once would each see nothing before them.
         hold(tx, account.id, "person", new.person)
-        ((last, waits_until),) = tx.rows(
-            "select max(created_at), max(case when state = 'queued' then run_at end) from action"
+        ((last, waits_until, said),) = tx.rows(
+            "select max(created_at), max(case when state = 'queued' then run_at end),"
+            " (select max(created_at) from action"
+            " where account_id = :account and person = :person) from action"
             " where account_id = :account and person = :person"
             " and state in ('running', 'queued')",
             {"account": account.id, "person": new.person},
         )
-        return last, waits_until
+        return last, waits_until, said or 0
 
     def _earlier(
         self, tx: Connection, account: Account, new: New, request: str, key: str, moment: int
@@ -211,7 +220,9 @@ class Journal:
             " and a.identity = :identity and a.person = :person and a.idempotency_key is null"
             " and (a.state in ('running', 'queued')"
             # What seems to have ended later than that did so before the clock was set back.
-            " or (a.state = 'done' and a.finished_at between :since and :until))"
+            " or (a.state = 'done' and (a.finished_at between :since and :until"
+            # What ended before the clock was set, by that clock.
+            " or a.finished_at between :since - :set_by and :until - :set_by)))"
             f" and {SAME_CONTACT}"
             " order by a.created_at desc limit 1",
             {
@@ -222,6 +233,7 @@ class Journal:
                 "hub_id": new.hub_id,
                 "since": moment - IDENTITY_MS,
                 "until": moment + IDENTITY_MS,
+                "set_by": self._database.clock.set_by_ms,
             },
         )
         if row is None:
@@ -238,14 +250,13 @@ class Journal:
             for entry in entries:
                 tx.run(
                     "update action set state = 'queued', run_at = :now, lease = null,"
-                    " doubt_since = :doubt where account_id = :account and id = :id"
-                    " and lease = :lease",
+                    f" doubt_since = {'doubt_since' if entry.doubt_since else 'null'}"
+                    " where account_id = :account and id = :id and lease = :lease",
                     {
                         "account": entry.account_id,
                         "id": entry.id,
                         "lease": entry.lease,
                         "now": moment,
-                        "doubt": entry.doubt_since or None,
                     },
                 )
             self._wake(tx)
@@ -284,14 +295,18 @@ class Journal:
             outcome = replace(outcome, state="queued", behind="", wait_s=DELAYS_S[0])
         state, run_at, tries = _next(entry, outcome, moment)
         # A doubt lasts until the action is done: a try that could not look has not settled it.
-        began = outcome.began_at - entry.ahead if outcome.began_at else moment
-        doubt = entry.doubt_since or (began if outcome.doubt else None)
-        late_ms = round((time.monotonic() - outcome.ended) * 1000) if outcome.ended else 0
-        written = moment - late_ms if outcome.doubt else entry.written_at or None
+        began, ended = outcome.began_at - entry.ahead if outcome.began_at else moment, moment
+        if outcome.ended:
+            # Whatever the clocks showed then: they may have been set since.
+            ended = moment - round((time.monotonic() - outcome.ended) * 1000)
+            began = ended - outcome.ms
+        written = ended if outcome.doubt else entry.written_at or None
         of = {"account": entry.account_id, "id": entry.id, "connection": entry.connection_id}
         held = tx.run(
             "update action set state = :state, run_at = :run_at, tries = :tries, lease = null,"
-            " doubt_since = :doubt, written_at = :written, reason = :reason, result = :result,"
+            # Of an earlier attempt as it stands there: it may have been dated anew.
+            f" doubt_since = {'doubt_since' if entry.doubt_since else ':doubt'},"
+            " written_at = :written, reason = :reason, result = :result,"
             " finished_at = :finished,"
             " behind = :behind, mapped = coalesce(:mapped, mapped)"
             " where account_id = :account and id = :id and lease = :lease",
@@ -300,7 +315,7 @@ class Journal:
                 "state": state,
                 "run_at": run_at,
                 "tries": tries,
-                "doubt": doubt,
+                "doubt": began if outcome.doubt else None,
                 "written": written,
                 "reason": shown(outcome.message),
                 "result": None if outcome.result is None else json.dumps(outcome.result),
@@ -378,6 +393,8 @@ class Journal:
 
         def work(tx: Connection) -> list[Entry]:
             moment = tx.now_ms()
+            # A lease that a clock has ended, set ahead just now, lasts.
+            expired = moment - max(0, self._database.clock.set_by_ms)
             outage = Outage(tx, account_id, connection_id)
             free, probing = outage.may_call(moment, probe=not only)
             if not free:
@@ -390,18 +407,20 @@ class Journal:
                 " and a.connection_id = :connection and a.state in ('running', 'queued')"
                 # The first of its person. Asked for each row: as a join it would go through all
                 # that is due for each, where the planner has not yet heard how much that is.
-                f" and a.run_at <= :now{narrowed} and a.id = (select e.id from action e"
+                " and a.run_at <= :now and (a.state = 'queued' or a.run_at <= :expired)"
+                f"{narrowed} and a.id = (select e.id from action e"
                 " where e.account_id = a.account_id and e.person = a.person"
                 " and e.state in ('running', 'queued') order by e.id limit 1)"
                 # A retried action may stand before one that is in progress.
                 " and not exists (select 1 from action r where r.account_id = a.account_id"
-                " and r.person = a.person and r.state = 'running' and r.run_at > :now)"
+                " and r.person = a.person and r.state = 'running' and r.run_at > :expired)"
                 f" order by a.run_at limit :most{skip})"
                 " update action set state = 'running', lease = :token, run_at = :until,"
                 " doubt_since = coalesce(doubt_since, :now),"
                 # A process that died may have sent a write until its lease ended. What lies ahead
-                # of now was written before the clock was set back.
-                " written_at = case when written_at > :now then :now"
+                # of now was written before the clock was set back; set ahead, it may have made
+                # what was just sent seem old.
+                " written_at = case when written_at > :recent then :now"
                 " when state = 'running' then run_at else written_at end"
                 " where account_id = :account and id in (select id from due)"
                 f" returning {_ENTRY}",
@@ -409,6 +428,8 @@ class Journal:
                     "account": account_id,
                     "connection": connection_id,
                     "now": moment,
+                    "expired": expired,
+                    "recent": moment if expired == moment else expired - LONGEST_LEASE_MS,
                     "until": moment + int(lease_s * 1000),
                     "token": token,
                     "most": 1 if probing else most,
@@ -482,8 +503,14 @@ class Journal:
             [(one[1], one[2]) for one in sorted(now)], soonest and max(0, soonest - moment), moment
         )
 
-    def hasten(self, *, most: int = 1000) -> None:
-        """Let what waits be due now, since the database's clock was set back while it waited.
+    def set_back_by(self) -> int:
+        """Return by how much (ms) the clock was set back at least, as what is stored shows."""
+        with self._database.reading() as connection:
+            latest = connection.scalar(_LATEST, {"lease": LONGEST_LEASE_MS})
+            return max(0, int(latest or 0) - connection.now_ms())
+
+    def hasten(self, by_ms: int = 0, *, most: int = 1000) -> None:
+        """Let what waits be due now, since the clock was set back by so much while it waited.
 
         What was to wait for seconds would wait for as long as the clock was ahead. Whoever works
         on an action keeps it for as long as any lease lasts.
@@ -502,6 +529,13 @@ class Journal:
             )
 
         def whole(tx: Connection) -> None:
+            # Else what such an attempt has made would seem to be older than the attempt. When
+            # several workers do so it is found all the same.
+            tx.run(
+                "update action set doubt_since = doubt_since - :by"
+                " where state in ('running', 'queued') and doubt_since is not null",
+                {"by": by_ms},
+            )
             now = {"now": tx.now_ms()}
             tx.run("update outage set until = :now where until > :now", now)
             # The budgets see by themselves that their next call lies too far ahead.
@@ -629,6 +663,15 @@ _INSERT = (
     " tries, run_at, give_up_at, lease, doubt_since, identity, idempotency_key, reason, created_at)"
     " values (:account, :id, :connection, :kind, :person, :hub_id, :state, :request, 0, :run_at,"
     " :give_up, :lease, :doubt, :identity, :key, '', :now)"
+)
+# No time that was stored lies ahead of now, but for waits; a lease lasts so long at most.
+_LATEST = (
+    "select max(moment) from ("
+    "select max(created_at) as moment from action where state in ('running', 'queued')"
+    " union all select max(doubt_since) from action where state in ('running', 'queued')"
+    " union all select max(run_at) - :lease from action where state = 'running'"
+    " union all select max(since) from outage"
+    " union all select max(expires_at) - :lease from lease) as stored"
 )
 _SPARE = "update action set run_at = :until where state = 'running' and run_at <= :now"
 # From one account to the next through the index: what it costs grows with the accounts that

@@ -157,11 +157,15 @@ class Worker:
 
     def _due(self) -> Due:
         """Return what is due, also by a clock that was moved since the last look."""
+        if math.isnan(self._ahead_s):
+            # Of what was before its first look it knows what is stored.
+            set_back_by = self._hub.journal.set_back_by()
+            if set_back_by > _MOVED_S * 1000:
+                self._hasten(set_back_by)
         began = time.monotonic()
         due = self._hub.journal.due()
         if due.moment / 1000 - began < self._ahead_s - _MOVED_S:
-            _log.warning("The database's clock was set back; what waits is tried now.")
-            self._hub.journal.hasten()
+            self._hasten(round((self._ahead_s + began) * 1000) - due.moment)
             due = self._hub.journal.due()
         elif due.moment / 1000 - time.monotonic() > self._ahead_s + _MOVED_S:
             _log.warning("The database's clock was set ahead; nobody's work is taken over yet.")
@@ -169,6 +173,10 @@ class Worker:
             due = self._hub.journal.due()
         self._ahead_s = due.moment / 1000 - time.monotonic()
         return due
+
+    def _hasten(self, by_ms: int) -> None:
+        _log.warning("The database's clock was set back; what waits is tried now.")
+        self._hub.journal.hasten(by_ms)
 
     def _clean(self) -> bool:
         """Delete some of what is kept no longer; return whether there may be more of it."""

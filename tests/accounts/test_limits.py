@@ -225,6 +225,16 @@ def test_a_clock_that_was_set_back_shuts_nobody_out(make_limits, time_machine):
     assert all(status.reset_s <= 10 for status in statuses)
 
 
+def test_a_clock_that_was_set_ahead_shuts_nobody_out(make_limits, time_machine):
+    limits, now = make_limits(), time.time()
+    time_machine.move_to(now, tick=True)
+    assert allowed(limits, caller("3/10"), 4) == [True] * 3 + [False]
+    time_machine.move_to(now + 3600, tick=True)
+    statuses = [limits.hit(caller("3/10")) for _ in range(4)]
+    assert [status.allowed for status in statuses] == [True, True, True, False]
+    assert all(status.reset_s <= 10 for status in statuses)
+
+
 def test_a_stalled_redis_costs_one_call_a_moment_and_the_others_nothing(silent_port, monkeypatch):
     monkeypatch.setattr(module, "_REDIS_SECONDS", 3.0)
     monkeypatch.setattr(module, "_RETRY_SECONDS", 3600.0)

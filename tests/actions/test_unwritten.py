@@ -255,7 +255,8 @@ def test_what_the_dead_left_behind_is_spared_for_a_moment_only(hub: Hub, bot: Cl
     change(hub, bot, "run_at = 0 where state = 'running'")
     before = now_ms()
     hub.journal.spare()
-    until, queued_until = (run_at for (run_at,) in rows(hub, bot, "run_at"))
+    times = dict(rows(hub, bot, "state, run_at"))
+    until, queued_until = times["running"], times["queued"]
     assert (0 < until - before < 60_000, queued_until <= before) == (True, True)
 
 
@@ -267,14 +268,14 @@ def test_nothing_more_is_begun_while_much_is_unwritten(
         lead(bot)
         calls = list(crm.calls)
         assert lead(bot, "u", email="ben@x.org").status_code == 202
-        assert (states(hub, bot), crm.calls) == (["running", "queued"], calls)
+        assert (sorted(states(hub, bot)), crm.calls) == (["queued", "running"], calls)
         with working(hub):
             # It has looked, and begun nothing.
             looked = hub.journal.due
             looks: list[int] = []
             monkeypatch.setattr(hub.journal, "due", lambda: looks.append(1) or looked())
             soon(lambda: len(looks) > 1)
-            assert (states(hub, bot), crm.calls) == (["running", "queued"], calls)
+            assert (sorted(states(hub, bot)), crm.calls) == (["queued", "running"], calls)
     with working(hub):
         soon(lambda: states(hub, bot) == ["done", "done"])
 

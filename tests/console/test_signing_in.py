@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -385,6 +386,49 @@ def test_a_session_ends_by_itself(hub, operator, seen, ends, status):
             of = {"id": user.user_id}
             seen_at = db.scalar("select seen_at from console_session where user_id = :id", of)
         assert seen_at >= now
+
+
+def begun(app, email, time_machine):
+    """Return the browser of somebody who has just signed in, at a time that a test moves."""
+    time_machine.move_to(time.time(), tick=True)
+    browser = Operator(app, email)
+    assert browser.sign_in().status_code == 303
+    return browser
+
+
+@pytest.mark.parametrize("hours", [-1, 1], ids=["back", "ahead"])
+def test_a_session_outlives_a_clock_that_is_set_by_an_hour(app, email, time_machine, hours):
+    browser = begun(app, email, time_machine)
+    time_machine.shift(hours * 3600)
+    assert browser.get("/accounts").status_code == 200
+
+
+@pytest.mark.parametrize("hours", [26, -26, 24 * 4000, -24 * 4000])
+def test_a_session_ends_where_a_clock_is_set_further_and_another_one_begins(
+    app, hub, email, time_machine, hours
+):
+    browser = begun(app, email, time_machine)
+    time_machine.shift(hours * 3600)
+    assert browser.get("/accounts").status_code == 303
+    again = Operator(app, email)
+    assert again.sign_in().status_code == 303
+    assert again.get("/accounts").status_code == 200
+    # Nor does the first one come back when the clock is as it was.
+    user = next(one for one in users_of(hub) if one.email == email)
+    with hub.database.reading() as db:
+        of = {"id": user.user_id}
+        assert db.scalar("select count(*) from console_session where user_id = :id", of) == 1
+
+
+@pytest.mark.parametrize(("set_back", "lasts"), [(0, 23), (1, 24), (2, 0), (20, 0)])
+def test_no_session_lasts_longer_than_a_day_and_an_hour(app, email, time_machine, set_back, lasts):
+    browser = begun(app, email, time_machine)
+    time_machine.shift(-set_back * 3600 + 60)
+    hours = 0
+    while browser.get("/accounts").status_code == 200:
+        time_machine.shift(3600)
+        hours += 1
+    assert hours == lasts + bool(lasts)
 
 
 def users_of(hub):
