@@ -206,8 +206,8 @@ def test_deleting_a_property_with_values_may_take_its_time(
 
 # --- pages of large records ------------------------------------------------------------------
 
-LARGE = 65_536
-# Two of the largest texts each: a page has room for 31.
+LARGE = 65_525
+# Two texts each, as long as a record may be: a page has room for 31.
 RECORDS = 40
 BERLIN = {"propertyName": "city", "operator": "EQ", "value": "Berlin"}
 GRACE = {"propertyName": "firstname", "operator": "EQ", "value": "Grace"}
