@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 # Of a request.
+MAX_HEAD_BYTES = 32 * 1024
 MAX_BODY_BYTES = 1024 * 1024
 MAX_JSON_DEPTH = 20
 MAX_BATCH_INPUTS = 100

@@ -326,6 +326,10 @@ class Settings:
     port: int = field(default=8080, metadata=_read_by(_whole(1, 65535)))
     workers: int = field(default=2, metadata=_read_by(_whole(1, 256)))
     threads: int = field(default=16, metadata=_read_by(_whole(1, 4096)))
+    read_timeout_s: int = field(default=30, metadata=_read_by(_whole(1, 600)))
+    """How long a request may take to come as a whole, from its first byte on."""
+    connections_per_address: int = field(default=256, metadata=_read_by(_whole(1, 65535)))
+    """How many slow or idle connections of one address each server process holds."""
     log_level: Literal["debug", "info", "warning", "error"] = field(
         default="info", metadata=_read_by(_one_of("debug", "info", "warning", "error"))
     )

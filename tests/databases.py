@@ -1,8 +1,8 @@
-"""What the tests run on: SQLite always, PostgreSQL, Redis and Chromium where they are there.
+"""What the tests run on: SQLite always, PostgreSQL, Redis, Chromium and nginx where they are there.
 
 `CRMHUB_TEST_POSTGRES` and `CRMHUB_TEST_REDIS` say where they are. The tests make and drop
 databases of their own on PostgreSQL; on Redis they claim an empty numbered one and empty it again.
-What `CRMHUB_TEST_REQUIRE` names (`postgresql,redis,chromium`) must have been used, or the
+What `CRMHUB_TEST_REQUIRE` names (`postgresql,redis,chromium,nginx`) must have been used, or the
 run fails.
 """
 
@@ -31,8 +31,10 @@ NAMES = {
     "postgresql": "PostgreSQL",
     "redis": "Redis",
     "chromium": "Chromium",
+    "nginx": "nginx",
 }
 CHROMIUM = Path("/usr/bin/chromium")
+NGINX = Path("/usr/sbin/nginx")
 POSTGRES = os.environ.get(
     "CRMHUB_TEST_POSTGRES", "postgresql+psycopg://root@127.0.0.1:5432/postgres"
 )
@@ -57,6 +59,8 @@ def left_out(name: str) -> str | None:
         return str(exc).partition("\n")[0]
     if name == "chromium" and not CHROMIUM.exists():
         return f"there is no {CHROMIUM}; Debian's package chromium has it"
+    if name == "nginx" and not NGINX.exists():
+        return f"there is no {NGINX}; Debian's package nginx-light has it"
     return None
 
 

@@ -108,7 +108,7 @@ class Limits:
 
         `proxy` is the address of the trusted proxy that the call came through, if any.
         """
-        limits: list[tuple[str, Rate | None]] = [(f"miss/{_network(address)}", _MISSES)]
+        limits: list[tuple[str, Rate | None]] = [(f"miss/{network_of(address)}", _MISSES)]
         if proxy:
             limits.append((f"miss-through/{proxy}", _MISSES_OF_PROXY))
         return self._hit(limits)
@@ -129,7 +129,7 @@ class Limits:
         """
         if device:
             return self._hit([(f"sign-in-of/{digest(device)}", _OF_DEVICE)])
-        network, who = _network(address), digest(email)
+        network, who = network_of(address), digest(email)
         return self._hit(
             [
                 (f"sign-in/{network}/{who}", _OF_ADDRESS_AND_EMAIL),
@@ -265,10 +265,10 @@ class _Redis:
         return self._breaker.attempt(lambda: self._windows.hit(limits))
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """Return the address, of IPv6 its /64, since a caller there has all of it."""
     try:
-        parsed = ip_address(address)
+        parsed = ip_address(address.partition("%")[0])
     except ValueError:
         return address
     if not isinstance(parsed, IPv6Address):

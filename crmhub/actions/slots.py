@@ -23,7 +23,7 @@ _SHARE = 0.5
 # So many calls of one account wait for a place of its share, and each for so long. A request takes
 # 1 to 2 ms of a process: what comes at once is answered, and bots are told `queued` early enough.
 _LINE = 128
-_LINE_S = 0.25
+_LINE_S = 1.0
 
 
 class Gate:

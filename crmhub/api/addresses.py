@@ -20,7 +20,7 @@ def client_address(request: flask.Request, trusted: Sequence[Network]) -> str:
     """
     caller = request.remote_addr or ""
     for hop in reversed(",".join(request.headers.getlist("X-Forwarded-For")).split(",")):
-        if not _is_trusted(caller, trusted) or (address := _parsed(hop)) is None:
+        if not is_trusted(caller, trusted) or (address := _parsed(hop)) is None:
             break
         caller = str(address)
     return caller
@@ -30,17 +30,18 @@ def is_https(request: flask.Request, trusted: Sequence[Network]) -> bool:
     """Return whether the caller came over https, by a proxy's word when it is one of `trusted`."""
     said = request.headers.get("X-Forwarded-Proto", "").rpartition(",")[2].strip().lower()
     return (
-        said if said and _is_trusted(request.remote_addr or "", trusted) else request.scheme
+        said if said and is_trusted(request.remote_addr or "", trusted) else request.scheme
     ) == "https"
 
 
-def _is_trusted(text: str, trusted: Sequence[Network]) -> bool:
+def is_trusted(text: str, trusted: Sequence[Network]) -> bool:
+    """Return whether an address is one of these networks'."""
     address = _parsed(text)
     return address is not None and any(address in network for network in trusted)
 
 
 def _parsed(text: str) -> Address | None:
-    """Read an address as proxies write it: also with a port, in brackets, or IPv4 as IPv6."""
+    """Return an address, None for none: also with a port, in brackets, or IPv4 as IPv6."""
     text = text.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]

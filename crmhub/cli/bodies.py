@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
 
 from crmhub.actions.slots import Gate
-from crmhub.api.reading import ARRIVED, BODY
+from crmhub.api.authentication import TURN
+from crmhub.api.reading import ARRIVED, BODY, HUNG_UP
+from crmhub.cli.connections import SHORT_BODY, Connections, Request
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-# As long as any call of a helper and most of the API's.
-_SHORT_BODY = 65_536
-# So many longer ones are taken in at a time, lest those that do not end fill the memory.
+# So many that are longer than most are taken in at a time, lest they fill the memory.
 _LONG_BODIES = 64
 
 
@@ -27,7 +27,7 @@ class WholeBodies:
 
     granian calls the app as soon as the headers are there, and reads a body when asked to, in the
     thread of the request, however long that takes. Such a thread waits here without a turn, so
-    that whoever sends slowly, or never sends the end, holds up nobody.
+    that whoever sends slowly holds up nobody; `connections` bounds how many do, and for how long.
 
     When a client hangs up, granian ends the body as if that were all of it; and Flask stops
     reading a chunked body at the largest size instead of refusing it: the app gets an error for
@@ -36,52 +36,63 @@ class WholeBodies:
     sends on it is lost: here the body comes first.
     """
 
-    def __init__(self, app: WSGIApplication, largest: int, turns: int) -> None:
+    def __init__(
+        self, app: WSGIApplication, largest: int, turns: int, connections: Connections
+    ) -> None:
         self._app = app
+        self._connections = connections
+        self._requests = connections.requests
         self._largest = largest
         self._turns = Gate(turns)
         self._long_bodies = Gate(_LONG_BODIES)
-        self._arrivals = dict[int, float]()
 
     @property
     def idle(self) -> bool:
         """Whether no request is there as a whole that the app has not answered."""
         return self._turns.empty
 
-    def arrivals(self) -> list[float]:
-        """Return when the requests came that wait for their turn or are worked on (monotonic)."""
-        return list(self._arrivals.values())
-
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        chunked = "HTTP_TRANSFER_ENCODING" in environ
-        length = None if chunked else int(environ.get("CONTENT_LENGTH") or 0)
-        if length != 0:
-            body = self._whole(environ["wsgi.input"], length)
-            if isinstance(body, bytes):
-                environ[BODY] = body
-                environ["wsgi.input"] = io.BytesIO(body)
-            else:
-                environ["wsgi.input"] = body
         me = threading.get_ident()
-        environ[ARRIVED] = self._arrivals[me] = time.monotonic()
+        request = Request(environ["REMOTE_ADDR"], self._connections)
+        self._requests[me] = request
         try:
+            chunked = "HTTP_TRANSFER_ENCODING" in environ
+            length = None if chunked else int(environ.get("CONTENT_LENGTH") or 0)
+            if length != 0:
+                request.expects = "HTTP_EXPECT" in environ
+                body = self._whole(request, environ["wsgi.input"], length)
+                if body is _CUT_OFF and self._connections.has_just_closed:
+                    # Nobody is there to read an answer. The app's would take the time of others,
+                    # since many are closed at a time.
+                    start_response("400 Bad Request", [])
+                    return []
+                if isinstance(body, bytes):
+                    environ[BODY] = body
+                    environ["wsgi.input"] = io.BytesIO(body)
+                else:
+                    environ["wsgi.input"] = body
+            environ[ARRIVED] = request.arrived = time.monotonic()
+            environ[HUNG_UP] = request.hung_up
+            environ[TURN] = self._turns
             with self._turns:
                 return self._app(environ, start_response)
         finally:
-            del self._arrivals[me]
+            del self._requests[me]
 
-    def _whole(self, stream: Any, length: int | None) -> bytes | _Faulty:
+    def _whole(self, request: Request, stream: Any, length: int | None) -> bytes | _Faulty:
         """Return a body of `length` bytes (None: chunked)."""
         if length is not None and length > self._largest:
             return _Faulty(RequestEntityTooLarge)
-        data: bytes = stream.read(_SHORT_BODY)
-        if len(data) == _SHORT_BODY:
+        data: bytes = stream.read(SHORT_BODY)
+        if len(data) == SHORT_BODY:
+            request.waits_since = time.monotonic()
             with self._long_bodies:
-                data += stream.read(self._largest + 1 - _SHORT_BODY)
+                request.waits_since = 0.0
+                data += stream.read(self._largest + 1 - SHORT_BODY)
         if len(data) > self._largest:
             return _Faulty(RequestEntityTooLarge)
         if length is not None and len(data) < length:
-            return _Faulty(ClientDisconnected)
+            return _CUT_OFF
         return data
 
 
@@ -94,3 +105,6 @@ class _Faulty:
     def read(self, _size: int = -1) -> bytes:
         """Raise the error."""
         raise self._error
+
+
+_CUT_OFF = _Faulty(ClientDisconnected)

@@ -23,8 +23,8 @@ _IDLE_SECONDS = 5
 # Longer than proxies keep a connection that nobody uses (nginx, AWS: 60 s): a call that one sends
 # while the hub is closing it would be lost.
 _IDLE_CONNECTION_MS = 75_000
-# Others are kept in the kernel's queue, up to this many.
-_BACKLOG = 1024
+# Others are kept in the kernel's queue, up to this many: what overflows comes a second later.
+_BACKLOG = 4096
 # Thousands of threads, each with a connection, a call and a share of the rest, stay below.
 _DESCRIPTORS = 65_536
 
@@ -104,6 +104,7 @@ def _run(
 
     # The server processes are forked, and find their imports done once for all of them.
     import crmhub.app  # noqa: F401
+    from crmhub.bounds import MAX_HEAD_BYTES
     from crmhub.cli import listening, serving
 
     _allow_descriptors()
@@ -119,7 +120,10 @@ def _run(
         backpressure=serving.room(settings),
         backlog=_BACKLOG,
         http=HTTPModes.http1,
-        http1_settings=HTTP1Settings(header_read_timeout=_IDLE_CONNECTION_MS),
+        # Each connection may hold so much; with granian's 400 kB, some hundred fill the memory.
+        http1_settings=HTTP1Settings(
+            header_read_timeout=_IDLE_CONNECTION_MS, max_buffer_size=MAX_HEAD_BYTES
+        ),
         respawn_failed_workers=True,
         workers_kill_timeout=_GRACE_SECONDS,
         log_level=LogLevels.error,

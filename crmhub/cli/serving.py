@@ -7,6 +7,7 @@ import http.client
 import multiprocessing
 import multiprocessing.util
 import os
+import resource
 import signal
 import sys
 import threading
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from crmhub.settings import Settings
 
 # Beside the requests that a process works on, it holds so many connections whose requests are
-# not there as a whole yet, or wait for their turn: each with a thread, for as long as it is used.
-_TAKEN_IN = 512
+# not there as a whole yet, or wait for their turn. Each may need a thread (100 kB): with fewer of
+# these, whole requests would wait behind slow ones where nobody can tell them apart.
+_TAKEN_IN = 1280
 _START_SECONDS = 60
 # After SIGTERM: how long a request may take to come as a whole, and the last answer to be sent.
 _UNSENT_SECONDS, _SENDING_SECONDS = 1.0, 1.0
@@ -31,8 +33,13 @@ _LOOP_STARTS, _LOOP_SECONDS = 10, 30.0
 
 
 def room(settings: Settings) -> int:
-    """Return how many connections a server process holds at a time."""
-    return settings.threads + _TAKEN_IN
+    """Return how many connections a server process holds at a time.
+
+    Half of its descriptors are left to the database, to CRMs and to files.
+    """
+    wanted = settings.threads + _TAKEN_IN
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if descriptors == resource.RLIM_INFINITY else min(wanted, descriptors // 2)
 
 
 def load() -> Flask:
@@ -42,7 +49,7 @@ def load() -> Flask:
     from crmhub.app import create_app
     from crmhub.bounds import MAX_BODY_BYTES
     from crmhub.cli.bodies import WholeBodies
-    from crmhub.cli.stalled import keep_room
+    from crmhub.cli.connections import Connections
     from crmhub.settings import Settings
 
     settings = Settings.load()
@@ -50,13 +57,20 @@ def load() -> Flask:
     app = create_app(settings)
     metrics.start()
     app.extensions["crmhub"].database.keep_open()
-    whole = WholeBodies(app.wsgi_app, MAX_BODY_BYTES, settings.threads)
+    connections = Connections(
+        settings.port,
+        read_timeout=settings.read_timeout_s,
+        per_address=settings.connections_per_address,
+        room=room(settings),
+        trusted=settings.trusted_proxies,
+    )
+    whole = WholeBodies(app.wsgi_app, MAX_BODY_BYTES, settings.threads, connections)
     app.wsgi_app = whole  # type: ignore[method-assign]
     # Not atexit: processes made by multiprocessing end without it.
     close = multiprocessing.util.Finalize(None, app.extensions["crmhub"].close, exitpriority=1)
     _end_without(whole, close)
     threading.Thread(target=_end_with_supervisor, daemon=True).start()
-    keep_room(room(settings), whole.arrivals)
+    connections.watch()
     # What is here now is here as long as the process: no collection need go through it.
     gc.freeze()
     gc.enable()

@@ -157,7 +157,7 @@ def test_misses_are_throttled_per_address(make_limits):
     ],
 )
 def test_an_ipv6_caller_is_its_network(one, other, same):
-    assert (module._network(one) == module._network(other)) is same
+    assert (module.network_of(one) == module.network_of(other)) is same
 
 
 # Sharing.

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,6 +118,7 @@ def handing_over(listening: socket.socket, times: int = 1) -> list[str]:
 def serving(
     root: Path,
     *args: str,
+    program: Sequence[str] = CRMHUB,
     port: int | None = None,
     listening: socket.socket | None = None,
     stderr: int | None = None,
@@ -126,10 +127,11 @@ def serving(
 ) -> Iterator[Server]:
     """Start the service in `root`, wait until it says that it is ready, and end it afterwards.
 
-    It listens on `port`, or gets a socket that listens already. `stderr` is a file descriptor to
-    write on instead of the log, and is closed. No file of it grows beyond `largest_file` bytes.
+    It listens on `port`, or gets a socket that listens already. `program` is the command line to
+    use. `stderr` is a file descriptor to write on instead of the log, and is closed. No file of it
+    grows beyond `largest_file` bytes.
     """
-    command, given = [*CRMHUB, "serve", *args], []
+    command, given = [*program, "serve", *args], []
     if largest_file is not None:
         command = [sys.executable, "-c", _LIMITED, str(largest_file), *command]
     if listening is None:
@@ -165,3 +167,46 @@ def serving(
         process.wait()
         process.stdout.close()
         temporary.cleanup()
+
+
+_WAITING = """
+import time
+from pathlib import Path
+from crmhub import app
+from crmhub.cli import main, serving
+
+{setting}
+create_app = app.create_app
+
+def create(settings):
+    made = create_app(settings)
+    inner = made.wsgi_app
+
+    def wsgi_app(environ, start_response):
+        if environ["PATH_INFO"] != "/wait":
+            return inner(environ, start_response)
+        name, gone = environ["QUERY_STRING"], environ["crmhub.hung_up"]
+        Path(f"{{name}}-waits").touch()
+        while not gone() and not Path(f"{{name}}-let-go").exists():
+            time.sleep(0.05)
+        Path(f"{{name}}-gone" if gone() else f"{{name}}-there").touch()
+        start_response("200 OK", [])
+        return [b"{{}}"]
+
+    made.wsgi_app = wsgi_app
+    return made
+
+app.create_app = create
+main()
+"""
+
+
+def waiting(root: Path, setting: str = "") -> list[str]:
+    """Return a program whose page `/wait?NAME` is answered when its caller has hung up.
+
+    Or when there is a file `NAME-let-go`. The page makes the file `NAME-waits`, and in the end
+    `NAME-gone` or `NAME-there`. `setting` is a line that changes the module `serving`.
+    """
+    script = root / "waiting.py"
+    script.write_text(_WAITING.format(setting=setting))
+    return [sys.executable, str(script)]
