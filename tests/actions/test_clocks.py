@@ -441,3 +441,26 @@ def test_what_was_set_and_set_right_again_is_as_before(hub: Hub, clocks: Clocks)
     hub.journal.due()
     a_minute_later(hub)
     assert hub.database.clock.set_by_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "shown"),
+    [
+        ("action", "created_at = :then"),
+        ("action", "doubt_since = :then"),
+        ("action", "run_at = :then + 60000 where state = 'running'"),
+        ("outage", "since = :then"),
+        ("lease", "expires_at = :then + 60000"),
+    ],
+)
+def test_what_is_stored_shows_that_a_clock_was_set_back(
+    hub: Hub, bot: Client, table: str, shown: str
+) -> None:
+    queue(hub, bot, "ann")
+    claim(hub, bot)
+    hub.journal.shut(bot.account, "away")
+    with hub.leases.hold(*here(bot), "k", seconds=60, patience=0):
+        change(hub, bot, "created_at = 0, doubt_since = 0")
+        assert hub.journal.set_back_by() == 0
+        assert change(hub, bot, shown, table, then=now_ms() + HOUR * 1000) == 1
+        assert 0 <= HOUR * 1000 - hub.journal.set_back_by() < MINUTE_MS
