@@ -18,6 +18,7 @@ from crmhub.bounds import (
     MAX_FILTER_VALUES,
     MAX_FILTERS,
     MAX_PART_LENGTH,
+    MAX_PROPERTIES,
     MAX_TEXT_LENGTH,
 )
 from crmhub.records.filters import OPERATORS
@@ -183,6 +184,7 @@ class Properties(fields.Field[dict[str, str]]):
         shape = {
             "type": "object",
             "additionalProperties": {"type": [*SCALARS, "null"], "maxLength": MAX_TEXT_LENGTH},
+            "maxProperties": MAX_PROPERTIES,
             "description": "Property name to value.",
         }
         super().__init__(metadata={**shape, **kwargs.pop("metadata", {})}, **kwargs)
@@ -196,6 +198,8 @@ class Properties(fields.Field[dict[str, str]]):
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, str]:
         if not isinstance(value, dict):
             raise self.make_error("invalid")
+        if len(value) > MAX_PROPERTIES:
+            raise ma.ValidationError(f"has {len(value)} properties; send at most {MAX_PROPERTIES}")
         problems: dict[str, Any] = {}
         texts = {}
         for name, each in value.items():

@@ -17,6 +17,7 @@ import flask
 import pytest
 from werkzeug.test import TestResponse
 
+from crmhub.bounds import MAX_PROPERTIES
 from tests.admin import Admin, open_admin
 from tests.api.endpoints import (
     METHODS,
@@ -702,3 +703,11 @@ def test_helpers_pass_over_unknown_keys_of_any_kind(wire: Wire) -> None:
     body = json.dumps({**state, "min": "3", "max": 3}).replace("Infinity", "1e400")
     answer = wire.post_raw(endpoint, body.encode())
     assert (answer.status_code, answer.json["value"]) == (200, 3)  # type: ignore[index]
+
+
+def test_a_record_with_more_properties_than_there_can_be_is_refused_at_once(
+    client: Client,
+) -> None:
+    body = {"properties": {f"name_{n}": "x" for n in range(MAX_PROPERTIES + 1)}}
+    message = refused(client.post("/contacts", body), 400)
+    assert "properties: has 1001 properties; send at most 1000" in message
