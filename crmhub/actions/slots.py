@@ -22,7 +22,7 @@ _LONG_ANSWERS = 2
 _SHARE = 0.5
 # So many calls of one account wait for a place of its share, and each for so long. A request takes
 # 1 to 2 ms of a process: what comes at once is answered, and bots are told `queued` early enough.
-_LINE = 128
+_LINE = 64
 _LINE_S = 1.0
 
 
@@ -30,12 +30,14 @@ class Gate:
     """Lets so many in at a time (`with gate:`), the others one after the other as they came.
 
     A semaphore of the standard library lets whoever runs just then go first, so that with
-    hundreds of threads some wait for ever.
+    hundreds of threads some wait for ever. Groups (`with gate.of(group):`) take turns: however
+    many of one group wait, one of each other group is let in before its next.
     """
 
     def __init__(self, size: int) -> None:
         self._size = self._free = size
-        self.waiting: deque[threading.Lock] = deque()
+        # The group whose turn is next comes first.
+        self._waiting: dict[str, deque[threading.Lock]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -43,31 +45,69 @@ class Gate:
         """Whether nobody is in, and nobody waits."""
         return self._free == self._size
 
-    def __enter__(self) -> None:
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        with self._lock:
+            return sum(map(len, self._waiting.values()))
+
+    def of(self, group: str) -> Turn:
+        """Return a turn for one of the group."""
+        return Turn(self, group)
+
+    def enter(self, group: str = "") -> None:
+        """Go in, when it is the turn of this caller."""
         with self._lock:
             if self._free:
                 self._free -= 1
                 return
             turn = threading.Lock()
             turn.acquire()
-            self.waiting.append(turn)
+            self._waiting.setdefault(group, deque()).append(turn)
         turn.acquire()
 
-    def __exit__(self, *_: object) -> None:
+    def leave(self) -> None:
+        """Go out, and let the next one in."""
         with self._lock:
-            if self.waiting:
-                self.waiting.popleft().release()
-            else:
+            if not self._waiting:
                 self._free += 1
+                return
+            group = next(iter(self._waiting))
+            line = self._waiting.pop(group)
+            line.popleft().release()
+            if line:
+                self._waiting[group] = line
+
+    def __enter__(self) -> None:
+        self.enter()
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+
+class Turn:
+    """The way of one caller through a gate (`with turn:`), which it may leave for a while."""
+
+    __slots__ = ("_gate", "_group")
+
+    def __init__(self, gate: Gate, group: str) -> None:
+        self._gate = gate
+        self._group = group
+
+    def __enter__(self) -> None:
+        self._gate.enter(self._group)
+
+    def __exit__(self, *_: object) -> None:
+        self._gate.leave()
 
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Let another one in while the block runs; it ends when the caller is in again."""
-        self.__exit__()
+        self._gate.leave()
         try:
             yield
         finally:
-            self.__enter__()
+            self._gate.enter(self._group)
 
 
 class Slots:
@@ -118,12 +158,12 @@ class Shares:
         self._lines: dict[int, deque[threading.Lock]] = {}
         self._lock = threading.Lock()
 
-    def take(self, account_id: int, turn: Gate | None = None) -> bool:
+    def take(self, account_id: int, turn: Turn | None = None) -> bool:
         """Take a place of the account's share; return whether there was one.
 
-        `turn` is the gate that the caller has passed with this call. Where the share is used up,
-        the call waits for a place outside of that gate: for a moment, in the order in which calls
-        came. Without a gate it would hold a thread while it waits, so it does not wait.
+        `turn` is the way of this call through the gate that it has passed. Where the share is used
+        up, the call waits for a place outside of that gate: for a moment, in the order in which
+        calls came. Without a gate it would hold a thread while it waits, so it does not wait.
         """
         with self._lock:
             taken = self._taken.get(account_id, 0)

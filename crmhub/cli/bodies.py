@@ -6,6 +6,7 @@ import io
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 # So many that are longer than most are taken in at a time, lest they fill the memory.
 _LONG_BODIES = 64
+# Of these, so many are worked on at a time: read as JSON, each takes twenty times its size.
+_LONG_TURNS = 2
+# Begin paths whose third part names the account.
+_HELPERS = ("chatbot", "crm-api-interface")
 
 
 class WholeBodies:
@@ -45,11 +50,12 @@ class WholeBodies:
         self._largest = largest
         self._turns = Gate(turns)
         self._long_bodies = Gate(_LONG_BODIES)
+        self._long_turns = Gate(_LONG_TURNS)
 
     @property
     def idle(self) -> bool:
         """Whether no request is there as a whole that the app has not answered."""
-        return self._turns.empty
+        return self._turns.empty and self._long_turns.empty
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         me = threading.get_ident()
@@ -73,8 +79,10 @@ class WholeBodies:
                     environ["wsgi.input"] = body
             environ[ARRIVED] = request.arrived = time.monotonic()
             environ[HUNG_UP] = request.hung_up
-            environ[TURN] = self._turns
-            with self._turns:
+            group = _group(environ["PATH_INFO"])
+            environ[TURN] = turn = self._turns.of(group)
+            is_long = len(environ.get(BODY, b"")) > SHORT_BODY
+            with self._long_turns.of(group) if is_long else nullcontext(), turn:
                 return self._app(environ, start_response)
         finally:
             del self._requests[me]
@@ -94,6 +102,15 @@ class WholeBodies:
         if length is not None and len(data) < length:
             return _CUT_OFF
         return data
+
+
+def _group(path: str) -> str:
+    """Return whom a request is for, as its path says: one account, so that accounts take turns.
+
+    What the path says need not be true: whoever makes it up is soon refused.
+    """
+    first, *rest = path[1:].split("/", 3)
+    return rest[1] if first in _HELPERS and len(rest) > 1 else first
 
 
 class _Faulty:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import http.client
 import multiprocessing
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 # these, whole requests would wait behind slow ones where nobody can tell them apart.
 _TAKEN_IN = 1280
 _START_SECONDS = 60
+# Of glibc's malloc.h.
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+_MAPPED_BYTES, _ARENAS = 256 * 1024, 2
 # After SIGTERM: how long a request may take to come as a whole, and the last answer to be sent.
 _UNSENT_SECONDS, _SENDING_SECONDS = 1.0, 1.0
 _LOOP_STARTS, _LOOP_SECONDS = 10, 30.0
@@ -45,6 +49,7 @@ def room(settings: Settings) -> int:
 def load() -> Flask:
     """Return the application of a server process; its hub is closed when the process ends."""
     gc.disable()
+    _give_memory_back()
     from crmhub import logs, metrics
     from crmhub.app import create_app
     from crmhub.bounds import MAX_BODY_BYTES
@@ -75,6 +80,18 @@ def load() -> Flask:
     gc.freeze()
     gc.enable()
     return app
+
+
+def _give_memory_back() -> None:
+    """Let glibc give the memory of large answers back to the system, and share small pieces.
+
+    Otherwise it raises its threshold for what is mapped by itself to 32 MB, and each of many
+    threads keeps an arena with what it once needed (mallopt(3)).
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+        mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 class Replaced(dict[int, float]):

@@ -48,12 +48,30 @@ def test_at_a_gate_who_came_first_goes_first() -> None:
     other = threading.Thread(target=pass_through)
     with gate:
         other.start()
-        soon(lambda: len(gate.waiting) == 1)
+        soon(lambda: gate.waiting == 1)
     # This thread runs, and that one has yet to wake up.
     with gate:
         seen.append("second")
     other.join(120)
     assert seen == ["first", "second"]
+
+
+def test_groups_take_turns_however_many_of_one_wait() -> None:
+    gate, seen = Gate(1), list[str]()
+
+    def pass_through(group: str) -> None:
+        with gate.of(group):
+            seen.append(group)
+
+    threads = []
+    with gate:
+        for number, group in enumerate(["many", "many", "many", "few"], 1):
+            threads.append(threading.Thread(target=pass_through, args=(group,)))
+            threads[-1].start()
+            soon(lambda number=number: gate.waiting == number)
+    for thread in threads:
+        thread.join(120)
+    assert seen == ["many", "few", "many", "many"]
 
 
 def test_a_gate_lets_so_many_in_at_a_time() -> None:

@@ -149,8 +149,9 @@ def test_a_call_waits_for_a_place_without_a_turn(
     turns, statuses = Gate(1), list[int]()
 
     def call(who: Client) -> None:
-        with turns:
-            answer = who.get("/contacts", environ_overrides={TURN: turns})
+        turn = turns.of("")
+        with turn:
+            answer = who.get("/contacts", environ_overrides={TURN: turn})
             statuses.append(answer.status_code)
 
     waits = threading.Thread(target=call, args=(client,))
@@ -171,9 +172,10 @@ def test_a_call_waits_for_no_more_than_a_moment(
 ) -> None:
     monkeypatch.setattr(slots, "_LINE_S", 0.001)
     turns = Gate(1)
-    with used_up(hub, client), turns:
-        refused(client.get("/contacts", environ_overrides={TURN: turns}), 429)
-        answer = client.helper(CREATE_LEAD, BODIES[CREATE_LEAD], environ_overrides={TURN: turns})
+    turn = turns.of("")
+    with used_up(hub, client), turn:
+        refused(client.get("/contacts", environ_overrides={TURN: turn}), 429)
+        answer = client.helper(CREATE_LEAD, BODIES[CREATE_LEAD], environ_overrides={TURN: turn})
         assert answer.status_code == 202
         assert not hub.shares.waiting(client.account.id)
     assert turns.empty
@@ -187,8 +189,9 @@ def test_no_more_than_so_many_calls_wait(monkeypatch: pytest.MonkeyPatch) -> Non
     shares, turns, seen = Shares(2), Gate(4), list[bool]()
 
     def take() -> None:
-        with turns:
-            seen.append(shares.take(1, turns))
+        turn = turns.of("")
+        with turn:
+            seen.append(shares.take(1, turn))
 
     assert shares.take(1)
     first = threading.Thread(target=take)
@@ -213,8 +216,9 @@ def test_many_calls_at_once_are_all_answered_and_leave_nothing(
 
     def call() -> None:
         together.wait(120)
-        with turns:
-            answer = client.get("/contacts", environ_overrides={TURN: turns})
+        turn = turns.of("")
+        with turn:
+            answer = client.get("/contacts", environ_overrides={TURN: turn})
             statuses.append(answer.status_code)
 
     threads = [threading.Thread(target=call) for _ in range(before * 4)]
