@@ -192,13 +192,15 @@ class Place:
         """Return a hub on this database; the caller closes it."""
         return Hub.open(Settings.load(environ=self.environment, root=Path(self.folder)))
 
-    def account(self, crm: str, name: str = "benchmark", **switches: Any) -> IssuedIds:
+    def account(
+        self, crm: str, name: str = "benchmark", *, plan: str = "unlimited", **switches: Any
+    ) -> IssuedIds:
         """Open an account whose CRM is the HubSpot-like one at this address.
 
         Without an address its CRM are the hub's own records.
         """
         hub = self.hub()
-        account, ids = open_account(hub, name=name, client_id=name, plan="unlimited", by=BENCHMARKS)
+        account, ids = open_account(hub, name=name, client_id=name, plan=plan, by=BENCHMARKS)
         if crm:
             hub.database.transact(
                 lambda tx: configure(

@@ -164,3 +164,12 @@ def test_writes_that_land_late_make_nothing_twice() -> None:
     late = ["--late", "1", "--under-way", "2", "--lost", "40", "--kills", "0"]
     lines = _printed("late", "--sqlite", *late, "--leads", "9", "--deals", "4", "--workers", "1")
     assert [line.split()[-1] for line in lines[-9:]] == ["0"] * 9
+
+
+@pytest.mark.parametrize("where", ["--sqlite", ""])
+def test_a_quiet_account_is_served_while_another_attacks(where: str, postgresql_url: str) -> None:
+    size = ["--seconds", "1", "--workers", "1", "--slowest", "60"]
+    names = "searches,hung-up,kept,wrong-keys,sign-ins,headers-drip"
+    lines = _printed("hostile", *where.split(), *size, "--only", names)
+    for name in names.split(","):
+        assert any(line.split()[:1] == [name] for line in lines), name
