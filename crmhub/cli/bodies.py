@@ -95,8 +95,9 @@ class WholeBodies:
         if len(data) == SHORT_BODY:
             request.waits_since = time.monotonic()
             with self._long_bodies:
-                request.waits_since = 0.0
+                request.has_place, request.waits_since = True, 0.0
                 data += stream.read(self._largest + 1 - SHORT_BODY)
+                request.has_place = False
         if len(data) > self._largest:
             return _Faulty(RequestEntityTooLarge)
         if length is not None and len(data) < length:

@@ -82,7 +82,16 @@ _owner = lru_cache(4096)(network_of)
 class Request:
     """A request whose headers are there; `arrived` once its body is, too."""
 
-    __slots__ = ("_connections", "_lines", "address", "arrived", "began", "expects", "waits_since")
+    __slots__ = (
+        "_connections",
+        "_lines",
+        "address",
+        "arrived",
+        "began",
+        "expects",
+        "has_place",
+        "waits_since",
+    )
 
     def __init__(self, address: str, connections: Connections) -> None:
         self.address = address
@@ -90,8 +99,8 @@ class Request:
         self.arrived: float | None = None
         # The caller asked for `100 Continue`.
         self.expects = False
-        # Since when it waits for a place among the long bodies; 0 while it does not.
-        self.waits_since = 0.0
+        # Whether its body has a place among the long ones, or since when it waits for one (or 0).
+        self.has_place, self.waits_since = False, 0.0
         self._connections = connections
         self._lines: list[tuple[_Line, int]] | None = None
 
@@ -270,28 +279,33 @@ class Connections:
         for line in lines:
             if now - line.since > (self._read_timeout if line.reading else _STILL_SECONDS):
                 found[line] = _TIMEOUT
-        waiting = [
-            request
-            for request in list(self.requests.values())
-            if request.waits_since and now - request.waits_since > _NEW_SECONDS
-        ]
         settled = [line for line in lines if now - line.since > _USUAL_SECONDS]
         old = [line for line in settled if now - line.since > _NEW_SECONDS]
-        # With a place or without one, since then nothing is read of them, either.
-        stuck = [line for line in old if line.is_long and now - line.moved > _NEW_SECONDS]
         by_owner = defaultdict(list)
         for line in old:
             if not line.is_proxy:
                 by_owner[line.owner].append(line)
         for group, excess, reason in (
             *((each, len(each) - self._per_address, _ADDRESS) for each in by_owner.values()),
-            (stuck, min(len(waiting), len(stuck) - len(waiting)), _ROOM),
+            self._stuck([line for line in old if line.is_long], now),
             (settled, total - self._most, _ROOM),
         ):
             left = [line for line in group if line not in found]
             excess -= len(group) - len(left)
             found |= dict.fromkeys(left[: max(0, excess)], reason)
         return found
+
+    def _stuck(self, lines: list[_Line], now: float) -> tuple[list[_Line], int, str]:
+        """Return which of the long bodies may make room for others, and how many of them are to.
+
+        Nothing is read of those that wait for a place, so that they do not get on either; but
+        they came later than those that have one.
+        """
+        requests = list(self.requests.values())
+        waiting = sum(0 < each.waits_since < now - _NEW_SECONDS for each in requests)
+        without_place = len(lines) - sum(each.has_place for each in requests)
+        stuck = [line for line in lines if now - line.moved > _NEW_SECONDS]
+        return stuck, min(waiting, len(stuck) - max(0, without_place)), _ROOM
 
     def _close(self, line: _Line, *, since: float) -> bool:
         """Close a connection, unless there is something to work on by now; return whether."""
