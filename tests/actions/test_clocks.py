@@ -30,6 +30,8 @@ from tests.own_databases import KINDS, empty, own_database
 
 HOUR = 3600
 MINUTE_MS = 60_000
+# The database's clock and Python's are rounded to milliseconds each in its own way.
+ROUNDING_MS = 2
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -141,7 +143,7 @@ def test_what_a_dead_process_held_is_taken_over_in_a_minute_all_the_same(
     assert claim(hub, bot) == []
     hub.journal.prolong()
     ((until,),) = rows(hub, bot, "run_at")
-    assert 0 < until - now_ms() <= MINUTE_MS
+    assert 0 < until - now_ms() <= MINUTE_MS + ROUNDING_MS
     a_minute_later(hub)
     change(hub, bot, "run_at = run_at - 61000")
     assert len(claim(hub, bot)) == 1
@@ -175,8 +177,8 @@ def test_a_clock_that_was_set_back_holds_up_neither_what_waits_nor_what_the_dead
     ((held_until,),) = rows(hub, bot, "expires_at", "lease")
     with hub.database.reading() as connection:
         sent_at = connection.scalar("select max(run_at) from outbox")
-    assert all(0 < moment - now_ms() <= MINUTE_MS for moment in (until, held_until))
-    assert sent_at <= now_ms() or not seen
+    assert all(0 < moment - now_ms() <= MINUTE_MS + ROUNDING_MS for moment in (until, held_until))
+    assert sent_at <= now_ms() + ROUNDING_MS or not seen
     held.__exit__(None, None, None)
     assert len(crm.contacts) == 2
 
@@ -342,7 +344,7 @@ def test_what_was_made_before_the_clock_was_set_back_is_looked_for_among_what_is
     (entry,) = claim(hub, client)
     took_ms = (time.monotonic() - began) * 1000 + 1000
     # By the clock as it is now, or earlier.
-    assert 0 < entry.doubt_since <= now_ms()
+    assert 0 < entry.doubt_since <= now_ms() + ROUNDING_MS
     assert entry.doubt_since >= now_ms() - took_ms - HOUR * 1000
 
 
@@ -358,7 +360,7 @@ def test_what_may_still_land_is_waited_for_although_a_clock_was_set(
     try_due(hub, client)
     ((state, run_at, message),) = rows(hub, client, "state, run_at, reason")[1:]
     assert (state, "may still create" in message, crm.linked) == ("queued", True, [])
-    assert 0 < run_at - now_ms() <= MINUTE_MS
+    assert 0 < run_at - now_ms() <= MINUTE_MS + ROUNDING_MS
     # It lands.
     crm.linked.append(("deals", "c-1", {"dealname": "A"}))
     hurry(hub, client)
