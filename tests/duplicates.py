@@ -58,4 +58,4 @@ def unmerge(hub: Hub, client: Client, one: str, other: str) -> Pair:
 
 
 def dismiss(hub: Hub, client: Client, one: str, other: str, **how: Any) -> Pair:
-    return duplicates.dismiss(hub, client.account, one, other, by=TESTS, **how)
+    return merging.dismiss(hub, client.account, one, other, by=TESTS, **how)

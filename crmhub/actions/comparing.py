@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from crmhub.accounts.accounts import Account
 from crmhub.actions import duplicates
 from crmhub.actions.connecting import ask
-from crmhub.actions.duplicates import Pair, is_mergeable
+from crmhub.actions.duplicates import Pair
 from crmhub.actions.hub import Hub
 from crmhub.adapter import Adapter, AdapterError, BadConfig, contract
 from crmhub.db import Connection
@@ -88,6 +88,14 @@ class Choice:
     def properties(self) -> dict[str, str]:
         """The values of the kept contact after the merge."""
         return combined(self.kept.properties, self.other.properties, self.taken)
+
+
+def is_mergeable(hub: Hub, account: Account) -> bool:
+    """Return whether the account's contacts are the hub's own records, which the hub can merge."""
+    try:
+        return not hub.registry.load(account.connection.adapter).remote
+    except BadConfig:
+        return False
 
 
 def titles(hub: Hub, account: Account, pairs: Sequence[Pair]) -> dict[str, str]:

@@ -22,9 +22,9 @@ from crmhub.actions.dispatch import Action
 from crmhub.actions.hub import Hub
 from crmhub.actions.inputs import filled
 from crmhub.actions.journal import LONGEST_MS
+from crmhub.actions.kinds import action_of
 from crmhub.actions.leads import CreateLead, demand
 from crmhub.actions.mending import Full
-from crmhub.actions.worker import action_of
 from crmhub.audit import Author
 from crmhub.bounds import MAX_ASKED_PROPERTIES, MAX_TEXT_LENGTH
 from crmhub.db import Connection

@@ -12,15 +12,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
-from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings
 from crmhub.actions.bindings import LONGEST
-from crmhub.actions.hub import Hub
-from crmhub.adapter import BadConfig
-from crmhub.audit import Author
 from crmhub.db import Connection, Database, now_ms
-from crmhub.errors import Conflict, NotFound
+from crmhub.errors import NotFound
 
 State = Literal["open", "merged", "dismissed"]
 STATES: tuple[State, ...] = get_args(State)
@@ -143,43 +139,7 @@ def find(db: Connection, account: Account, one: str, other: str) -> Pair:
     return _find(db, account, one, other, lock="")
 
 
-def is_mergeable(hub: Hub, account: Account) -> bool:
-    """Return whether the account's contacts are the hub's own records, which the hub can merge."""
-    try:
-        return not hub.registry.load(account.connection.adapter).remote
-    except BadConfig:
-        return False
-
-
 # --- decided by operators ----------------------------------------------------------------------
-
-
-def dismiss(
-    hub: Hub, account: Account, one: str, other: str, *, by: Author, merged: bool = False
-) -> Pair:
-    """Close a pair as two different persons; with `merged` as one that was merged in its CRM.
-
-    A pair that is closed so already stays as it is. Raises NotFound for the pair, Conflict for one
-    that is merged here, or with `merged` is to be merged here.
-    """
-
-    def work(tx: Connection) -> Pair:
-        pair = locked(tx, account, one, other)
-        state: State = "merged" if merged else "dismissed"
-        if merged and is_mergeable(hub, account):
-            raise Conflict("These contacts are the hub's own records; merge them here.")
-        if pair.state == state:
-            return pair
-        if pair.merged_id:
-            first = "; unmerge them first" if pair.unmerge_until else ""
-            raise Conflict(f"The contacts are merged{first}.")
-        closed = replace(pair, state=state, decided_at=now_ms(), decided_by=by.name)
-        update(tx, account, closed)
-        after = {"shares": list(pair.shares), "state": state}
-        audit.note(tx, by, "dismiss", "duplicate", "", account_id=account.id, after=after)
-        return closed
-
-    return hub.database.transact(work)
 
 
 def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pair:

@@ -21,7 +21,7 @@ from crmhub.actions.connecting import connect
 from crmhub.actions.deadlines import within
 from crmhub.actions.dispatch import Action, Mapped
 from crmhub.actions.hub import Hub
-from crmhub.actions.worker import HELPERS, action_of
+from crmhub.actions.kinds import HELPERS, action_of
 from crmhub.adapter import (
     AdapterError,
     Choice,

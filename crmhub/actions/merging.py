@@ -23,8 +23,8 @@ from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.actions import bindings, duplicates, kept_numbers, workflows
 from crmhub.actions.bindings import LONGEST, Joined
-from crmhub.actions.comparing import Choice, choose, count_moves
-from crmhub.actions.duplicates import Pair
+from crmhub.actions.comparing import Choice, choose, count_moves, is_mergeable
+from crmhub.actions.duplicates import Pair, State
 from crmhub.actions.hub import Hub
 from crmhub.actions.workflows import Moved
 from crmhub.audit import Author
@@ -220,3 +220,31 @@ def _shared_links(tx: Connection, account: Account, pair: Pair, moved: Links) ->
                 got[name] = sorted({*got.get(name, ()), *shared})
         duplicates.set_undo(tx, account, other, undo)
     return stay
+
+
+def dismiss(
+    hub: Hub, account: Account, one: str, other: str, *, by: Author, merged: bool = False
+) -> Pair:
+    """Close a pair as two different persons; with `merged` as one that was merged in its CRM.
+
+    A pair that is closed so already stays as it is. Raises NotFound for the pair, Conflict for one
+    that is merged here, or with `merged` is to be merged here.
+    """
+
+    def work(tx: Connection) -> Pair:
+        pair = duplicates.locked(tx, account, one, other)
+        state: State = "merged" if merged else "dismissed"
+        if merged and is_mergeable(hub, account):
+            raise Conflict("These contacts are the hub's own records; merge them here.")
+        if pair.state == state:
+            return pair
+        if pair.merged_id:
+            first = "; unmerge them first" if pair.unmerge_until else ""
+            raise Conflict(f"The contacts are merged{first}.")
+        closed = replace(pair, state=state, decided_at=now_ms(), decided_by=by.name)
+        duplicates.update(tx, account, closed)
+        after = {"shares": list(pair.shares), "state": state}
+        audit.note(tx, by, "dismiss", "duplicate", "", account_id=account.id, after=after)
+        return closed
+
+    return hub.database.transact(work)

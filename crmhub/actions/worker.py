@@ -12,22 +12,18 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from crmhub import idempotency, metrics
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account, Unreadable
 from crmhub.actions import alerts, duplicates
 from crmhub.actions.connecting import connect
-from crmhub.actions.contact_properties import SetProperties
 from crmhub.actions.deadlines import within
-from crmhub.actions.deals_and_tickets import CreateDeal, CreateTicket
 from crmhub.actions.dispatch import (
-    Action,
     Done,
     Mapped,
     attempt,
@@ -40,6 +36,7 @@ from crmhub.actions.dispatch import (
 from crmhub.actions.entries import Due, Entry, Outcome
 from crmhub.actions.hub import Hub
 from crmhub.actions.journal import LONGEST_LEASE_MS
+from crmhub.actions.kinds import action_of
 from crmhub.actions.leads import CreateLead
 from crmhub.adapter import Adapter, AdapterError, Conflict, Rejected
 from crmhub.adapter.matching import Lead
@@ -49,9 +46,6 @@ from crmhub.errors import HubError, NotFound, Unavailable
 from crmhub.records import erasing
 from crmhub.records.redating import Redating
 
-HELPERS: dict[str, type[Action]] = {
-    one.kind: one for one in (CreateLead, SetProperties, CreateDeal, CreateTicket)
-}
 # A call that nobody waits for may take its time; the lease covers it and what is written after it.
 _CALL_S = 30.0
 _LEASE_S = LONGEST_LEASE_MS / 1000
@@ -286,11 +280,6 @@ def _pause(later: int | None) -> float:
     if later is None:
         return _POLL_S
     return min(_POLL_S, max(0.02, later / 1000))
-
-
-def action_of(helper: str, request: Mapping[str, Any]) -> Action:
-    """Return the action that the journal keeps of a helper's call."""
-    return HELPERS[helper](**request)
 
 
 def _try_one(hub: Hub, account: Account, entry: Entry) -> None:

@@ -153,10 +153,10 @@ def unmerge(client_id: str, one: str, other: str) -> None:
 def dismiss(client_id: str, one: str, other: str, merged: bool) -> None:
     """Close a pair as two different persons. It comes back only if they share more."""
     with opened_hub() as hub:
-        from crmhub.actions import duplicates as pairs
+        from crmhub.actions import merging
 
         account = load_account(hub, client_id)
-        pair = pairs.dismiss(hub, account, one, other, by=author(), merged=merged)
+        pair = merging.dismiss(hub, account, one, other, by=author(), merged=merged)
     what = "merged" if merged else "two different persons"
     click.echo(f"Contacts {pair.one} and {pair.other} are {what}.")
 

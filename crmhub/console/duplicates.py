@@ -93,7 +93,7 @@ def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
     """Close a pair without merging it here."""
     account = operating.find(hub(), client_id)
     merged = flask.request.form.get("reason") == "merged"
-    duplicates.dismiss(hub(), account, one, other, merged=merged, by=author())
+    merging.dismiss(hub(), account, one, other, merged=merged, by=author())
     said = f"Contacts {one} and {other} are {'merged' if merged else 'two different persons'}."
     return done(said, "console.duplicates", client_id=client_id)
 
@@ -139,6 +139,6 @@ def _frame(account: Account) -> dict[str, Any]:
     return {
         "account": account,
         "tabs": tabs(account),
-        "own_records": duplicates.is_mergeable(hub(), account),
+        "own_records": comparing.is_mergeable(hub(), account),
         "crm": installed(account.connection.adapter).title or account.connection.adapter,
     }

@@ -12,7 +12,7 @@ import orjson
 from crmhub.accounts import field_maps
 from crmhub.accounts.field_maps import KINDS, Faulty, FieldMap
 from crmhub.actions import mapping, operating
-from crmhub.actions.worker import HELPERS
+from crmhub.actions.kinds import HELPERS
 from crmhub.api.authentication import hub
 from crmhub.console.account import about, installed
 from crmhub.console.blueprint import blueprint

@@ -15,7 +15,7 @@ from crmhub.actions import erasure, mending, operating
 from crmhub.actions.corrections import correct
 from crmhub.actions.entries import Accepted, Entry
 from crmhub.actions.hub import Hub
-from crmhub.actions.worker import action_of
+from crmhub.actions.kinds import action_of
 from crmhub.app import create_app
 from crmhub.db import Connection
 from crmhub.fakes.hubspot import FakeHubSpot, Options

@@ -214,7 +214,7 @@ def _dismiss(
     body: dict[str, Any], client_id: str, contact_id: str, other_id: str
 ) -> flask.Response:
     account = operating.find(hub(), client_id)
-    closed = duplicates.dismiss(
+    closed = merging.dismiss(
         hub(), account, contact_id, other_id, by=author(), merged=_REASONS[body["reason"]]
     )
     return as_json(pair_shown(closed))

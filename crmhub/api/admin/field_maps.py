@@ -11,7 +11,7 @@ from marshmallow import fields
 from crmhub.accounts import field_maps
 from crmhub.accounts.field_maps import KINDS, LONGEST_NAME, LONGEST_VALUE, WHEN
 from crmhub.actions import mapping, operating
-from crmhub.actions.worker import HELPERS
+from crmhub.actions.kinds import HELPERS
 from crmhub.api.admin.account_answers import preview_shown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author, needs, operator
