@@ -23,6 +23,7 @@ from crmhub.api.misses import missed
 from crmhub.errors import Forbidden, TooManyRequests, Unauthorized
 
 HEADER = "service-apikey"
+SECRET = "X-Webhook-Secret"
 # In the environ of WSGI, where the server says it: the gate (`actions.slots`) of the requests that
 # the app works on, which this one has passed.
 TURN = "crmhub.turn"

@@ -13,8 +13,7 @@ from flask_smorest import Api, Blueprint
 from flask_smorest.spec import FlaskPlugin
 
 from crmhub.api.answers import answer
-from crmhub.api.authentication import HEADER
-from crmhub.api.helper_callers import SECRET
+from crmhub.api.authentication import HEADER, SECRET
 from crmhub.api.replays import HEADER as IDEMPOTENCY
 from crmhub.api.replays import KEY, REPLAYED
 from crmhub.api.schemas import HIGHEST_ID, ErrorSchema, Joined

@@ -14,11 +14,9 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.webhook_ids import Purpose
 from crmhub.actions import bindings
-from crmhub.api.authentication import HEADER, hub
+from crmhub.api.authentication import HEADER, SECRET, hub
 from crmhub.api.misses import missed
 from crmhub.errors import Forbidden, HubError, NotFound, Unauthorized
-
-SECRET = "X-Webhook-Secret"
 
 
 def of_generated_id(generated_id: str) -> Account:

@@ -8,7 +8,7 @@ import flask
 from marshmallow import fields
 
 from crmhub.accounts.accounts import Account
-from crmhub.api.admin.account_answers import rate_shown
+from crmhub.accounts.plans import Rate
 from crmhub.api.answers import as_json
 from crmhub.api.authentication import account, hub
 from crmhub.api.documentation import documents
@@ -74,3 +74,8 @@ def usage_shown(of: Account) -> dict[str, Any]:
             for name, kind in KINDS.items()
         },
     }
+
+
+def rate_shown(rate: Rate | None) -> str | None:
+    """Return a rate as plans.toml writes it."""
+    return None if rate is None else str(rate)

@@ -7,12 +7,13 @@ from typing import Any
 
 from crmhub.accounts.accounts import Account, IssuedIds
 from crmhub.accounts.keys import IssuedKey, Key
-from crmhub.accounts.plans import Plan, Rate
+from crmhub.accounts.plans import Plan
 from crmhub.actions.mapping import Preview
 from crmhub.actions.operating import Detail
 from crmhub.actions.workflows import Enrolment
 from crmhub.adapter import Setting
 from crmhub.adapter.registry import Installed
+from crmhub.api.usage import rate_shown
 from crmhub.audit import Entry
 from crmhub.records.filters import iso
 
@@ -152,11 +153,6 @@ def plan_shown(plan: Plan) -> dict[str, Any]:
         "keyRateLimit": rate_shown(plan.key_rate_limit),
         "quotas": dict(plan.quotas),
     }
-
-
-def rate_shown(rate: Rate | None) -> str | None:
-    """Return a rate as plans.toml writes it."""
-    return None if rate is None else str(rate)
 
 
 def enrolment_shown(one: Enrolment) -> dict[str, Any]:
