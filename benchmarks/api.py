@@ -17,9 +17,9 @@ from collections.abc import Callable
 from benchmarks.load import request, run
 from benchmarks.places import BENCHMARKS, parser, place
 from crmhub.accounts.accounts import Account
-from crmhub.actions.hub import Hub
-from crmhub.actions.opening import open_account
-from crmhub.records.kinds import CONTACTS
+from crmhub.hub import Hub
+from crmhub.operations.open_account import open_account
+from crmhub.properties.kinds import CONTACTS
 from crmhub.records.store import RecordStore
 from crmhub.records.writing import NewRecord
 

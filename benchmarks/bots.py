@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from benchmarks.places import Place
 from crmhub.accounts.accounts import IssuedIds, load
-from crmhub.actions.leads import CreateLead
-from crmhub.db import Database
+from crmhub.database.connection import Database
 from crmhub.errors import Unavailable
+from crmhub.helpers.create_lead import CreateLead
 
 _PATIENCE_S = 600.0
 _LOOK_S = 0.25

@@ -18,13 +18,18 @@ from typing import Any, TypeVar
 
 from benchmarks.floor import COLUMNS, SORTS, Case, by_columns, cases
 from crmhub.accounts.accounts import Account
-from crmhub.actions.hub import Hub
-from crmhub.db import Connection, now_ms
-from crmhub.records.filters import parse
-from crmhub.records.kinds import CONTACTS
-from crmhub.records.listing import Listing, PageRequest
-from crmhub.records.search import Known, Place, Query, Search
-from crmhub.rows import Params, Row
+from crmhub.database.bulk import Params, Row
+from crmhub.database.connection import Connection, now_ms
+from crmhub.hub import Hub
+from crmhub.properties.kinds import CONTACTS
+from crmhub.records.search.filters import parse
+from crmhub.records.search.pages import Listing, PageRequest
+from crmhub.records.search.plans import (
+    Known,
+    Place,
+    Query,
+    Search,
+)
 
 T = TypeVar("T")
 

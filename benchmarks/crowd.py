@@ -20,16 +20,16 @@ from sqlalchemy.engine import make_url
 from benchmarks.places import BENCHMARKS, Place
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
-from crmhub.actions.hub import Hub
-from crmhub.actions.opening import open_account
-from crmhub.db import Database
-from crmhub.records import catalogue as catalogues
+from crmhub.database.connection import Database
+from crmhub.hub import Hub
+from crmhub.operations.open_account import open_account
+from crmhub.properties import catalogue as catalogues
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.kinds import CONTACTS
+from crmhub.properties.validation import check
 from crmhub.records import writing
-from crmhub.records.catalogue import Catalogue
 from crmhub.records.ids import Ids
-from crmhub.records.kinds import CONTACTS
 from crmhub.records.redating import Redating
-from crmhub.records.validation import check
 from crmhub.records.writing import Change, NewRecord
 
 BIG = "million"

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 
 from benchmarks.bots import Bots, Queue, Told, judged, kept, lost_and_twice, p
 from benchmarks.places import Crm, Place, fake_crm, parser, place
-from crmhub.db import Database
+from crmhub.database.connection import Database
 
 _SILENCE = {"kind": "close", "seconds": 300, "path": "/*"}
 _FIRST = 5

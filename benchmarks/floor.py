@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from crmhub.db import Connection
-from crmhub.records.filters import Filter
-from crmhub.records.kinds import CONTACTS
+from crmhub.database.connection import Connection
+from crmhub.properties.kinds import CONTACTS
+from crmhub.records.search.filters import Filter
 
 _TEXTS = (
     "email",

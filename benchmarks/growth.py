@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from benchmarks import crowd
 from benchmarks.places import kept_place, parser, place
 from crmhub.accounts.accounts import Account
-from crmhub.actions.hub import Hub
-from crmhub.records.filters import Filter
-from crmhub.records.kinds import CONTACTS
-from crmhub.records.listing import PageRequest
-from crmhub.records.search import Query
+from crmhub.hub import Hub
+from crmhub.properties.kinds import CONTACTS
+from crmhub.records.search.filters import Filter
+from crmhub.records.search.pages import PageRequest
+from crmhub.records.search.plans import Query
 
 # Read often enough that most of the time their pages are in memory, whatever the size.
 _SAMPLE = 1000

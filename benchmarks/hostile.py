@@ -29,7 +29,7 @@ from benchmarks.attacks import ATTACKS, LONG_TEXT, Target, sign_in
 from benchmarks.bots import Bots, judged, kept, p
 from benchmarks.places import Place, Service, parser, place
 from crmhub.accounts.accounts import IssuedIds
-from crmhub.db import Database
+from crmhub.database.connection import Database
 
 _EVERY_S = 0.2
 _LOOK_S = 0.5

@@ -30,8 +30,8 @@ from benchmarks.late_crm import UNDER_WAY, LateCrm
 from benchmarks.places import BENCHMARKS, Place, Service, parser, place
 from crmhub.accounts.accounts import IssuedIds
 from crmhub.accounts.connections import configure
-from crmhub.actions.opening import open_account
-from crmhub.db import Database
+from crmhub.database.connection import Database
+from crmhub.operations.open_account import open_account
 
 _PATIENCE_S = 3_600.0
 _ADAPTER = "late"

@@ -28,9 +28,9 @@ from werkzeug.test import EnvironBuilder, run_wsgi_app
 from benchmarks import crowd, floor, served
 from benchmarks.places import BENCHMARKS, Place, kept_place, parser, place
 from crmhub.accounts import keys
-from crmhub.actions.hub import Hub
-from crmhub.actions.opening import open_account
 from crmhub.app import create_app
+from crmhub.hub import Hub
+from crmhub.operations.open_account import open_account
 from crmhub.settings import Settings
 
 _LAYERS = {

@@ -17,9 +17,9 @@ import time
 
 from benchmarks import compared, crowd, floor, served
 from benchmarks.places import Place, kept_place, parser, place
-from crmhub.actions.hub import Hub
-from crmhub.db import Connection
-from crmhub.records.kinds import CONTACTS
+from crmhub.database.connection import Connection
+from crmhub.hub import Hub
+from crmhub.properties.kinds import CONTACTS
 
 _TABLES = {
     "records": ("records",),

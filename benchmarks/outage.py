@@ -19,7 +19,7 @@ from contextlib import ExitStack
 
 from benchmarks.bots import Bots, Told, judged, kept, lost_and_twice, states, until_empty
 from benchmarks.places import Crm, Place, fake_crm, free_port, parser, place
-from crmhub.db import Database
+from crmhub.database.connection import Database
 
 _DEADLINE_S = 3.0
 _GRACE_S = 0.5

@@ -29,10 +29,10 @@ from sqlalchemy.engine import make_url
 
 from crmhub.accounts.accounts import IssuedIds, set_switches
 from crmhub.accounts.connections import configure
-from crmhub.actions.hub import Hub
-from crmhub.actions.opening import open_account
 from crmhub.audit import Author
-from crmhub.schema import upgrade
+from crmhub.database.schema import upgrade
+from crmhub.hub import Hub
+from crmhub.operations.open_account import open_account
 from crmhub.settings import Settings
 
 _POSTGRES = "postgresql+psycopg://root@127.0.0.1:5432/postgres"

@@ -34,11 +34,11 @@ from benchmarks.load import Figures, request, run
 from benchmarks.places import BENCHMARKS, Place, Service, administer, end, free_port, wait_for
 from crmhub.accounts import keys
 from crmhub.accounts.accounts import Account
-from crmhub.actions.hub import Hub
-from crmhub.actions.opening import open_account
-from crmhub.db import Connection
-from crmhub.records.filters import iso
-from crmhub.records.kinds import CONTACTS
+from crmhub.database.connection import Connection
+from crmhub.hub import Hub
+from crmhub.operations.open_account import open_account
+from crmhub.properties.kinds import CONTACTS
+from crmhub.records.search.filters import iso
 
 _BATCH = 100
 # Per second; more than most machines take.

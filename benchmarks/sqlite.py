@@ -21,11 +21,16 @@ from typing import TypeVar
 from benchmarks import crowd
 from benchmarks.floor import SORTS, cases
 from benchmarks.places import parser, place
-from crmhub.actions.hub import Hub
-from crmhub.db import Connection, now_ms
-from crmhub.records.filters import parse
-from crmhub.records.kinds import CONTACTS
-from crmhub.records.search import Known, Place, Query, Search
+from crmhub.database.connection import Connection, now_ms
+from crmhub.hub import Hub
+from crmhub.properties.kinds import CONTACTS
+from crmhub.records.search.filters import parse
+from crmhub.records.search.plans import (
+    Known,
+    Place,
+    Query,
+    Search,
+)
 
 T = TypeVar("T")
 

@@ -14,30 +14,35 @@ import structlog
 from werkzeug.routing import MapAdapter
 
 from crmhub import __version__, logs
-from crmhub.actions.hub import Hub
 from crmhub.api import (
-    catalogue,
-    chatbot,
-    failures,
-    functions,
-    measuring,
-    operations,
+    operational,
     pipelines,
-    present,
+    properties,
     usage,
     workflows,
 )
 from crmhub.api.admin import callers as admin_callers
 from crmhub.api.admin import routes as admin
 from crmhub.api.admin.actions import ActionId
-from crmhub.api.authentication import add_rate_headers, authenticate, give_place_back
-from crmhub.api.documentation import Document
-from crmhub.api.reading import ARRIVED, check_request
+from crmhub.api.helpers import chatbot, functions
+from crmhub.api.http import (
+    failures,
+    flask_proxies,
+    request_metrics,
+)
+from crmhub.api.http.authentication import (
+    add_rate_headers,
+    authenticate,
+    give_place_back,
+)
+from crmhub.api.http.documentation import Document
+from crmhub.api.http.reading import ARRIVED, check_request
 from crmhub.api.records import RecordId, records_blueprint
 from crmhub.bounds import MAX_BODY_BYTES
 from crmhub.console import routes as console
 from crmhub.console.blueprint import blueprint as pages
-from crmhub.records.kinds import KINDS
+from crmhub.hub import Hub
+from crmhub.properties.kinds import KINDS
 from crmhub.settings import Settings
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
@@ -110,16 +115,16 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     api = Document(app)
     for kind in KINDS.values():
         api.register_blueprint(records_blueprint(kind))
-    for module in (catalogue, pipelines, usage, workflows, chatbot, functions, admin):
+    for module in (properties, pipelines, usage, workflows, chatbot, functions, admin):
         api.register_blueprint(module.blueprint)
-    operations.register(app)
+    operational.register(app)
     console.register(app)
     failures.register(app)
     return app
 
 
 def _begin() -> None:
-    request, g = present.request(), present.g()
+    request, g = flask_proxies.request(), flask_proxies.g()
     sent = request.headers.get("X-Request-Id", "")
     g.began = request.environ.get(ARRIVED) or time.monotonic()
     g.request_id = sent if _REQUEST_ID.fullmatch(sent) else os.urandom(16).hex()
@@ -136,12 +141,12 @@ def _forget_client_id(endpoint: str | None, values: dict[str, Any] | None) -> No
 
 
 def _end(response: flask.Response) -> flask.Response:
-    request, g = present.request(), present.g()
+    request, g = flask_proxies.request(), flask_proxies.g()
     response.headers.add("X-Request-Id", g.request_id)
     response.headers.add("X-Content-Type-Options", "nosniff")
     rule = request.url_rule
     seconds = time.monotonic() - g.began
-    measuring.count(rule, response.status_code, g.get("failed_with"), seconds)
+    request_metrics.count(rule, response.status_code, g.get("failed_with"), seconds)
     _log.info(
         "request",
         method=request.method,

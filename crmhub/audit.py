@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from crmhub.db import Connection, now_ms
+from crmhub.database.connection import Connection, now_ms
 
 Verb = Literal[
     "open", "change", "create", "revoke", "rotate", "enrol", "unenrol", "retry", "edit", "discard",

@@ -10,7 +10,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from crmhub.db import Connection, Database, now_ms
+from crmhub.database.connection import (
+    Connection,
+    Database,
+    now_ms,
+)
 from crmhub.errors import Conflict, Semantic
 
 KEPT_MS = 24 * 60 * 60 * 1000

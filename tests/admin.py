@@ -9,8 +9,8 @@ import flask
 from werkzeug.test import TestResponse
 
 from crmhub.accounts import admin_tokens
-from crmhub.actions.hub import Hub
-from crmhub.db import Connection
+from crmhub.database.connection import Connection
+from crmhub.hub import Hub
 
 Json = Any
 

@@ -10,10 +10,10 @@ import flask
 from werkzeug.test import TestResponse
 
 from crmhub.accounts.accounts import Account, IssuedIds, set_switches
-from crmhub.actions.hub import Hub
-from crmhub.actions.opening import open_account
 from crmhub.audit import Author
-from crmhub.db import Connection
+from crmhub.database.connection import Connection
+from crmhub.hub import Hub
+from crmhub.operations.open_account import open_account
 from crmhub.secrets import BASE36, token
 
 Json = Any

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crmhub.db import Connection, now_ms
+from crmhub.database.connection import Connection, now_ms
 
 
 class Clock:
@@ -36,7 +36,7 @@ class Clock:
         self.forward(seconds)
 
     def now_ms(self) -> int:
-        """Stand for crmhub.db.now_ms."""
+        """Stand for crmhub.database.connection.now_ms."""
         return now_ms() + int(self._ahead * 1000)
 
 

@@ -13,10 +13,10 @@ import hypothesis
 import pytest
 import redis
 
-from crmhub import db, drivers
-from crmhub.actions import slots
-from crmhub.actions.hub import Hub
 from crmhub.app import create_app
+from crmhub.database import connection, drivers
+from crmhub.hub import Hub
+from crmhub.journal import slots
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests import databases
@@ -25,7 +25,7 @@ from tests.clients import Client, open_client
 # What is drawn is the same in each run, and may take as long as a busy machine needs.
 hypothesis.settings.load_profile("ci")
 # However busy the machine is, the database is there.
-db._BUSY_SECONDS = 60
+connection._BUSY_SECONDS = 60
 drivers._PATIENCE["connect_timeout"] = "60"
 # Tests call the app of one process with more threads than a server would let in.
 slots._SHARE = 8

@@ -11,8 +11,8 @@ import flask
 from werkzeug.test import TestResponse
 
 from crmhub.accounts import users
-from crmhub.actions.hub import Hub
-from crmhub.actions.users import create_user
+from crmhub.hub import Hub
+from crmhub.operations.users import create_user
 from crmhub.secrets import BASE36, token
 from tests.clients import TESTS
 

@@ -22,8 +22,8 @@ import redis
 from sqlalchemy.engine import make_url
 
 from benchmarks.places import administer
-from crmhub.db import Database
-from crmhub.schema import upgrade
+from crmhub.database.connection import Database
+from crmhub.database.schema import upgrade
 from crmhub.secrets import BASE36, token
 
 NAMES = {

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from crmhub.actions import comparing, duplicates, merging
-from crmhub.actions.comparing import Preview
-from crmhub.actions.duplicates import Pair
-from crmhub.actions.hub import Hub
+from crmhub.hub import Hub
+from crmhub.identity import possible_duplicates
+from crmhub.identity.possible_duplicates import Pair
+from crmhub.operations import compare_contacts, merge_contacts
+from crmhub.operations.compare_contacts import Preview
 from tests.clients import TESTS, Client
 
 PHONE = "+12025550100"
@@ -17,7 +18,7 @@ def listed_pair(hub: Hub, client: Client, one: object, other: object, *shares: s
     """List two contacts as possible duplicates, as matching does, and return the pair."""
     ids = (str(one), str(other))
     hub.database.transact(
-        lambda tx: duplicates.note(tx, client.account, *ids, shares=shares or ("phone",))
+        lambda tx: possible_duplicates.note(tx, client.account, *ids, shares=shares or ("phone",))
     )
     return pair_of(hub, client, *ids)
 
@@ -33,29 +34,29 @@ def two_contacts(hub: Hub, client: Client, **of_second: str) -> tuple[str, str]:
 
 def pair_of(hub: Hub, client: Client, one: str, other: str) -> Pair:
     with hub.database.reading() as db:
-        return duplicates.find(db, client.account, one, other)
+        return possible_duplicates.find(db, client.account, one, other)
 
 
 def pairs(hub: Hub, client: Client, state: str = "open") -> list[set[str]]:
     """Return the ids of the listed pairs of a state, the newest pair first."""
     with hub.database.reading() as db:
-        found = duplicates.listed(db, client.account, state=state, limit=100)
+        found = possible_duplicates.listed(db, client.account, state=state, limit=100)
     return [{*pair.ids} for pair in found]
 
 
 def preview(hub: Hub, client: Client, one: str, other: str, **how: Any) -> Preview:
-    return comparing.preview(hub, client.account, one, other, **how)
+    return compare_contacts.preview(hub, client.account, one, other, **how)
 
 
 def merge(hub: Hub, client: Client, one: str, other: str, **how: Any) -> Pair:
     """Merge a pair as its preview is now."""
     version = preview(hub, client, one, other).version
-    return merging.merge(hub, client.account, one, other, version=version, by=TESTS, **how)
+    return merge_contacts.merge(hub, client.account, one, other, version=version, by=TESTS, **how)
 
 
 def unmerge(hub: Hub, client: Client, one: str, other: str) -> Pair:
-    return merging.unmerge(hub, client.account, one, other, by=TESTS)
+    return merge_contacts.unmerge(hub, client.account, one, other, by=TESTS)
 
 
 def dismiss(hub: Hub, client: Client, one: str, other: str, **how: Any) -> Pair:
-    return merging.dismiss(hub, client.account, one, other, by=TESTS, **how)
+    return merge_contacts.dismiss(hub, client.account, one, other, by=TESTS, **how)

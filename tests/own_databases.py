@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crmhub.db import Database
+from crmhub.database.connection import Database
 from tests import databases
 
 KINDS = ("sqlite", "postgresql")

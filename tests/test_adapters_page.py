@@ -14,9 +14,9 @@ import flask
 import pytest
 
 import crmhub.adapter
+from adapters.hubspot.fake import FakeHubSpot, Options
 from crmhub.adapter import OPTIONAL
 from crmhub.adapter.registry import Registry
-from crmhub.fakes.hubspot import FakeHubSpot, Options
 from tests.cli.conftest import CRMHUB, environment
 from tests.clients import Client
 
@@ -149,7 +149,7 @@ def test_the_fake_hubspot_is_used_by_the_commands_of_the_page(tmp_path: Path) ->
 
 
 def test_the_lead_of_the_page_is_answered_as_printed(app: flask.Flask, client: Client) -> None:
-    from tests.api.test_helpers_on_hubspot import use
+    from tests.api.helpers.test_helpers_on_hubspot import use
 
     found = re.search(r"\$ curl .* -d '(.*)'\n(\{.*\})\n", PAGE)
     assert found is not None

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from crmhub.cli import main, working
+from crmhub.cli import main
+from crmhub.server import worker_process
 from crmhub.settings import Settings, _readers
 
 _ROOT = Path(__file__).parents[1]
@@ -62,7 +63,7 @@ def test_the_image_gets_what_it_copies_and_builds_what_make_run_builds():
 def test_whoever_stops_it_waits_for_what_is_under_way():
     # The package names the command `serve` as its module is named.
     serve = import_module("crmhub.cli.serve")
-    longest = max(serve._GRACE_SECONDS, working._STOP_SECONDS)
+    longest = max(serve._GRACE_SECONDS, worker_process._STOP_SECONDS)
     [composed] = re.findall(r"stop_grace_period: (\d+)s", _text("compose.yaml"))
     [unit] = re.findall(r"TimeoutStopSec=(\d+)", _UNIT.read_text(encoding="utf-8"))
     assert int(composed) > longest

@@ -14,14 +14,14 @@ from click.testing import CliRunner
 from werkzeug.test import TestResponse
 
 from crmhub import bounds
-from crmhub.actions import operating
-from crmhub.actions.hub import Hub
 from crmhub.audit import Author
 from crmhub.cli import main
-from tests.actions.working import change
+from crmhub.hub import Hub
+from crmhub.operations import change_account
 from tests.admin import open_admin
-from tests.api.helper_calls import known
+from tests.api.helpers.helper_calls import known
 from tests.clients import Client
+from tests.journal.working import change
 
 README = Path(__file__).parent.parent / "README.md"
 _EXAMPLE = re.compile(r"```console\n\$ (curl .*)\n(\{.*\})\n```")
@@ -50,7 +50,7 @@ def test_every_request_of_operators_is_answered_as_printed(
         "state = 'dead', reason = 'dealstage: there is no such stage'",
     )
     shift = Author("token", "night shift", "adm_5t0v7qk2")
-    operating.change(hub, client.account.client_id, {"region": "DE"}, by=shift)
+    change_account.change(hub, client.account.client_id, {"region": "DE"}, by=shift)
     examples = _EXAMPLE.findall(text)
     assert len(examples) == text.count("$ curl") > 0
     for line, printed in examples:

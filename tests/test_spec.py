@@ -15,8 +15,8 @@ import flask
 import pytest
 
 from crmhub.accounts import keys
-from crmhub.actions.hub import Hub
 from crmhub.errors import Internal
+from crmhub.hub import Hub
 from crmhub.records.store import RecordStore
 from tests.api.refusals import refused
 from tests.clients import Client, needed, open_client

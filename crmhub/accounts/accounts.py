@@ -26,9 +26,9 @@ from crmhub.accounts.webhook_ids import (
     rotate,
     set_alias,
 )
-from crmhub.db import Connection, now_ms
+from crmhub.database.bulk import Row
+from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Conflict, Internal, NotFound, Semantic, listed
-from crmhub.rows import Row
 
 __all__ = [
     "Account",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from crmhub.accounts import scopes as scope_names
-from crmhub.db import Connection, now_ms
+from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import NotFound, Semantic
 from crmhub.secrets import digest, new_admin_token
 from crmhub.secrets import token as random_token

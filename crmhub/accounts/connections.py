@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from crmhub.accounts.accounts import Account, locked, set_adapter
 from crmhub.accounts.plans import Plan
 from crmhub.adapter.contract import Adapter, BadConfig, configured
-from crmhub.db import Connection
+from crmhub.database.connection import Connection
 from crmhub.errors import Semantic
 from crmhub.secrets import SealBroken, Vault
 

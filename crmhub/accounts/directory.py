@@ -19,9 +19,9 @@ from crmhub.accounts.accounts import COLUMNS, TABLES, Account, account_of
 from crmhub.accounts.last_use import LastUse
 from crmhub.accounts.plans import Plan
 from crmhub.accounts.webhook_ids import Purpose
-from crmhub.db import Database, now_ms
+from crmhub.database.bulk import Row
+from crmhub.database.connection import Database, now_ms
 from crmhub.errors import Unauthorized
-from crmhub.rows import Row
 from crmhub.secrets import digest, looks_like_admin_token, looks_like_api_key
 
 _TTL = 0.5

@@ -12,7 +12,7 @@ from itertools import product
 
 from crmhub.accounts import scopes as scope_names
 from crmhub.accounts.plans import RESOURCES
-from crmhub.db import Connection, now_ms
+from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import BadRequest, Conflict, NotFound
 from crmhub.secrets import digest, new_api_key, token
 

@@ -11,7 +11,11 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from crmhub.db import Connection, Database, now_ms
+from crmhub.database.connection import (
+    Connection,
+    Database,
+    now_ms,
+)
 from crmhub.errors import Unavailable
 
 K = TypeVar("K", bound=Hashable)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from crmhub.db import now_ms
+from crmhub.database.connection import now_ms
 from crmhub.errors import Semantic
 
 # 9999-12-31: no calendar of Python goes further.

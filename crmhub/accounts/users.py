@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from crmhub.db import Connection, now_ms
+from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Conflict, NotFound, Semantic
 from crmhub.secrets import digest, new_secret, token
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from crmhub.db import Connection, now_ms
+from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Conflict, Semantic
 from crmhub.secrets import digest, new_secret, new_webhook_id
 

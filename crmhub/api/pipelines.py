@@ -7,19 +7,24 @@ from typing import Any
 import flask
 from marshmallow import fields
 
-from crmhub.api.answers import as_json, nothing
-from crmhub.api.authentication import account, hub
-from crmhub.api.catalogue import LINE, all_of, in_path, of_kind
-from crmhub.api.documentation import documents
-from crmhub.api.reading import Blueprint
-from crmhub.api.replays import Remade
+from crmhub.api.http.answers import as_json, nothing
+from crmhub.api.http.authentication import account, hub
+from crmhub.api.http.documentation import documents
+from crmhub.api.http.idempotency_key import Remade
+from crmhub.api.http.reading import Blueprint
+from crmhub.api.properties import (
+    LINE,
+    all_of,
+    in_path,
+    of_kind,
+)
 from crmhub.api.schemas import CursorShown, Exactly, Flag, Inner, Items, Scalar, Shown, Strict, Text
 from crmhub.bounds import MAX_STAGES
 from crmhub.errors import NotFound
+from crmhub.properties.catalogue import Pipeline, Stage
+from crmhub.properties.kinds import KINDS, Kind
 from crmhub.records import pipelines
-from crmhub.records.catalogue import Pipeline, Stage
 from crmhub.records.definitions import LONGEST_LABEL
-from crmhub.records.kinds import KINDS, Kind
 from crmhub.records.pipelines import ID, StageInput
 
 _KINDS = {name: kind for name, kind in KINDS.items() if kind.pipeline}

@@ -11,8 +11,9 @@ import flask
 import orjson
 from werkzeug.routing import BaseConverter
 
-from crmhub.api import present, schemas
-from crmhub.api.answers import (
+from crmhub.api import schemas
+from crmhub.api.http import flask_proxies
+from crmhub.api.http.answers import (
     answer,
     as_json,
     nothing,
@@ -20,20 +21,28 @@ from crmhub.api.answers import (
     paged,
     record_shown,
 )
-from crmhub.api.authentication import account, hub, needs
-from crmhub.api.documentation import ID_OR_VALUE, IF_MATCH, documents
-from crmhub.api.failures import duplicate
-from crmhub.api.reading import HUNG_UP, Blueprint
-from crmhub.api.replays import Remade, writes
+from crmhub.api.http.authentication import (
+    account,
+    hub,
+    needs,
+)
+from crmhub.api.http.documentation import (
+    ID_OR_VALUE,
+    IF_MATCH,
+    documents,
+)
+from crmhub.api.http.failures import duplicate
+from crmhub.api.http.idempotency_key import Remade, writes
+from crmhub.api.http.reading import HUNG_UP, Blueprint
 from crmhub.api.schemas import HIGHEST_ID, ORDERS, SORTS, scalar
 from crmhub.errors import BadRequest, NotFound, Semantic
-from crmhub.records.filters import Filter
-from crmhub.records.kinds import KINDS, Kind
-from crmhub.records.listing import PageRequest
-from crmhub.records.paging import Cursor
-from crmhub.records.search import Query
+from crmhub.properties.kinds import KINDS, Kind
+from crmhub.properties.validation import DuplicateValue
+from crmhub.records.search.cursor import Cursor
+from crmhub.records.search.filters import Filter
+from crmhub.records.search.pages import PageRequest
+from crmhub.records.search.plans import Query
 from crmhub.records.store import RecordStore
-from crmhub.records.validation import DuplicateValue
 from crmhub.records.writing import Change, NewRecord, Record, Stored, Upsert, missing
 from crmhub.search_limits import SearchLimit
 
@@ -364,7 +373,7 @@ def _cursor(kind: Kind, query: dict[str, Any]) -> Cursor | None:
 def search_limit() -> SearchLimit:
     """Return the limit for a search of the current request."""
     return SearchLimit(
-        hub().settings.search_timeout_s, hung_up=present.request().environ.get(HUNG_UP)
+        hub().settings.search_timeout_s, hung_up=flask_proxies.request().environ.get(HUNG_UP)
     )
 
 

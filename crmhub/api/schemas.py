@@ -21,9 +21,9 @@ from crmhub.bounds import (
     MAX_PROPERTIES,
     MAX_TEXT_LENGTH,
 )
-from crmhub.records.filters import OPERATORS
-from crmhub.records.kinds import KINDS
-from crmhub.records.values import NotScalar, from_json
+from crmhub.properties.kinds import KINDS
+from crmhub.properties.values import NotScalar, from_json
+from crmhub.records.search.filters import OPERATORS
 
 HIGHEST_ID = 2**53 - 1
 SORTS = {

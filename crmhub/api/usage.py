@@ -9,12 +9,12 @@ from marshmallow import fields
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.plans import Rate
-from crmhub.api.answers import as_json
-from crmhub.api.authentication import account, hub
-from crmhub.api.documentation import documents
-from crmhub.api.reading import Blueprint
+from crmhub.api.http.answers import as_json
+from crmhub.api.http.authentication import account, hub
+from crmhub.api.http.documentation import documents
+from crmhub.api.http.reading import Blueprint
 from crmhub.api.schemas import Shown
-from crmhub.records.kinds import KINDS
+from crmhub.properties.kinds import KINDS
 
 RATE = {"description": 'Calls in a window, such as "1000/10s"; null: no limit.'}
 

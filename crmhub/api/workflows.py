@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import flask
 
-from crmhub.actions import workflows
-from crmhub.actions.bindings import LONGEST
-from crmhub.api.answers import nothing
-from crmhub.api.authentication import account, hub, needs
-from crmhub.api.catalogue import in_path
-from crmhub.api.documentation import documents
-from crmhub.api.reading import Blueprint
+from crmhub.api.http.answers import nothing
+from crmhub.api.http.authentication import (
+    account,
+    hub,
+    needs,
+)
+from crmhub.api.http.documentation import documents
+from crmhub.api.http.reading import Blueprint
+from crmhub.api.properties import in_path
+from crmhub.helpers import get_type
+from crmhub.identity.bindings import LONGEST
 
 blueprint = Blueprint(
     "workflows",
@@ -30,7 +34,7 @@ _PARAMETERS = [
 @documents(blueprint, "enrol", 204, None, "Note that a contact entered a workflow now; again: anew")
 @needs("contacts:write")
 def _enrol(workflow_id: str, contact_id: str) -> flask.Response:
-    workflows.enrol(hub(), account(), workflow_id=workflow_id, contact_id=contact_id)
+    get_type.enrol(hub(), account(), workflow_id=workflow_id, contact_id=contact_id)
     return nothing()
 
 
@@ -38,5 +42,5 @@ def _enrol(workflow_id: str, contact_id: str) -> flask.Response:
 @documents(blueprint, "unenrol", 204, None, "Forget that a contact entered a workflow")
 @needs("contacts:write")
 def _unenrol(workflow_id: str, contact_id: str) -> flask.Response:
-    workflows.unenrol(hub(), account(), workflow_id=workflow_id, contact_id=contact_id)
+    get_type.unenrol(hub(), account(), workflow_id=workflow_id, contact_id=contact_id)
     return nothing()

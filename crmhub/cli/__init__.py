@@ -16,23 +16,23 @@ import rich_click as click
 from click.exceptions import NoArgsIsHelpError
 
 from crmhub import __version__
-from crmhub.cli.accounts import account
+from crmhub.cli.account import account
 from crmhub.cli.actions import actions
 from crmhub.cli.adapters import adapter, adapters
 from crmhub.cli.admin import admin
-from crmhub.cli.alerting import alert
-from crmhub.cli.auditing import audit
+from crmhub.cli.alert import alert
+from crmhub.cli.audit import audit
 from crmhub.cli.csv_files import export, import_
-from crmhub.cli.database import db
+from crmhub.cli.db import db
 from crmhub.cli.demo import demo
 from crmhub.cli.doctor import doctor
 from crmhub.cli.duplicates import duplicates
-from crmhub.cli.erasing import erase
-from crmhub.cli.fakes import fake_hubspot
-from crmhub.cli.keys import key
+from crmhub.cli.erase import erase
+from crmhub.cli.fake import fake_hubspot
+from crmhub.cli.key import key
 from crmhub.cli.serve import serve
 from crmhub.cli.worker import worker
-from crmhub.cli.workflows import workflow
+from crmhub.cli.workflow import workflow
 from crmhub.errors import HubError
 
 _FAILED = 1

@@ -9,14 +9,14 @@ import rich_click as click
 from click.exceptions import Exit
 
 from crmhub.cli.inputs import HELPERS, as_mapping, assignment, duration
-from crmhub.cli.opening import author, opened_hub
+from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import iso, print_columns, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from crmhub.actions.hub import Hub
-    from crmhub.actions.mending import Summary, Wanted
+    from crmhub.hub import Hub
+    from crmhub.journal.action_queries import Summary, Wanted
 
 # Said again, so that `--help` needs to load nothing.
 _STATES = ("running", "queued", "done", "refused", "dead", "parked", "discarded")
@@ -70,11 +70,13 @@ def _narrowing(command: Callable[..., Any], *, reason: str = "--reason") -> Call
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_actions(limit: int, after: str, as_json: bool, **narrowing: Any) -> None:
     """List actions, the newest first."""
-    from crmhub.actions import mending
     from crmhub.api.admin.action_answers import summary_shown
+    from crmhub.journal import action_queries
 
     with opened_hub() as hub:
-        found = mending.listed(hub.database, _wanted(hub, after=after, **narrowing), limit=limit)
+        found = action_queries.listed(
+            hub.database, _wanted(hub, after=after, **narrowing), limit=limit
+        )
     if as_json:
         print_json([summary_shown(one) for one in found])
         return
@@ -107,11 +109,11 @@ def show(action_id: str, as_json: bool) -> None:
 
     It holds personal data.
     """
-    from crmhub.actions import mending
     from crmhub.api.admin.action_answers import action_shown
+    from crmhub.journal import action_queries
 
     with opened_hub() as hub:
-        whole = action_shown(mending.shown(hub.database, action_id))
+        whole = action_shown(action_queries.shown(hub.database, action_id))
     if as_json:
         print_json(whole)
         return
@@ -136,11 +138,11 @@ def retry(ids: tuple[str, ...], everything: bool, **narrowing: Any) -> None:
     Without --state and IDs that is what is dead. Everything keeps its identity: nothing is done
     twice.
     """
-    from crmhub.actions import mending
+    from crmhub.journal import action_queries
 
     _demand_choice(ids, everything, narrowing)
     with opened_hub() as hub:
-        count = mending.retry(hub.database, _wanted(hub, ids=ids, **narrowing), by=author())
+        count = action_queries.retry(hub.database, _wanted(hub, ids=ids, **narrowing), by=author())
     click.echo(f"{_counted(count)} will be retried.")
     if not count:
         raise Exit(1)
@@ -155,11 +157,11 @@ def edit(action_id: str, values: tuple[tuple[str, str], ...]) -> None:
     Of createLead these are name, email and phone; of the others any property, and of deals and
     tickets contactId. "k=" clears a property of setProperties, and leaves a value out elsewhere.
     """
-    from crmhub.actions import corrections
+    from crmhub.operations import correct_action
 
     given = as_mapping(values, "K=V")
     with opened_hub() as hub:
-        count = corrections.correct(hub, action_id, given, by=author())
+        count = correct_action.correct(hub, action_id, given, by=author())
     click.echo(f"Corrected. {_counted(count)} will be retried.")
 
 
@@ -175,18 +177,22 @@ def discard(ids: tuple[str, ...], everything: bool, why: str, yes: bool, **narro
     Without --state and IDs that is what is dead; what is queued can be discarded, too. It is shown
     first. Nothing discarded is ever sent.
     """
-    from crmhub.actions import discarding, mending
+    from crmhub.journal import action_queries, discard_action
 
     _demand_choice(ids, everything, narrowing)
     with opened_hub() as hub:
         wanted = _wanted(hub, ids=ids, **narrowing)
         if not yes:
-            chosen = discarding.discardable(hub.database, wanted, most=_COUNTED)
+            chosen = discard_action.discardable(hub.database, wanted, most=_COUNTED)
             if chosen.total:
-                _print(mending.listed(hub.database, discarding.narrowed(wanted), limit=_SHOWN))
+                _print(
+                    action_queries.listed(
+                        hub.database, discard_action.narrowed(wanted), limit=_SHOWN
+                    )
+                )
                 behind = f", {chosen.blocked} of them blocked behind others" * bool(chosen.blocked)
                 click.confirm(f"Discard {_counted(chosen.total)}{behind}?", abort=True)
-        count = discarding.discard(hub.database, wanted, reason=why, by=author())
+        count = discard_action.discard(hub.database, wanted, reason=why, by=author())
     click.echo(f"{_counted(count)} discarded.")
     if not count:
         raise Exit(1)
@@ -217,7 +223,7 @@ def _wanted(
     after: str = "",
 ) -> Wanted:
     from crmhub.accounts.accounts import load
-    from crmhub.actions.mending import Wanted
+    from crmhub.journal.action_queries import Wanted
 
     account = None
     if client_id:

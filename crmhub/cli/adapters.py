@@ -66,7 +66,7 @@ def new(name: str, directory: Path | None) -> None:
     NAME is what accounts will call the adapter: lower-case letters, digits, - and _.
     """
     from crmhub.adapter.registry import Registry
-    from crmhub.cli.skeleton import Unfit, write
+    from crmhub.cli.adapter_skeleton import Unfit, write
 
     directory = directory or Path(f"crmhub-{name}")
     try:

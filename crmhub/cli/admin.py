@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from crmhub.cli.inputs import expiring, read_password
-from crmhub.cli.opening import author, opened_hub
+from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_json, standing
 
 if TYPE_CHECKING:
@@ -38,9 +38,11 @@ def token() -> None:
 def create(name: str, scopes: tuple[str, ...], expires: int | None, as_json: bool) -> None:
     """Make a token and print it, this once; NAME says what it is for."""
     with opened_hub() as hub:
-        from crmhub.actions import operating
+        from crmhub.operations import change_account
 
-        issued = operating.create_token(hub, name, scopes=scopes, expires_at=expires, by=author())
+        issued = change_account.create_token(
+            hub, name, scopes=scopes, expires_at=expires, by=author()
+        )
     if as_json:
         print_json(
             {
@@ -107,9 +109,9 @@ def list_tokens(as_json: bool) -> None:
 def revoke(token_id: str) -> None:
     """End a token; every server process refuses it within a second."""
     with opened_hub() as hub:
-        from crmhub.actions import operating
+        from crmhub.operations import change_account
 
-        operating.revoke_token(hub, token_id, by=author())
+        change_account.revoke_token(hub, token_id, by=author())
     click.echo(f"Token {token_id} is revoked.")
 
 
@@ -137,7 +139,7 @@ def user() -> None:
 def create_user(email: str, password: str, as_json: bool) -> None:
     """Let somebody sign in at /console with EMAIL and a password of 12 characters or more."""
     with opened_hub() as hub:
-        from crmhub.actions import users
+        from crmhub.operations import users
 
         made = users.create_user(hub, email, password, by=author())
     if as_json:
@@ -151,7 +153,7 @@ def create_user(email: str, password: str, as_json: bool) -> None:
 def list_users(as_json: bool) -> None:
     """List who may use the console, and who no more."""
     with opened_hub() as hub:
-        from crmhub.actions import users
+        from crmhub.operations import users
 
         found = users.list_users(hub)
     if as_json:
@@ -193,7 +195,7 @@ def enable(email: str) -> None:
 def change_password(email: str, password: str) -> None:
     """Give a user another password; their sessions end within a second."""
     with opened_hub() as hub:
-        from crmhub.actions import users
+        from crmhub.operations import users
 
         users.set_password(hub, email, password, by=author())
     click.echo(f"{email} has another password.")
@@ -201,7 +203,7 @@ def change_password(email: str, password: str) -> None:
 
 def _set_disabled(email: str, disabled: bool) -> None:
     with opened_hub() as hub:
-        from crmhub.actions import users
+        from crmhub.operations import users
 
         users.set_disabled(hub, email, disabled, by=author())
 

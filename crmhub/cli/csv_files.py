@@ -13,12 +13,16 @@ import rich_click as click
 from click.exceptions import Exit
 
 from crmhub.cli.inputs import as_mapping, assignment
-from crmhub.cli.opening import author, load_account, opened_hub
+from crmhub.cli.open_hub import (
+    author,
+    load_account,
+    opened_hub,
+)
 from crmhub.cli.output import print_json
 from crmhub.cli.progress import progress
 
 if TYPE_CHECKING:
-    from crmhub.records.filters import Filter
+    from crmhub.records.search.filters import Filter
 
 # Said again, so that `--help` needs to load nothing.
 _KINDS = ("contacts", "deals", "companies", "tickets")
@@ -82,9 +86,9 @@ def import_(
         ) from None
     refused = refused or file.with_name(f"{file.stem}.refused.csv")
     with opened_hub() as hub:
-        from crmhub.records.importing import Choices, Import
-        from crmhub.records.kinds import KINDS
-        from crmhub.records.spreadsheets import Sheet
+        from crmhub.csv.importing import Choices, Import
+        from crmhub.csv.spreadsheets import Sheet
+        from crmhub.properties.kinds import KINDS
 
         account = load_account(hub, client_id)
         sheet = Sheet(file, delimiter=delimiter.replace("\\t", "\t"), encoding=encoding)
@@ -162,9 +166,9 @@ def export(
     """
     wanted_filters = tuple(_filter(text) for text in filters)
     with opened_hub() as hub:
-        from crmhub.records.exporting import Wanted
-        from crmhub.records.exporting import export as exported
-        from crmhub.records.kinds import KINDS
+        from crmhub.csv.exporting import Wanted
+        from crmhub.csv.exporting import export as exported
+        from crmhub.properties.kinds import KINDS
 
         account = load_account(hub, client_id)
         wanted = Wanted(wanted_filters, names, raw)
@@ -180,7 +184,7 @@ def export(
 
 
 def _filter(text: str) -> Filter:
-    from crmhub.records.filters import Filter
+    from crmhub.records.search.filters import Filter
 
     name, operator, value = [*text.split(None, 2), "", "", ""][:3]
     if operator in ("IN", "NOT_IN"):

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from crmhub.cli.opening import author, opened_hub
+from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import print_fields
-from crmhub.cli.serving import origin, reachable
 from crmhub.errors import Conflict, NotFound
+from crmhub.server.processes import origin, reachable
 
 if TYPE_CHECKING:
     from crmhub.accounts.accounts import Account
-    from crmhub.actions.hub import Hub
-    from crmhub.db import Connection
+    from crmhub.database.connection import Connection
+    from crmhub.hub import Hub
 
 _CLIENT_ID = "demo"
 _WORKFLOW = "welcome"
@@ -82,7 +82,7 @@ def demo(host: str | None, port: int | None) -> None:
 def _account(hub: Hub) -> Account:
     """Return the demo account, opened when there is none; raises Conflict when it is no use."""
     from crmhub.accounts import accounts
-    from crmhub.actions.opening import open_account
+    from crmhub.operations.open_account import open_account
 
     try:
         with hub.database.reading() as db:
@@ -103,7 +103,7 @@ def _account(hub: Hub) -> Account:
 def _key(hub: Hub, account: Account) -> str:
     """Return the kept API key, or a new one when it is gone or works no longer."""
     from crmhub.accounts import keys
-    from crmhub.actions import operating
+    from crmhub.operations import change_account
 
     path = _file(hub)
     try:
@@ -114,7 +114,7 @@ def _key(hub: Hub, account: Account) -> str:
     works = caller is not None and caller.account.id == account.id
     if works and caller is not None and caller.scopes == set(keys.SCOPES):
         return kept
-    issued = operating.create_key(hub, _CLIENT_ID, scopes=(), expires_at=None, by=author())
+    issued = change_account.create_key(hub, _CLIENT_ID, scopes=(), expires_at=None, by=author())
     _keep(path, issued.api_key)
     return issued.api_key
 
@@ -134,8 +134,13 @@ def _keep(path: Path, key: str) -> None:
 
 def _samples(hub: Hub, account: Account) -> int:
     """Make the sample records that are missing; return the id of the contact the lines use."""
-    from crmhub.actions import workflows
-    from crmhub.records.kinds import COMPANIES, CONTACTS, DEALS, TICKETS
+    from crmhub.helpers import get_type
+    from crmhub.properties.kinds import (
+        COMPANIES,
+        CONTACTS,
+        DEALS,
+        TICKETS,
+    )
     from crmhub.records.writing import NewRecord
 
     records = hub.records
@@ -162,7 +167,7 @@ def _samples(hub: Hub, account: Account) -> int:
     # Together: who finds the contacts finds the others.
     ada = hub.database.transact(make)
     # Anew each time: getType looks back from now.
-    workflows.enrol(hub, account, workflow_id=_WORKFLOW, contact_id=str(ada))
+    get_type.enrol(hub, account, workflow_id=_WORKFLOW, contact_id=str(ada))
     return ada
 
 

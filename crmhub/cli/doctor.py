@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Literal
 import rich_click as click
 from click.exceptions import Exit
 
-from crmhub.cli.opening import first_line
+from crmhub.cli.open_hub import first_line
 from crmhub.cli.output import print_json
 
 if TYPE_CHECKING:
     from crmhub.accounts.accounts import Account
-    from crmhub.actions.hub import Hub
-    from crmhub.db import Database
+    from crmhub.database.connection import Database
+    from crmhub.hub import Hub
     from crmhub.settings import Settings
 
 # Limits and expiry compare times of several machines; a second is in any network's reach.
@@ -70,8 +70,8 @@ def doctor(everything: bool, repair: bool, as_json: bool) -> None:
 
 
 def _examine(*, everything: bool, repair: bool) -> Iterator[Finding]:
-    from crmhub.actions.hub import Hub
     from crmhub.errors import Unavailable
+    from crmhub.hub import Hub
     from crmhub.settings import Settings, SettingsError
 
     try:
@@ -155,7 +155,7 @@ def _database(database: Database, *, everything: bool) -> Finding:
 
 
 def _failed(exc: Exception) -> Finding:
-    from crmhub.drivers import Damaged
+    from crmhub.database.drivers import Damaged
 
     message = first_line(exc.__cause__ or exc)
     if isinstance(exc, Damaged):
@@ -168,7 +168,7 @@ def _one_line(said: str) -> str:
 
 
 def _migrations(database: Database) -> Finding:
-    from crmhub.schema import pending
+    from crmhub.database.schema import pending
 
     behind = pending(database)
     return Finding("migrations", "fail" if behind else "ok", behind or "the newest schema")
@@ -267,7 +267,7 @@ def _adapters(hub: Hub) -> Iterator[Finding]:
 
 def _keys(hub: Hub) -> Finding:
     """Tell whether everything is sealed with the first encryption key."""
-    from crmhub.actions.resealing import counts
+    from crmhub.operations.reseal_secrets import counts
 
     found, first = counts(hub.database), hub.vault.first
     others = {key_id: count for key_id, count in sorted(found.items()) if key_id != first}
@@ -310,8 +310,8 @@ def _read_accounts(hub: Hub) -> tuple[list[Account], list[Finding]]:
 def _accounts(hub: Hub, found: list[Account], *, sound: bool) -> Iterator[Finding]:
     """Yield what is wrong with single accounts, or that nothing is."""
     from crmhub.accounts import accounts
-    from crmhub.actions.connecting import connect
     from crmhub.adapter import AdapterError
+    from crmhub.helpers.crm_connection import connect
 
     with hub.database.reading() as db:
         lost = sorted(accounts.plans_in_use(db) - hub.plans.keys())
@@ -334,7 +334,7 @@ def _accounts(hub: Hub, found: list[Account], *, sound: bool) -> Iterator[Findin
 
 def _journal(hub: Hub) -> Iterator[Finding]:
     """Yield what is the matter with what helpers accepted, or that nothing is."""
-    from crmhub.actions import alerts
+    from crmhub.operations import alerts
 
     with hub.database.reading() as db:
         found = alerts.now(db, old_ms=hub.settings.alert_queue_age)
@@ -356,7 +356,7 @@ def _records(
     hub: Hub, found: list[Account], *, everything: bool, repair: bool
 ) -> Iterator[Finding]:
     """Yield where counters and index are not what the records say, or that they are."""
-    from crmhub.records.kinds import KINDS
+    from crmhub.properties.kinds import KINDS
     from crmhub.records.repair import examine, recount
 
     # Where time is too short for all of them, each run gets to others.

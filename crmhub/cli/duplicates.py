@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from crmhub.cli.inputs import as_mapping, assignment
-from crmhub.cli.opening import author, load_account, opened_hub
+from crmhub.cli.open_hub import (
+    author,
+    load_account,
+    opened_hub,
+)
 from crmhub.cli.output import in_words, iso, print_columns, print_json
 
 if TYPE_CHECKING:
-    from crmhub.actions.comparing import Preview, Side, Value
+    from crmhub.operations.compare_contacts import (
+        Preview,
+        Side,
+        Value,
+    )
 
 # Said again, so that `--help` needs to load nothing.
 _STATES = ("open", "merged", "dismissed")
@@ -34,8 +42,8 @@ def list_pairs(
 ) -> None:
     """List pairs of contacts of the account's CRM, the newest first."""
     with opened_hub() as hub:
-        from crmhub.actions import duplicates as pairs
         from crmhub.api.admin.duplicate_answers import pair_shown
+        from crmhub.identity import possible_duplicates as pairs
 
         account = load_account(hub, client_id)
         with hub.database.reading() as db:
@@ -102,12 +110,12 @@ def merge(
         raise click.UsageError("--json asks nothing: add --yes or --dry-run.")
     take = as_mapping(takes, "--take")
     with opened_hub() as hub:
-        from crmhub.actions import comparing, merging
         from crmhub.api.admin.duplicate_answers import pair_shown, preview_shown
         from crmhub.errors import Conflict
+        from crmhub.operations import compare_contacts, merge_contacts
 
         account = load_account(hub, client_id)
-        seen = comparing.preview(hub, account, one, other, keep=keep, take=take)
+        seen = compare_contacts.preview(hub, account, one, other, keep=keep, take=take)
         if not as_json:
             _print(seen)
         elif dry_run:
@@ -119,7 +127,7 @@ def merge(
         kept, gone = seen.sides
         if not yes:
             click.confirm(f"Merge contact {gone.id} into contact {kept.id}?", abort=True)
-        merged = merging.merge(
+        merged = merge_contacts.merge(
             hub, account, one, other, version=seen.version, keep=kept.id, take=take, by=author()
         )
     if as_json:
@@ -139,9 +147,9 @@ def unmerge(client_id: str, one: str, other: str) -> None:
     Both contacts are there again. What was written since stays with the one that was kept.
     """
     with opened_hub() as hub:
-        from crmhub.actions import merging
+        from crmhub.operations import merge_contacts
 
-        pair = merging.unmerge(hub, load_account(hub, client_id), one, other, by=author())
+        pair = merge_contacts.unmerge(hub, load_account(hub, client_id), one, other, by=author())
     click.echo(f"Contacts {pair.one} and {pair.other} are two again.")
 
 
@@ -153,10 +161,10 @@ def unmerge(client_id: str, one: str, other: str) -> None:
 def dismiss(client_id: str, one: str, other: str, merged: bool) -> None:
     """Close a pair as two different persons. It comes back only if they share more."""
     with opened_hub() as hub:
-        from crmhub.actions import merging
+        from crmhub.operations import merge_contacts
 
         account = load_account(hub, client_id)
-        pair = merging.dismiss(hub, account, one, other, by=author(), merged=merged)
+        pair = merge_contacts.dismiss(hub, account, one, other, by=author(), merged=merged)
     what = "merged" if merged else "two different persons"
     click.echo(f"Contacts {pair.one} and {pair.other} are {what}.")
 

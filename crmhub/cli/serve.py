@@ -61,11 +61,11 @@ def serve(with_worker: bool, **options: str | int | None) -> None:
 
 def _serve(with_worker: bool, options: Mapping[str, str | int | None]) -> None:
     from crmhub import logs, metrics
-    from crmhub.cli import listening, working
-    from crmhub.cli.opening import make_ready, warn_of_disk
+    from crmhub.cli.open_hub import make_ready, warn_of_disk
+    from crmhub.server import sockets, worker_process
     from crmhub.settings import Settings
 
-    kept = listening.given()
+    kept = sockets.given()
     if kept is not None:
         host, port = kept.getsockname()[:2]
         options = {**options, "host": host, "port": port}
@@ -76,10 +76,10 @@ def _serve(with_worker: bool, options: Mapping[str, str | int | None]) -> None:
     settings = Settings.load()
     _check_plans(settings)
     make_ready(settings)
-    address = settings.host if kept else listening.free_address(settings.host, settings.port)
+    address = settings.host if kept else sockets.free_address(settings.host, settings.port)
     logs.configure(settings.log_level)
     warn_of_disk(settings)
-    worker = working.beside() if with_worker else nullcontext(lambda: None)
+    worker = worker_process.beside() if with_worker else nullcontext(lambda: None)
     with metrics.shared(), worker as stop_worker:
         _run(settings, address, kept, stop_worker)
 
@@ -105,19 +105,19 @@ def _run(
     # The server processes are forked, and find their imports done once for all of them.
     import crmhub.app  # noqa: F401
     from crmhub.bounds import MAX_HEAD_BYTES
-    from crmhub.cli import listening, serving
+    from crmhub.server import processes, sockets
 
     _allow_descriptors()
     server = Server(
-        "crmhub.cli.serving:load",
+        "crmhub.server.processes:load",
         factory=True,
         interface=Interfaces.WSGI,
         address=address,
         port=settings.port,
         workers=settings.workers,
-        blocking_threads=serving.room(settings),
+        blocking_threads=processes.room(settings),
         blocking_threads_idle_timeout=_IDLE_SECONDS,
-        backpressure=serving.room(settings),
+        backpressure=processes.room(settings),
         backlog=_BACKLOG,
         http=HTTPModes.http1,
         # Each connection may hold so much; with granian's 400 kB, some hundred fill the memory.
@@ -130,8 +130,8 @@ def _run(
         log_dictconfig=_to_our_log(),
     )
     if kept is not None:
-        listening.use(server, kept, _BACKLOG)
-    server.respawned_wrks = serving.Replaced()
+        sockets.use(server, kept, _BACKLOG)
+    server.respawned_wrks = processes.Replaced()
     stop_servers: Callable[[int], None] = server.shutdown
 
     def shutdown(exit_code: int = 0) -> None:
@@ -149,8 +149,8 @@ def _run(
     # Only from here on: its advice on numbers of threads and workers fits other services.
     server.on_startup(lambda: logging.getLogger("_granian").setLevel(logging.WARNING))
     server.on_startup(gc.enable)
-    server.on_startup(lambda: serving.announce(settings, address))
-    os.register_at_fork(after_in_child=serving.forget_supervisors_signals)
+    server.on_startup(lambda: processes.announce(settings, address))
+    os.register_at_fork(after_in_child=processes.forget_supervisors_signals)
     server.serve()
 
 

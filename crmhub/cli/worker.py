@@ -43,10 +43,10 @@ def worker(
     stops after the calls under way.
     """
     from crmhub import logs
-    from crmhub.actions.hub import Hub
-    from crmhub.actions.worker import Worker
-    from crmhub.cli.opening import make_ready, warn_of_disk
+    from crmhub.cli.open_hub import make_ready, warn_of_disk
+    from crmhub.hub import Hub
     from crmhub.settings import Settings
+    from crmhub.worker import Worker
 
     settings = Settings.load()
     make_ready(settings)

@@ -3,7 +3,7 @@
 How a page is added:
 
 1. A view in the module named after what it is about, registered on `blueprint`. A view that shows
-   takes GET; one that changes something takes POST, calls `crmhub.actions.…` with `by=author()`,
+   takes GET; one that changes something takes POST, calls `crmhub.operations.…` with `by=author()`,
    and answers `done("…", "console.endpoint")`: a redirect, with a word on the next page. What
    `crmhub.errors` raises becomes an error page by itself; a form that is to be shown again, with
    what was typed, is answered by `refused(exc, template, …)`.

@@ -8,15 +8,17 @@ from typing import Any
 import flask
 
 from crmhub.accounts.accounts import Account
-from crmhub.actions import backlog, duplicates, operating
-from crmhub.actions.operating import Detail
 from crmhub.adapter.registry import Installed
-from crmhub.api.authentication import hub
+from crmhub.api.http.authentication import hub
 from crmhub.console.blueprint import blueprint
-from crmhub.console.guarding import author
 from crmhub.console.pages import done, page, refused
+from crmhub.console.sessions import author
 from crmhub.errors import HubError
-from crmhub.records.kinds import KINDS
+from crmhub.identity import possible_duplicates
+from crmhub.operations import change_account as operating
+from crmhub.operations import queue_statistics
+from crmhub.operations.change_account import Detail
+from crmhub.properties.kinds import KINDS
 
 TABS = (
     ("Overview", "console.account"),
@@ -80,7 +82,7 @@ def about(client_id: str) -> dict[str, Any]:
 def tabs(account: Account) -> list[tuple[str, str]]:
     """Return the pages of an account, with how many possible duplicates are to be decided on."""
     with hub().database.reading() as db:
-        count = duplicates.count_open(db, account)
+        count = possible_duplicates.count_open(db, account)
     counts = {"console.duplicates": f" ({count:,})" if count else ""}
     return [(f"{label}{counts.get(endpoint, '')}", endpoint) for label, endpoint in TABS]
 
@@ -138,8 +140,8 @@ def _overview(client_id: str) -> dict[str, Any]:
     return {
         **shared,
         "adapter": installed(found.account.connection.adapter),
-        "away": backlog.away(hub().database, found.account),
-        "waiting": backlog.waiting(hub().database, [found.account.id])[found.account.id],
+        "away": queue_statistics.away(hub().database, found.account),
+        "waiting": queue_statistics.waiting(hub().database, [found.account.id])[found.account.id],
         "usage": [
             (name, used.get(kind.code, 0), plan.quotas.get(name)) for name, kind in KINDS.items()
         ],

@@ -7,13 +7,13 @@ from typing import Any
 import flask
 
 from crmhub.accounts import accounts as stored
-from crmhub.actions import backlog
-from crmhub.actions.opening import open_account
-from crmhub.api.authentication import hub
+from crmhub.api.http.authentication import hub
 from crmhub.console.blueprint import blueprint
-from crmhub.console.guarding import author
 from crmhub.console.pages import page, refused
+from crmhub.console.sessions import author
 from crmhub.errors import HubError
+from crmhub.operations import queue_statistics
+from crmhub.operations.open_account import open_account
 
 _AT_ONCE = 50
 
@@ -29,7 +29,7 @@ def accounts() -> flask.Response:
     return page(
         "accounts/list.html",
         accounts=shown,
-        waiting=backlog.waiting(hub().database, [one.id for one in shown]),
+        waiting=queue_statistics.waiting(hub().database, [one.id for one in shown]),
         titles={one.name: one.title or one.name for one in hub().registry.installed()},
         q=words,
         after=after,

@@ -8,20 +8,37 @@ from typing import Any
 import flask
 
 from crmhub.accounts.accounts import Account
-from crmhub.actions import attention, corrections, discarding, mending
-from crmhub.actions.attention import Attention
-from crmhub.actions.mending import KINDS, STATES, Full, Wanted
-from crmhub.actions.standing import standing
 from crmhub.adapter.contract import BadConfig
-from crmhub.api.authentication import hub
-from crmhub.console import narrowing
+from crmhub.api.http.authentication import hub
+from crmhub.console import list_filters
 from crmhub.console.blueprint import blueprint
-from crmhub.console.guarding import author
-from crmhub.console.narrowing import asked
+from crmhub.console.list_filters import asked
 from crmhub.console.pages import done, page, refused
-from crmhub.console.words import counted, label
+from crmhub.console.sessions import author
+from crmhub.console.template_filters import counted, label
 from crmhub.errors import BadRequest, HubError
-from crmhub.records.kinds import CONTACTS, DEALS, TICKETS, Kind
+from crmhub.journal import (
+    action_queries,
+    attention,
+)
+from crmhub.journal import (
+    discard_action as discarding,
+)
+from crmhub.journal.action_queries import (
+    KINDS,
+    STATES,
+    Full,
+    Wanted,
+)
+from crmhub.journal.attention import Attention
+from crmhub.journal.blockers import standing
+from crmhub.operations import correct_action
+from crmhub.properties.kinds import (
+    CONTACTS,
+    DEALS,
+    TICKETS,
+    Kind,
+)
 
 FILTERS = (
     "account", "helper", "state", "contactToken", "contact", "phone", "reason", "olderThan",
@@ -55,7 +72,7 @@ def activity() -> flask.Response:
     }
     try:
         wanted = _wanted(given, after=after)
-        found = mending.listed(hub().database, wanted, limit=_AT_ONCE + 1)
+        found = action_queries.listed(hub().database, wanted, limit=_AT_ONCE + 1)
     except HubError as exc:
         return refused(exc, "activity/list.html", actions=[], **choices)
     shown = found[:_AT_ONCE]
@@ -63,7 +80,7 @@ def activity() -> flask.Response:
         "activity/list.html",
         actions=shown,
         needs=_attention(wanted.account),
-        retriable=not wanted.states or not set(mending.RETRIED).isdisjoint(wanted.states),
+        retriable=not wanted.states or not set(action_queries.RETRIED).isdisjoint(wanted.states),
         discardable=not wanted.states or not set(discarding.DISCARDED).isdisjoint(wanted.states),
         after=after,
         next=shown[-1].id if len(found) > _AT_ONCE else None,
@@ -79,16 +96,16 @@ def action(action_id: str) -> flask.Response:
 
 def _one(action_id: str) -> dict[str, Any]:
     """Return what the page of an action shows; raises NotFound."""
-    found = mending.shown(hub().database, action_id)
+    found = action_queries.shown(hub().database, action_id)
     state = found.summary.state
-    values = corrections.values_of(found.summary.kind, found.request)
+    values = correct_action.values_of(found.summary.kind, found.request)
     return {
         "found": found,
         "one": found.summary,
         "standing": standing(hub().database, found.summary),
         "now": time.time_ns() // 1_000_000,
-        "retriable": state in mending.RETRIED,
-        "correctable": state in corrections.CORRECTED,
+        "retriable": state in action_queries.RETRIED,
+        "correctable": state in correct_action.CORRECTED,
         "discardable": state in discarding.DISCARDED,
         "values": values,
         "typed": values,
@@ -106,7 +123,7 @@ def contact() -> flask.Response:
     if given.keys() != {"account", "contact"}:
         raise BadRequest("A timeline is of a contact of an account; come here from one of theirs.")
     wanted = _wanted(given, after=after)
-    found = mending.listed_whole(hub().database, wanted, limit=_PERSONS_AT_ONCE + 1)
+    found = action_queries.listed_whole(hub().database, wanted, limit=_PERSONS_AT_ONCE + 1)
     shown = found[:_PERSONS_AT_ONCE]
     return page(
         "activity/contact.html",
@@ -125,7 +142,7 @@ def contact() -> flask.Response:
 @blueprint.post("/activity/<action_id>/retry")
 def retry_action(action_id: str) -> flask.Response:
     """Retry an action, with what is blocked behind it."""
-    count = mending.retry_one(hub().database, action_id, by=author())
+    count = action_queries.retry_one(hub().database, action_id, by=author())
     return done(_retried("This action", count), "console.action", action_id=action_id)
 
 
@@ -142,9 +159,9 @@ def edit_action(action_id: str) -> flask.Response:
     new = {part: _unified(form.get(part, "")).strip() for part in ("new_name", "new_value")}
     if new["new_name"]:
         changed[new["new_name"]] = new["new_value"]
-    seen = narrowing.whole(form.get("seen", ""))
+    seen = list_filters.whole(form.get("seen", ""))
     try:
-        count = corrections.correct(hub(), action_id, changed, by=author(), seen=seen)
+        count = correct_action.correct(hub(), action_id, changed, by=author(), seen=seen)
     except HubError as exc:
         return refused(exc, "activity/one.html", **{**_one(action_id), "typed": values, **new})
     return done(_retried("Corrected: this action", count), "console.action", action_id=action_id)
@@ -167,14 +184,14 @@ def confirm_retry() -> flask.Response:
     """Ask whether all that match are to be retried, and say how many these are."""
     given = asked(*FILTERS)
     wanted = _wanted(given)
-    found = mending.retriable(hub().database, wanted, most=_COUNTED + 1)
+    found = action_queries.retriable(hub().database, wanted, most=_COUNTED + 1)
     return page("activity/retry.html", given=given, found=found, most=_COUNTED, wanted=wanted)
 
 
 @blueprint.post("/activity/retry")
 def retry_actions() -> flask.Response:
     """Retry all that match."""
-    count = mending.retry(hub().database, _wanted(asked(*FILTERS)), by=author())
+    count = action_queries.retry(hub().database, _wanted(asked(*FILTERS)), by=author())
     said = f"{counted(count, 'action')} will be retried now."
     return done(said if count else "Nothing was left to retry.", "console.activity")
 
@@ -220,15 +237,15 @@ def _unified(text: str) -> str:
 
 def _wanted(given: dict[str, str], *, after: str = "") -> Wanted:
     return Wanted(
-        account=narrowing.account(given),
-        states=narrowing.one_of(given, "state", STATES),
-        kinds=narrowing.one_of(given, "helper", KINDS),
+        account=list_filters.account(given),
+        states=list_filters.one_of(given, "state", STATES),
+        kinds=list_filters.one_of(given, "helper", KINDS),
         contact_token=given.get("contactToken", ""),
         contact=given.get("contact", ""),
         phone=given.get("phone", ""),
         reason=given.get("reason", ""),
-        older_than_ms=narrowing.age(given, "olderThan", "Older than"),
-        newer_than_ms=narrowing.age(given, "newerThan", "Newer than"),
+        older_than_ms=list_filters.age(given, "olderThan", "Older than"),
+        newer_than_ms=list_filters.age(given, "newerThan", "Newer than"),
         after=after,
     )
 

@@ -7,11 +7,11 @@ from typing import Any
 import flask
 
 from crmhub import audit
-from crmhub.api.authentication import hub
+from crmhub.api.http.authentication import hub
 from crmhub.audit import OBJECTS, VERBS, Wanted
-from crmhub.console import narrowing
+from crmhub.console import list_filters
 from crmhub.console.blueprint import blueprint
-from crmhub.console.narrowing import asked
+from crmhub.console.list_filters import asked
 from crmhub.console.pages import page, refused
 from crmhub.errors import HubError
 
@@ -48,15 +48,15 @@ def audit_log() -> flask.Response:
 
 
 def _wanted(given: dict[str, str], after: str) -> Wanted:
-    account = narrowing.account(given)
-    (object,) = narrowing.one_of(given, "object", OBJECTS)[:1] or ("",)
-    (verb,) = narrowing.one_of(given, "verb", VERBS)[:1] or ("",)
+    account = list_filters.account(given)
+    (object,) = list_filters.one_of(given, "object", OBJECTS)[:1] or ("",)
+    (verb,) = list_filters.one_of(given, "verb", VERBS)[:1] or ("",)
     return Wanted(
         account_id=account.id if account else None,
         object=object,
         verb=verb,
         by=given.get("by", ""),
-        newer_than_ms=narrowing.age(given, "newerThan", "Within the last") or None,
-        older_than_ms=narrowing.age(given, "olderThan", "Longer ago than") or None,
-        before_id=narrowing.whole(after),
+        newer_than_ms=list_filters.age(given, "newerThan", "Within the last") or None,
+        older_than_ms=list_filters.age(given, "olderThan", "Longer ago than") or None,
+        before_id=list_filters.whole(after),
     )

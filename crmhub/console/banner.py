@@ -9,13 +9,17 @@ from dataclasses import dataclass
 
 import flask
 
-from crmhub.actions import alerts
-from crmhub.actions.alerts import KINDS, Alert, Kind
-from crmhub.actions.attention import Attention
-from crmhub.actions.hub import Hub
-from crmhub.api.authentication import hub
-from crmhub.console.words import counted
+from crmhub.api.http.authentication import hub
+from crmhub.console.template_filters import counted
 from crmhub.errors import Unavailable
+from crmhub.hub import Hub
+from crmhub.journal.attention import Attention
+from crmhub.operations import alerts
+from crmhub.operations.alerts import (
+    KINDS,
+    Alert,
+    Kind,
+)
 
 # Looking takes a tenth of the time at most, however many pages are opened.
 _KEPT_S = 3.0

@@ -7,16 +7,16 @@ from typing import Any, cast, get_args
 import flask
 
 from crmhub.accounts.webhook_ids import WEEK_MS, Rotatable
-from crmhub.actions import operating
-from crmhub.actions.operating import Detail
-from crmhub.api.addresses import is_https
-from crmhub.api.authentication import hub
+from crmhub.api.http.addresses import is_https
+from crmhub.api.http.authentication import hub
 from crmhub.console.account import about
 from crmhub.console.blueprint import blueprint
-from crmhub.console.guarding import author
 from crmhub.console.pages import page
+from crmhub.console.sessions import author
 from crmhub.console.snippets import BUILDERS, HELPERS, Helper
 from crmhub.errors import BadRequest
+from crmhub.operations import change_account
+from crmhub.operations.change_account import Detail
 
 _DAY_MS = 24 * 3600 * 1000
 _KEPT = {
@@ -61,7 +61,7 @@ def bots_rotate(client_id: str) -> flask.Response:
     if what not in get_args(Rotatable) or kept not in _KEPT:
         raise BadRequest("what, kept: choose what to replace, and how long the old one is valid.")
     rotatable = cast(Rotatable, what)
-    value, until = operating.rotate(
+    value, until = change_account.rotate(
         hub(), client_id, rotatable, keep_ms=_KEPT[kept][1], by=author()
     )
     return page(

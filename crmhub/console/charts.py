@@ -7,15 +7,23 @@ from datetime import UTC, datetime
 
 import flask
 
-from crmhub.actions.history import SPANS, Part, history
-from crmhub.api.authentication import hub
-from crmhub.console import drawing, narrowing
+from crmhub.api.http.authentication import hub
+from crmhub.console import chart_drawing, list_filters
 from crmhub.console.blueprint import blueprint
-from crmhub.console.drawing import Chart, Series
-from crmhub.console.narrowing import asked
+from crmhub.console.chart_drawing import Chart, Series
+from crmhub.console.list_filters import asked
 from crmhub.console.pages import page, refused
-from crmhub.console.words import lasted, number, share
+from crmhub.console.template_filters import (
+    lasted,
+    number,
+    share,
+)
 from crmhub.errors import HubError
+from crmhub.journal.history import (
+    SPANS,
+    Part,
+    history,
+)
 
 _NAMES = {"24h": "24 hours", "7d": "7 days", "30d": "30 days"}
 _FORMS = {"24h": "%H:%M", "7d": "%b %d", "30d": "%b %d"}
@@ -28,7 +36,7 @@ def charts() -> flask.Response:
     chosen = given.get("span", "24h")
     chosen = chosen if chosen in SPANS else "24h"
     try:
-        account = narrowing.account(given)
+        account = list_filters.account(given)
     except HubError as exc:
         return refused(exc, "activity/charts.html", given=given, chosen=chosen, spans=_NAMES)
     parts = history(hub().database, SPANS[chosen], account)
@@ -54,13 +62,13 @@ def _drawn(parts: Sequence[Part], form: str) -> list[Chart]:
     oldest = [part.oldest for part in parts if part.oldest]
     ended, good = sum(part.ended for part in parts), sum(part.done for part in parts)
     return [
-        drawing.chart(
+        chart_drawing.chart(
             "actions",
             "Actions",
             f"Bars: how many ended, and how. Line: how many were accepted. {number(ended)} ended in"
             f" this time, of them {number(good)} done.",
             at,
-            scale=drawing.even(highest),
+            scale=chart_drawing.even(highest),
             written=lambda value: number(int(value)),
             bars=[
                 Series("done", "good", [part.done for part in parts]),
@@ -69,36 +77,36 @@ def _drawn(parts: Sequence[Part], form: str) -> list[Chart]:
             ],
             lines=[Series("accepted", "plain", [part.accepted for part in parts])],
         ),
-        drawing.chart(
+        chart_drawing.chart(
             "success",
             "Success",
             "Of what ended, the share that was done."
             + (f" In all {share(good / ended)}." if ended else " Nothing ended in this time."),
             at,
-            scale=drawing.PERCENT,
+            scale=chart_drawing.PERCENT,
             written=share,
             lines=[Series("done", "good", [part.success for part in parts])],
         ),
-        drawing.chart(
+        chart_drawing.chart(
             "latency",
             "From acceptance to done",
             "Half of what was done, and 95 of 100, took no longer than this."
             + (f" At worst {lasted(max(slow))}." if slow else " Nothing was done in this time."),
             at,
-            scale=drawing.times(min(quick, default=100), max(slow, default=1_000)),
+            scale=chart_drawing.times(min(quick, default=100), max(slow, default=1_000)),
             written=lambda value: lasted(int(value)),
             lines=[
                 Series("95 of 100", "late", [part.p95 for part in parts]),
                 Series("half", "plain", [part.p50 for part in parts]),
             ],
         ),
-        drawing.chart(
+        chart_drawing.chart(
             "queue",
             "Age of the queue",
             "The longest that any action had waited until it ended, or waits now."
             + (f" At worst {lasted(max(oldest))}." if oldest else " Nothing waited in this time."),
             at,
-            scale=drawing.times(min(oldest, default=100), max(oldest, default=1_000)),
+            scale=chart_drawing.times(min(oldest, default=100), max(oldest, default=1_000)),
             written=lambda value: lasted(int(value)),
             lines=[Series("oldest", "bad", [part.oldest or None for part in parts])],
         ),

@@ -6,15 +6,19 @@ from typing import Any
 
 import flask
 
-from crmhub.actions import backlog, operating, switching
-from crmhub.actions.operating import Crm
-from crmhub.actions.switching import DECISIONS
-from crmhub.api.authentication import hub
+from crmhub.api.http.authentication import hub
 from crmhub.console.account import about, installed
 from crmhub.console.blueprint import blueprint
-from crmhub.console.guarding import author
 from crmhub.console.pages import done, page, refused
+from crmhub.console.sessions import author
 from crmhub.errors import HubError, NotFound
+from crmhub.operations import (
+    change_account,
+    queue_statistics,
+    switch_crm,
+)
+from crmhub.operations.change_account import Crm
+from crmhub.operations.switch_crm import DECISIONS
 
 _FATES = {
     "finish": "Finish them in the CRM that is left; it is called for nothing else any more.",
@@ -38,7 +42,7 @@ def crm_save(client_id: str) -> flask.Response:
     name, decision = form.get("adapter", ""), form.get("queued", "")
     ask = "unasked" not in form
     try:
-        operating.set_crm(
+        change_account.set_crm(
             hub(),
             client_id,
             _crm(name),
@@ -58,7 +62,7 @@ def crm_check(client_id: str) -> flask.Response:
     """Ask the CRM with what was typed; nothing is saved."""
     name = flask.request.form.get("adapter", "")
     try:
-        wrong = operating.check_crm(hub(), client_id, _crm(name))
+        wrong = change_account.check_crm(hub(), client_id, _crm(name))
     except HubError as exc:
         return refused(exc, "account/crm.html", **_shown(client_id, name, typed=True))
     shown = _shown(client_id, name, typed=True)
@@ -98,12 +102,12 @@ def _shown(client_id: str, name: str, *, typed: bool = False) -> dict[str, Any]:
             one.removeprefix(_REMOVED) for one in flask.request.form if one.startswith(_REMOVED)
         }
     with hub().database.reading() as db:
-        queued = switching.queued(db, account)
+        queued = switch_crm.queued(db, account)
     stored = shared["detail"].secrets if same else ()
     return {
         **shared,
         "adapter": adapter,
-        "seen": operating.seen(account),
+        "seen": change_account.seen(account),
         "present": installed(present),
         "same": same,
         "adapters": [(one.name, one.title or one.name) for one in hub().registry.installed()],
@@ -112,7 +116,7 @@ def _shown(client_id: str, name: str, *, typed: bool = False) -> dict[str, Any]:
         # None: they are there, and cannot be opened.
         "stored": stored or (),
         "broken": stored is None,
-        "away": backlog.away(hub().database, account),
+        "away": queue_statistics.away(hub().database, account),
         "queued": 0 if same else queued,
         "fates": _FATES,
         "fate": flask.request.form.get("queued", "finish"),

@@ -7,16 +7,21 @@ from typing import Any
 import flask
 
 from crmhub.accounts.accounts import Account
-from crmhub.actions import comparing, duplicates, merging, operating
-from crmhub.actions.comparing import Preview
-from crmhub.actions.duplicates import Pair
-from crmhub.api.authentication import hub
-from crmhub.console import narrowing
+from crmhub.api.http.authentication import hub
+from crmhub.console import list_filters
 from crmhub.console.account import installed, tabs
 from crmhub.console.blueprint import blueprint
-from crmhub.console.guarding import author
 from crmhub.console.pages import done, page, refused
+from crmhub.console.sessions import author
 from crmhub.errors import HubError
+from crmhub.identity import possible_duplicates
+from crmhub.identity.possible_duplicates import Pair
+from crmhub.operations import (
+    change_account,
+    compare_contacts,
+    merge_contacts,
+)
+from crmhub.operations.compare_contacts import Preview
 
 STATES = {"open": "Open", "merged": "Merged", "dismissed": "Dismissed"}
 _AT_ONCE = 50
@@ -29,16 +34,18 @@ _TAKE = "take."
 @blueprint.get(_PATH, endpoint="duplicates")
 def duplicates_list(client_id: str) -> flask.Response:
     """List the pairs of a state, the newest first."""
-    account = operating.find(hub(), client_id)
+    account = change_account.find(hub(), client_id)
     state = flask.request.args.get("state", "")
     state = state if state in STATES else "open"
     with hub().database.reading() as db:
-        found = duplicates.listed(db, account, state=state, after=_after(), limit=_AT_ONCE + 1)
+        found = possible_duplicates.listed(
+            db, account, state=state, after=_after(), limit=_AT_ONCE + 1
+        )
     shown = found[:_AT_ONCE]
     return page(
         "account/duplicates.html",
         pairs=shown,
-        titles=comparing.titles(hub(), account, shown),
+        titles=compare_contacts.titles(hub(), account, shown),
         state=state,
         states=STATES,
         first=_after() is not None,
@@ -50,22 +57,22 @@ def duplicates_list(client_id: str) -> flask.Response:
 @blueprint.get(_PAIR)
 def duplicates_pair(client_id: str, one: str, other: str) -> flask.Response:
     """Show a pair, and what a merge would do."""
-    account = operating.find(hub(), client_id)
-    keep = narrowing.text(flask.request.args.get("keep", ""))
-    found = comparing.preview(hub(), account, one, other, keep=keep)
+    account = change_account.find(hub(), client_id)
+    keep = list_filters.text(flask.request.args.get("keep", ""))
+    found = compare_contacts.preview(hub(), account, one, other, keep=keep)
     return page("account/duplicate.html", **_shown(account, found))
 
 
 @blueprint.post(f"{_PAIR}/merge")
 def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
     """Merge a pair as the page showed it."""
-    account = operating.find(hub(), client_id)
+    account = change_account.find(hub(), client_id)
     form = flask.request.form
     keep = form.get("keep", "")
     take = {name.removeprefix(_TAKE): id for name, id in form.items() if name.startswith(_TAKE)}
     version = form.get("version", "")
     try:
-        merged = merging.merge(
+        merged = merge_contacts.merge(
             hub(), account, one, other, version=version, keep=keep, take=take, by=author()
         )
     except HubError as exc:
@@ -78,9 +85,9 @@ def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
 @blueprint.post(f"{_PAIR}/unmerge")
 def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
     """Undo a merge."""
-    account = operating.find(hub(), client_id)
+    account = change_account.find(hub(), client_id)
     try:
-        merging.unmerge(hub(), account, one, other, by=author())
+        merge_contacts.unmerge(hub(), account, one, other, by=author())
     except HubError as exc:
         found = _again(account, exc, one, other)
         return refused(exc, "account/duplicate.html", **_shown(account, found))
@@ -91,9 +98,9 @@ def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
 @blueprint.post(f"{_PAIR}/dismiss")
 def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
     """Close a pair without merging it here."""
-    account = operating.find(hub(), client_id)
+    account = change_account.find(hub(), client_id)
     merged = flask.request.form.get("reason") == "merged"
-    merging.dismiss(hub(), account, one, other, merged=merged, by=author())
+    merge_contacts.dismiss(hub(), account, one, other, merged=merged, by=author())
     said = f"Contacts {one} and {other} are {'merged' if merged else 'two different persons'}."
     return done(said, "console.duplicates", client_id=client_id)
 
@@ -104,13 +111,13 @@ def _after() -> tuple[int, str, str] | None:
     at = args.get("after", "")
     if not (at.isascii() and at.isdigit() and len(at) < 16):
         return None
-    return int(at), narrowing.text(args.get("one", "")), narrowing.text(args.get("other", ""))
+    return int(at), list_filters.text(args.get("one", "")), list_filters.text(args.get("other", ""))
 
 
 def _again(account: Account, error: HubError, one: str, other: str, **choice: Any) -> Preview:
     """Return the preview of a pair once more; raises the error where there is none any more."""
     try:
-        return comparing.preview(hub(), account, one, other, **choice)
+        return compare_contacts.preview(hub(), account, one, other, **choice)
     except HubError:
         raise error from None
 
@@ -125,7 +132,7 @@ def _shown(account: Account, found: Preview) -> dict[str, Any]:
         "other": other,
         "contact_ids": {"one": found.pair.one, "other": found.pair.other},
         "by_crm": _by_crm(found.pair),
-        "compared": comparing.COMPARED,
+        "compared": compare_contacts.COMPARED,
         "take": _TAKE,
     }
 
@@ -139,6 +146,6 @@ def _frame(account: Account) -> dict[str, Any]:
     return {
         "account": account,
         "tabs": tabs(account),
-        "own_records": comparing.is_mergeable(hub(), account),
+        "own_records": compare_contacts.is_mergeable(hub(), account),
         "crm": installed(account.connection.adapter).title or account.connection.adapter,
     }

@@ -8,14 +8,14 @@ from typing import Any
 import flask
 
 from crmhub.accounts import keys as stored
-from crmhub.actions import operating
-from crmhub.api.authentication import hub
+from crmhub.api.http.authentication import hub
 from crmhub.console.account import about
 from crmhub.console.blueprint import blueprint
-from crmhub.console.guarding import author
 from crmhub.console.pages import done, page, refused
+from crmhub.console.sessions import author
 from crmhub.errors import HubError
-from crmhub.records.kinds import KINDS
+from crmhub.operations import change_account
+from crmhub.properties.kinds import KINDS
 
 _DAY_MS = 24 * 3600 * 1000
 _LIVES = {"": "never", "30": "in 30 days", "90": "in 90 days", "365": "in a year"}
@@ -34,7 +34,7 @@ def keys_create(client_id: str) -> flask.Response:
     scopes, life = form.getlist("scope"), form.get("life", "")
     ends = _now() + int(life) * _DAY_MS if life and life in _LIVES else None
     try:
-        issued = operating.create_key(
+        issued = change_account.create_key(
             hub(),
             client_id,
             scopes=scopes,
@@ -51,7 +51,7 @@ def keys_create(client_id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/keys/<key_id>/revoke")
 def keys_revoke(client_id: str, key_id: str) -> flask.Response:
     """End a key."""
-    operating.revoke_key(hub(), client_id, key_id, by=author())
+    change_account.revoke_key(hub(), client_id, key_id, by=author())
     return done(f"Key {key_id} is revoked.", "console.keys", client_id=client_id)
 
 

@@ -11,12 +11,12 @@ import orjson
 from markupsafe import Markup
 
 from crmhub import __version__
-from crmhub.api import present
-from crmhub.api.answers import failure
-from crmhub.api.authentication import hub
-from crmhub.console import banner, guarding
+from crmhub.api.http import flask_proxies
+from crmhub.api.http.answers import failure
+from crmhub.api.http.authentication import hub
+from crmhub.console import banner, sessions
 from crmhub.console.blueprint import PREFIX, is_ours
-from crmhub.console.guarding import NotSignedIn
+from crmhub.console.sessions import NotSignedIn
 from crmhub.errors import HubError, Unauthorized
 from crmhub.secrets import derive, same, sign
 
@@ -74,7 +74,7 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
 def _csrf() -> Markup:
     """Return what stands in every form that posts."""
     field = Markup('<input type="hidden" name="{}" value="{}">')
-    return field.format(guarding.FIELD, guarding.csrf_token())
+    return field.format(sessions.FIELD, sessions.csrf_token())
 
 
 def done(said: str, endpoint: str, **values: Any) -> flask.Response:
@@ -91,7 +91,7 @@ def done(said: str, endpoint: str, **values: Any) -> flask.Response:
         path=PREFIX,
         httponly=True,
         samesite="Lax",
-        secure=guarding.secure(),
+        secure=sessions.secure(),
     )
     return response
 
@@ -119,7 +119,7 @@ def wants_html() -> bool:
 
 def finish(response: flask.Response) -> flask.Response:
     """Give an answer under /console its headers; a failure becomes a page where one is wanted."""
-    if not is_ours(present.request().path):
+    if not is_ours(flask_proxies.request().path):
         return response
     if response.status_code >= 400 and response.mimetype == "application/json" and wants_html():
         response = _as_page(response)
@@ -127,9 +127,9 @@ def finish(response: flask.Response) -> flask.Response:
     response.vary.update(["Accept", "Cookie"])
     if flask.request.endpoint != "console.static":
         response.headers["Cache-Control"] = "no-store"
-    if guarding.secure():
+    if sessions.secure():
         response.headers["Strict-Transport-Security"] = f"max-age={_A_YEAR_S}"
-    guarding.set_cookies(response)
+    sessions.set_cookies(response)
     return response
 
 
@@ -137,7 +137,7 @@ def _as_page(failed: flask.Response) -> flask.Response:
     """Return the page that says what a failure of SPEC 2.3 says."""
     # Of a path that is none there was no view to be guarded: nobody has looked who asks.
     with suppress(HubError):
-        guarding.recognise()
+        sessions.recognise()
     told = orjson.loads(failed.data)
     heading = _HEADINGS.get(failed.status_code, "This did not work")
     shown = page("error.html", failed.status_code, heading=heading, message=told["message"])
@@ -181,4 +181,4 @@ def _said() -> str:
 
 def _signature(said: str) -> str:
     key = derive(hub().settings.secret_key, "console")
-    return sign(key, f"{guarding.COOKIE}:{flask.g.cookie}:{said}".encode()).hex()
+    return sign(key, f"{sessions.COOKIE}:{flask.g.cookie}:{said}".encode()).hex()

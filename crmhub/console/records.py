@@ -10,19 +10,19 @@ from typing import Any
 import flask
 
 from crmhub.accounts.accounts import Account
-from crmhub.actions import operating
-from crmhub.api.authentication import hub
+from crmhub.api.http.authentication import hub
 from crmhub.api.records import number, search_limit
 from crmhub.console.account import tabs
 from crmhub.console.blueprint import blueprint
-from crmhub.console.narrowing import text
+from crmhub.console.list_filters import text
 from crmhub.console.pages import page, refused, see
 from crmhub.errors import HubError, NotFound
-from crmhub.records.catalogue import Catalogue
-from crmhub.records.filters import Filter
-from crmhub.records.kinds import KINDS, Kind
-from crmhub.records.listing import PageRequest
-from crmhub.records.search import Query
+from crmhub.operations import change_account
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.kinds import KINDS, Kind
+from crmhub.records.search.filters import Filter
+from crmhub.records.search.pages import PageRequest
+from crmhub.records.search.plans import Query
 
 ROWS = 5
 """So many filters the form has room for."""
@@ -60,7 +60,7 @@ def records(client_id: str) -> flask.Response:
 @blueprint.get("/records/<client_id>/<kind>")
 def records_of(client_id: str, kind: str) -> flask.Response:
     """List records of one kind, narrowed by up to five filters."""
-    account, of = operating.find(hub(), client_id), _kind(kind)
+    account, of = change_account.find(hub(), client_id), _kind(kind)
     known = hub().records.catalogue(account, of)
     given = _given()
     sort = flask.request.args.get("sort", "")
@@ -100,7 +100,7 @@ def records_of(client_id: str, kind: str) -> flask.Response:
 @blueprint.get("/records/<client_id>/<kind>/<id>")
 def records_one(client_id: str, kind: str, id: str) -> flask.Response:
     """Show a record with what it is associated with."""
-    account, of = operating.find(hub(), client_id), _kind(kind)
+    account, of = change_account.find(hub(), client_id), _kind(kind)
     record = hub().records.get(account, of, number(of, id))
     known = hub().records.catalogue(account, of)
     held, values = record.properties, []

@@ -12,19 +12,19 @@ from crmhub.console import (
     audit_log,
     banner,
     bots,
-    catalogue,
     charts,
     connection,
     duplicates,
-    fieldmap,
+    field_map,
     keys,
+    properties,
     records,
-    signing_in,
-    words,
+    sign_in,
+    template_filters,
 )
 from crmhub.console.blueprint import blueprint
-from crmhub.console.guarding import NotSignedIn
 from crmhub.console.pages import ask_to_sign_in, finish
+from crmhub.console.sessions import NotSignedIn
 
 __all__ = [
     "account",
@@ -32,15 +32,15 @@ __all__ = [
     "activity",
     "audit_log",
     "bots",
-    "catalogue",
     "charts",
     "connection",
     "duplicates",
-    "fieldmap",
+    "field_map",
     "keys",
+    "properties",
     "records",
     "register",
-    "signing_in",
+    "sign_in",
 ]
 
 
@@ -50,7 +50,7 @@ def register(app: flask.Flask) -> None:
     app.config["BOOTSTRAP_SERVE_LOCAL"] = True
     Bootstrap5(app)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
-    words.register(app)
+    template_filters.register(app)
     banner.register(app)
     app.register_blueprint(blueprint)
     app.register_error_handler(NotSignedIn, ask_to_sign_in)

@@ -7,9 +7,13 @@ from typing import Any
 
 import orjson
 
-from crmhub.db import Connection
+from crmhub.database.connection import Connection
 from crmhub.errors import NotFound, Semantic, listed
-from crmhub.records.kinds import BY_CODE, KINDS, Kind
+from crmhub.properties.kinds import (
+    BY_CODE,
+    KINDS,
+    Kind,
+)
 
 Links = dict[str, list[int]]
 

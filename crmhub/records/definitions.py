@@ -13,16 +13,20 @@ from typing import TypedDict
 
 from crmhub.accounts.accounts import Account
 from crmhub.bounds import MAX_OPTIONS, MAX_PROPERTIES
-from crmhub.db import Connection
+from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
-from crmhub.records import catalogue as catalogues
+from crmhub.properties import catalogue as catalogues
+from crmhub.properties.catalogue import (
+    FIELDS,
+    Catalogue,
+    Property,
+)
+from crmhub.properties.kinds import Kind
+from crmhub.properties.validation import NAME, NAME_RULE
+from crmhub.properties.values import Option
 from crmhub.records import held_values
-from crmhub.records.catalogue import FIELDS, Catalogue, Property
 from crmhub.records.index import PREFIX
-from crmhub.records.kinds import Kind
 from crmhub.records.store import RecordStore
-from crmhub.records.validation import NAME, NAME_RULE
-from crmhub.records.values import Option
 
 LONGEST_LABEL = 255
 LONGEST_DESCRIPTION = 4000

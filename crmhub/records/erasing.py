@@ -9,12 +9,17 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from crmhub.db import Connection, Database, now_ms
-from crmhub.records import associations, catalogue, writing
+from crmhub.database.connection import (
+    Connection,
+    Database,
+    now_ms,
+)
+from crmhub.properties import catalogue
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.kinds import CONTACTS, Kind
+from crmhub.records import associations, writing
 from crmhub.records.associations import Links
-from crmhub.records.catalogue import Catalogue
 from crmhub.records.index import PREFIX
-from crmhub.records.kinds import CONTACTS, Kind
 
 EMAILS = ("email",)
 PHONES = ("phone", "mobilephone")

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from crmhub.db import Connection
-from crmhub.records.catalogue import Property
+from crmhub.database.bulk import Row
+from crmhub.database.connection import Connection
+from crmhub.properties.catalogue import Property
+from crmhub.properties.kinds import Kind
+from crmhub.properties.validation import DuplicateValue
 from crmhub.records.index import UNIQUE, unique_key
-from crmhub.records.kinds import Kind
-from crmhub.records.validation import DuplicateValue
-from crmhub.rows import Row
 
 _BATCH = 1000
 

@@ -10,7 +10,7 @@ import random
 import threading
 from collections import OrderedDict
 
-from crmhub.db import Connection, Database
+from crmhub.database.connection import Connection, Database
 
 _BLOCK = 200
 _LOWEST, _HIGHEST = 10**10, 10**12

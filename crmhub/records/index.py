@@ -19,10 +19,14 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from crmhub.db import Connection
-from crmhub.records.catalogue import Catalogue
-from crmhub.records.values import day_key, fold, number_key
-from crmhub.rows import Row, Rows
+from crmhub.database.bulk import Row, Rows
+from crmhub.database.connection import Connection
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.values import (
+    day_key,
+    fold,
+    number_key,
+)
 
 # ix_text holds this much of a value in its key; what is longer stands beside the key as a whole.
 PREFIX = 255

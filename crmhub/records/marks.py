@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from crmhub.db import Connection, now_ms
-from crmhub.records.kinds import CONTACTS, Kind
+from crmhub.database.connection import Connection, now_ms
+from crmhub.properties.kinds import CONTACTS, Kind
 
 # No record has this id: what stands under the mark was erased, or must never be created.
 _NOTHING = 0

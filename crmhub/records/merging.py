@@ -11,14 +11,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from crmhub.db import Connection
+from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, NotFound
-from crmhub.records import associations, values, writing
+from crmhub.properties import values
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.kinds import KINDS, Kind
+from crmhub.properties.validation import (
+    InvalidProperties,
+    Problem,
+    complete,
+    property_path,
+)
+from crmhub.records import associations, writing
 from crmhub.records.associations import Links
-from crmhub.records.catalogue import Catalogue
 from crmhub.records.index import UNIQUE, IndexChange
-from crmhub.records.kinds import KINDS, Kind
-from crmhub.records.validation import InvalidProperties, Problem, complete, property_path
 from crmhub.records.writing import RECORD, RECORD_KEY, Record
 
 _Link = tuple[Kind, int]

@@ -12,13 +12,17 @@ from decimal import Decimal
 
 from crmhub.accounts.accounts import Account
 from crmhub.bounds import MAX_PIPELINES, MAX_STAGES
-from crmhub.db import Connection
+from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
-from crmhub.records import catalogue as catalogues
-from crmhub.records import values
-from crmhub.records.catalogue import Catalogue, Pipeline, Stage
+from crmhub.properties import catalogue as catalogues
+from crmhub.properties import values
+from crmhub.properties.catalogue import (
+    Catalogue,
+    Pipeline,
+    Stage,
+)
+from crmhub.properties.kinds import Kind
 from crmhub.records.definitions import label_problems
-from crmhub.records.kinds import Kind
 from crmhub.records.store import RecordStore
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)

@@ -13,12 +13,16 @@ from itertools import groupby
 
 import orjson
 
-from crmhub.db import Connection, Database, now_ms
-from crmhub.records import catalogue as catalogues
-from crmhub.records.catalogue import Catalogue, Catalogues
+from crmhub.database.bulk import Row
+from crmhub.database.connection import (
+    Connection,
+    Database,
+    now_ms,
+)
+from crmhub.properties import catalogue as catalogues
+from crmhub.properties.catalogue import Catalogue, Catalogues
+from crmhub.properties.kinds import BY_CODE
 from crmhub.records.index import BEHIND, DATE, DATED, NO_DOCUMENT, whole
-from crmhub.records.kinds import BY_CODE
-from crmhub.rows import Row
 
 # A conversation changes a contact several times, within minutes.
 _QUIET_MS = 300_000

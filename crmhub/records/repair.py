@@ -13,11 +13,15 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from crmhub.db import Connection, Database
-from crmhub.records.catalogue import Catalogue, Catalogues, Property
+from crmhub.database.bulk import Row
+from crmhub.database.connection import Connection, Database
+from crmhub.properties.catalogue import (
+    Catalogue,
+    Catalogues,
+    Property,
+)
+from crmhub.properties.kinds import KINDS, Kind
 from crmhub.records.index import DATE, DATED, KEY_COLUMNS, NO_DOCUMENT, TABLES, whole
-from crmhub.records.kinds import KINDS, Kind
-from crmhub.rows import Row
 
 # A sample: so many places among the ids and among the properties, and at each a few neighbours.
 _PLACES = 20

@@ -12,22 +12,41 @@ from typing import TypeVar
 
 from crmhub.accounts.accounts import Account
 from crmhub.bounds import MAX_PROPERTIES
-from crmhub.db import Connection, Database, Shut, now_ms
-from crmhub.drivers import Deadlocked, HeldUp
+from crmhub.database.connection import (
+    Connection,
+    Database,
+    Shut,
+    now_ms,
+)
+from crmhub.database.drivers import Deadlocked, HeldUp
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
+from crmhub.properties import catalogue as catalogues
+from crmhub.properties.catalogue import (
+    Catalogue,
+    Catalogues,
+    Property,
+)
+from crmhub.properties.kinds import Kind
+from crmhub.properties.validation import (
+    DuplicateValue,
+    InvalidProperties,
+    Problem,
+    check,
+    definable,
+)
 from crmhub.records import associations, marks, merging, upserts, writing
-from crmhub.records import catalogue as catalogues
 from crmhub.records.associations import Links
-from crmhub.records.catalogue import Catalogue, Catalogues, Property
-from crmhub.records.filters import Condition, parse
 from crmhub.records.gathering import Gathering
 from crmhub.records.ids import Ids
 from crmhub.records.index import unique_key
-from crmhub.records.kinds import Kind
-from crmhub.records.listing import Listing, Page, PageRequest
 from crmhub.records.merging import Merge, Undo
-from crmhub.records.paging import Cursor, unseal
-from crmhub.records.validation import DuplicateValue, InvalidProperties, Problem, check, definable
+from crmhub.records.search.cursor import Cursor, unseal
+from crmhub.records.search.filters import Condition, parse
+from crmhub.records.search.pages import (
+    Listing,
+    Page,
+    PageRequest,
+)
 from crmhub.records.writing import Change, NewRecord, Record, Stored, Upsert
 from crmhub.search_limits import SearchLimit, Stopped
 

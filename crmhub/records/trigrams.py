@@ -6,7 +6,7 @@ operator decides.
 
 from __future__ import annotations
 
-from crmhub.db import Connection, Database
+from crmhub.database.connection import Connection, Database
 from crmhub.errors import Conflict, Semantic, Unavailable
 
 NAME = "ix_text_trigram"

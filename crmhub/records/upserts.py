@@ -7,12 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from crmhub.accounts.accounts import Account
-from crmhub.db import Connection, now_ms
+from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import BadRequest, listed
-from crmhub.records import values, writing
-from crmhub.records.catalogue import Catalogue, Property
+from crmhub.properties import values
+from crmhub.properties.catalogue import Catalogue, Property
+from crmhub.properties.validation import (
+    InvalidProperties,
+    Problem,
+    check,
+    property_path,
+)
+from crmhub.records import writing
 from crmhub.records.index import unique_key
-from crmhub.records.validation import InvalidProperties, Problem, check, property_path
 from crmhub.records.writing import Change, NewRecord, Record, Upsert
 
 

@@ -14,15 +14,17 @@ from typing import NoReturn
 
 import orjson
 
-from crmhub.db import Connection
-from crmhub.drivers import Deadlocked
+from crmhub.database.bulk import (
+    Added,
+    Row,
+    Rows,
+)
+from crmhub.database.connection import Connection
+from crmhub.database.drivers import Deadlocked
 from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, listed
-from crmhub.records import associations
-from crmhub.records.associations import Links
-from crmhub.records.catalogue import Catalogue
-from crmhub.records.index import UNIQUE, IndexChange, unique_key
-from crmhub.records.kinds import Kind
-from crmhub.records.validation import (
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.kinds import Kind
+from crmhub.properties.validation import (
     DuplicateValue,
     InvalidProperties,
     Problem,
@@ -31,7 +33,9 @@ from crmhub.records.validation import (
     property_path,
     too_long,
 )
-from crmhub.rows import Added, Row, Rows
+from crmhub.records import associations
+from crmhub.records.associations import Links
+from crmhub.records.index import UNIQUE, IndexChange, unique_key
 
 
 @dataclass(frozen=True, slots=True)

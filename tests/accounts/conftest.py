@@ -10,7 +10,7 @@ import crmhub.accounts.directory
 from crmhub.accounts.accounts import Account, IssuedIds, open_account
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.plans import BUILT_IN
-from crmhub.db import Database
+from crmhub.database.connection import Database
 from tests.clocks import Clock, clock_of
 from tests.own_databases import KINDS, empty, own_database
 

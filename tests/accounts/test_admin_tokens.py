@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from crmhub import db
 from crmhub.accounts import admin_tokens
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.plans import BUILT_IN
-from crmhub.db import now_ms
+from crmhub.database import connection
+from crmhub.database.connection import now_ms
 from crmhub.errors import NotFound, Semantic
 from crmhub.secrets import looks_like_admin_token, looks_like_api_key, new_api_key
 
@@ -75,7 +75,7 @@ def test_a_token_finds_its_scopes_until_it_ends(database, directory):
 
 
 def test_a_revoked_token_ends_in_other_processes_within_a_second(database, database_url, clock):
-    other = db.Database(database_url)
+    other = connection.Database(database_url)
     directory = Directory(other, BUILT_IN)
     issued = create(database)
     assert directory.by_admin_token(issued.token)

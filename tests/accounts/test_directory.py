@@ -7,20 +7,20 @@ import time
 
 import pytest
 
-from crmhub import db
 from crmhub.accounts import accounts, keys
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.plans import BUILT_IN
-from crmhub.db import now_ms
+from crmhub.database import connection
+from crmhub.database.connection import now_ms
 from crmhub.errors import Unauthorized, Unavailable
 from crmhub.secrets import new_api_key, new_secret, new_webhook_id
-from tests.actions.working import soon
+from tests.journal.working import soon
 
 
 @pytest.fixture
 def other_process(database_url):
     """A directory with a memory and connections of its own, as another process has."""
-    database = db.Database(database_url)
+    database = connection.Database(database_url)
     directory = Directory(database, BUILT_IN)
     yield directory
     directory.close()
@@ -288,7 +288,7 @@ def test_the_last_use_is_written_meanwhile_and_waits_for_the_database(database, 
 
 
 def test_a_database_that_is_away_is_said_so(tmp_path):
-    database = db.Database("postgresql+psycopg://root@127.0.0.1:1/none")
+    database = connection.Database("postgresql+psycopg://root@127.0.0.1:1/none")
     directory = Directory(database, BUILT_IN)
     with pytest.raises(Unavailable):
         directory.by_api_key("acme", new_api_key())

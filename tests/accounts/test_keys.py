@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crmhub.accounts import keys
-from crmhub.db import now_ms
+from crmhub.database.connection import now_ms
 from crmhub.errors import NotFound, Semantic
 
 

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from adapters.local import LocalAdapter
-from crmhub.actions.connecting import connect
-from crmhub.actions.hub import Hub
-from crmhub.actions.store import OwnRecords
 from crmhub.adapter import Adapter, Conflict, Kind, Linked, NotFound, Rejected
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import AdapterTests
 from crmhub.adapter.upserts import upsert_contact
-from crmhub.db import now_ms
+from crmhub.database.connection import now_ms
+from crmhub.helpers.crm_connection import connect
+from crmhub.helpers.own_records import OwnRecords
+from crmhub.hub import Hub
 from crmhub.settings import Settings
 from tests.clients import Client, Json
 

@@ -20,16 +20,21 @@ from typing import Any
 import flask
 from sqlalchemy.engine import make_url
 
-from crmhub.actions.hub import Hub
+from adapters.hubspot.fake.fake import FakeHubSpot, Options
 from crmhub.app import create_app
-from crmhub.console.guarding import COOKIE
-from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
+from crmhub.console.sessions import COOKIE
+from crmhub.hub import Hub
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
-from tests.actions.working import hurry, rows, soon, working
 from tests.admin import open_admin
 from tests.clients import Client, open_client
 from tests.consoles import Operator, new_user
+from tests.journal.working import (
+    hurry,
+    rows,
+    soon,
+    working,
+)
 
 EMAIL = "ada.planted@example.com"
 PHONE = "+4930901820"

@@ -9,7 +9,7 @@ from typing import Any
 import flask
 import pytest
 
-from crmhub import db
+from crmhub.database import connection
 from tests.api.refusals import refused
 from tests.clients import Client, needed
 from tests.pages import fetch, walk
@@ -277,7 +277,7 @@ def callers(
     app: flask.Flask, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Client, Client]:
     """Two callers at once, of whom none may have to give way to a deadlock."""
-    monkeypatch.setattr(db, "_DEADLOCK_TRIES", 1)
+    monkeypatch.setattr(connection, "_DEADLOCK_TRIES", 1)
     return Client(app, client.account, client.ids), Client(app, client.account, client.ids)
 
 

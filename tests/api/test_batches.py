@@ -9,9 +9,9 @@ import flask
 import pytest
 
 from tests.api.refusals import refused
+from tests.catalogue_properties import define
 from tests.clients import Client, needed, open_client
 from tests.pages import fetch
-from tests.properties import define
 from tests.records.meanwhile import at_once
 
 RESOURCES = ("contacts", "deals", "companies", "tickets")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crmhub.accounts import keys
-from crmhub.actions.hub import Hub
+from crmhub.hub import Hub
 from tests.clients import Client
 
 PHONE = "+12025550123"

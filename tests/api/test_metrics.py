@@ -11,18 +11,35 @@ from typing import Any
 import flask
 import pytest
 
+from adapters.hubspot.fake.fake import FakeHubSpot, Options
 from crmhub import __version__
-from crmhub.actions.hub import Hub
 from crmhub.adapter import NotFound, Throttled, Unavailable
 from crmhub.app import create_app
-from crmhub.db import now_ms
-from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
+from crmhub.database.connection import now_ms
+from crmhub.hub import Hub
 from crmhub.settings import Settings
-from tests.actions.working import change, hurry, soon, work_off
-from tests.adapters.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
-from tests.api.helper_calls import CREATE_DEAL, GET_TYPE, known, lead, switch
+from tests.api.helpers.helper_calls import (
+    CREATE_DEAL,
+    GET_TYPE,
+    known,
+    lead,
+    switch,
+)
 from tests.api.refusals import header_faults
 from tests.clients import Client
+from tests.fakes import (
+    FAKE,
+    FakeCrm,
+    adapters,
+    fake_client,
+    hubspot_client,
+)
+from tests.journal.working import (
+    change,
+    hurry,
+    soon,
+    work_off,
+)
 from tests.own_databases import KINDS, empty, own_database
 from tests.scrapes import scraped
 

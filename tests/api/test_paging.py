@@ -16,10 +16,11 @@ import flask
 import pytest
 import time_machine
 
-from crmhub.actions.hub import Hub
-from crmhub.db import Connection, now_ms
-from crmhub.records import listing, search
-from crmhub.records.paging import Cursor
+from crmhub.database.connection import Connection, now_ms
+from crmhub.hub import Hub
+from crmhub.records.search import pages as listing
+from crmhub.records.search import plans
+from crmhub.records.search.cursor import Cursor
 from tests.api.refusals import refused
 from tests.clients import Client, needed
 from tests.pages import fetch, pages, walk
@@ -148,8 +149,8 @@ def test_by_time_of_creation_a_record_that_changes_comes_once(
 def test_a_page_of_several_windows_is_whole_whatever_comes_or_goes_between(
     client: Client, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(search, "_FEW", 0)
-    monkeypatch.setattr(search, "_WORTH", 1e9)
+    monkeypatch.setattr(plans, "_FEW", 0)
+    monkeypatch.setattr(plans, "_WORTH", 1e9)
     # The first window ends among those that are found, before the page is full.
     found = sorted(client.make("contacts", firstname="A", city="Berlin") for _ in range(60))
     passed = [client.make("contacts", firstname="A", city="Rome") for _ in range(8)]
@@ -176,7 +177,7 @@ def test_a_guessed_page_misses_nothing_when_its_records_change_meanwhile(
     client: Client, monkeypatch: pytest.MonkeyPatch, sort: str, order: str
 ) -> None:
     for name in ("_FEW", "_WORTH", "_MANY"):
-        monkeypatch.setattr(search, name, 0)
+        monkeypatch.setattr(plans, name, 0)
     ids = crowd(client, 30)
     after_statement(
         monkeypatch, ":window", lambda: touch_all(client, ids[1:4] if order == "asc" else ids[-4:])
@@ -190,7 +191,7 @@ def test_a_page_of_what_was_counted_leaves_out_what_changed_meanwhile(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As if each filter let many through.
-    monkeypatch.setattr(search.Search, "_narrowest", lambda *_: -1)
+    monkeypatch.setattr(plans.Search, "_narrowest", lambda *_: -1)
     inputs = [{"id": id, "properties": {"city": "Berlin"}} for id in crowd(client, 6)]
     assert client.post("/contacts/batch/update", {"inputs": inputs}).status_code == 200
     moved, gone, *others = [each["id"] for each in inputs]
@@ -219,8 +220,8 @@ def test_pages_of_what_was_counted_show_what_passes_now(
     client: Client, monkeypatch: pytest.MonkeyPatch, sort: str, order: str, much: bool
 ) -> None:
     # As if each filter let many through.
-    monkeypatch.setattr(search.Search, "_narrowest", lambda *_: -1)
-    monkeypatch.setattr(search, "_FEW", 25)
+    monkeypatch.setattr(plans.Search, "_narrowest", lambda *_: -1)
+    monkeypatch.setattr(plans, "_FEW", 25)
     joins = list[int]()
     joining = Connection.joining
 
@@ -295,7 +296,7 @@ def test_a_change_that_was_under_way_when_the_walk_began_is_not_missed(
 def test_a_change_is_not_missed_though_others_overtake_it(
     client: Client, hub: Hub, body: Any, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(search, "_MOST_SHOWN", most)
+    monkeypatch.setattr(plans, "_MOST_SHOWN", most)
     ids = crowd(client, 30)
     time.sleep(0.005)
     stamped = now_ms()
@@ -431,8 +432,8 @@ def test_a_cursor_names_what_was_counted_or_what_was_shown(
         {"propertyName": "company", "operator": "EQ", "value": "Touched"},
         {"propertyName": "city", "operator": "NEQ", "value": "Nowhere"},
     ]
-    monkeypatch.setattr(search, "_FEW", 100)
-    monkeypatch.setattr(search.Search, "few", lambda _: None)
+    monkeypatch.setattr(plans, "_FEW", 100)
+    monkeypatch.setattr(plans.Search, "few", lambda _: None)
     found = ids_of(walk(client, "/contacts/search", {"filters": filters}, limit=10))
     assert sorted(set(found)) == ids
     assert [(len(each.shown), bool(each.counted)) for each in sealed][:3] == [
@@ -529,7 +530,7 @@ def test_the_total_of_a_negation_is_of_one_moment(
 def test_few_that_become_many_meanwhile_are_found(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "_FEW", 5)
+    monkeypatch.setattr(plans, "_FEW", 5)
     ids = [client.make(firstname="A", city="Berlin") for _ in range(5)]
     after_statement(
         monkeypatch, ":most", lambda: ids.append(client.make(firstname="A", city="Berlin"))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from crmhub.accounts import keys
-from crmhub.actions.hub import Hub
 from crmhub.bounds import MAX_PIPELINES, MAX_STAGES
+from crmhub.hub import Hub
 from tests.api.refusals import refused
 from tests.clients import Client
 

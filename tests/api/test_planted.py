@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.actions.traces import forms
 from tests.api.planted import EMAIL
+from tests.operations.traces import forms
 from tests.own_databases import KINDS, own_database
 
 

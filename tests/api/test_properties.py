@@ -10,10 +10,10 @@ import pytest
 
 from crmhub.accounts import keys
 from crmhub.accounts.accounts import set_switches
-from crmhub.actions.hub import Hub
 from crmhub.bounds import MAX_OPTIONS, MAX_PROPERTIES
-from crmhub.records.catalogue import FIELDS
-from crmhub.records.validation import NAME
+from crmhub.hub import Hub
+from crmhub.properties.catalogue import FIELDS
+from crmhub.properties.validation import NAME
 from tests.api.refusals import refused
 from tests.clients import Client, open_client
 

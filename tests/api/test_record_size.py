@@ -7,11 +7,16 @@ from typing import Any
 import pytest
 
 from crmhub.bounds import MAX_RECORD_LENGTH, MAX_TEXT_LENGTH
-from crmhub.records import validation
-from tests.api.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, stored
+from crmhub.properties import validation
+from tests.api.helpers.helper_calls import (
+    CREATE_DEAL,
+    SET_PROPERTIES,
+    known,
+    stored,
+)
 from tests.api.refusals import refused
+from tests.catalogue_properties import define
 from tests.clients import Client
-from tests.properties import define
 
 LONGEST = "x" * MAX_TEXT_LENGTH
 FULL = {"address": LONGEST, "city": LONGEST[3:], "firstname": "Ada"}

@@ -10,11 +10,11 @@ from urllib.parse import quote
 import pytest
 
 from crmhub.accounts import accounts
-from crmhub.actions.hub import Hub
+from crmhub.hub import Hub
 from tests.api.refusals import refused
+from tests.catalogue_properties import define
 from tests.clients import Client, needed
 from tests.pages import fetch, walk
-from tests.properties import define
 
 RESOURCES = ("contacts", "deals", "companies", "tickets")
 # A text and a number property that each resource has.

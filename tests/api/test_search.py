@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.api.refusals import refused
+from tests.catalogue_properties import define
 from tests.clients import Client
 from tests.pages import fetch, walk
-from tests.properties import define
 
 OPERATORS = (
     "EQ",

@@ -14,21 +14,21 @@ import flask
 import orjson
 import pytest
 
-from crmhub import db
-from crmhub.actions.hub import Hub
-from crmhub.api.reading import HUNG_UP
+from crmhub.api.http.reading import HUNG_UP
 from crmhub.app import create_app
 from crmhub.bounds import MAX_PAGE_BYTES
-from crmhub.db import Connection, Database
+from crmhub.database import connection as db
+from crmhub.database.connection import Connection, Database
 from crmhub.errors import Unavailable
-from crmhub.records import filters, search
+from crmhub.hub import Hub
+from crmhub.records.search import filters, plans
 from crmhub.search_limits import SearchLimit, Stopped
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.api.refusals import refused
+from tests.catalogue_properties import define
 from tests.clients import Client, open_client
 from tests.pages import fetch, pages
-from tests.properties import define
 
 FIND = {"filters": [{"propertyName": "city", "operator": "CONTAINS_TOKEN", "value": "Berlin"}]}
 # A long value, which the database has to search: few short values are compared in Python.
@@ -52,7 +52,7 @@ def endless(
         monkeypatch.setattr(filters, "_contains", lambda *_, **__: (f"({sql}) > 0", {}))
         yield lambda client, **options: client.post("/contacts/search", FIND, **options)
     else:
-        monkeypatch.setattr(search, "_EVERYTHING", sql)
+        monkeypatch.setattr(plans, "_EVERYTHING", sql)
         yield lambda client, **options: client.get("/contacts", **options)
 
 
@@ -254,7 +254,7 @@ def test_a_page_of_large_records_ends_early_and_the_next_goes_on_there(
     few: bool,
 ) -> None:
     if not few:
-        monkeypatch.setattr(search, "_FEW", 0)
+        monkeypatch.setattr(plans, "_FEW", 0)
     body = None if filters is None else {"filters": filters}
     path = "/contacts" if filters is None else "/contacts/search"
     walked = list(pages(client, path, body, limit=100, sort=sort, order="asc"))

@@ -1,6 +1,6 @@
 """What only a real server shows: HTTP byte by byte, over connections that stay open.
 
-How it starts, stops and restarts is tested with the command line (tests/cli/test_serve.py).
+How it starts, stops and restarts is tested with the command line (tests/server/test_serve.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.cli.servers import Server, serving
+from tests.server.servers import Server, serving
 
 _PATIENCE = 120
 

@@ -10,14 +10,13 @@ import flask
 import pytest
 import sqlalchemy
 
+from adapters.hubspot.fake.fake import FakeHubSpot, Options
 from crmhub.accounts.users import IDLE_MS
-from crmhub.actions import health
-from crmhub.actions.hub import Hub
 from crmhub.adapter import Unavailable
-from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
+from crmhub.hub import Hub
+from crmhub.journal import circuit_breaker
 from tests import databases
-from tests.adapters.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
-from tests.api.helper_calls import (
+from tests.api.helpers.helper_calls import (
     CREATE_DEAL,
     CREATE_LEAD,
     GET_PROPERTIES,
@@ -29,6 +28,13 @@ from tests.api.helper_calls import (
 from tests.api.refusals import refused
 from tests.clients import Client
 from tests.consoles import Operator, new_user
+from tests.fakes import (
+    FAKE,
+    FakeCrm,
+    adapters,
+    fake_client,
+    hubspot_client,
+)
 
 Unwritable = Callable[[], AbstractContextManager[None]]
 PHONE = "+12025550100"
@@ -123,8 +129,8 @@ def test_a_crm_that_is_away_too_is_not_asked_in_vain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # It counts as away at the first failure.
-    monkeypatch.setattr(health, "_FAILURES", 1)
-    monkeypatch.setattr(health, "_LASTING_S", 0.0)
+    monkeypatch.setattr(circuit_breaker, "_FAILURES", 1)
+    monkeypatch.setattr(circuit_breaker, "_LASTING_S", 0.0)
     fake[1].failure = Unavailable("no route")
     with unwritable():
         assert properties(bot) == (200, "true", "ann@x.org")

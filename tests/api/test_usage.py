@@ -9,9 +9,9 @@ import pytest
 
 from crmhub.accounts import keys
 from crmhub.accounts.plans import RESOURCES
-from crmhub.actions.hub import Hub
-from crmhub.records.kinds import DEALS
-from tests.api.helper_calls import switch
+from crmhub.hub import Hub
+from crmhub.properties.kinds import DEALS
+from tests.api.helpers.helper_calls import switch
 from tests.clients import Client, open_client
 
 

@@ -9,7 +9,7 @@ import pytest
 from crmhub.accounts.accounts import RESERVED
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.plans import BUILT_IN
-from crmhub.db import Database
+from crmhub.database.connection import Database
 
 
 @pytest.fixture

@@ -8,14 +8,18 @@ from pathlib import Path
 import flask
 import pytest
 
-from crmhub.actions.hub import Hub
 from crmhub.app import create_app
+from crmhub.hub import Hub
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
-from tests.actions.working import change, rows, states
-from tests.api.helper_calls import known
+from tests.api.helpers.helper_calls import known
 from tests.cli.conftest import CommandLine
 from tests.clients import Client, open_client
+from tests.journal.working import (
+    change,
+    rows,
+    states,
+)
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pwd
 import pytest
 
 from crmhub import audit
-from crmhub.actions.hub import Hub
-from crmhub.cli import auditing
+from crmhub.cli import audit as auditing
+from crmhub.hub import Hub
 from crmhub.settings import Settings
-from tests.actions.traces import left
+from tests.operations.traces import left
 
 USER = pwd.getpwuid(os.getuid()).pw_name
 
@@ -66,7 +66,7 @@ def test_what_is_done_to_people_has_entries_without_them(acme):
     hub = Hub.open(Settings.load(acme.env, acme.root))
     try:
         from crmhub.accounts import accounts
-        from crmhub.records.kinds import CONTACTS
+        from crmhub.properties.kinds import CONTACTS
         from crmhub.records.writing import NewRecord
 
         with hub.database.reading() as db:

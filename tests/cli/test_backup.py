@@ -14,19 +14,19 @@ from pathlib import Path
 import flask
 import pytest
 
-from crmhub.actions import backup
-from crmhub.actions.hub import Hub
 from crmhub.app import create_app
-from crmhub.db import Database, now_ms
-from crmhub.records.kinds import CONTACTS
+from crmhub.database.connection import Database, now_ms
+from crmhub.database.schema import upgrade
+from crmhub.hub import Hub
+from crmhub.operations import backup
+from crmhub.properties.kinds import CONTACTS
 from crmhub.records.writing import NewRecord
-from crmhub.schema import upgrade
 from crmhub.settings import Settings
-from tests.actions.working import change
-from tests.api.helper_calls import known
+from tests.api.helpers.helper_calls import known
 from tests.cli.conftest import CommandLine
 from tests.clients import Client, open_client
 from tests.databases import empty_postgresql_database
+from tests.journal.working import change
 
 
 @pytest.fixture

@@ -13,14 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from crmhub.actions.hub import Hub
+from crmhub.csv.importing import (
+    Choices,
+    Import,
+    ImportedElsewhere,
+)
+from crmhub.csv.spreadsheets import Sheet
+from crmhub.hub import Hub
+from crmhub.properties.catalogue import Property
+from crmhub.properties.kinds import CONTACTS
 from crmhub.records import definitions
-from crmhub.records.catalogue import Property
-from crmhub.records.importing import Choices, Import, ImportedElsewhere
-from crmhub.records.kinds import CONTACTS
-from crmhub.records.listing import PageRequest
-from crmhub.records.search import Query
-from crmhub.records.spreadsheets import Sheet
+from crmhub.records.search.pages import PageRequest
+from crmhub.records.search.plans import Query
 from crmhub.settings import Settings
 from tests.cli.conftest import CRMHUB, environment
 from tests.clients import TESTS

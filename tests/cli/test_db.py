@@ -7,8 +7,8 @@ from contextlib import closing
 import pytest
 from sqlalchemy.engine import make_url
 
-from crmhub.db import Database
-from crmhub.schema import pending
+from crmhub.database.connection import Database
+from crmhub.database.schema import pending
 from tests import databases
 
 

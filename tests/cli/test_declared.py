@@ -10,12 +10,12 @@ import pytest
 from crmhub.accounts.connections import open_credentials
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.plans import BUILT_IN
-from crmhub.actions import operating
-from crmhub.actions.hub import Hub
 from crmhub.adapter.oauth import KEPT
-from crmhub.db import Database
+from crmhub.database.connection import Database
+from crmhub.hub import Hub
+from crmhub.operations import change_account
 from crmhub.settings import Settings
-from tests.actions.traces import left
+from tests.operations.traces import left
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "accounts.example.toml"
 APPLY = ("account", "apply", "accounts.toml")
@@ -53,7 +53,7 @@ def applied(crmhub):
 def credentials(crmhub, client_id="acme"):
     hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
     try:
-        return open_credentials(hub.vault, operating.find(hub, client_id))
+        return open_credentials(hub.vault, change_account.find(hub, client_id))
     finally:
         hub.close()
 
@@ -213,7 +213,7 @@ def test_what_the_adapter_keeps_itself_survives(declare):
     hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
     from crmhub.accounts.connections import seal_credentials
 
-    account = operating.find(hub, "acme")
+    account = change_account.find(hub, "acme")
     grown = {**open_credentials(hub.vault, account), KEPT: "4102444800 token"}
     sealed = seal_credentials(hub.vault, account.id, grown)
     hub.database.transact(

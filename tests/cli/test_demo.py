@@ -10,13 +10,13 @@ from contextlib import closing
 
 import pytest
 
-from crmhub.actions.hub import Hub
-from crmhub.actions.opening import open_account
 from crmhub.cli.demo import _samples
-from crmhub.records.kinds import DEALS, KINDS
+from crmhub.hub import Hub
+from crmhub.operations.open_account import open_account
+from crmhub.properties.kinds import DEALS, KINDS
 from crmhub.settings import Settings
-from tests.cli.servers import serving
 from tests.clients import TESTS
+from tests.server.servers import serving
 
 
 def curl_lines(crmhub, *args):

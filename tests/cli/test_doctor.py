@@ -10,9 +10,9 @@ from contextlib import closing
 
 import pytest
 
-from crmhub.actions.hub import Hub
 from crmhub.cli.doctor import _compared, _directories, _some
-from crmhub.db import Database
+from crmhub.database.connection import Database
+from crmhub.hub import Hub
 from crmhub.settings import Settings
 from tests.databases import overwrite, read_only
 

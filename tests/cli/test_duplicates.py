@@ -8,14 +8,14 @@ from pathlib import Path
 import flask
 import pytest
 
-from crmhub.actions.hub import Hub
 from crmhub.app import create_app
+from crmhub.hub import Hub
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
-from tests.adapters.fakes import connect as use
 from tests.cli.conftest import CommandLine
 from tests.clients import Client, open_client
 from tests.duplicates import PHONE, listed_pair, pairs, two_contacts
+from tests.fakes import connect as use
 
 
 @pytest.fixture

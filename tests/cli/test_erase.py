@@ -7,12 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from crmhub.actions.hub import Hub
 from crmhub.app import create_app
+from crmhub.hub import Hub
 from crmhub.settings import Settings
-from tests.actions.traces import EMAIL, FIRST, PHONE, PLANTED, TOKEN, forms, left, plant
-from tests.api.helper_calls import SET_PROPERTIES, known
+from tests.api.helpers.helper_calls import SET_PROPERTIES, known
 from tests.clients import Client, open_client
+from tests.operations.traces import (
+    EMAIL,
+    FIRST,
+    PHONE,
+    PLANTED,
+    TOKEN,
+    forms,
+    left,
+    plant,
+)
 
 
 @pytest.fixture

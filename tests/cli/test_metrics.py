@@ -19,15 +19,19 @@ import pytest
 
 from benchmarks.places import free_port
 from crmhub.app import create_app
-from crmhub.db import now_ms
+from crmhub.database.connection import now_ms
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
-from tests.actions.working import change, hurry
 from tests.cli.conftest import CRMHUB, environment
-from tests.cli.servers import Server, serving, soon
 from tests.clients import Client, open_client
+from tests.journal.working import change, hurry
 from tests.own_databases import empty as emptied
 from tests.scrapes import Scrape
+from tests.server.servers import (
+    Server,
+    serving,
+    soon,
+)
 
 SECRET = "the secret key of the tests alone"
 KEY = b"k" * 32

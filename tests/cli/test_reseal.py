@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 import crmhub
+from adapters.hubspot.fake.fake import FakeHubSpot, Options
 from crmhub.accounts.connections import open_credentials
-from crmhub.actions import operating, resealing
-from crmhub.actions.hub import Hub
-from crmhub.actions.resealing import SEALED
 from crmhub.audit import Author
-from crmhub.db import Database
-from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
+from crmhub.database.connection import Database
+from crmhub.hub import Hub
+from crmhub.operations import change_account, reseal_secrets
+from crmhub.operations.reseal_secrets import SEALED
 from crmhub.settings import Settings
 from tests.cli.conftest import CRMHUB, environment
-from tests.cli.servers import serving
+from tests.server.servers import serving
 
 CHECK = ("db", "reseal", "--check")
 K1, K2, K3 = (f"k{n}:{base64.b64encode(bytes([n]) * 32).decode()}" for n in (1, 2, 3))
@@ -62,7 +62,7 @@ def opened(crmhub, client_id="acme"):
     """Return the stored credentials, with the keys that are set now."""
     hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
     try:
-        return open_credentials(hub.vault, operating.find(hub, client_id))
+        return open_credentials(hub.vault, change_account.find(hub, client_id))
     finally:
         hub.close()
 
@@ -166,7 +166,7 @@ def test_many_are_done_in_small_steps_and_a_stop_in_between_loses_nothing(
     crmhub = keyed(K1)
     for n in range(1, 8):
         with_credentials(crmhub, f"many-{n}", access_token=secret(n))
-    monkeypatch.setattr(resealing, "_AT_ONCE", 3)
+    monkeypatch.setattr(reseal_secrets, "_AT_ONCE", 3)
     hub = Hub.open(Settings.load(keyed(K2, K1).env, crmhub.root))
 
     def stop(done):
@@ -174,10 +174,10 @@ def test_many_are_done_in_small_steps_and_a_stop_in_between_loses_nothing(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        resealing.reseal(hub, by=Author("cli", "tests"), told=stop)
-    assert resealing.counts(hub.database) == {"k2": 6, "k1": 2}
+        reseal_secrets.reseal(hub, by=Author("cli", "tests"), told=stop)
+    assert reseal_secrets.counts(hub.database) == {"k2": 6, "k1": 2}
     told = []
-    assert resealing.reseal(hub, by=Author("cli", "tests"), told=told.append).done == 2
+    assert reseal_secrets.reseal(hub, by=Author("cli", "tests"), told=told.append).done == 2
     assert told == [2]
     hub.close()
     keyed(K2)
@@ -189,7 +189,7 @@ def test_many_are_done_in_small_steps_and_a_stop_in_between_loses_nothing(
 def test_what_an_adapter_saves_meanwhile_is_not_overwritten(keyed, monkeypatch):
     crmhub = keyed(K2, K1)
     hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
-    sealed_anew = resealing._sealed_anew
+    sealed_anew = reseal_secrets._sealed_anew
 
     def and_then_saved(vault, one, rows):
         anew = sealed_anew(vault, one, rows)
@@ -203,11 +203,11 @@ def test_what_an_adapter_saves_meanwhile_is_not_overwritten(keyed, monkeypatch):
         assert db.scalar("select count(*) from connection where credentials <> ''") == 1
         account = db.scalar("select account_id from connection where credentials <> ''")
     monkeypatch.setattr(
-        resealing,
+        reseal_secrets,
         "_sealed_anew",
         lambda vault, one, rows: and_then_saved(_For(vault, account), one, rows),
     )
-    assert resealing.reseal(hub, by=Author("cli", "tests")).done == 0
+    assert reseal_secrets.reseal(hub, by=Author("cli", "tests")).done == 0
     hub.close()
     assert opened(crmhub) == {"access_token": "newer"}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from crmhub.actions import operating
-from crmhub.actions.entries import New
-from crmhub.actions.hub import Hub
+from crmhub.hub import Hub
+from crmhub.journal.models import New
+from crmhub.operations import change_account
 from crmhub.settings import Settings
 
 TO_HUBSPOT = ("account", "adapter", "acme", "hubspot", "--secret", "access_token=@token")
@@ -25,7 +25,7 @@ def acme(crmhub):
     (crmhub.root / "accounts.toml").write_text(FILE)
     hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
     new = New("createLead", "p", "hub-1", {"token": "t"})
-    account = operating.find(hub, "acme")
+    account = change_account.find(hub, "acme")
     hub.journal.accept(account, lambda _tx: new, lease_s=30, wait_s=600, now=False)
     hub.close()
     return crmhub

@@ -22,19 +22,29 @@ from typing import Any
 import flask
 import pytest
 
-from crmhub.actions.hub import Hub
+from adapters.hubspot.fake.fake import FakeHubSpot, Options
 from crmhub.app import create_app
-from crmhub.cli import working
-from crmhub.fakes.hubspot.fake import FakeHubSpot, Options
+from crmhub.hub import Hub
 from crmhub.secrets import EncryptionKey
+from crmhub.server import worker_process
 from crmhub.settings import Settings
-from tests.actions.working import end_leases, hurry, rows, soon, states
-from tests.adapters.fakes import hubspot_client
-from tests.api.helper_calls import CREATE_DEAL, known, lead
+from tests.api.helpers.helper_calls import (
+    CREATE_DEAL,
+    known,
+    lead,
+)
 from tests.cli.conftest import CRMHUB, environment
-from tests.cli.servers import Server, serving
 from tests.clients import Client
+from tests.fakes import hubspot_client
+from tests.journal.working import (
+    end_leases,
+    hurry,
+    rows,
+    soon,
+    states,
+)
 from tests.own_databases import empty as emptied
+from tests.server.servers import Server, serving
 
 SECRET = "the secret key of the tests alone"
 KEY = b"k" * 32
@@ -288,8 +298,8 @@ def test_a_worker_is_not_started_while_a_server_process_is_forked(
             time.sleep(0.5)
             started.append(self)
 
-    monkeypatch.setattr(working.subprocess, "Popen", Slow)
-    with working.beside():
+    monkeypatch.setattr(worker_process.subprocess, "Popen", Slow)
+    with worker_process.beside():
         assert begun.wait(120)
         process = multiprocessing.get_context("fork").Process(target=int)
         process.start()
@@ -312,9 +322,9 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
                 raise failure
             started.set()
 
-    monkeypatch.setattr(working.subprocess, "Popen", Scarce)
-    monkeypatch.setattr(working, "_SHORTEST_LIFE", 0)
-    with working.beside():
+    monkeypatch.setattr(worker_process.subprocess, "Popen", Scarce)
+    monkeypatch.setattr(worker_process, "_SHORTEST_LIFE", 0)
+    with worker_process.beside():
         assert started.wait(120)
     assert "could not be started: Resource temporarily unavailable" in caplog.text
 

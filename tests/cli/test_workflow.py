@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from crmhub.actions.hub import Hub
-from crmhub.actions.opening import open_account
-from crmhub.records.kinds import CONTACTS
+from crmhub.hub import Hub
+from crmhub.operations.open_account import open_account
+from crmhub.properties.kinds import CONTACTS
 from crmhub.records.writing import NewRecord
 from crmhub.settings import Settings
 from tests.clients import TESTS

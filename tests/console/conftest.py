@@ -10,13 +10,13 @@ import flask
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
-from crmhub.actions.hub import Hub
+from crmhub.hub import Hub
 from crmhub.settings import Settings
 from tests import databases
-from tests.cli.servers import serving
 from tests.console.chromium import FLAGS
 from tests.consoles import Operator, open_console, start_session, unused_email
 from tests.own_databases import KINDS, own_database
+from tests.server.servers import serving
 
 
 @pytest.fixture

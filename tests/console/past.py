@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from crmhub.accounts.accounts import Account
-from crmhub.actions.entries import new_id
-from crmhub.actions.hub import Hub
-from crmhub.db import now_ms
+from crmhub.database.connection import now_ms
+from crmhub.hub import Hub
+from crmhub.journal.models import new_id
 
 HOUR = 3_600_000
 _COLUMNS = {

@@ -16,23 +16,28 @@ from playwright.sync_api import Page, sync_playwright
 
 from crmhub.accounts import field_maps
 from crmhub.accounts.accounts import Account, IssuedIds
-from crmhub.actions import duplicates, mapping, operating
-from crmhub.actions.hub import Hub
-from crmhub.actions.opening import open_account
-from crmhub.actions.operating import Crm
-from crmhub.actions.users import create_user
 from crmhub.app import create_app
-from crmhub.db import Connection, now_ms
+from crmhub.database.connection import Connection, now_ms
+from crmhub.hub import Hub
+from crmhub.identity import possible_duplicates
+from crmhub.operations import change_account, map_fields
+from crmhub.operations.change_account import Crm
+from crmhub.operations.open_account import open_account
+from crmhub.operations.users import create_user
 from crmhub.settings import Settings
 from tests import databases
-from tests.adapters.hubspot_crm import TOKEN, HubSpotCrm
-from tests.api.helper_calls import CREATE_DEAL, SET_PROPERTIES, known
-from tests.cli.servers import serving
+from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
+from tests.api.helpers.helper_calls import (
+    CREATE_DEAL,
+    SET_PROPERTIES,
+    known,
+)
 from tests.clients import TESTS, Client
 from tests.console.chromium import FLAGS
 from tests.console.past import HOUR, busy_week, put
 from tests.consoles import PASSWORD
 from tests.duplicates import listed_pair, merge
+from tests.server.servers import serving
 
 WIDTHS = {"desktop": (1280, 800), "phone": (390, 844)}
 EMAIL = "ops@example.com"
@@ -177,16 +182,16 @@ def sampled() -> Iterator[tuple[str, dict[str, str]]]:
 def _samples(hub: Hub, crm: str) -> dict[str, str]:
     create_user(hub, EMAIL, PASSWORD, by=TESTS)
     acme, _ = _account(hub, "Acme GmbH & Co. KG", plan="free")
-    operating.set_crm(
+    change_account.set_crm(
         hub, acme.client_id, Crm("hubspot", {"base_url": crm}, TOKEN), by=TESTS, ask=True
     )
-    mapping.set_field_map(hub, acme.client_id, field_maps.read(RULES), by=TESTS, ask=False)
-    operating.create_key(
+    map_fields.set_field_map(hub, acme.client_id, field_maps.read(RULES), by=TESTS, ask=False)
+    change_account.create_key(
         hub, acme.client_id, scopes=["contacts:read"], expires_at=1_924_992_000_000, by=TESTS
     )
     local, ids = _account(hub, "Bäckerei Müller")
     closed, _ = _account(hub, "A customer who has left")
-    operating.change(hub, closed.client_id, {}, disabled=True, by=TESTS)
+    change_account.change(hub, closed.client_id, {}, disabled=True, by=TESTS)
     for name in ("Northwind Traders", "A name that is much longer than anybody would have thought"):
         _account(hub, name)
     busy_week(hub, local)
@@ -196,7 +201,7 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
         "local": local.client_id,
         **_calls(bot),
         **_doubles(hub, bot, acme),
-        **_stuck(hub, operating.find(hub, acme.client_id)),
+        **_stuck(hub, change_account.find(hub, acme.client_id)),
     }
 
 
@@ -228,8 +233,8 @@ def _doubles(hub: Hub, bot: Client, acme: Account) -> dict[str, str]:
     listed_pair(hub, bot, kept, merged)
     merge(hub, bot, str(kept), str(merged))
     hub.database.transact(
-        lambda tx: duplicates.note(
-            tx, operating.find(hub, acme.client_id), "70812", "70813", shares=["phone"]
+        lambda tx: possible_duplicates.note(
+            tx, change_account.find(hub, acme.client_id), "70812", "70813", shares=["phone"]
         )
     )
     return {"double": str(double), "kept": str(kept), "merged": str(merged)}

@@ -10,9 +10,9 @@ import pytest
 
 from crmhub import audit
 from crmhub.accounts.keys import list_keys, new_id
-from crmhub.actions import operating
 from crmhub.audit import Wanted
 from crmhub.console import snippets
+from crmhub.operations import change_account
 from tests.clients import TESTS
 from tests.consoles import text_of, value_of
 
@@ -23,7 +23,7 @@ def path(client):
 
 
 def present(hub, client):
-    return operating.find(hub, client.account.client_id)
+    return change_account.find(hub, client.account.client_id)
 
 
 def settings(hub, client, **changed):
@@ -72,7 +72,7 @@ def test_settings_that_cannot_be_are_shown_again_and_nothing_is_saved(hub, clien
 def test_what_another_changes_meanwhile_stays(hub, client, operator, path):
     fields = re.findall(r'name="(shown\.[^"]+)" value="([^"]*)"', operator.get(path).text)
     other = {"require_secret": "true", "region": "DE", "deadline_s": "2.5"}
-    operating.change(hub, client.account.client_id, other, by=TESTS)
+    change_account.change(hub, client.account.client_id, other, by=TESTS)
     form = settings(hub, client, rotation="round_robin", deadline_s="0") | dict(fields)
     # What was wrong is corrected in the page that says so, which showed nothing newer.
     fields = re.findall(r'name="(shown\.[^"]+)" value="([^"]*)"', operator.send(path, form).text)
@@ -99,7 +99,7 @@ def test_no_page_changes_anything_by_get(app, operator, path):
 
 def test_usage_is_told_beside_its_limit(hub, client, operator, path):
     client.make("contacts")
-    operating.change(hub, client.account.client_id, {"plan": "free"}, by=TESTS)
+    change_account.change(hub, client.account.client_id, {"plan": "free"}, by=TESTS)
     assert "Contacts 1 of 1,000" in text_of(operator.get(path))
 
 

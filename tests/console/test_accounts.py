@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from crmhub import audit
-from crmhub.actions import operating
 from crmhub.audit import Wanted
+from crmhub.operations import change_account
 from crmhub.secrets import BASE36, token
-from tests.actions.working import change
-from tests.api.helper_calls import known
+from tests.api.helpers.helper_calls import known
 from tests.clients import open_client
 from tests.consoles import text_of, value_of
+from tests.journal.working import change
 
 
 def named(hub, client, name):
-    operating.change(hub, client.account.client_id, {"name": name}, by=audit.Author("cli", "tests"))
+    change_account.change(
+        hub, client.account.client_id, {"name": name}, by=audit.Author("cli", "tests")
+    )
 
 
 def test_an_account_is_opened_and_its_key_shown_once(app, hub, operator):
@@ -27,7 +29,7 @@ def test_an_account_is_opened_and_its_key_shown_once(app, hub, operator):
     for path in ("/accounts", f"/accounts/{client_id}"):
         assert key not in operator.get(path).text
     with hub.database.reading() as db:
-        account = operating.find(hub, client_id)
+        account = change_account.find(hub, client_id)
         (entry,) = audit.listed(db, Wanted(account_id=account.id), limit=9)
     assert (entry.by.kind, entry.by.name) == ("user", operator.email)
 
@@ -38,7 +40,7 @@ def test_a_form_that_is_sent_twice_opens_one_account(hub, operator):
     assert [answer.status_code for answer in answers] == [201, 409]
     client_id = name.replace(" ", "-").lower()
     assert f"The client id '{client_id}' is taken" in text_of(answers[1])
-    assert operating.find(hub, client_id).name == name
+    assert change_account.find(hub, client_id).name == name
 
 
 def test_what_cannot_be_opened_is_shown_again_with_what_was_typed(operator):

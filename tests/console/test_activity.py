@@ -7,15 +7,29 @@ import re
 import pytest
 
 from crmhub import audit
-from crmhub.actions import alerts, attention, discarding, mending
-from crmhub.actions.backlog import Backlog
-from crmhub.actions.entries import New
 from crmhub.audit import Wanted
-from crmhub.db import now_ms
-from tests.actions.working import change, rows, states, work_off
-from tests.api.helper_calls import CREATE_DEAL, SET_PROPERTIES, known
+from crmhub.database.connection import now_ms
+from crmhub.journal import (
+    action_queries,
+    attention,
+    discard_action,
+)
+from crmhub.journal.models import New
+from crmhub.operations import alerts
+from crmhub.operations.queue_statistics import Backlog
+from tests.api.helpers.helper_calls import (
+    CREATE_DEAL,
+    SET_PROPERTIES,
+    known,
+)
 from tests.clients import TESTS
 from tests.consoles import text_of
+from tests.journal.working import (
+    change,
+    rows,
+    states,
+    work_off,
+)
 
 HOSTILE = "<script>alert(1)</script>\u202e🦊" + "x" * 65_000
 
@@ -341,7 +355,7 @@ def test_another_property_is_added_to_a_deal(client, hub, operator):
     form = {**typed(page), "new_name": " amount ", "new_value": "17"}
     form["was"] = form["value"] = [text.replace("\n", "\r\n") for text in form["was"]]
     assert operator.send(f"/activity/{id}/edit", form, at=f"/activity/{id}").status_code == 303
-    found = mending.shown(hub.database, id)
+    found = action_queries.shown(hub.database, id)
     assert found.request["properties"] == {"dealname": "a\nb", "amount": "17"}
     assert [*found.corrected] == ["amount"]
 
@@ -454,7 +468,9 @@ def test_the_same_number_of_actions_needs_attention_everywhere(
     assert f"need attention: {everything}" in text_of(operator.get("/accounts/new"))
     gauges = {one.name: one.values for one in Backlog(hub.database).gauges()}["actions"]
     assert (gauges["dead"], gauges["parked"]) == (everything.failed, everything.blocked)
-    discarding.discard(hub.database, mending.Wanted(account=client.account), reason="x", by=TESTS)
+    discard_action.discard(
+        hub.database, action_queries.Wanted(account=client.account), reason="x", by=TESTS
+    )
     for path in (f"/accounts?q={name}", f"/accounts/{name}", f"/activity?account={name}"):
         # The banner tells of others.
         below = operator.get(path).text.partition("</section>")[2]

@@ -12,13 +12,13 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from crmhub.accounts.accounts import Account, IssuedIds
-from crmhub.actions import operating
-from crmhub.actions.discarding import discard
-from crmhub.actions.mending import Wanted
-from crmhub.actions.opening import open_account
-from crmhub.actions.operating import Crm
+from crmhub.journal.action_queries import Wanted
+from crmhub.journal.discard_action import discard
+from crmhub.operations import change_account
+from crmhub.operations.change_account import Crm
+from crmhub.operations.open_account import open_account
 from crmhub.secrets import BASE36, token
-from tests.adapters.hubspot_crm import TOKEN, HubSpotCrm
+from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
 from tests.clients import TESTS
 from tests.console.conftest import Served
 from tests.console.past import HOUR, put
@@ -68,7 +68,7 @@ def bot(served: Served) -> Iterator[Bot]:
     account, ids = open_account(served.hub, name=f"Acme {token(30, BASE36)}", by=TESTS)
     with HubSpotCrm() as crm:
         chosen = Crm("hubspot", {"base_url": crm.url}, TOKEN)
-        account = operating.set_crm(served.hub, account.client_id, chosen, by=TESTS, ask=True)
+        account = change_account.set_crm(served.hub, account.client_id, chosen, by=TESTS, ask=True)
         yield Bot(served, crm, account, ids)
 
 

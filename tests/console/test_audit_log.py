@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crmhub.actions import operating
+from crmhub.operations import change_account
 from tests.clients import TESTS
 from tests.consoles import text_of
 
@@ -14,10 +14,10 @@ HOSTILE = "<b>Acme</b>"
 @pytest.fixture
 def of(hub, client):
     """The account's entries: it was opened, got a key, and another name."""
-    operating.create_key(
+    change_account.create_key(
         hub, client.account.client_id, scopes=["contacts:read"], expires_at=None, by=TESTS
     )
-    operating.change(hub, client.account.client_id, {"name": HOSTILE}, by=TESTS)
+    change_account.change(hub, client.account.client_id, {"name": HOSTILE}, by=TESTS)
     return {"account": client.account.client_id}
 
 

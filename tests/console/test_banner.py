@@ -7,13 +7,13 @@ import re
 import flask
 import pytest
 
-from crmhub.actions.alerts import Alert
 from crmhub.console import banner
-from crmhub.db import now_ms
+from crmhub.database.connection import now_ms
 from crmhub.errors import Unavailable
-from tests.actions.working import change
-from tests.api.helper_calls import known
+from crmhub.operations.alerts import Alert
+from tests.api.helpers.helper_calls import known
 from tests.consoles import Operator
+from tests.journal.working import change
 
 
 @pytest.fixture

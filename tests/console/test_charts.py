@@ -9,10 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from crmhub.actions.history import SPANS, Span, history
-from crmhub.console import drawing
-from crmhub.db import now_ms
-from tests.api.helper_calls import known
+from crmhub.console import chart_drawing
+from crmhub.database.connection import now_ms
+from crmhub.journal.history import (
+    SPANS,
+    Span,
+    history,
+)
+from tests.api.helpers.helper_calls import known
 from tests.console.past import HOUR, put
 from tests.consoles import text_of
 
@@ -120,7 +124,7 @@ def test_an_unknown_account_is_said_so(operator):
 
 @pytest.mark.parametrize("most", [0, 1, 3, 4, 7, 99, 100, 12_345, 10**9])
 def test_a_scale_begins_at_nothing_and_holds_the_most(most):
-    scale = drawing.even(most)
+    scale = chart_drawing.even(most)
     assert scale.ticks[0] == (0, "0")
     assert 0 <= scale.height(most) <= 1
     assert len(scale.ticks) <= 6
@@ -129,7 +133,7 @@ def test_a_scale_begins_at_nothing_and_holds_the_most(most):
 
 @pytest.mark.parametrize(("least", "most"), [(0, 0), (3, 90), (100, 10**9), (10**12, 10**12)])
 def test_a_scale_of_times_has_a_bottom_and_a_top(least, most):
-    scale = drawing.times(least, most)
+    scale = chart_drawing.times(least, most)
     assert len(scale.ticks) >= 2
     assert scale.height(scale.ticks[0][0]) == 0
     assert scale.height(scale.ticks[-1][0]) == pytest.approx(1)

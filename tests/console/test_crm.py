@@ -8,14 +8,14 @@ from ipaddress import ip_network
 
 import pytest
 
-from crmhub.actions import operating
-from crmhub.actions.operating import Crm
+from crmhub.operations import change_account
+from crmhub.operations.change_account import Crm
 from crmhub.settings import Settings
-from tests.actions.working import change
-from tests.adapters.hubspot_crm import TOKEN, HubSpotCrm
-from tests.api.helper_calls import known
+from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
+from tests.api.helpers.helper_calls import known
 from tests.clients import TESTS
 from tests.consoles import text_of
+from tests.journal.working import change
 
 WRONG = "HubSpot refuses the access token"
 SECRET = "pat-na1-not-the-right-one"
@@ -51,7 +51,7 @@ def form(hubspot):
 @pytest.fixture
 def on_hubspot(hub, client, hubspot):
     crm = Crm("hubspot", {"base_url": hubspot.url}, TOKEN)
-    operating.set_crm(hub, client.account.client_id, crm, ask=False, by=TESTS)
+    change_account.set_crm(hub, client.account.client_id, crm, ask=False, by=TESTS)
 
 
 def seen(page):
@@ -59,7 +59,7 @@ def seen(page):
 
 
 def detail(hub, client):
-    return operating.detail(hub, client.account.client_id)
+    return change_account.detail(hub, client.account.client_id)
 
 
 def test_the_form_is_what_the_class_declares(operator, path):
@@ -169,9 +169,9 @@ def test_what_somebody_else_saved_meanwhile_is_not_lost_unseen(
 ):
     name = client.account.client_id
     if mine is None:
-        operating.set_crm(hub, name, Crm("hubspot", {}, TOKEN), ask=False, by=TESTS)
+        change_account.set_crm(hub, name, Crm("hubspot", {}, TOKEN), ask=False, by=TESTS)
     mine = (mine or form) | {"unasked": "true", "seen": seen(operator.get(path))}
-    operating.set_crm(hub, name, theirs, ask=False, by=TESTS)
+    change_account.set_crm(hub, name, theirs, ask=False, by=TESTS)
     before = detail(hub, client).account.connection
     answer = operator.send(path, mine)
     assert answer.status_code == 409
@@ -226,6 +226,6 @@ def test_the_hub_tells_what_its_own_records_can_hold(client, operator, path):
 
 def test_a_crm_that_cannot_tell_says_why(hub, client, hubspot, operator, path):
     crm = Crm("hubspot", {"base_url": hubspot.url}, {"access_token": SECRET})
-    operating.set_crm(hub, client.account.client_id, crm, ask=False, by=TESTS)
+    change_account.set_crm(hub, client.account.client_id, crm, ask=False, by=TESTS)
     told = catalogue(operator, path, "?kind=deals")
     assert told.count(f"HubSpot says: {WRONG}") == 3

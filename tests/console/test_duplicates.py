@@ -6,10 +6,15 @@ import re
 
 import pytest
 
-from crmhub.actions.hub import Hub
-from tests.adapters.fakes import FAKE, FakeAdapter, adapters, fake_client
+from crmhub.hub import Hub
 from tests.consoles import open_console, text_of
 from tests.duplicates import PHONE, dismiss, listed_pair, merge, pair_of, two_contacts
+from tests.fakes import (
+    FAKE,
+    FakeAdapter,
+    adapters,
+    fake_client,
+)
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e🦊"
 

@@ -9,10 +9,10 @@ import flask
 import pytest
 from playwright.sync_api import Page, expect
 
-from crmhub.actions.opening import open_account
 from crmhub.app import create_app
+from crmhub.operations.open_account import open_account
 from crmhub.secrets import BASE36, token
-from tests.api.helper_calls import CREATE_DEAL, known
+from tests.api.helpers.helper_calls import CREATE_DEAL, known
 from tests.clients import TESTS, Client
 from tests.console.conftest import Served
 from tests.duplicates import listed_pair

@@ -7,16 +7,21 @@ import re
 
 import pytest
 
+from adapters.hubspot.fake.fake import FakeHubSpot
 from crmhub.accounts import field_maps
 from crmhub.accounts.field_maps import FieldMap
-from crmhub.actions import mapping, operating
-from crmhub.actions.operating import Crm
 from crmhub.console.map_rows import Draft, pairs
-from crmhub.fakes.hubspot.fake import FakeHubSpot
-from tests.adapters.fakes import FAKE, adapters, fake_client, hubspot_client
-from tests.api.helper_calls import lead
+from crmhub.operations import change_account, map_fields
+from crmhub.operations.change_account import Crm
+from tests.api.helpers.helper_calls import lead
 from tests.clients import TESTS
 from tests.consoles import open_console, text_of
+from tests.fakes import (
+    FAKE,
+    adapters,
+    fake_client,
+    hubspot_client,
+)
 
 HOSTILE = """</textarea><script>alert("1")</script>' & {{ 7 * 7 }}"""
 EVERY_KIND = {
@@ -64,11 +69,11 @@ def fields(page):
 
 
 def stored(hub, client):
-    return operating.find(hub, client.account.client_id).connection.field_map
+    return change_account.find(hub, client.account.client_id).connection.field_map
 
 
 def set_map(hub, client, rules):
-    mapping.set_field_map(
+    map_fields.set_field_map(
         hub, client.account.client_id, field_maps.read(rules), by=TESTS, ask=False
     )
 
@@ -212,7 +217,7 @@ def test_a_map_is_edited_as_json(hub, client, operator, path):
 
 def test_a_crm_that_is_away_keeps_the_form_and_is_saved_unchecked(hub, client, operator, path):
     crm = Crm("hubspot", {"base_url": "http://127.0.0.1:9"}, {"access_token": "pat-1"})
-    operating.set_crm(hub, client.account.client_id, crm, ask=False, by=TESTS)
+    change_account.set_crm(hub, client.account.client_id, crm, ask=False, by=TESTS)
     form = rule(name="x", to="y", set="always")
     answer = operator.send(path, form)
     assert answer.status_code == 422

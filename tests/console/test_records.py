@@ -7,7 +7,7 @@ import re
 import pytest
 
 from crmhub.console.records import OPERATOR_CHOICES
-from crmhub.records.filters import OPERATORS
+from crmhub.records.search.filters import OPERATORS
 from tests.consoles import text_of
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e🦊"

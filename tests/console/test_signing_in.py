@@ -10,8 +10,8 @@ import pytest
 
 from crmhub.accounts import passwords, users
 from crmhub.accounts.limits import Limits
-from crmhub.actions.users import set_disabled, set_password
-from crmhub.db import now_ms
+from crmhub.database.connection import now_ms
+from crmhub.operations.users import set_disabled, set_password
 from tests.clients import TESTS
 from tests.consoles import (
     BROWSER,

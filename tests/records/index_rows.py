@@ -8,8 +8,8 @@ from collections import Counter
 from datetime import date
 from typing import Any
 
-from crmhub.actions.hub import Hub
-from crmhub.db import Connection
+from crmhub.database.connection import Connection
+from crmhub.hub import Hub
 from tests.clients import Client
 
 Rows = dict[str, Counter[tuple[Any, ...]]]

@@ -13,21 +13,21 @@ import pytest
 
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import IssuedIds
-from crmhub.actions.hub import Hub
 from crmhub.app import create_app
+from crmhub.hub import Hub
 from crmhub.settings import Settings
+from tests.catalogue_properties import define
 from tests.clients import Client, needed, open_client
 from tests.pages import fetch
-from tests.properties import define
 from tests.records.index_rows import (
     assert_dates_are_known,
     assert_links_are_whole,
     recomputed,
     stored,
 )
-from tests.records.made_up import OPTIONS, TYPES
 from tests.records.meanwhile import at_once
-from tests.records.test_same_on_both_databases import VALUES
+from tests.records.search.made_up import OPTIONS, TYPES
+from tests.records.search.test_same_on_both_databases import VALUES
 
 RESOURCES = ("contacts", "deals", "companies", "tickets")
 WRITERS = 8

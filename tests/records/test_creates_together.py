@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from crmhub.accounts.accounts import Account
-from crmhub.actions.hub import Hub
-from crmhub.db import Connection, Database
+from crmhub.database.connection import Connection, Database
 from crmhub.errors import HubError
+from crmhub.hub import Hub
+from crmhub.properties.catalogue import Catalogue, Property
+from crmhub.properties.kinds import CONTACTS
+from crmhub.properties.validation import DuplicateValue, InvalidProperties
 from crmhub.records import definitions, gathering, writing
-from crmhub.records.catalogue import Catalogue, Property
-from crmhub.records.kinds import CONTACTS
 from crmhub.records.store import RecordStore
-from crmhub.records.validation import DuplicateValue, InvalidProperties
 from crmhub.records.writing import NewRecord, Record
-from tests.actions.working import soon
 from tests.clients import Client
+from tests.journal.working import soon
 from tests.records.index_rows import recomputed, stored
 
 COLOUR = Property(0, name="colour", label="", type="string")

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from crmhub.accounts.accounts import Account
-from crmhub.actions.hub import Hub
-from crmhub.db import Database
+from crmhub.database.connection import Database
 from crmhub.errors import Conflict, HubError, NotFound
+from crmhub.hub import Hub
+from crmhub.properties.catalogue import Property
+from crmhub.properties.kinds import CONTACTS
+from crmhub.properties.validation import InvalidProperties
+from crmhub.properties.values import Option
 from crmhub.records import definitions
-from crmhub.records.catalogue import Property
-from crmhub.records.filters import Filter
-from crmhub.records.kinds import CONTACTS
-from crmhub.records.listing import PageRequest
-from crmhub.records.search import Query
+from crmhub.records.search.filters import Filter
+from crmhub.records.search.pages import PageRequest
+from crmhub.records.search.plans import Query
 from crmhub.records.store import RecordStore
-from crmhub.records.validation import InvalidProperties
-from crmhub.records.values import Option
 from crmhub.records.writing import Change, NewRecord
 from tests.clients import Client
 

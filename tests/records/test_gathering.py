@@ -14,7 +14,7 @@ import pytest
 from crmhub.errors import Unavailable
 from crmhub.records import gathering
 from crmhub.records.gathering import Gathering
-from tests.actions.working import soon
+from tests.journal.working import soon
 
 HELD = "held"
 

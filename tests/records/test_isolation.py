@@ -11,14 +11,14 @@ import flask
 import pytest
 from werkzeug.test import TestResponse
 
-from crmhub.actions.hub import Hub
-from crmhub.db import Connection
-from crmhub.records.kinds import KINDS
+from crmhub.database.connection import Connection
+from crmhub.hub import Hub
+from crmhub.properties.kinds import KINDS
 from tests.api.endpoints import endpoints
 from tests.api.refusals import refused
+from tests.catalogue_properties import define
 from tests.clients import Client, needed
 from tests.pages import fetch, walk
-from tests.properties import define
 
 RESOURCES = ("contacts", "deals", "companies", "tickets")
 TEXT = {"contacts": "city", "deals": "hs_next_step", "companies": "city", "tickets": "content"}

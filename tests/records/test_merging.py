@@ -11,15 +11,15 @@ from typing import Any
 import flask
 import pytest
 
-from crmhub.actions.hub import Hub
 from crmhub.errors import Conflict, NotFound
+from crmhub.hub import Hub
+from crmhub.properties.kinds import CONTACTS
+from crmhub.properties.validation import DuplicateValue, InvalidProperties
 from crmhub.records import repair
-from crmhub.records.kinds import CONTACTS
 from crmhub.records.merging import Merge, Undo, combined
 from crmhub.records.redating import Redating
-from crmhub.records.validation import DuplicateValue, InvalidProperties
+from tests.catalogue_properties import define
 from tests.clients import Client, open_client
-from tests.properties import define
 from tests.records.meanwhile import repeatedly
 from tests.records.test_counters import Writer, check, equipped  # noqa: F401
 from tests.records.test_repair import wrong

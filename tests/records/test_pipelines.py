@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from crmhub.accounts.accounts import Account
-from crmhub.actions import places
-from crmhub.actions.hub import Hub
-from crmhub.db import Database
+from crmhub.database.connection import Database
 from crmhub.errors import Conflict, HubError
+from crmhub.helpers import pipeline_stages
+from crmhub.hub import Hub
+from crmhub.properties.kinds import DEALS
+from crmhub.properties.validation import InvalidProperties
 from crmhub.records import pipelines
-from crmhub.records.kinds import DEALS
 from crmhub.records.pipelines import StageInput
 from crmhub.records.store import RecordStore
-from crmhub.records.validation import InvalidProperties
 from crmhub.records.writing import NewRecord
 from tests.clients import Client
 
@@ -145,7 +145,7 @@ def test_a_stage_id_that_stands_in_two_pipelines_is_counted_in_its_own(
     here: RecordStore, account: Account
 ) -> None:
     # A bot may name a new pipeline together with a stage that another pipeline has.
-    places.make(here, account, DEALS, {"pipeline": "bots", "dealstage": "closedwon"})
+    pipeline_stages.make(here, account, DEALS, {"pipeline": "bots", "dealstage": "closedwon"})
     create(here, account, pipeline="default", dealstage="closedwon")
     stages = [StageInput(label="Other")]
     changed = pipelines.change(here, account, DEALS, "bots", stages=stages)

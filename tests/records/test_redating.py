@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from alembic import command
 
-from crmhub import schema
-from crmhub.actions.hub import Hub
 from crmhub.app import create_app
-from crmhub.db import Connection, Database
+from crmhub.database import schema
+from crmhub.database.bulk import Rows
+from crmhub.database.connection import Connection, Database
+from crmhub.hub import Hub
+from crmhub.properties.kinds import KINDS
 from crmhub.records import index, redating
 from crmhub.records.index import IndexChange
-from crmhub.records.kinds import KINDS
 from crmhub.records.redating import Redating
-from crmhub.rows import Rows
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.clients import Client, needed, open_client

@@ -9,10 +9,14 @@ from typing import Any
 import flask
 import pytest
 
-from crmhub.actions.hub import Hub
+from crmhub.hub import Hub
+from crmhub.properties.kinds import (
+    CONTACTS,
+    DEALS,
+    KINDS,
+)
 from crmhub.records import repair
 from crmhub.records.index import TABLES
-from crmhub.records.kinds import CONTACTS, DEALS, KINDS
 from crmhub.records.redating import Redating
 from crmhub.records.repair import Examined, Miscount
 from tests.clients import Client, needed

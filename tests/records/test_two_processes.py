@@ -12,9 +12,9 @@ import pytest
 from crmhub.app import create_app
 from crmhub.settings import Settings
 from tests.api.refusals import refused
+from tests.catalogue_properties import define
 from tests.clients import Client, needed, open_client
 from tests.pages import fetch, walk
-from tests.properties import define
 from tests.records.meanwhile import at_once
 
 RESOURCES = ("contacts", "deals", "companies", "tickets")

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from crmhub.actions.hub import Hub
-from crmhub.db import Connection
+from crmhub.database.connection import Connection
+from crmhub.hub import Hub
+from crmhub.properties.kinds import CONTACTS, DEALS
+from crmhub.properties.validation import DuplicateValue
 from crmhub.records import ids, upserts, writing
 from crmhub.records.index import TABLES
-from crmhub.records.kinds import CONTACTS, DEALS
-from crmhub.records.validation import DuplicateValue
 from crmhub.records.writing import Change, NewRecord, Upsert
 from tests.clients import Client
 from tests.records.meanwhile import at_once

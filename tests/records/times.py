@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crmhub.actions.hub import Hub
-from crmhub.db import Connection
-from crmhub.records.kinds import KINDS
+from crmhub.database.connection import Connection
+from crmhub.hub import Hub
+from crmhub.properties.kinds import KINDS
 from tests.clients import Client
 
 

@@ -8,14 +8,14 @@ from typing import Any
 from crmhub.accounts.accounts import Account, IssuedIds
 from crmhub.accounts.keys import IssuedKey, Key
 from crmhub.accounts.plans import Plan
-from crmhub.actions.mapping import Preview
-from crmhub.actions.operating import Detail
-from crmhub.actions.workflows import Enrolment
 from crmhub.adapter import Setting
 from crmhub.adapter.registry import Installed
 from crmhub.api.usage import rate_shown
 from crmhub.audit import Entry
-from crmhub.records.filters import iso
+from crmhub.helpers.get_type import Enrolment
+from crmhub.operations.change_account import Detail
+from crmhub.operations.map_fields import Preview
+from crmhub.records.search.filters import iso
 
 
 def moment(milliseconds: int | None) -> str | None:

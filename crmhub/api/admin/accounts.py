@@ -9,16 +9,16 @@ from marshmallow import fields
 
 from crmhub.accounts import accounts
 from crmhub.accounts.webhook_ids import WEEK_MS
-from crmhub.actions import operating
-from crmhub.actions.opening import open_account
 from crmhub.api.admin.account_answers import account_shown, issued_shown, moment, outline_shown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author, needs
 from crmhub.api.admin.lists import Age, Listing, PageOf, PageQuery
-from crmhub.api.answers import as_json
-from crmhub.api.authentication import hub
+from crmhub.api.http.answers import as_json
+from crmhub.api.http.authentication import hub
 from crmhub.api.schemas import MOMENT, Choice, Flag, Inner, Scalar, Shown, Strict, Text
 from crmhub.api.usage import UsageShown, usage_shown
+from crmhub.operations import change_account
+from crmhub.operations.open_account import open_account
 
 # --- what is asked -----------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ def _open(body: dict[str, Any]) -> flask.Response:
 @documented("getAccount", 200, AccountShown, "Read an account with its switches and ids")
 @needs("accounts:read")
 def _get(client_id: str) -> flask.Response:
-    return as_json(account_shown(operating.detail(hub(), client_id)))
+    return as_json(account_shown(change_account.detail(hub(), client_id)))
 
 
 @blueprint.patch("/accounts/<client_id>")
@@ -258,7 +258,7 @@ def _get(client_id: str) -> flask.Response:
 @blueprint.arguments(AccountChange())
 def _change(body: dict[str, Any], client_id: str) -> flask.Response:
     disabled, switches = body.pop("disabled", None), body.pop("switches", {})
-    operating.change(
+    change_account.change(
         hub(),
         client_id,
         {**body, **switches},
@@ -266,7 +266,7 @@ def _change(body: dict[str, Any], client_id: str) -> flask.Response:
         under="switches.",
         by=author(),
     )
-    return as_json(account_shown(operating.detail(hub(), client_id)))
+    return as_json(account_shown(change_account.detail(hub(), client_id)))
 
 
 @blueprint.post("/accounts/<client_id>/webhook-ids/rotate")
@@ -275,7 +275,7 @@ def _change(body: dict[str, Any], client_id: str) -> flask.Response:
 @blueprint.arguments(RotateInput())
 def _rotate(body: dict[str, Any], client_id: str) -> flask.Response:
     what, keep_ms = body["what"], body.get("keep_old", WEEK_MS)
-    value, until = operating.rotate(hub(), client_id, what, keep_ms=keep_ms, by=author())
+    value, until = change_account.rotate(hub(), client_id, what, keep_ms=keep_ms, by=author())
     return as_json({what: value, "oldValidUntil": moment(until)})
 
 
@@ -283,4 +283,4 @@ def _rotate(body: dict[str, Any], client_id: str) -> flask.Response:
 @documented("getAccountUsage", 200, UsageShown, "Read an account's limits and what it uses")
 @needs("accounts:read")
 def _usage(client_id: str) -> flask.Response:
-    return as_json(usage_shown(operating.find(hub(), client_id)))
+    return as_json(usage_shown(change_account.find(hub(), client_id)))

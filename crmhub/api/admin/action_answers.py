@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from crmhub.actions.mending import Full, Summary
-from crmhub.records.filters import iso
+from crmhub.journal.action_queries import Full, Summary
+from crmhub.records.search.filters import iso
 
 
 def summary_shown(one: Summary) -> dict[str, Any]:

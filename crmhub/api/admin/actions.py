@@ -9,16 +9,12 @@ import marshmallow as ma
 from marshmallow import fields, validate
 from werkzeug.routing import BaseConverter
 
-from crmhub.actions import corrections, discarding, mending
-from crmhub.actions.bindings import LONGEST
-from crmhub.actions.discarding import LONGEST_REASON
-from crmhub.actions.mending import KINDS, STATES, Wanted
 from crmhub.api.admin.action_answers import action_shown, summary_shown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author, needs
 from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
-from crmhub.api.answers import as_json
-from crmhub.api.authentication import hub
+from crmhub.api.http.answers import as_json
+from crmhub.api.http.authentication import hub
 from crmhub.api.schemas import (
     MOMENT,
     Items,
@@ -29,6 +25,15 @@ from crmhub.api.schemas import (
     Words,
 )
 from crmhub.errors import BadRequest
+from crmhub.identity.bindings import LONGEST
+from crmhub.journal import action_queries, discard_action
+from crmhub.journal.action_queries import (
+    KINDS,
+    STATES,
+    Wanted,
+)
+from crmhub.journal.discard_action import LONGEST_REASON
+from crmhub.operations import correct_action
 
 MOST_IDS = 10_000
 _LONGEST_REASON = 500
@@ -246,7 +251,7 @@ class DiscardedShown(Shown):
 def _list(query: dict[str, Any]) -> flask.Response:
     asked = Listing.asked("actions", query)
     wanted = _wanted(asked.filters, after=asked.after or "")
-    found = mending.listed(hub().database, wanted, limit=asked.limit + 1)
+    found = action_queries.listed(hub().database, wanted, limit=asked.limit + 1)
     return asked.page(found, summary_shown, lambda one: one.id)
 
 
@@ -254,7 +259,7 @@ def _list(query: dict[str, Any]) -> flask.Response:
 @documented("getAction", 200, ActionShown, "Read an action with each attempt")
 @needs("actions:read")
 def _get(action_id: str) -> flask.Response:
-    return as_json(action_shown(mending.shown(hub().database, action_id)))
+    return as_json(action_shown(action_queries.shown(hub().database, action_id)))
 
 
 @blueprint.post("/actions/<action:action_id>/retry")
@@ -267,7 +272,7 @@ def _get(action_id: str) -> flask.Response:
 )
 @needs("actions:write")
 def _retry_one(action_id: str) -> flask.Response:
-    return as_json({"retried": mending.retry_one(hub().database, action_id, by=author())})
+    return as_json({"retried": action_queries.retry_one(hub().database, action_id, by=author())})
 
 
 @blueprint.post("/actions/<action:action_id>/edit")
@@ -280,7 +285,7 @@ def _retry_one(action_id: str) -> flask.Response:
 @needs("actions:write")
 @blueprint.arguments(CorrectionInput())
 def _edit(body: dict[str, Any], action_id: str) -> flask.Response:
-    count = corrections.correct(hub(), action_id, body["properties"], by=author())
+    count = correct_action.correct(hub(), action_id, body["properties"], by=author())
     return as_json({"retried": count})
 
 
@@ -294,7 +299,7 @@ def _edit(body: dict[str, Any], action_id: str) -> flask.Response:
 @needs("actions:write")
 @blueprint.arguments(DiscardInput())
 def _discard_one(body: dict[str, Any], action_id: str) -> flask.Response:
-    count = discarding.discard_one(hub().database, action_id, reason=body["why"], by=author())
+    count = discard_action.discard_one(hub().database, action_id, reason=body["why"], by=author())
     return as_json({"discarded": count})
 
 
@@ -308,7 +313,7 @@ def _discard_one(body: dict[str, Any], action_id: str) -> flask.Response:
 @needs("actions:write")
 @blueprint.arguments(RetryInput())
 def _retry(body: dict[str, Any]) -> flask.Response:
-    return as_json({"retried": mending.retry(hub().database, _chosen(body), by=author())})
+    return as_json({"retried": action_queries.retry(hub().database, _chosen(body), by=author())})
 
 
 @blueprint.post("/actions/discard")
@@ -322,7 +327,7 @@ def _retry(body: dict[str, Any]) -> flask.Response:
 @blueprint.arguments(DiscardsInput())
 def _discard(body: dict[str, Any]) -> flask.Response:
     wanted, why = _chosen(body), body["why"]
-    count = discarding.discard(hub().database, wanted, reason=why, by=author())
+    count = discard_action.discard(hub().database, wanted, reason=why, by=author())
     return as_json({"discarded": count})
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from crmhub.api.admin.callers import PREFIX
-from crmhub.api.documentation import ADMIN_TOKEN, documents
-from crmhub.api.reading import Blueprint
+from crmhub.api.http.documentation import ADMIN_TOKEN, documents
+from crmhub.api.http.reading import Blueprint
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

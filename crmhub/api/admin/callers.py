@@ -13,8 +13,8 @@ from typing import TypeVar, cast
 import flask
 
 from crmhub.accounts.directory import Operator
-from crmhub.api.authentication import hub
-from crmhub.api.misses import missed
+from crmhub.api.http.auth_failures import missed
+from crmhub.api.http.authentication import hub
 from crmhub.audit import Author
 from crmhub.errors import Forbidden, Unauthorized
 

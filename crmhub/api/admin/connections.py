@@ -7,18 +7,18 @@ from typing import Any
 import flask
 from marshmallow import fields
 
-from crmhub.actions import operating
-from crmhub.actions.operating import Crm
-from crmhub.actions.switching import DECISIONS
 from crmhub.api.admin.account_answers import adapter_shown, connection_shown
 from crmhub.api.admin.accounts import ConnectionShown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author, needs
 from crmhub.api.admin.lists import PageOf, all_of
-from crmhub.api.answers import as_json
-from crmhub.api.authentication import hub
+from crmhub.api.http.answers import as_json
+from crmhub.api.http.authentication import hub
 from crmhub.api.schemas import Choice, Properties, Shown, Strict, Text
 from crmhub.errors import NotFound
+from crmhub.operations import change_account
+from crmhub.operations.change_account import Crm
+from crmhub.operations.switch_crm import DECISIONS
 
 
 class _Given(Strict):
@@ -116,7 +116,7 @@ class AdapterPageShown(PageOf):
 @documented("getConnection", 200, ConnectionShown, "Read which CRM an account uses")
 @needs("accounts:read")
 def _get(client_id: str) -> flask.Response:
-    return as_json(connection_shown(operating.detail(hub(), client_id)))
+    return as_json(connection_shown(change_account.detail(hub(), client_id)))
 
 
 @blueprint.put("/accounts/<client_id>/connection")
@@ -129,8 +129,8 @@ def _get(client_id: str) -> flask.Response:
 def _set(query: dict[str, Any], body: dict[str, Any], client_id: str) -> flask.Response:
     crm = _crm(body["adapter"], body)
     ask = query.get("check", "true") == "true"
-    operating.set_crm(hub(), client_id, crm, ask=ask, queued=body.get("queued"), by=author())
-    return as_json(connection_shown(operating.detail(hub(), client_id)))
+    change_account.set_crm(hub(), client_id, crm, ask=ask, queued=body.get("queued"), by=author())
+    return as_json(connection_shown(change_account.detail(hub(), client_id)))
 
 
 @blueprint.post("/accounts/<client_id>/connection/check")
@@ -142,9 +142,9 @@ def _set(query: dict[str, Any], body: dict[str, Any], client_id: str) -> flask.R
 def _check(body: dict[str, Any], client_id: str) -> flask.Response:
     crm = None
     if body:
-        present = operating.find(hub(), client_id).connection.adapter
+        present = change_account.find(hub(), client_id).connection.adapter
         crm = _crm(body.get("adapter", present), body)
-    wrong = operating.check_crm(hub(), client_id, crm)
+    wrong = change_account.check_crm(hub(), client_id, crm)
     return as_json({"ok": not wrong, "message": wrong})
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from crmhub.actions.comparing import Preview, Side
-from crmhub.actions.duplicates import Pair
-from crmhub.records.filters import iso
+from crmhub.identity.possible_duplicates import Pair
+from crmhub.operations.compare_contacts import Preview, Side
+from crmhub.records.search.filters import iso
 
 
 def pair_shown(pair: Pair) -> dict[str, Any]:

@@ -7,17 +7,22 @@ from typing import Any
 import flask
 from marshmallow import fields, validate
 
-from crmhub.actions import comparing, duplicates, merging, operating
-from crmhub.actions.bindings import LONGEST
-from crmhub.actions.duplicates import STATES
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author, needs
 from crmhub.api.admin.duplicate_answers import pair_shown, preview_shown
 from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
-from crmhub.api.answers import as_json
-from crmhub.api.authentication import hub
-from crmhub.api.catalogue import in_path
+from crmhub.api.http.answers import as_json
+from crmhub.api.http.authentication import hub
+from crmhub.api.properties import in_path
 from crmhub.api.schemas import MOMENT, Choice, Properties, Shown, Strict
+from crmhub.identity import possible_duplicates
+from crmhub.identity.bindings import LONGEST
+from crmhub.identity.possible_duplicates import STATES
+from crmhub.operations import (
+    change_account,
+    compare_contacts,
+    merge_contacts,
+)
 
 _ALL = "/accounts/<client_id>/duplicates"
 _PAIR = f"{_ALL}/<contact_id>/<other_id>"
@@ -149,11 +154,11 @@ class DuplicatePageShown(PageOf):
 @needs("actions:read")
 @blueprint.arguments(DuplicatesQuery(), location="query")
 def _list(query: dict[str, Any], client_id: str) -> flask.Response:
-    account = operating.find(hub(), client_id)
+    account = change_account.find(hub(), client_id)
     asked = Listing.asked(f"duplicates of {account.id}", query)
     after: Any = tuple(asked.after) if asked.after else None
     with hub().database.reading() as db:
-        found = duplicates.listed(
+        found = possible_duplicates.listed(
             db, account, state=asked.filters.get("state", ""), after=after, limit=asked.limit + 1
         )
     return asked.page(found, pair_shown, lambda pair: [pair.found_at, *pair.ids])
@@ -172,8 +177,10 @@ def _list(query: dict[str, Any], client_id: str) -> flask.Response:
 def _preview(
     query: dict[str, Any], client_id: str, contact_id: str, other_id: str
 ) -> flask.Response:
-    account = operating.find(hub(), client_id)
-    found = comparing.preview(hub(), account, contact_id, other_id, keep=query.get("keep", ""))
+    account = change_account.find(hub(), client_id)
+    found = compare_contacts.preview(
+        hub(), account, contact_id, other_id, keep=query.get("keep", "")
+    )
     return as_json(preview_shown(found))
 
 
@@ -182,8 +189,8 @@ def _preview(
 @needs("actions:write")
 @blueprint.arguments(MergeInput())
 def _merge(body: dict[str, Any], client_id: str, contact_id: str, other_id: str) -> flask.Response:
-    account = operating.find(hub(), client_id)
-    merged = merging.merge(
+    account = change_account.find(hub(), client_id)
+    merged = merge_contacts.merge(
         hub(),
         account,
         contact_id,
@@ -202,8 +209,10 @@ def _merge(body: dict[str, Any], client_id: str, contact_id: str, other_id: str)
 )
 @needs("actions:write")
 def _unmerge(client_id: str, contact_id: str, other_id: str) -> flask.Response:
-    account = operating.find(hub(), client_id)
-    return as_json(pair_shown(merging.unmerge(hub(), account, contact_id, other_id, by=author())))
+    account = change_account.find(hub(), client_id)
+    return as_json(
+        pair_shown(merge_contacts.unmerge(hub(), account, contact_id, other_id, by=author()))
+    )
 
 
 @blueprint.post(f"{_PAIR}/dismiss", parameters=_PARAMETERS)
@@ -213,8 +222,8 @@ def _unmerge(client_id: str, contact_id: str, other_id: str) -> flask.Response:
 def _dismiss(
     body: dict[str, Any], client_id: str, contact_id: str, other_id: str
 ) -> flask.Response:
-    account = operating.find(hub(), client_id)
-    closed = merging.dismiss(
+    account = change_account.find(hub(), client_id)
+    closed = merge_contacts.dismiss(
         hub(), account, contact_id, other_id, by=author(), merged=_REASONS[body["reason"]]
     )
     return as_json(pair_shown(closed))

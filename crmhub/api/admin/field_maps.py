@@ -10,16 +10,16 @@ from marshmallow import fields
 
 from crmhub.accounts import field_maps
 from crmhub.accounts.field_maps import KINDS, LONGEST_NAME, LONGEST_VALUE, WHEN
-from crmhub.actions import mapping, operating
-from crmhub.actions.kinds import HELPERS
 from crmhub.api.admin.account_answers import preview_shown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author, needs, operator
 from crmhub.api.admin.connections import SaveQuery
-from crmhub.api.answers import as_json
-from crmhub.api.authentication import hub
+from crmhub.api.http.answers import as_json
+from crmhub.api.http.authentication import hub
 from crmhub.api.schemas import Choice, Inner, Properties, Shown, Strict
 from crmhub.errors import Forbidden
+from crmhub.helpers.actions import HELPERS
+from crmhub.operations import change_account, map_fields
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME}
 _VALUE = {"type": "string", "minLength": 1, "maxLength": LONGEST_VALUE}
@@ -145,7 +145,7 @@ class PreviewShown(Shown):
 @documented("getFieldMap", 200, FieldMapShown, "Read the field map of an account's CRM")
 @needs("accounts:read")
 def _get(client_id: str) -> flask.Response:
-    return as_json(operating.find(hub(), client_id).connection.field_map.plain())
+    return as_json(change_account.find(hub(), client_id).connection.field_map.plain())
 
 
 @blueprint.put("/accounts/<client_id>/field-map")
@@ -161,7 +161,7 @@ def _get(client_id: str) -> flask.Response:
 def _set(query: dict[str, Any], body: dict[str, Any], client_id: str) -> flask.Response:
     ask = query.get("check", "true") == "true"
     given = field_maps.read(body)
-    account, notes = mapping.set_field_map(hub(), client_id, given, ask=ask, by=author())
+    account, notes = map_fields.set_field_map(hub(), client_id, given, ask=ask, by=author())
     shown = [{"path": path, "message": message} for path, message in notes]
     return as_json({**account.connection.field_map.plain(), "notes": shown})
 
@@ -177,9 +177,9 @@ def _preview(body: dict[str, Any], client_id: str) -> flask.Response:
             "properties: what bots have sent is shown to a token with the scope actions:read;"
             " send a sample."
         )
-    found = mapping.preview(
+    found = map_fields.preview(
         hub(),
-        operating.find(hub(), client_id),
+        change_account.find(hub(), client_id),
         body["helper"],
         sample=sample,
         field_map=None if given is None else field_maps.read(given),

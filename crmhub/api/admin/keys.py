@@ -11,15 +11,15 @@ import marshmallow as ma
 from marshmallow import fields
 
 from crmhub.accounts import keys
-from crmhub.actions import operating
 from crmhub.api.admin.account_answers import issued_key_shown, key_shown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author, needs
 from crmhub.api.admin.lists import PageOf, all_of
-from crmhub.api.answers import as_json, nothing
-from crmhub.api.authentication import hub
+from crmhub.api.http.answers import as_json, nothing
+from crmhub.api.http.authentication import hub
 from crmhub.api.schemas import MOMENT, Shown, Strict, Text, Words
 from crmhub.errors import Semantic
+from crmhub.operations import change_account
 
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?"
@@ -110,7 +110,7 @@ class KeyPageShown(PageOf):
 @documented("listKeys", 200, KeyPageShown, "List an account's API keys, always on one page")
 @needs("accounts:read")
 def _list(client_id: str) -> flask.Response:
-    account = operating.find(hub(), client_id)
+    account = change_account.find(hub(), client_id)
     with hub().database.reading() as db:
         found = keys.list_keys(db, account.id)
     return all_of([key_shown(one) for one in found])
@@ -121,7 +121,7 @@ def _list(client_id: str) -> flask.Response:
 @needs("accounts:write")
 @blueprint.arguments(KeyInput())
 def _create(body: dict[str, Any], client_id: str) -> flask.Response:
-    issued = operating.create_key(
+    issued = change_account.create_key(
         hub(),
         client_id,
         scopes=body.get("scopes", ()),
@@ -135,5 +135,5 @@ def _create(body: dict[str, Any], client_id: str) -> flask.Response:
 @documented("revokeKey", 204, None, "End an API key, within a second in every process")
 @needs("accounts:write")
 def _revoke(client_id: str, key_id: str) -> flask.Response:
-    operating.revoke_key(hub(), client_id, key_id, by=author())
+    change_account.revoke_key(hub(), client_id, key_id, by=author())
     return nothing()

@@ -13,11 +13,11 @@ from marshmallow import fields
 
 from crmhub import durations
 from crmhub.accounts.accounts import Account
-from crmhub.api.answers import answer, page_frame
-from crmhub.api.authentication import hub
+from crmhub.api.http.answers import answer, page_frame
+from crmhub.api.http.authentication import hub
 from crmhub.api.schemas import CursorShown, Digits, Exactly, Strict, Text
 from crmhub.errors import BadRequest, NotFound
-from crmhub.records.paging import sealed, unsealed
+from crmhub.records.search.cursor import sealed, unsealed
 from crmhub.secrets import derive
 
 T = TypeVar("T")

@@ -7,16 +7,17 @@ from typing import Any
 import flask
 from marshmallow import fields
 
-from crmhub.actions import operating, workflows
-from crmhub.actions.bindings import LONGEST
 from crmhub.api.admin.account_answers import enrolment_shown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author, needs
 from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
-from crmhub.api.answers import nothing
-from crmhub.api.authentication import hub
-from crmhub.api.catalogue import in_path
+from crmhub.api.http.answers import nothing
+from crmhub.api.http.authentication import hub
+from crmhub.api.properties import in_path
 from crmhub.api.schemas import MOMENT, Shown
+from crmhub.helpers import get_type
+from crmhub.identity.bindings import LONGEST
+from crmhub.operations import change_account
 
 _PATH = "/accounts/<client_id>/workflows/<workflow_id>/enrolments/<contact_id>"
 _PARAMETERS = [
@@ -51,11 +52,11 @@ class EnrolmentPageShown(PageOf):
 @needs("accounts:read")
 @blueprint.arguments(EnrolmentsQuery(), location="query")
 def _list(query: dict[str, Any], client_id: str) -> flask.Response:
-    account = operating.find(hub(), client_id)
+    account = change_account.find(hub(), client_id)
     asked = Listing.asked(f"enrolments of {account.id}", query)
     contact_id, workflow_id = asked.after or ("", "")
     with hub().database.reading() as db:
-        found = workflows.enrolments(
+        found = get_type.enrolments(
             db,
             account,
             **asked.filters,
@@ -69,8 +70,8 @@ def _list(query: dict[str, Any], client_id: str) -> flask.Response:
 @documented("enrolContact", 204, None, "Note that a contact entered a workflow now; again: anew")
 @needs("accounts:write")
 def _enrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
-    account = operating.find(hub(), client_id)
-    workflows.enrol(hub(), account, workflow_id=workflow_id, contact_id=contact_id, by=author())
+    account = change_account.find(hub(), client_id)
+    get_type.enrol(hub(), account, workflow_id=workflow_id, contact_id=contact_id, by=author())
     return nothing()
 
 
@@ -78,6 +79,6 @@ def _enrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
 @documented("unenrolContact", 204, None, "Forget that a contact entered a workflow")
 @needs("accounts:write")
 def _unenrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
-    account = operating.find(hub(), client_id)
-    workflows.unenrol(hub(), account, workflow_id=workflow_id, contact_id=contact_id, by=author())
+    account = change_account.find(hub(), client_id)
+    get_type.unenrol(hub(), account, workflow_id=workflow_id, contact_id=contact_id, by=author())
     return nothing()

@@ -1,0 +1,221 @@
+"""The association endpoints: labels, linking two records, reading and batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.hubspot.fake import shapes
+from adapters.hubspot.fake.answers import (
+    Answer,
+    Refused,
+    iso,
+)
+from adapters.hubspot.fake.calls import Call
+from adapters.hubspot.fake.definitions import TYPE_IDS
+from adapters.hubspot.fake.linking import (
+    TYPES,
+    LinkType,
+    checked_target,
+    checked_types,
+    default_type,
+    described,
+    invalid_objects,
+    link,
+    linked,
+    types_between,
+    unlink,
+)
+from adapters.hubspot.fake.portal import Record, now_ms
+
+_MAX_PAGE = 500
+_MAX_READ = 1_000
+_MAX_WRITTEN = 2_000
+
+
+def labels(call: Call) -> Answer:
+    """The types from one kind to another."""
+    source, target = _kinds(call)
+    return Answer(200, {"results": [described(one) for one in types_between(source, target)]})
+
+
+def link_by_default(call: Call) -> Answer:
+    """Link two records without a label; no body is needed."""
+    source, target = _ends(call)
+    type_ = default_type(source.kind, target.kind)
+    link(call.portal, source, target, type_)
+    results = [_default(source.id, target.id, type_)]
+    inverse = TYPES[type_.inverse]
+    return Answer(200, _complete([*results, _default(target.id, source.id, inverse)]))
+
+
+def link_by_type(call: Call) -> Answer:
+    """Link two records by the types in the body."""
+    given = call.json(shapes.ASSOCIATION_TYPES)
+    source, target = _ends(call)
+    for type_ in _types(source, target.kind, given, target.id):
+        link(call.portal, source, target, type_)
+    return Answer(201, _pair(call, source, target))
+
+
+def unlink_records(call: Call) -> Answer:
+    """204, and when there was no link too."""
+    source = call.portal.load(call.kind, call.at["id"])
+    unlink(call.portal, source, call.portal.kind(call.at["to"]), call.at["to_id"])
+    return Answer(204)
+
+
+def list_links(call: Call) -> Answer:
+    """A page of the records that one is linked with."""
+    source = call.portal.load(call.kind, call.at["id"])
+    links = _links(call, source, call.portal.kind(call.at["to"]))
+    limit = call.integer("limit", _MAX_PAGE, most=_MAX_PAGE)
+    after = call.cursor()
+    page = [one for one in links if int(one["toObjectId"]) > after]
+    body: dict[str, Any] = {"results": page[:limit]}
+    if len(page) > limit:
+        body["paging"] = {"next": {"after": str(page[limit - 1]["toObjectId"])}}
+    return Answer(200, body)
+
+
+def batch_read(call: Call) -> Answer:
+    """The links of several records; 207 names those that have none."""
+    source, target = _kinds(call)
+    inputs = call.json(shapes.LINKS_READ)["inputs"]
+    _check_count(inputs, _MAX_READ)
+    results, errors = [], []
+    for one in inputs:
+        record = call.portal.find(source, one["id"])
+        if record and (links := _links(call, record, target)):
+            results.append({"from": {"id": one["id"]}, "to": links})
+        else:
+            errors.append(_no_links(source, target, one["id"]))
+    body = _complete(results)
+    if errors:
+        body |= {"numErrors": len(errors), "errors": errors}
+    return Answer(207 if errors else 200, body)
+
+
+def batch_link_by_default(call: Call) -> Answer:
+    """Link pairs of records without a label."""
+    source, target = _kinds(call)
+    inputs = call.json(shapes.PAIRS)["inputs"]
+    _check_count(inputs, _MAX_WRITTEN)
+    type_ = default_type(source, target)
+    pairs = [_found_pair(call, type_, one) for one in inputs]
+    for one, other in pairs:
+        link(call.portal, one, other, type_)
+    return Answer(200, _complete([_default(one.id, other.id, type_) for one, other in pairs]))
+
+
+def batch_link(call: Call) -> Answer:
+    """Link pairs of records by types."""
+    source, target = _kinds(call)
+    inputs = call.json(shapes.PAIRS_WITH_TYPES)["inputs"]
+    _check_count(inputs, _MAX_WRITTEN)
+    pairs = []
+    for one in inputs:
+        found = _found_pair(call, default_type(source, target), one)
+        pairs.append((found, _types(found[0], target, one["types"], found[1].id)))
+    for (record, other), types in pairs:
+        for type_ in types:
+            link(call.portal, record, other, type_)
+    return Answer(201, _complete([_pair(call, *found) for found, _ in pairs]))
+
+
+def batch_unlink(call: Call) -> Answer:
+    """Whatever was linked: 204 in v4, and a batch's answer since."""
+    source, target = _kinds(call)
+    for one in call.json(shapes.LINKS_ARCHIVE)["inputs"]:
+        if record := call.portal.find(source, one["from"]["id"]):
+            for to in one["to"]:
+                unlink(call.portal, record, target, to["id"])
+    return Answer(204) if call.version == "v4" else Answer(200, _complete([]))
+
+
+def _kinds(call: Call) -> tuple[str, str]:
+    return call.kind, call.portal.kind(call.at["to"])
+
+
+def _ends(call: Call) -> tuple[Record, Record]:
+    source = call.portal.load(call.kind, call.at["id"])
+    type_ = default_type(call.kind, call.portal.kind(call.at["to"]))
+    return source, checked_target(call.portal, type_, call.at["to_id"])
+
+
+def _types(source: Record, target: str, given: list[dict[str, Any]], id_: str) -> list[LinkType]:
+    types = checked_types(source.kind, given, to=id_)
+    for type_ in types:
+        if type_.target != target:
+            raise invalid_objects(
+                f"Association type {type_.id} does not lead to {TYPE_IDS[target]}",
+                kind=target,
+                id_=id_,
+            )
+    return types
+
+
+def _found_pair(call: Call, type_: LinkType, one: dict[str, Any]) -> tuple[Record, Record]:
+    source = call.portal.find(type_.source, one["from"]["id"])
+    if source is None:
+        raise invalid_objects("No such record", kind=type_.source, id_=one["from"]["id"])
+    return source, checked_target(call.portal, type_, one["to"]["id"])
+
+
+def _links(call: Call, source: Record, kind: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "toObjectId": _id(call, id_),
+            "associationTypes": [described(TYPES[type_id]) for type_id in sorted(types)],
+        }
+        for id_, types in sorted(
+            linked(call.portal, source, kind).items(), key=lambda one: int(one[0])
+        )
+    ]
+
+
+def _default(source: str, target: str, type_: LinkType) -> dict[str, Any]:
+    return {
+        "from": {"id": source},
+        "to": {"id": target},
+        "associationSpec": {
+            "associationCategory": "HUBSPOT_DEFINED",
+            "associationTypeId": type_.id,
+        },
+    }
+
+
+def _id(call: Call, id_: str) -> str | int:
+    """Return an id as associations tell it: v4 has numbers, the dated versions strings."""
+    return int(id_) if call.version == "v4" else id_
+
+
+def _pair(call: Call, source: Record, target: Record) -> dict[str, Any]:
+    return {
+        "fromObjectTypeId": TYPE_IDS[source.kind],
+        "fromObjectId": _id(call, source.id),
+        "toObjectTypeId": TYPE_IDS[target.kind],
+        "toObjectId": _id(call, target.id),
+        "labels": [],
+    }
+
+
+def _no_links(source: str, target: str, id_: str) -> dict[str, Any]:
+    return {
+        "status": "error",
+        "category": "OBJECT_NOT_FOUND",
+        "subCategory": "crm.associations.NO_ASSOCIATIONS_FOUND",
+        "message": f"No {target} is associated with {source} {id_}.",
+        "context": {"fromObjectId": [id_]},
+        "errors": [],
+        "links": {},
+    }
+
+
+def _check_count(inputs: list[Any], most: int) -> None:
+    if len(inputs) > most:
+        raise Refused(400, f"Batch input size {len(inputs)} exceeds the limit of {most}")
+
+
+def _complete(results: list[dict[str, Any]]) -> dict[str, Any]:
+    at = iso(now_ms())
+    return {"status": "COMPLETE", "results": results, "startedAt": at, "completedAt": at}

@@ -1,0 +1,88 @@
+"""A call as its endpoint sees it: where it goes, its query and its body."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from adapters.hubspot.fake.answers import Refused
+from adapters.hubspot.fake.portal import Portal
+from adapters.hubspot.fake.shapes import Check
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of the API, once its path is known to be one of HubSpot's."""
+
+    portal: Portal
+    path: str
+    version: str
+    query: Mapping[str, list[str]]
+    body: bytes
+    content_type: str
+    kind: str = ""
+    at: dict[str, str] = field(default_factory=dict)
+
+    def json(self, check: Check) -> Any:
+        """Return the body once `check` has passed it; raises a 415 or a 400."""
+        if self.content_type.partition(";")[0].strip().lower() != "application/json":
+            raise Refused(415, "Unsupported Media Type", category=None)
+        try:
+            value = orjson.loads(self.body)
+        except orjson.JSONDecodeError as exc:
+            raise Refused(400, f"Invalid input JSON on line {exc.lineno}: {exc.msg}") from None
+        return check(value, "")
+
+    def given(self, name: str) -> str | None:
+        """Return a query parameter, the last one when there are several."""
+        return self.query[name][-1] if name in self.query else None
+
+    def names(self, name: str) -> list[str] | None:
+        """Return a list given by commas, by repetition, or both; None when it is not given."""
+        if name not in self.query:
+            return None
+        return [one.strip() for part in self.query[name] for one in part.split(",") if one.strip()]
+
+    def sensitivities(self) -> set[str]:
+        """Return how sensitive the properties are that a call about records names."""
+        try:
+            body = orjson.loads(self.body or b"{}")
+        except orjson.JSONDecodeError:
+            body = {}
+        named = {*(self.names("properties") or ()), *_named(body)}
+        held = self.portal.definitions.get(self.kind, {})
+        return {held[name]["dataSensitivity"] for name in named if name in held} - {"non_sensitive"}
+
+    def flag(self, name: str) -> bool:
+        """Return a true-or-false parameter; false when it is not given."""
+        value = self.given(name) or "false"
+        if value not in ("true", "false"):
+            raise Refused(400, f"Unable to parse value for query parameter {name}: {value}")
+        return value == "true"
+
+    def cursor(self) -> int:
+        """Return where a page starts; 0 for the first one."""
+        value = self.given("after") or "0"
+        if not (value.isascii() and value.isdigit() and len(value) < 20):
+            raise Refused(400, f"after must be a cursor of this list, and not {value[:40]}")
+        return int(value)
+
+    def integer(self, name: str, default: int, *, most: int) -> int:
+        """Return a whole number from 1 to `most`."""
+        value = self.given(name) or str(default)
+        short = value.isascii() and value.isdigit() and len(value) < 10
+        if not (short and 1 <= int(value) <= most):
+            raise Refused(400, f"{name} must be an integer from 1 to {most}, and not {value[:40]}")
+        return int(value)
+
+
+def _named(body: Any) -> Iterator[str]:
+    """Yield the names of properties in a body, also in the inputs of a batch."""
+    if not isinstance(body, dict):
+        return
+    for given in (body, *(one for one in body.get("inputs") or () if isinstance(one, dict))):
+        names = given.get("properties")
+        yield from (one for one in names or () if isinstance(one, str))

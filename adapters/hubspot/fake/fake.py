@@ -1,0 +1,174 @@
+"""The fake as a test or the command line holds it: start, stop, look inside, order faults."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import urlsplit
+
+from adapters.hubspot.fake import control
+from adapters.hubspot.fake.definitions import definition
+from adapters.hubspot.fake.faults import Fault
+from adapters.hubspot.fake.linking import default_type, linked
+from adapters.hubspot.fake.portal import Rules
+from adapters.hubspot.fake.server import (
+    Received,
+    Sent,
+    Server,
+)
+from adapters.hubspot.fake.service import (
+    Options,
+    Seen,
+    Service,
+)
+from adapters.hubspot.fake.writing import create, update
+
+
+class FakeHubSpot(Service):
+    """A HubSpot-like CRM on a port of its own; `with FakeHubSpot() as fake:` starts and stops it.
+
+    Its state outlives a stop: start() again, and it is there on the same port.
+    """
+
+    def __init__(self, options: Options | None = None) -> None:
+        super().__init__(options or Options())
+        self._port = self.options.port
+        self._server: Server | None = None
+
+    def start(self) -> FakeHubSpot:
+        """Listen, and return itself; raises OSError when the port is taken."""
+        server = Server(self.options.host, self._port, self._responded)
+        self._server, self._port = server, server.server_address[1]
+        # A long wait between looks at the stop flag would delay each stop by that much.
+        serve = server.serve_forever
+        threading.Thread(target=serve, args=(0.02,), name="fake-hubspot", daemon=True).start()
+        return self
+
+    def stop(self) -> None:
+        """Stop listening and end every connection."""
+        if self._server:
+            self._server.stop()
+            self._server = None
+
+    def _responded(self, server: Server, received: Received) -> Sent:
+        path = urlsplit(received.target).path
+        if path.startswith(control.PREFIX):
+            return Sent(control.answer(self, received.method, path, received.body))
+        return self.respond(received, server.pause)
+
+    def __enter__(self) -> FakeHubSpot:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Its address, without a slash at the end."""
+        host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
+        return f"http://{host}:{self._port}"
+
+    @property
+    def token(self) -> str:
+        """The access token that does not expire by itself."""
+        return self.tokens.static
+
+    # What is in it
+
+    @property
+    def contacts(self) -> dict[str, dict[str, str]]:
+        """The contacts that are not archived: their properties by id."""
+        return self.records("contacts")
+
+    @property
+    def deals(self) -> dict[str, dict[str, str]]:
+        """The deals that are not archived: their properties by id."""
+        return self.records("deals")
+
+    @property
+    def tickets(self) -> dict[str, dict[str, str]]:
+        """The tickets that are not archived: their properties by id."""
+        return self.records("tickets")
+
+    def records(self, kind: str) -> dict[str, dict[str, str]]:
+        """The live records of a kind: their properties by id."""
+        with self.lock:
+            return {id_: dict(one.properties) for id_, one in self.portal.records[kind].items()}
+
+    def linked(self, kind: str, id_: str, to: str) -> list[str]:
+        """Return the ids of the records of kind `to` that one is associated with."""
+        with self.lock:
+            return sorted(linked(self.portal, self.portal.load(kind, id_), to))
+
+    def add(self, kind: str, properties: Mapping[str, str], *, contacts: Iterable[str] = ()) -> str:
+        """Make a record that can be searched at once, and return its id; raises Refused."""
+        with self.lock:
+            type_id = default_type(kind, "contacts").id
+            spec = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": type_id}
+            links = [{"to": {"id": one}, "types": [spec]} for one in contacts]
+            record = create(self.portal, kind, dict(properties), links)
+            record.index()
+            return record.id
+
+    def add_contact(self, **properties: str) -> str:
+        """Make a contact that can be searched at once, and return its id."""
+        return self.add("contacts", properties)
+
+    def set(self, kind: str, id_: str, **properties: str) -> None:
+        """Change a record, as somebody would in HubSpot itself."""
+        with self.lock:
+            update(self.portal, self.portal.load(kind, id_), properties)
+
+    def archive(self, kind: str, id_: str) -> None:
+        """Archive a record, as somebody would in HubSpot itself."""
+        with self.lock:
+            self.portal.remove(self.portal.load(kind, id_))
+
+    def define(self, kind: str, name: str, type_: str = "string", **more: Any) -> None:
+        """Define a property of the account's own; `more` as `definitions.definition` takes it."""
+        with self.lock:
+            group = next(iter(self.portal.groups[kind]))
+            made = definition(name, name, type_, group=group, own=False, **more)
+            self.portal.definitions[kind][name] = made
+
+    def require(self, kind: str, *names: str) -> None:
+        """Make properties required on every record of a kind."""
+        with self.lock:
+            self.portal.rules[kind] = Rules(required=names)
+
+    def index(self) -> None:
+        """Let the search index catch up with all that was written, whatever its lag."""
+        with self.lock:
+            for held in self.portal.records.values():
+                for record in held.values():
+                    record.index()
+
+    # What goes wrong
+
+    def fail(self, status: int | None = None, **fault: Any) -> Fault:
+        """Order a fault and return it: a status, or `kind=…`; see `faults.Fault`."""
+        made = Fault(status=status, **fault)
+        with self.lock:
+            self.faults.add(made)
+        return made
+
+    def expire_tokens(self) -> None:
+        """Let every access token end now; only a refresh gives a new one."""
+        with self.lock:
+            self.tokens.expire()
+
+    # What it was asked
+
+    @property
+    def requests(self) -> list[Seen]:
+        """The last 5,000 calls, oldest first."""
+        with self.lock:
+            return list(self._seen)
+
+    def count(self, method: str = "*", path: str = "*") -> int:
+        """Return how many of these calls match, by shell patterns."""
+        return sum(
+            fnmatchcase(one.method, method) and fnmatchcase(one.path, path) for one in self.requests
+        )

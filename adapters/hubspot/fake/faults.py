@@ -1,0 +1,266 @@
+"""Faults to order: what goes wrong, for which calls, how often.
+
+A fault is applied by the server on the open socket, so a client meets what it would meet for
+real. `written` makes it come after the call was carried out: the record is made, the answer lost.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from types import NoneType
+from typing import Any
+
+from adapters.hubspot.fake.answers import (
+    JSON,
+    Answer,
+    Refused,
+)
+from adapters.hubspot.fake.limits import retry_header
+from adapters.hubspot.fake.tokens import expired
+
+KINDS = (
+    "status",  # another status, with a body of its own or what HubSpot sends with it
+    "latency",  # nothing but the delay
+    "drip",  # the true answer, its body spread over `seconds`
+    "html",  # a page, with status 200 unless told otherwise
+    "broken_json",  # the true answer, its JSON broken off but the length right
+    "huge_json",  # `size` bytes of valid JSON
+    "empty",  # no body at all
+    "wrong_type",  # the true answer under another content type
+    "reset",  # the connection is reset
+    "close",  # the connection is closed without an answer
+    "cut",  # the true answer breaks off in its middle
+    "expired",  # 401 EXPIRED_AUTHENTICATION, until a token is refreshed
+)
+_PAGE = b"<!DOCTYPE html><html><head><title>%s</title></head><body><h1>%s</h1></body></html>"
+_OF_THE_EDGE = {
+    502: "502 Bad Gateway",
+    504: "504 Gateway Timeout",
+    520: "520: Web server is returning an unknown error",
+    521: "521: Web server is down",
+    522: "522: Connection timed out",
+    523: "523: Origin is unreachable",
+    524: "524: A timeout occurred",
+}
+_MESSAGES = {
+    423: "The account's records are locked by a bulk load; wait at least two seconds.",
+    429: "You have reached your ten_secondly_rolling limit.",
+    477: "This account is being moved to another data centre.",
+    500: "internal error",
+    503: "Service temporarily unavailable",
+}
+_CATEGORIES = {
+    400: "VALIDATION_ERROR",
+    401: "INVALID_AUTHENTICATION",
+    403: "MISSING_SCOPES",
+    404: "OBJECT_NOT_FOUND",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Fault:
+    """One thing that goes wrong.
+
+    It strikes calls whose method and path match (shell patterns, `|` between methods), after
+    `skip` of them, `times` times (None: until it is removed), each with `probability`.
+    `seconds` is a pause before the call is carried out, after it when `written`; for a drip it is
+    how long the body takes.
+    """
+
+    kind: str = "status"
+    method: str = "*"
+    path: str = "*"
+    times: int | None = 1
+    skip: int = 0
+    probability: float = 1.0
+    written: bool = False
+    seconds: float = 0.0
+    status: int | None = None
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+    content_type: str | None = None
+    retry_after: str | None = None
+    retry_seconds: float = 10.0
+    existing_id: str = "1"
+    size: int = 20_000_000
+    struck: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind: {self.kind} is none of {', '.join(KINDS)}")
+        if self.kind == "status" and self.status is None:
+            raise ValueError("status: a fault of this kind needs one")
+        if self.retry_after not in (None, "none", "seconds", "date"):
+            raise ValueError("retry_after: one of none, seconds, date")
+
+    def meets(self, method: str, path: str) -> bool:
+        """Whether it is for this call, its turns counted down."""
+        if not any(fnmatchcase(method, one) for one in self.method.split("|")):
+            return False
+        if not fnmatchcase(path, self.path) or self.times == 0:
+            return False
+        if self.skip:
+            self.skip -= 1
+            return False
+        # Chance is what is wanted here, not secrecy.
+        if self.probability < 1 and random.random() >= self.probability:
+            return False
+        self.times = None if self.times is None else self.times - 1
+        self.struck += 1
+        return True
+
+    @property
+    def needs_answer(self) -> bool:
+        """Whether the call has to be carried out first."""
+        return self.written or self.kind in ("latency", "drip", "broken_json", "wrong_type", "cut")
+
+    @property
+    def pauses(self) -> bool:
+        """Whether `seconds` is a wait, after the call was carried out if `written`."""
+        return self.kind != "drip"
+
+    def answer(self, true: Answer | None) -> Answer:
+        """Return what is sent instead of the true answer (None when there was none)."""
+        match self.kind:
+            case "status":
+                return self._status()
+            case "expired":
+                return expired().answer()
+            case "html":
+                return self._sent(200, _PAGE % (b"HubSpot", b"Please wait"), "text/html")
+            case "huge_json":
+                return self._sent(200, huge(self.size), JSON)
+            case "empty":
+                return self._sent(200, b"", JSON)
+            case "broken_json":
+                whole = true.encoded() if true else b"{}"
+                return self._sent(true.status if true else 200, whole[:-2] + b",,", JSON)
+        # The true answer, for what spoils only the way it is sent.
+        answer = true or Answer(200)
+        if self.kind == "wrong_type":
+            answer.content_type = self.content_type or "text/plain"
+        return answer
+
+    def _sent(self, status: int, body: bytes, content_type: str) -> Answer:
+        return Answer(
+            self.status or status, body, dict(self.headers), self.content_type or content_type
+        )
+
+    def _status(self) -> Answer:
+        status = self.status or 500
+        headers = {**self._retry_header(status), **self.headers}
+        if self.body is not None:
+            body = self.body.encode() if isinstance(self.body, str) else self.body
+            return Answer(status, body, headers, self.content_type or JSON)
+        if status in _OF_THE_EDGE:
+            words = _OF_THE_EDGE[status].encode()
+            return Answer(status, _PAGE % (words, words), headers, "text/html; charset=UTF-8")
+        usual = self._usual(status)
+        usual.headers |= headers
+        return usual
+
+    def _retry_header(self, status: int) -> dict[str, str]:
+        form = self.retry_after or ("seconds" if status == 477 else "none")
+        return retry_header(self.retry_seconds, form)  # type: ignore[arg-type]
+
+    def _usual(self, status: int) -> Answer:
+        if status == 207:
+            return Answer(207, _partial())
+        if status == 409:
+            message = f"Contact already exists. Existing ID: {self.existing_id}"
+            return Refused(409, message, category="CONFLICT").answer()
+        extra = {"errorType": "RATE_LIMIT", "policyName": "TEN_SECONDLY_ROLLING"}
+        return Refused(
+            status,
+            _MESSAGES.get(status, "There was a problem with the request."),
+            category=_CATEGORIES.get(status),
+            extra=extra if status == 429 else None,
+        ).answer()
+
+
+def _partial() -> dict[str, Any]:
+    at = "2026-01-01T00:00:00.000Z"
+    error = {
+        "status": "error",
+        "category": "VALIDATION_ERROR",
+        "message": "This input could not be processed.",
+        "context": {},
+        "errors": [],
+        "links": {},
+    }
+    return {
+        "status": "COMPLETE",
+        "results": [],
+        "numErrors": 1,
+        "errors": [error],
+        "startedAt": at,
+        "completedAt": at,
+    }
+
+
+def huge(size: int) -> bytes:
+    """Return about `size` bytes of JSON that is an answer otherwise like others."""
+    return b'{"results":[],"total":0,"padding":"' + b"x" * size + b'"}'
+
+
+_NUMBER = (int, float)
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "kind": str,
+    "method": str,
+    "path": str,
+    "times": (int, NoneType),
+    "skip": int,
+    "probability": _NUMBER,
+    "written": bool,
+    "seconds": _NUMBER,
+    "status": int,
+    "body": object,
+    "headers": dict,
+    "content_type": str,
+    "retry_after": str,
+    "retry_seconds": _NUMBER,
+    "existing_id": str,
+    "size": int,
+}
+
+
+def parse(given: Any) -> Fault:
+    """Return a fault from JSON of the control endpoint; raises ValueError for what is wrong."""
+    if not isinstance(given, dict):
+        raise ValueError(f"{given!r}: a fault is an object")
+    for name, value in given.items():
+        if name not in _TYPES:
+            raise ValueError(f"{name}: a fault knows {', '.join(_TYPES)}")
+        truth = isinstance(value, bool) and _TYPES[name] not in (bool, object)
+        if truth or not isinstance(value, _TYPES[name]):
+            raise ValueError(f"{name}: {value!r} is of a type that it does not take")
+    return Fault(**given)
+
+
+class Faults:
+    """The faults in waiting; the first one that meets a call strikes it."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Fault] = []
+
+    def add(self, fault: Fault) -> None:
+        """Put one at the end of the line."""
+        self.waiting.append(fault)
+
+    def strike(self, method: str, path: str) -> Fault | None:
+        """Return the fault for a call, or None."""
+        for fault in self.waiting:
+            if fault.meets(method, path):
+                self.waiting = [one for one in self.waiting if one.times != 0]
+                return fault
+        return None
+
+    def refreshed(self) -> None:
+        """End those that last until a token is refreshed."""
+        self.waiting = [one for one in self.waiting if one.kind != "expired"]
+
+    def clear(self) -> None:
+        """End them all."""
+        self.waiting = []

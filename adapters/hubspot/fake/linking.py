@@ -1,0 +1,160 @@
+"""Associations: which types there are, between which objects, and what is linked.
+
+The type ids are those of HubSpot's association guide, which its SDK holds too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from adapters.hubspot.fake.answers import Refused
+from adapters.hubspot.fake.definitions import SINGULAR, TYPE_IDS
+from adapters.hubspot.fake.portal import Portal, Record
+
+
+@dataclass(frozen=True, slots=True)
+class LinkType:
+    """A type of association in one direction, and its inverse's id."""
+
+    id: int
+    source: str
+    target: str
+    inverse: int
+    primary: bool = False
+
+    @property
+    def name(self) -> str:
+        """As the object API names it."""
+        plain = f"{SINGULAR[self.source]}_to_{SINGULAR[self.target]}"
+        with_company = "companies" in (self.source, self.target)
+        return plain if self.primary or not with_company else f"{plain}_unlabeled"
+
+
+def _both_ways(
+    source: str, target: str, there: int, back: int, *, primary: bool = False
+) -> list[LinkType]:
+    return [
+        LinkType(there, source, target, back, primary),
+        LinkType(back, target, source, there, primary),
+    ]
+
+
+TYPES: dict[int, LinkType] = {
+    one.id: one
+    for one in (
+        *_both_ways("deals", "contacts", 3, 4),
+        *_both_ways("tickets", "contacts", 16, 15),
+        *_both_ways("contacts", "companies", 279, 280),
+        *_both_ways("contacts", "companies", 1, 2, primary=True),
+        *_both_ways("deals", "companies", 341, 342),
+        *_both_ways("deals", "companies", 5, 6, primary=True),
+        *_both_ways("tickets", "companies", 339, 340),
+        *_both_ways("tickets", "companies", 26, 25, primary=True),
+        *_both_ways("deals", "tickets", 27, 28),
+        *_both_ways("contacts", "contacts", 449, 449),
+        *_both_ways("companies", "companies", 450, 450),
+        *_both_ways("deals", "deals", 451, 451),
+        *_both_ways("tickets", "tickets", 452, 452),
+    )
+}
+
+
+def types_between(source: str, target: str) -> list[LinkType]:
+    """Return the types from one kind to another, the unlabelled one first."""
+    found = [one for one in TYPES.values() if (one.source, one.target) == (source, target)]
+    return sorted(found, key=lambda one: one.primary)
+
+
+def default_type(source: str, target: str) -> LinkType:
+    """Return the unlabelled type between two kinds."""
+    return types_between(source, target)[0]
+
+
+def described(type_: LinkType) -> dict[str, Any]:
+    """Return a type as the label endpoints give it."""
+    return {
+        "category": "HUBSPOT_DEFINED",
+        "typeId": type_.id,
+        "label": "Primary" if type_.primary else None,
+    }
+
+
+def checked_types(source: str, given: Iterable[dict[str, Any]], *, to: str) -> list[LinkType]:
+    """Return the types of one association; raises a 400 for a wrong id or direction."""
+    found = []
+    for one in given:
+        type_ = TYPES.get(one["associationTypeId"])
+        if (
+            type_ is None
+            or type_.source != source
+            or one["associationCategory"] != ("HUBSPOT_DEFINED")
+        ):
+            raise invalid_objects(
+                f"{one['associationCategory']} association type {one['associationTypeId']} "
+                f"does not start at {TYPE_IDS[source]}",
+                kind=source,
+                id_=to,
+            )
+        found.append(type_)
+    if not found:
+        raise Refused(400, "At least one association type is needed")
+    return found
+
+
+def checked_target(portal: Portal, type_: LinkType, id_: str) -> Record:
+    """Return the record at the other end; raises a 400 when there is none of that kind."""
+    # Only a read is said to lead from the ids of merged records to the one they became.
+    if (found := portal.find(type_.target, id_)) and found.id == id_:
+        return found
+    raise invalid_objects(
+        f"No {SINGULAR[type_.target]} with id {id_} exists", kind=type_.target, id_=id_
+    )
+
+
+def invalid_objects(message: str, *, kind: str, id_: str) -> Refused:
+    """Return the refusal of an association, with the ids in its context."""
+    return Refused(
+        400,
+        message,
+        context={"INVALID_OBJECT_IDS": [id_], "objectId": [id_], "objectType": [TYPE_IDS[kind]]},
+    )
+
+
+def link(portal: Portal, source: Record, target: Record, type_: LinkType) -> None:
+    """Link two records in both directions; a primary link is an unlabelled one too."""
+    there, back = (source.kind, source.id), (target.kind, target.id)
+    wanted = {type_, default_type(type_.source, type_.target)}
+    for one in wanted:
+        portal.links.setdefault(there, {}).setdefault(back, set()).add(one.id)
+        portal.links.setdefault(back, {}).setdefault(there, set()).add(one.inverse)
+
+
+def unlink(portal: Portal, source: Record, kind: str, id_: str) -> None:
+    """Remove every link between two records, if there is any."""
+    there, back = (source.kind, source.id), (kind, id_)
+    portal.links.get(there, {}).pop(back, None)
+    portal.links.get(back, {}).pop(there, None)
+
+
+def linked(portal: Portal, record: Record, kind: str) -> dict[str, set[int]]:
+    """Return the ids of a kind that a record is linked with, each with its type ids."""
+    links = portal.links.get((record.kind, record.id), {})
+    return {id_: types for (of, id_), types in links.items() if of == kind}
+
+
+def shown_links(portal: Portal, record: Record, kinds: Iterable[str]) -> dict[str, Any]:
+    """Return `associations` as a record carries it; kinds without a link are left out."""
+    found = {kind: linked(portal, record, kind) for kind in kinds}
+    return {
+        kind: {
+            "results": [
+                {"id": id_, "type": TYPES[type_id].name}
+                for id_, types in sorted(links.items(), key=lambda one: int(one[0]))
+                for type_id in sorted(types)
+            ]
+        }
+        for kind, links in found.items()
+        if links
+    }

@@ -1,0 +1,155 @@
+"""The object endpoints: list, create, read, change, archive, batches, search, merge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.hubspot.fake import batches, shapes
+from adapters.hubspot.fake.answers import Answer, Refused
+from adapters.hubspot.fake.calls import Call
+from adapters.hubspot.fake.definitions import (
+    KINDS,
+    SINGULAR,
+    TYPE_IDS,
+)
+from adapters.hubspot.fake.linking import shown_links
+from adapters.hubspot.fake.portal import Record, shown
+from adapters.hubspot.fake.searching import MAX_BODY, search
+from adapters.hubspot.fake.writing import (
+    create,
+    merge,
+    update,
+)
+
+_MAX_PAGE = 100
+_MAX_PAGE_WITH_HISTORY = 50
+
+
+def list_records(call: Call) -> Answer:
+    """A page in the order of ids; the cursor is the id of the last record."""
+    history = call.names("propertiesWithHistory")
+    limit = call.integer("limit", 10, most=_MAX_PAGE_WITH_HISTORY if history else _MAX_PAGE)
+    after = call.cursor()
+    held = call.portal.archived if call.flag("archived") else call.portal.records
+    ids = sorted(int(id_) for id_ in held[call.kind] if int(id_) > after)
+    body: dict[str, Any] = {
+        "results": [_shown(call, held[call.kind][str(id_)]) for id_ in ids[:limit]]
+    }
+    if len(ids) > limit:
+        last = str(ids[limit - 1])
+        link = f"https://api.hubapi.com{call.path}?limit={limit}&after={last}"
+        body["paging"] = {"next": {"after": last, "link": link}}
+    return Answer(200, body)
+
+
+def create_record(call: Call) -> Answer:
+    """201 with the record and its place."""
+    given = call.json(shapes.CREATE)
+    record = create(call.portal, call.kind, given["properties"], given["associations"])
+    body = shown(call.portal, record, names=list(record.properties), with_url=_with_url(call))
+    return Answer(201, body, {"Location": f"{call.path}/{record.id}"})
+
+
+def read_record(call: Call) -> Answer:
+    """The record by its id or by a unique property."""
+    if call.flag("archived"):
+        return Answer(200, _shown(call, call.portal.load_archived(call.kind, call.at["id"])))
+    return Answer(200, _shown(call, _loaded(call)))
+
+
+def update_record(call: Call) -> Answer:
+    """The record with the properties that were given."""
+    given = call.json(shapes.UPDATE)["properties"]
+    record = _loaded(call)
+    update(call.portal, record, given)
+    return Answer(200, shown(call.portal, record, names=list(given), with_url=_with_url(call)))
+
+
+def archive_record(call: Call) -> Answer:
+    """204, and for a record that is not there too, as archiving is idempotent."""
+    if record := call.portal.find(call.kind, call.at["id"]):
+        call.portal.remove(record)
+    return Answer(204)
+
+
+def search_records(call: Call) -> Answer:
+    """A page of what matches; see `searching`."""
+    if len(call.body.decode(errors="replace")) > MAX_BODY:
+        raise Refused(400, f"The request body is longer than {MAX_BODY} characters")
+    return Answer(200, search(call.portal, call.kind, call.json(shapes.SEARCH)))
+
+
+def merge_records(call: Call) -> Answer:
+    """The merged record, under a new id."""
+    given = call.json(shapes.MERGE)
+    primary, other = (
+        call.portal.load(call.kind, given[name]) for name in ("primaryObjectId", "objectIdToMerge")
+    )
+    return Answer(200, shown(call.portal, merge(call.portal, primary, other)))
+
+
+def gdpr_delete(call: Call) -> Answer:
+    """204; the record is gone for good. An unknown address is no error: it would be blocked."""
+    given = call.json(shapes.GDPR_DELETE)
+    found = call.portal.find(call.kind, given["objectId"], given.get("idProperty"))
+    if found is None and given.get("idProperty") != "email":
+        call.portal.load(call.kind, given["objectId"], given.get("idProperty"))
+    if found:
+        call.portal.remove(found, archive=False)
+    return Answer(204)
+
+
+def batch_create(call: Call) -> Answer:
+    """See `batches`."""
+    given = call.json(shapes.BATCH_CREATE)
+    return batches.batch_create(call.portal, call.kind, given["inputs"])
+
+
+def batch_read(call: Call) -> Answer:
+    """See `batches`."""
+    given = call.json(shapes.BATCH_READ)
+    return batches.batch_read(call.portal, call.kind, given, archived=call.flag("archived"))
+
+
+def batch_update(call: Call) -> Answer:
+    """See `batches`."""
+    given = call.json(shapes.BATCH_UPDATE)
+    return batches.batch_update(call.portal, call.kind, given["inputs"])
+
+
+def batch_upsert(call: Call) -> Answer:
+    """See `batches`."""
+    given = call.json(shapes.BATCH_UPSERT)
+    return batches.batch_upsert(call.portal, call.kind, given["inputs"])
+
+
+def batch_archive(call: Call) -> Answer:
+    """204, whatever was there."""
+    given = call.json(shapes.BATCH_ARCHIVE)
+    batches.batch_archive(call.portal, call.kind, given["inputs"])
+    return Answer(204)
+
+
+def _loaded(call: Call) -> Record:
+    return call.portal.load(call.kind, call.at["id"], call.given("idProperty"))
+
+
+def _with_url(call: Call) -> bool:
+    # Only the dated versions have been seen to send it.
+    return call.version != "v3"
+
+
+def _shown(call: Call, record: Record) -> dict[str, Any]:
+    body = shown(
+        call.portal,
+        record,
+        names=call.names("properties"),
+        history=call.names("propertiesWithHistory"),
+        with_url=_with_url(call),
+    )
+    if wanted := call.names("associations"):
+        # Those that do not exist are ignored, says the reference.
+        kinds = [kind for kind in KINDS if {kind, SINGULAR[kind], TYPE_IDS[kind]} & set(wanted)]
+        if links := shown_links(call.portal, record, kinds):
+            body["associations"] = links
+    return body

@@ -1,0 +1,150 @@
+"""The pipeline endpoints: pipelines and their stages can be read, made, changed and deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from adapters.hubspot.fake import shapes
+from adapters.hubspot.fake.answers import (
+    Answer,
+    Refused,
+    iso,
+    not_found,
+)
+from adapters.hubspot.fake.calls import Call
+from adapters.hubspot.fake.definitions import (
+    PIPELINE,
+    STAGE,
+    stage,
+)
+from adapters.hubspot.fake.portal import now_ms
+
+_Json = dict[str, Any]
+
+
+def list_pipelines(call: Call) -> Answer:
+    """All of them; contacts and companies have none."""
+    return Answer(200, {"results": list(call.portal.pipelines[call.kind].values())})
+
+
+def read_pipeline(call: Call) -> Answer:
+    """One of them."""
+    return Answer(200, _pipeline(call))
+
+
+def create_pipeline(call: Call) -> Answer:
+    """201 with the pipeline; its id and its stages' are made unless they are given."""
+    given = call.json(shapes.PIPELINE_CREATE)
+    if call.kind not in PIPELINE:
+        raise Refused(400, f"{call.kind} have no pipelines")
+    id_, at = given.get("pipelineId") or str(uuid4()), iso(now_ms())
+    if id_ in call.portal.pipelines[call.kind]:
+        raise Refused(409, f"Pipeline {id_} already exists", category="OBJECT_ALREADY_EXISTS")
+    made = {
+        "id": id_,
+        "label": given["label"],
+        "displayOrder": given["displayOrder"],
+        "stages": [_stage_of(call, one) for one in given["stages"]],
+        "createdAt": at,
+        "updatedAt": at,
+        "archived": False,
+    }
+    call.portal.pipelines[call.kind][id_] = made
+    return Answer(201, made)
+
+
+def update_pipeline(call: Call) -> Answer:
+    """The changed pipeline."""
+    given = call.json(shapes.PIPELINE_UPDATE)
+    found = _pipeline(call)
+    found.update(given, updatedAt=iso(now_ms()))
+    return Answer(200, found)
+
+
+def replace_pipeline(call: Call) -> Answer:
+    """The pipeline with other stages."""
+    given = call.json(shapes.PIPELINE_CREATE)
+    found = _pipeline(call)
+    found |= {
+        "label": given["label"],
+        "displayOrder": given["displayOrder"],
+        "stages": [_stage_of(call, one) for one in given["stages"]],
+        "updatedAt": iso(now_ms()),
+    }
+    return Answer(200, found)
+
+
+def delete_pipeline(call: Call) -> Answer:
+    """204; with validateReferencesBeforeDelete a used one is refused."""
+    found = _pipeline(call)
+    _check_unused(call, PIPELINE.get(call.kind, ""), found["id"])
+    del call.portal.pipelines[call.kind][found["id"]]
+    return Answer(204)
+
+
+def list_stages(call: Call) -> Answer:
+    """The stages of a pipeline."""
+    return Answer(200, {"results": _pipeline(call)["stages"]})
+
+
+def read_stage(call: Call) -> Answer:
+    """One of them."""
+    return Answer(200, _stage(call))
+
+
+def create_stage(call: Call) -> Answer:
+    """201 with the stage."""
+    given = call.json(shapes.STAGE_CREATE)
+    found = _pipeline(call)
+    made = _stage_of(call, given)
+    if made["id"] in [one["id"] for one in found["stages"]]:
+        raise Refused(409, f"Stage {made['id']} already exists", category="OBJECT_ALREADY_EXISTS")
+    found["stages"].append(made)
+    return Answer(201, made)
+
+
+def update_stage(call: Call) -> Answer:
+    """The changed stage."""
+    given = call.json(shapes.STAGE_UPDATE)
+    found = _stage(call)
+    found.update(given, updatedAt=iso(now_ms()))
+    return Answer(200, found)
+
+
+def delete_stage(call: Call) -> Answer:
+    """204; with validateReferencesBeforeDelete a used one is refused."""
+    pipeline, found = _pipeline(call), _stage(call)
+    _check_unused(call, STAGE.get(call.kind, ""), found["id"])
+    pipeline["stages"].remove(found)
+    return Answer(204)
+
+
+def _pipeline(call: Call) -> _Json:
+    if found := call.portal.pipelines[call.kind].get(call.at["pipeline"]):
+        return found
+    raise not_found(f"Pipeline {call.at['pipeline']} not found", category="OBJECT_NOT_FOUND")
+
+
+def _stage(call: Call) -> _Json:
+    stages: list[_Json] = _pipeline(call)["stages"]
+    for one in stages:
+        if one["id"] == call.at["stage"]:
+            return one
+    raise not_found(f"Stage {call.at['stage']} not found", category="OBJECT_NOT_FOUND")
+
+
+def _stage_of(call: Call, given: _Json) -> _Json:
+    """Return a new stage; what its metadata must hold differs between deals and tickets."""
+    if call.kind == "deals" and "probability" not in given["metadata"]:
+        raise Refused(400, "A stage of a deal pipeline needs metadata.probability")
+    id_ = given.get("stageId") or str(uuid4())
+    return stage(id_, given["label"], given["displayOrder"], given["metadata"], iso(now_ms()))
+
+
+def _check_unused(call: Call, name: str, id_: str) -> None:
+    if not call.flag("validateReferencesBeforeDelete"):
+        return
+    records = call.portal.records[call.kind].values()
+    if any(one.properties.get(name) == id_ for one in records):
+        raise Refused(400, f"{id_} is used by records and cannot be deleted")

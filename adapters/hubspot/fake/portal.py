@@ -1,0 +1,286 @@
+"""One HubSpot account: its definitions, pipelines, owners, records and what links them."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapters.hubspot.fake import definitions as starter
+from adapters.hubspot.fake.answers import (
+    Refused,
+    iso,
+    not_found,
+)
+from adapters.hubspot.fake.definitions import (
+    CHANGED_AT,
+    KINDS,
+    SHOWN,
+    SINGULAR,
+    TYPE_IDS,
+)
+
+Definition = dict[str, Any]
+Key = tuple[str, str]  # kind and id
+
+_FIRST_ID = {
+    "contacts": 60_100_000_001,
+    "companies": 20_300_000_001,
+    "deals": 40_200_000_001,
+    "tickets": 30_500_000_001,
+}
+_LONGEST_HISTORY = 20
+_LONGEST_LAG = 60.0
+
+
+def now_ms() -> int:
+    """Return the time in epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class Record:
+    """A contact, deal, ticket or company.
+
+    `properties` is never changed in place: search reads older ones, since its index lags.
+    """
+
+    kind: str
+    id: str
+    created_at: int
+    updated_at: int
+    properties: dict[str, str] = field(default_factory=dict)
+    archived_at: int | None = None
+    indexed: list[tuple[float, dict[str, str]]] = field(default_factory=list)
+    history: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+
+    @property
+    def emails(self) -> list[str]:
+        """Its address and the secondary ones."""
+        more = self.properties.get("hs_additional_emails", "").split(";")
+        return [one for one in (self.properties.get("email", ""), *more) if one]
+
+    def searchable(self, lag: float) -> dict[str, str] | None:
+        """Return its properties as the search index knows them, None when not yet."""
+        if lag <= 0:
+            return self.properties
+        seen = time.monotonic() - lag
+        if self.indexed and self.indexed[-1][0] <= seen:
+            return self.indexed[-1][1]
+        return next((known for at, known in reversed(self.indexed) if at <= seen), None)
+
+    def index(self) -> None:
+        """Make its properties searchable at once."""
+        self.indexed = [(float("-inf"), self.properties)]
+
+    def write(self, properties: dict[str, str], at_ms: int) -> None:
+        """Take over properties as a whole and keep what history and the index need."""
+        for name in properties.keys() | self.properties.keys():
+            if (value := properties.get(name, "")) != self.properties.get(name, ""):
+                past = self.history.setdefault(name, [])
+                past.insert(0, (at_ms, value))
+                del past[_LONGEST_HISTORY:]
+        self.properties = properties
+        self.updated_at = at_ms
+        now = time.monotonic()
+        while len(self.indexed) > 1 and self.indexed[1][0] < now - _LONGEST_LAG:
+            del self.indexed[0]
+        self.indexed.append((now, properties))
+
+
+@dataclass(slots=True)
+class Rules:
+    """What the account itself demands of a kind, as its administrator has set it.
+
+    `required` must be set on every record; `conditional` holds (property, value, names):
+    the names are required once that property has that value.
+    """
+
+    required: tuple[str, ...] = ()
+    conditional: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+
+
+class Portal:
+    """The state of one account. Not thread-safe: the server holds its lock around each call."""
+
+    def __init__(self, *, portal_id: int, marks: bool = False) -> None:
+        self.portal_id = portal_id
+        self.definitions = {kind: starter.starter_definitions(kind) for kind in KINDS}
+        self.archived_definitions: dict[str, dict[str, Definition]] = defaultdict(dict)
+        self.groups = {kind: {starter.GROUPS[kind]: _label(kind)} for kind in KINDS}
+        self.pipelines = {kind: starter.starter_pipelines(kind) for kind in KINDS}
+        self.owners = starter.starter_owners()
+        self.records: dict[str, dict[str, Record]] = {kind: {} for kind in KINDS}
+        self.archived: dict[str, dict[str, Record]] = {kind: {} for kind in KINDS}
+        self.links: dict[Key, dict[Key, set[int]]] = {}
+        self.rules = {kind: Rules() for kind in KINDS}
+        self.merged: dict[Key, str] = {}
+        self.search_lag = 0.0
+        self.daily_limit = 250_000
+        self.called_today = 0
+        self._ids = dict(_FIRST_ID)
+        # kind and property → value → id, for the e-mail address and the unique properties
+        self._unique: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        if marks:
+            for kind in ("contacts", "deals", "tickets"):
+                self.definitions[kind]["crmhub_mark"] = starter.mark(kind)
+
+    def kind(self, named: str) -> str:
+        """Return the kind of an object type given by plural, singular or type id."""
+        for kind in KINDS:
+            if named in (kind, SINGULAR[kind], TYPE_IDS[kind]):
+                return kind
+        raise Refused(400, f"Unable to infer object type from: {named}")
+
+    def new_record(self, kind: str) -> Record:
+        """Return an empty record that is not stored yet."""
+        now = now_ms()
+        id_ = str(self._ids[kind])
+        self._ids[kind] += 1
+        return Record(kind, id_, now, now)
+
+    def store(self, record: Record, properties: dict[str, str]) -> None:
+        """Write a record, new or known, with all of its properties."""
+        self._forget(record)
+        now = max(now_ms(), record.updated_at)
+        own = {
+            "hs_object_id": record.id,
+            "createdate": iso(record.created_at),
+            CHANGED_AT[record.kind]: iso(now),
+        }
+        record.write({**{k: v for k, v in properties.items() if v != ""}, **own}, now)
+        self.records[record.kind][record.id] = record
+        self._remember(record)
+
+    def remove(self, record: Record, *, archive: bool = True) -> None:
+        """Take a record out of sight; archived ones can still be read as such."""
+        self._forget(record)
+        self.records[record.kind].pop(record.id, None)
+        key = (record.kind, record.id)
+        for other in self.links.pop(key, {}):
+            self.links.get(other, {}).pop(key, None)
+        if archive:
+            record.archived_at = now_ms()
+            self.archived[record.kind][record.id] = record
+
+    def holder(self, kind: str, name: str, value: str) -> Record | None:
+        """Return the live record that has a value of a unique property."""
+        id_ = self._unique[kind, name].get(_unique_form(name, value))
+        return self.records[kind][id_] if id_ else None
+
+    def is_unique(self, kind: str, name: str) -> bool:
+        """Whether records can be found by this property."""
+        if kind == "contacts" and name == "email":
+            return True
+        definition = self.definitions[kind].get(name)
+        return bool(definition and definition["hasUniqueValue"])
+
+    def find(self, kind: str, id_: str, id_property: str | None = None) -> Record | None:
+        """Return a live record by its id or by a unique property; None when there is none."""
+        if id_property in (None, "", "hs_object_id"):
+            return self.records[kind].get(self.merged.get((kind, id_), id_))
+        if not self.is_unique(kind, str(id_property)):
+            raise Refused(400, f"Property {id_property} is not a unique property of {kind}")
+        return self.holder(kind, str(id_property), id_)
+
+    def load(self, kind: str, id_: str, id_property: str | None = None) -> Record:
+        """Return a live record; raises a 404 as HubSpot words it."""
+        if found := self.find(kind, id_, id_property):
+            return found
+        if id_property in (None, "", "hs_object_id") and id_.isdigit():
+            raise not_found()
+        raise not_found(
+            "Object not found.  objectId are usually numeric.", category="OBJECT_NOT_FOUND"
+        )
+
+    def load_archived(self, kind: str, id_: str) -> Record:
+        """Return an archived record; raises a 404."""
+        if found := self.archived[kind].get(id_):
+            return found
+        raise not_found()
+
+    def owner_ids(self) -> set[str]:
+        """Return the ids that hubspot_owner_id may hold."""
+        return {one["id"] for one in self.owners if not one["archived"]}
+
+    def stages(self, kind: str, pipeline: str) -> list[str]:
+        """Return the ids of a pipeline's live stages; none for an unknown pipeline."""
+        found = self.pipelines[kind].get(pipeline)
+        return [one["id"] for one in found["stages"] if not one["archived"]] if found else []
+
+    def copied_definitions(self, kind: str) -> list[Definition]:
+        """Return the live definitions of a kind, to be sent."""
+        return copy.deepcopy(list(self.definitions[kind].values()))
+
+    def _unique_values(self, record: Record) -> Iterator[tuple[str, str]]:
+        if record.kind == "contacts":
+            for email in record.emails:
+                yield "email", email
+        for name, definition in self.definitions[record.kind].items():
+            if definition["hasUniqueValue"] and (value := record.properties.get(name)):
+                yield name, value
+
+    def _remember(self, record: Record) -> None:
+        for name, value in self._unique_values(record):
+            self._unique[record.kind, name][_unique_form(name, value)] = record.id
+
+    def _forget(self, record: Record) -> None:
+        for name, value in self._unique_values(record):
+            held = self._unique[record.kind, name]
+            if held.get(_unique_form(name, value)) == record.id:
+                del held[_unique_form(name, value)]
+
+
+def shown(
+    portal: Portal,
+    record: Record,
+    *,
+    names: list[str] | None = None,
+    history: list[str] | None = None,
+    with_url: bool = True,
+    properties: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return a record as HubSpot sends it.
+
+    Properties asked for but unset are null; undefined ones are left out in silence. The id and
+    the dates are always there; without `names` the few that HubSpot shows by itself.
+    """
+    kind = record.kind
+    known = record.properties if properties is None else properties
+    asked = list(SHOWN[kind]) if names is None else names
+    wanted = dict.fromkeys([*asked, "createdate", "hs_object_id", CHANGED_AT[kind]])
+    body: dict[str, Any] = {
+        "id": record.id,
+        "properties": {
+            name: known.get(name) for name in wanted if name in portal.definitions[kind]
+        },
+        "createdAt": iso(record.created_at),
+        "updatedAt": iso(record.updated_at),
+        "archived": record.archived_at is not None,
+    }
+    if record.archived_at is not None:
+        body["archivedAt"] = iso(record.archived_at)
+    if with_url:
+        place = f"record/{TYPE_IDS[kind]}/{record.id}"
+        body["url"] = f"https://app.hubspot.com/contacts/{portal.portal_id}/{place}"
+    if history:
+        body["propertiesWithHistory"] = {
+            name: [
+                {"value": value, "timestamp": iso(at), "sourceType": "INTEGRATION"}
+                for at, value in record.history.get(name, [])
+            ]
+            for name in history
+            if name in portal.definitions[kind]
+        }
+    return body
+
+
+def _label(kind: str) -> str:
+    return f"{SINGULAR[kind].capitalize()} information"
+
+
+def _unique_form(name: str, value: str) -> str:
+    return value.strip().lower() if name == "email" else value.strip()

@@ -1,0 +1,210 @@
+"""The property endpoints: definitions and groups can be read, made, changed and archived."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from adapters.hubspot.fake import shapes
+from adapters.hubspot.fake.answers import (
+    Answer,
+    Refused,
+    iso,
+    not_found,
+)
+from adapters.hubspot.fake.calls import Call
+from adapters.hubspot.fake.definitions import Definition, definition
+from adapters.hubspot.fake.portal import now_ms
+
+_MAX_UNIQUE = 10
+_MAX_INPUTS = 100
+_PLAIN = "non_sensitive"
+# Which form fields a type can have, as the property guide lists them.
+_FIELD_TYPES = {
+    "bool": {"booleancheckbox", "calculation_equation"},
+    "enumeration": {"booleancheckbox", "checkbox", "radio", "select", "calculation_equation"},
+    "date": {"date"},
+    "datetime": {"date"},
+    "string": {"file", "text", "textarea", "calculation_equation", "html", "phonenumber"},
+    "number": {"number", "calculation_equation"},
+    "phone_number": {"phonenumber", "text"},
+}
+
+
+def list_definitions(call: Call) -> Answer:
+    """All of them; sensitive ones only when they are asked for."""
+    if call.flag("archived"):
+        return Answer(200, {"results": list(call.portal.archived_definitions[call.kind].values())})
+    wanted = call.given("dataSensitivity") or _PLAIN
+    found = [
+        one for one in call.portal.copied_definitions(call.kind) if one["dataSensitivity"] == wanted
+    ]
+    return Answer(200, {"results": found})
+
+
+def read_definition(call: Call) -> Answer:
+    """One of them; a sensitive one only when it is asked for."""
+    found = _loaded(call, call.at["name"])
+    if found["dataSensitivity"] != (call.given("dataSensitivity") or _PLAIN):
+        raise _unknown(call.at["name"])
+    return Answer(200, found)
+
+
+def create_definition(call: Call) -> Answer:
+    """201 with the definition."""
+    made = _made(call, call.json(shapes.PROPERTY_CREATE))
+    return Answer(201, made, {"Location": f"{call.path}/{made['name']}"})
+
+
+def update_definition(call: Call) -> Answer:
+    """The changed definition; given options replace all that there were."""
+    given = call.json(shapes.PROPERTY_UPDATE)
+    held = _loaded(call, call.at["name"])
+    locked = held["modificationMetadata"]["readOnlyDefinition"]
+    if locked and set(given) - {"options", "label", "description"}:
+        raise Refused(400, f"{held['name']} is defined by HubSpot and cannot be changed so")
+    if held["modificationMetadata"].get("readOnlyOptions") and held["externalOptions"]:
+        raise Refused(400, f"The options of {held['name']} cannot be changed")
+    _check_group(call, given)
+    held.update(given, updatedAt=iso(now_ms()))
+    return Answer(200, held)
+
+
+def archive_definition(call: Call) -> Answer:
+    """204."""
+    _archive(call, _loaded(call, call.at["name"]))
+    return Answer(204)
+
+
+def batch_create(call: Call) -> Answer:
+    """201 with the definitions; the first fault ends it."""
+    inputs = call.json(shapes.PROPERTY_BATCH_CREATE)["inputs"]
+    _check_count(inputs)
+    return Answer(201, _complete([_made(call, one) for one in inputs]))
+
+
+def batch_read(call: Call) -> Answer:
+    """Those that there are of the sensitivity that is asked for; 207 when some are not."""
+    given = call.json(shapes.PROPERTY_BATCH_READ)
+    _check_count(given["inputs"])
+    names = [one["name"] for one in given["inputs"]]
+    held = {
+        name: one
+        for name, one in call.portal.definitions[call.kind].items()
+        if one["dataSensitivity"] == given["dataSensitivity"]
+    }
+    absent = [name for name in names if name not in held]
+    body = _complete([held[name] for name in names if name in held])
+    if absent:
+        body |= {"numErrors": len(absent), "errors": [_absent(name) for name in absent]}
+    return Answer(207 if absent else 200, body)
+
+
+def batch_archive(call: Call) -> Answer:
+    """204; unknown names are passed over."""
+    for one in call.json(shapes.PROPERTY_BATCH_ARCHIVE)["inputs"]:
+        if found := call.portal.definitions[call.kind].get(one["name"]):
+            _archive(call, found)
+    return Answer(204)
+
+
+def list_groups(call: Call) -> Answer:
+    """The groups that properties stand in."""
+    groups = call.portal.groups[call.kind]
+    return Answer(200, {"results": [_group(name, label) for name, label in groups.items()]})
+
+
+def create_group(call: Call) -> Answer:
+    """201 with the group."""
+    given = call.json(shapes.GROUP_CREATE)
+    if given["name"] in call.portal.groups[call.kind]:
+        raise _exists("group", given["name"])
+    call.portal.groups[call.kind][given["name"]] = given["label"]
+    return Answer(201, _group(given["name"], given["label"]))
+
+
+def _made(call: Call, given: dict[str, Any]) -> Definition:
+    name, held = given["name"], call.portal.definitions[call.kind]
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,99}", name):
+        raise Refused(
+            400, f"{name} is no property name: a-z first, then a-z, 0-9 and _, 100 in all"
+        )
+    if name in held:
+        raise _exists("property", name)
+    _check_group(call, given)
+    if given["fieldType"] not in _FIELD_TYPES[given["type"]]:
+        raise Refused(400, f"{given['fieldType']} is no fieldType of {given['type']}")
+    if given["type"] == "enumeration" and not (
+        given.get("options") or given.get("externalOptions")
+    ):
+        raise Refused(400, f"{name}: an enumeration needs options")
+    if given.get("hasUniqueValue"):
+        _check_unique(call, given)
+    blank = definition(name, given["label"], given["type"], group=given["groupName"], own=False)
+    at = iso(now_ms())
+    held[name] = {**blank, **given, "createdAt": at, "updatedAt": at}
+    call.portal.archived_definitions[call.kind].pop(name, None)
+    return held[name]
+
+
+def _check_unique(call: Call, given: dict[str, Any]) -> None:
+    if given["type"] not in ("string", "number"):
+        raise Refused(400, f"A property of type {given['type']} cannot have unique values")
+    held = call.portal.definitions[call.kind].values()
+    if sum(one["hasUniqueValue"] for one in held) >= _MAX_UNIQUE:
+        raise Refused(400, f"There are {_MAX_UNIQUE} properties with unique values already")
+
+
+def _check_group(call: Call, given: dict[str, Any]) -> None:
+    group = given.get("groupName")
+    if group is not None and group not in call.portal.groups[call.kind]:
+        raise Refused(400, f"Property group {group} does not exist")
+
+
+def _check_count(inputs: list[Any]) -> None:
+    if len(inputs) > _MAX_INPUTS:
+        raise Refused(400, f"Batch input size {len(inputs)} exceeds the limit of {_MAX_INPUTS}")
+
+
+def _archive(call: Call, held: Definition) -> None:
+    if not held["modificationMetadata"]["archivable"]:
+        raise Refused(400, f"{held['name']} is defined by HubSpot and cannot be archived")
+    del call.portal.definitions[call.kind][held["name"]]
+    held |= {"archived": True, "archivedAt": iso(now_ms())}
+    call.portal.archived_definitions[call.kind][held["name"]] = held
+
+
+def _loaded(call: Call, name: str) -> Definition:
+    if found := call.portal.definitions[call.kind].get(name):
+        return found
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> Refused:
+    return not_found(f"Property {name} does not exist", category="OBJECT_NOT_FOUND")
+
+
+def _exists(what: str, name: str) -> Refused:
+    return Refused(
+        409, f"A {what} named '{name}' already exists.", category="OBJECT_ALREADY_EXISTS"
+    )
+
+
+def _absent(name: str) -> dict[str, Any]:
+    return {
+        "status": "error",
+        "category": "OBJECT_NOT_FOUND",
+        "message": f"Property {name} does not exist",
+        "context": {"name": [name]},
+        "errors": [],
+        "links": {},
+    }
+
+
+def _group(name: str, label: str) -> dict[str, Any]:
+    return {"name": name, "label": label, "displayOrder": -1, "archived": False}
+
+
+def _complete(results: list[Definition]) -> dict[str, Any]:
+    at = iso(now_ms())
+    return {"status": "COMPLETE", "results": results, "startedAt": at, "completedAt": at}

@@ -1,0 +1,205 @@
+"""Which endpoint a path is, in every version that the fake speaks, and which scopes it needs.
+
+Dated versions stand behind the area (/crm/objects/2026-09/contacts); v3 and v4 before it
+(/crm/v3/objects/contacts), associations under v4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import unquote
+
+from adapters.hubspot.fake import (
+    account,
+    associations,
+    objects,
+    pipelines,
+    properties,
+)
+from adapters.hubspot.fake.answers import Answer, Refused
+from adapters.hubspot.fake.calls import Call
+
+DATED = ("2026-09", "2026-03")
+_AREAS_OF_V3 = ("objects", "properties", "pipelines", "owners")
+_AREAS_OF_V4 = ("objects", "associations")
+
+Endpoint = Callable[[Call], Answer]
+_BATCH_OBJECTS = {
+    "create": objects.batch_create,
+    "read": objects.batch_read,
+    "update": objects.batch_update,
+    "upsert": objects.batch_upsert,
+    "archive": objects.batch_archive,
+}
+
+# area → path behind the version → method → endpoint; {kind} is checked, {…} is handed on
+_TABLE: dict[str, dict[str, dict[str, Endpoint]]] = {
+    "objects": {
+        "{kind}": {"GET": objects.list_records, "POST": objects.create_record},
+        "{kind}/search": {"POST": objects.search_records},
+        "{kind}/merge": {"POST": objects.merge_records},
+        "{kind}/gdpr-delete": {"POST": objects.gdpr_delete},
+        **{f"{{kind}}/batch/{name}": {"POST": one} for name, one in _BATCH_OBJECTS.items()},
+        "{kind}/{id}": {
+            "GET": objects.read_record,
+            "PATCH": objects.update_record,
+            "DELETE": objects.archive_record,
+        },
+    },
+    "links": {
+        "{kind}/{id}/associations/{to}": {"GET": associations.list_links},
+        "{kind}/{id}/associations/default/{to}/{to_id}": {"PUT": associations.link_by_default},
+        "{kind}/{id}/associations/{to}/{to_id}": {
+            "PUT": associations.link_by_type,
+            "DELETE": associations.unlink_records,
+        },
+    },
+    "associations": {
+        "{kind}/{to}/labels": {"GET": associations.labels},
+        "{kind}/{to}/batch/read": {"POST": associations.batch_read},
+        "{kind}/{to}/batch/create": {"POST": associations.batch_link},
+        "{kind}/{to}/batch/archive": {"POST": associations.batch_unlink},
+        "{kind}/{to}/batch/associate/default": {"POST": associations.batch_link_by_default},
+    },
+    "properties": {
+        "{kind}": {"GET": properties.list_definitions, "POST": properties.create_definition},
+        "{kind}/batch/create": {"POST": properties.batch_create},
+        "{kind}/batch/read": {"POST": properties.batch_read},
+        "{kind}/batch/archive": {"POST": properties.batch_archive},
+        "{kind}/groups": {"GET": properties.list_groups, "POST": properties.create_group},
+        "{kind}/{name}": {
+            "GET": properties.read_definition,
+            "PATCH": properties.update_definition,
+            "DELETE": properties.archive_definition,
+        },
+    },
+    "pipelines": {
+        "{kind}": {"GET": pipelines.list_pipelines, "POST": pipelines.create_pipeline},
+        "{kind}/{pipeline}": {
+            "GET": pipelines.read_pipeline,
+            "PATCH": pipelines.update_pipeline,
+            "PUT": pipelines.replace_pipeline,
+            "DELETE": pipelines.delete_pipeline,
+        },
+        "{kind}/{pipeline}/stages": {
+            "GET": pipelines.list_stages,
+            "POST": pipelines.create_stage,
+        },
+        "{kind}/{pipeline}/stages/{stage}": {
+            "GET": pipelines.read_stage,
+            "PATCH": pipelines.update_stage,
+            "DELETE": pipelines.delete_stage,
+        },
+    },
+    "owners": {"": {"GET": account.list_owners}, "{id}": {"GET": account.read_owner}},
+    "account-info": {
+        "details": {"GET": account.details},
+        "api-usage/daily/private-apps": {"GET": account.usage},
+    },
+}
+# Split once, the fixed words before the placeholders: `search` is no id.
+_PATTERNS = {
+    area: sorted(
+        ((tuple(filter(None, pattern.split("/"))), methods) for pattern, methods in table.items()),
+        key=lambda one: tuple(word.startswith("{") for word in one[0]),
+    )
+    for area, table in _TABLE.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An endpoint, the version it was called by and what stands in the path."""
+
+    area: str
+    version: str
+    methods: dict[str, Endpoint]
+    at: dict[str, str]
+
+    @property
+    def is_search(self) -> bool:
+        """Whether the search limit counts it, and not the general one."""
+        return self.methods.get("POST") is objects.search_records
+
+    def endpoint(self, method: str) -> Endpoint:
+        """Return what answers a method; raises a 405."""
+        if found := self.methods.get(method):
+            return found
+        allowed = ", ".join(sorted(self.methods))
+        raise Refused(405, "Method Not Allowed", category=None, headers={"Allow": allowed})
+
+    def scopes(self, kind: str, method: str) -> frozenset[str]:
+        """Return the scopes of which one is enough, as HubSpot's scope list has them."""
+        if self.area == "owners":
+            return frozenset({"crm.objects.owners.read"})
+        if not kind:
+            return frozenset()
+        if kind == "tickets":
+            return frozenset({"tickets"})
+        reads = self._reads(method)
+        if self.area == "properties":
+            schemas = f"crm.schemas.{kind}.{'read' if reads else 'write'}"
+            return frozenset({schemas, *_objects(kind)} if reads else {schemas})
+        return frozenset(_objects(kind) if reads else {f"crm.objects.{kind}.write"})
+
+    def sensitive_scopes(self, kind: str, method: str, level: str) -> frozenset[str]:
+        """Return the scopes that values of a level of sensitive data need, one of them."""
+        if kind == "tickets":
+            return frozenset({f"tickets.{level}.v2"})
+        how = "read" if self._reads(method) else "write"
+        return frozenset({f"crm.objects.{kind}.{level}.{how}.v2"})
+
+    def _reads(self, method: str) -> bool:
+        return method == "GET" or self.is_search or self.at.get("_last") == "read"
+
+
+def _objects(kind: str) -> set[str]:
+    return {f"crm.objects.{kind}.read", f"crm.objects.{kind}.write"}
+
+
+@lru_cache(maxsize=4_096)
+def find(path: str) -> Route | None:
+    """Return the route of a path, None when HubSpot has none there."""
+    parts = [unquote(part) for part in path.strip("/").split("/")]
+    placed = _placed(parts)
+    if placed is None:
+        return None
+    area, version, rest = placed
+    areas = (area, "links") if area == "objects" else (area,)
+    if version == "v4":
+        areas = ("links",) if area == "objects" else areas
+    for one in areas:
+        for pattern, methods in _PATTERNS[one]:
+            if (at := _fitted(pattern, rest)) is not None:
+                return Route(one, version, methods, {**at, "_last": rest[-1] if rest else ""})
+    return None
+
+
+def _placed(parts: list[str]) -> tuple[str, str, list[str]] | None:
+    """Return area, version and the path behind them."""
+    match parts:
+        case ["crm", "v3", area, *rest] if area in _AREAS_OF_V3:
+            return area, "v3", rest
+        case ["crm", "v4", area, *rest] if area in _AREAS_OF_V4:
+            return area, "v4", rest
+        case ["crm", "associations", "v4", *rest]:
+            return "associations", "v4", rest
+        case ["crm", area, version, *rest] if version in DATED and area in _TABLE:
+            return area, version, rest
+        case ["account-info", version, *rest] if version in (*DATED, "v3"):
+            return "account-info", version, rest
+    return None
+
+
+def _fitted(pattern: tuple[str, ...], rest: list[str]) -> dict[str, str] | None:
+    if len(pattern) != len(rest):
+        return None
+    at = {}
+    for word, part in zip(pattern, rest, strict=True):
+        if word.startswith("{"):
+            at[word[1:-1]] = part
+        elif word != part:
+            return None
+    return at

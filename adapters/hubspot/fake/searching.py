@@ -1,0 +1,284 @@
+"""Search: filter groups, sorting, paging, and an index that lags behind.
+
+The limits and the rules of matching are those of HubSpot's CRM search guide.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+
+from adapters.hubspot.fake.answers import Refused
+from adapters.hubspot.fake.definitions import KINDS, SINGULAR
+from adapters.hubspot.fake.linking import linked
+from adapters.hubspot.fake.portal import (
+    Portal,
+    Record,
+    shown,
+)
+from adapters.hubspot.fake.values import moment
+
+MAX_BODY = 3_000
+_MAX_GROUPS = 5
+_MAX_FILTERS = 6
+_MAX_FILTERS_IN_ALL = 18
+_MAX_PAGE = 200
+_MAX_RESULTS = 10_000
+_ORDERED = ("number", "date", "datetime")
+_QUERIED = {
+    "contacts": ("firstname", "lastname", "email", "phone", "mobilephone", "company"),
+    "deals": ("dealname", "description"),
+    "tickets": ("subject", "content"),
+    "companies": ("name", "domain", "phone", "website"),
+}
+
+_Filter = dict[str, Any]
+_Test = Callable[[Record, dict[str, str]], bool]
+
+
+def search(portal: Portal, kind: str, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return a page of the records that match, as the index knows them."""
+    start = _checked(portal, kind, asked)
+    tests = [_group_test(portal, kind, asked)]
+    if query := asked.get("query"):
+        tests.append(_query_test(kind, query))
+    found = [
+        (record, known)
+        for record in portal.records[kind].values()
+        if (known := record.searchable(portal.search_lag)) is not None
+        and all(test(record, known) for test in tests)
+    ]
+    for sort in reversed(asked["sorts"] or ["createdate"]):
+        _sort(portal, kind, found, sort)
+    page = found[start : start + asked["limit"]]
+    body: dict[str, Any] = {
+        "total": len(found),
+        "results": [
+            shown(portal, record, names=asked["properties"] or None, properties=known)
+            for record, known in page
+        ],
+    }
+    if start + len(page) < len(found):
+        body["paging"] = {"next": {"after": str(start + len(page))}}
+    return body
+
+
+def _checked(portal: Portal, kind: str, asked: dict[str, Any]) -> int:
+    """Return the offset; raises a 400 for what is over a limit or unknown."""
+    groups = asked["filterGroups"]
+    filters = [one for group in groups for one in group["filters"]]
+    if len(groups) > _MAX_GROUPS:
+        raise _problem(f"there are too many filterGroups: at most {_MAX_GROUPS}")
+    if any(len(group["filters"]) > _MAX_FILTERS for group in groups):
+        raise _problem(f"there are too many filters in a group: at most {_MAX_FILTERS}")
+    if len(filters) > _MAX_FILTERS_IN_ALL:
+        raise _problem(f"there are too many filters in all: at most {_MAX_FILTERS_IN_ALL}")
+    for one in filters:
+        _check_filter(portal, kind, one)
+    for sort in asked["sorts"]:
+        _check_property(portal, kind, sort.removeprefix("-"))
+    if not 0 <= asked["limit"] <= _MAX_PAGE:
+        raise _problem(f"limit must be between 0 and {_MAX_PAGE}")
+    if not re.fullmatch(r"[0-9]{0,9}", asked["after"]):
+        raise _problem(f"after must be an offset and not {asked['after']}")
+    start = int(asked["after"] or 0)
+    if start + asked["limit"] > _MAX_RESULTS:
+        raise _problem(f"paging beyond {_MAX_RESULTS} results is not possible")
+    return start
+
+
+def _problem(message: str, **context: list[str]) -> Refused:
+    return Refused(
+        400,
+        f"There was a problem with the request: {message}",
+        errors=[{"message": message, **({"context": context} if context else {})}],
+    )
+
+
+def _check_property(portal: Portal, kind: str, name: str) -> None:
+    if name not in portal.definitions[kind]:
+        raise Refused(
+            400,
+            "There was a problem with the request.",
+            errors=[
+                {
+                    "message": f"Property '{name}' does not exist",
+                    "code": "PROPERTY_DOESNT_EXIST",
+                    "context": {"propertyName": [name]},
+                }
+            ],
+        )
+
+
+def _check_filter(portal: Portal, kind: str, one: _Filter) -> None:
+    if _associated(one["propertyName"]) is None:
+        _check_property(portal, kind, one["propertyName"])
+    operator = one["operator"]
+    if operator in ("HAS_PROPERTY", "NOT_HAS_PROPERTY"):
+        return
+    if operator in ("IN", "NOT_IN"):
+        if not one.get("values"):
+            raise _problem(f"operator {operator} needs values", propertyName=[one["propertyName"]])
+        return
+    if "value" not in one or (operator == "BETWEEN" and "highValue" not in one):
+        needed = "value and highValue" if operator == "BETWEEN" else "a value"
+        raise _problem(f"operator {operator} needs {needed}", propertyName=[one["propertyName"]])
+
+
+def _associated(name: str) -> str | None:
+    """Return the kind that the pseudo-property `associations.contact` speaks of."""
+    of = name.removeprefix("associations.")
+    if of == name:
+        return None
+    return next((kind for kind in KINDS if of in (kind, SINGULAR[kind])), None)
+
+
+def _query_test(kind: str, query: str) -> _Test:
+    words = _tokens(query)
+
+    def test(record: Record, known: dict[str, str]) -> bool:
+        tokens = [token for name in _QUERIED[kind] for token in _tokens(known.get(name, ""))]
+        return all(any(token.startswith(word) for token in tokens) for word in words)
+
+    return test
+
+
+def _group_test(portal: Portal, kind: str, asked: dict[str, Any]) -> _Test:
+    groups = [
+        [_filter_test(portal, kind, one) for one in group["filters"]]
+        for group in asked["filterGroups"]
+    ]
+
+    # Loops, and no generators: a search goes through every record.
+    def test(record: Record, known: dict[str, str]) -> bool:
+        for group in groups:
+            for passes in group:
+                if not passes(record, known):
+                    break
+            else:
+                return True
+        return not groups
+
+    return test
+
+
+def _filter_test(portal: Portal, kind: str, one: _Filter) -> _Test:
+    name, operator = one["propertyName"], one["operator"]
+    if to := _associated(name):
+        return lambda record, known: _linked_passes(linked(portal, record, to), one)
+    if operator == "NOT_HAS_PROPERTY":
+        return lambda record, known: name not in known
+    definition, compare = portal.definitions[kind][name], _OPERATORS[operator]
+    # The guide does not say that NEQ and its like take records without a value, so they do not.
+    return lambda record, known: name in known and compare(definition, known[name], one)
+
+
+def _linked_passes(ids: dict[str, set[int]], one: _Filter) -> bool:
+    wanted = set(one.get("values", [one.get("value", "")]))
+    match one["operator"]:
+        case "EQ" | "IN":
+            return bool(wanted & ids.keys())
+        case "NEQ" | "NOT_IN":
+            return not wanted & ids.keys()
+        case "HAS_PROPERTY":
+            return bool(ids)
+        case "NOT_HAS_PROPERTY":
+            return not ids
+    raise _problem(f"operator {one['operator']} is not for associations")
+
+
+def _comparable(definition: dict[str, Any], value: str) -> Any:
+    """Return what a value is compared by: strings without case, options with it."""
+    if definition["type"] == "number":
+        try:
+            return float(value)
+        except ValueError:
+            raise _problem(f"{value} is not a number", propertyName=[definition["name"]]) from None
+    if definition["type"] in ("date", "datetime"):
+        if (at := moment(value)) is None:
+            raise _problem(f"{value} is not a date", propertyName=[definition["name"]])
+        return at
+    return value if definition["type"] in ("enumeration", "bool") else value.lower()
+
+
+def _equal(definition: dict[str, Any], value: str, one: _Filter) -> bool:
+    wanted = _comparable(definition, one["value"])
+    if definition["fieldType"] == "checkbox":
+        return wanted in value.split(";")
+    return bool(_comparable(definition, value) == wanted)
+
+
+def _among(definition: dict[str, Any], value: str, one: _Filter) -> bool:
+    """String values must come in lowercase, says the guide: others match nothing."""
+    if definition["type"] in _ORDERED:
+        own = _comparable(definition, value)
+        return any(own == _comparable(definition, each) for each in one["values"])
+    if definition["type"] == "enumeration":
+        return bool(set(value.split(";")) & set(one["values"]))
+    return value.lower() in one["values"]
+
+
+def _between(definition: dict[str, Any], value: str, one: _Filter) -> bool:
+    low, high = (_comparable(definition, one[name]) for name in ("value", "highValue"))
+    return bool(low <= _comparable(definition, value) <= high)
+
+
+def _ordered(
+    compare: Callable[[Any, Any], bool], definition: dict[str, Any], value: str, one: _Filter
+) -> bool:
+    return compare(_comparable(definition, value), _comparable(definition, one["value"]))
+
+
+def _tokens(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def _contains(definition: dict[str, Any], value: str, one: _Filter) -> bool:
+    """Whole words match, not parts of them, unless `*` stands for the rest."""
+    tokens, whole = _tokens(value), value.lower()
+    return all(_holds(tokens, whole, term) for term in one["value"].lower().split())
+
+
+def _holds(tokens: list[str], whole: str, term: str) -> bool:
+    if "*" not in term:
+        return set(_tokens(term)) <= set(tokens)
+    pattern = re.sub(r"([\[\]?])", r"[\1]", term)
+    return any(fnmatchcase(one, pattern) for one in (whole, *whole.split(), *tokens))
+
+
+def _not(
+    operator: Callable[[dict[str, Any], str, _Filter], bool],
+    definition: dict[str, Any],
+    value: str,
+    one: _Filter,
+) -> bool:
+    return not operator(definition, value, one)
+
+
+_OPERATORS: dict[str, Callable[[dict[str, Any], str, _Filter], bool]] = {
+    "EQ": _equal,
+    "NEQ": partial(_not, _equal),
+    "IN": _among,
+    "NOT_IN": partial(_not, _among),
+    "BETWEEN": _between,
+    "LT": partial(_ordered, lambda own, wanted: own < wanted),
+    "LTE": partial(_ordered, lambda own, wanted: own <= wanted),
+    "GT": partial(_ordered, lambda own, wanted: own > wanted),
+    "GTE": partial(_ordered, lambda own, wanted: own >= wanted),
+    "CONTAINS_TOKEN": _contains,
+    "NOT_CONTAINS_TOKEN": partial(_not, _contains),
+    "HAS_PROPERTY": lambda definition, value, one: True,
+}
+
+
+def _sort(portal: Portal, kind: str, found: list[tuple[Record, dict[str, str]]], sort: str) -> None:
+    """Sort in place by one property; records without it come last in both directions."""
+    name = sort.removeprefix("-")
+    definition = portal.definitions[kind][name]
+    have = [one for one in found if name in one[1]]
+    rest = [one for one in found if name not in one[1]]
+    have.sort(key=lambda one: _comparable(definition, one[1][name]), reverse=sort.startswith("-"))
+    found[:] = have + rest

@@ -1,0 +1,180 @@
+"""The fake on a socket: HTTP/1.1 with kept connections, and faults down to the TCP reset."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import Any
+
+from adapters.hubspot.fake.answers import Answer
+from adapters.hubspot.fake.faults import Fault
+
+_MAX_BODY = 10_000_000
+_DRIPS = 20
+# Up to this a plain sleep will do, which costs a fraction of waiting for an event.
+_SHORT = 1.0
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An answer and the fault, if any, that spoils how it is sent."""
+
+    answer: Answer
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A request as it came."""
+
+    method: str
+    target: str
+    headers: Any
+    body: bytes
+
+
+Respond = Callable[["Server", Received], Sent]
+
+
+class Server(ThreadingHTTPServer):
+    """A thread for each connection; `respond` answers, `pause` waits until the server stops."""
+
+    daemon_threads = True
+    request_queue_size = 2_048
+
+    def __init__(self, host: str, port: int, respond: Respond) -> None:
+        self.respond = respond
+        self.stopping = threading.Event()
+        self._open: set[socket.socket] = set()
+        self._workers: set[threading.Thread] = set()
+        self._lock = threading.Lock()
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without asking the name service what the host is called."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def pause(self, seconds: float) -> None:
+        """Wait; raises ConnectionAbortedError when the server stops meanwhile."""
+        if seconds > _SHORT:
+            self.stopping.wait(seconds)
+        elif seconds > 0:
+            time.sleep(seconds)
+        if self.stopping.is_set():
+            raise ConnectionAbortedError
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve one connection, known so that it can be closed from outside."""
+        with self._lock:
+            self._open.add(request)
+            self._workers.add(threading.current_thread())
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._open.discard(request)
+                self._workers.discard(threading.current_thread())
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Pass over clients that hang up; anything else is a bug and is shown."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+    def stop(self) -> None:
+        """Stop listening and end every connection."""
+        self.stopping.set()
+        self.shutdown()
+        self.server_close()
+        with self._lock:
+            connections, workers = list(self._open), list(self._workers)
+        for one in connections:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        for worker in workers:
+            worker.join(timeout=5)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    timeout = 300
+    server: Server
+
+    def do_any(self) -> None:
+        body = self._body()
+        if body is None:
+            return
+        received = Received(self.command, self.path, self.headers, body)
+        sent = self.server.respond(self.server, received)
+        self._send(sent)
+
+    do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = do_HEAD = do_OPTIONS = do_any
+
+    def _body(self) -> bytes | None:
+        length = self.headers.get("Content-Length", "0")
+        if self.headers.get("Transfer-Encoding"):
+            self.send_error(411)
+            return None
+        if not length.isdigit() or int(length) > _MAX_BODY:
+            self.send_error(413 if length.isdigit() else 400)
+            return None
+        return self.rfile.read(int(length)) if length != "0" else b""
+
+    def _send(self, sent: Sent) -> None:
+        fault, answer = sent.fault, sent.answer
+        if fault and fault.kind in ("reset", "close"):
+            self._hang_up(reset=fault.kind == "reset")
+            return
+        body = answer.encoded()
+        if self.command == "HEAD":
+            self.wfile.write(self._head(answer, len(body)))
+        elif fault and fault.kind == "cut":
+            self.wfile.write(self._head(answer, len(body)) + body[: len(body) // 2])
+            self._hang_up(reset=False)
+        elif fault and fault.kind == "drip":
+            self._drip(self._head(answer, len(body)), body, fault.seconds)
+        else:
+            # In one piece: two would wait for each other's acknowledgement.
+            self.wfile.write(self._head(answer, len(body)) + body)
+
+    def _head(self, answer: Answer, length: int) -> bytes:
+        lines = [f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, 'Unknown')}"]
+        lines.append(f"Date: {self.date_time_string()}")
+        if answer.status != HTTPStatus.NO_CONTENT:
+            lines += [f"Content-Type: {answer.content_type}", f"Content-Length: {length}"]
+        lines += [f"{name}: {value}" for name, value in answer.headers.items()]
+        if self.close_connection:
+            lines.append("Connection: close")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+    def _drip(self, head: bytes, body: bytes, seconds: float) -> None:
+        self.wfile.write(head)
+        step = max(1, len(body) // _DRIPS)
+        pieces = [body[start : start + step] for start in range(0, len(body), step)]
+        for piece in pieces:
+            self.server.pause(seconds / len(pieces))
+            self.wfile.write(piece)
+
+    def _hang_up(self, *, reset: bool) -> None:
+        self.close_connection = True
+        if reset:
+            # Closing at once, without lingering, sends a reset instead of an end.
+            now = struct.pack("ii", 1, 0)
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, now)
+            self.rfile.close()
+            self.connection.close()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Keep quiet; the fake counts what it is asked."""

@@ -1,0 +1,166 @@
+"""Who may call: access tokens, scopes, and the OAuth endpoint that issues new ones."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass, field
+
+from adapters.hubspot.fake.answers import Answer, Refused
+from adapters.hubspot.fake.definitions import KINDS
+
+SCOPES = frozenset(
+    {
+        "oauth",
+        "tickets",
+        "crm.objects.owners.read",
+        *(f"crm.objects.{kind}.{how}" for kind in KINDS for how in ("read", "write")),
+        *(f"crm.schemas.{kind}.{how}" for kind in KINDS for how in ("read", "write")),
+    }
+)
+_LEVELS = ("sensitive", "highly_sensitive")
+SENSITIVE_SCOPES = frozenset(
+    {
+        *(f"tickets.{level}.v2" for level in _LEVELS),
+        *(
+            f"crm.objects.{kind}.{level}.{how}.v2"
+            for kind in ("contacts", "deals", "companies")
+            for level in _LEVELS
+            for how in ("read", "write")
+        ),
+    }
+)
+"""What values of sensitive data need; a token has none of them unless it is told to."""
+_WHERE = "https://developers.hubspot.com/docs/methods/auth/oauth-overview"
+
+
+@dataclass(slots=True)
+class Tokens:
+    """The credentials that an account knows.
+
+    `static` is a service key's or private app's token, which does not expire by itself.
+    """
+
+    static: str
+    client_id: str = "fake-client-id"
+    client_secret: str = "fake-client-secret"
+    refresh_token: str = "fake-refresh-token"
+    rotates: bool = False
+    expires_in: float = 1_800
+    scopes: frozenset[str] = SCOPES
+    refreshes: int = 0
+    refused_refreshes: int = 0
+    issued: dict[str, float] = field(default_factory=dict)
+    revoked: set[str] = field(default_factory=set)
+
+    def check(self, authorization: str | None) -> str:
+        """Return the token of a call; raises a 401."""
+        scheme, _, token = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise _unauthenticated(
+                "Authentication credentials not found. This API supports OAuth "
+                f"2.0 authentication and you can find more details at {_WHERE}"
+            )
+        if token in self.revoked or time.monotonic() >= self.issued.get(token, float("inf")):
+            raise expired()
+        if token != self.static and token not in self.issued:
+            raise _unauthenticated(f"Authentication credentials not found. See {_WHERE}")
+        return token
+
+    def allow(self, scopes: frozenset[str]) -> None:
+        """Raise a 403 unless one of the scopes was granted; no scope is always granted."""
+        if not scopes or scopes & self.scopes:
+            return
+        raise Refused(
+            403,
+            "This app hasn't been granted all required scopes to make this call. "
+            "Read more about required scopes here: https://developers.hubspot.com/scopes.",
+            category="MISSING_SCOPES",
+            errors=[
+                {
+                    "message": "One or more of the following scopes are required.",
+                    "context": {"requiredGranularScopes": sorted(scopes)},
+                }
+            ],
+            extra={"links": {"scopes": "https://developers.hubspot.com/scopes"}},
+        )
+
+    def expire(self) -> None:
+        """Let every token end now that was issued so far, the static one too."""
+        self.revoked |= {self.static, *self.issued}
+        self.issued.clear()
+
+    def issue(self) -> str:
+        """Return a new access token."""
+        token = f"CMfake{secrets.token_urlsafe(150)}"
+        self._forget_old()
+        self.issued[token] = time.monotonic() + self.expires_in
+        return token
+
+    def _forget_old(self) -> None:
+        for old in list(self.issued)[:-1_000]:
+            del self.issued[old]
+
+    def refresh(self, form: dict[str, str], portal_id: int) -> Answer:
+        """Answer a form of the token endpoint (RFC 6749, as HubSpot's OAuth guide has it)."""
+        try:
+            self._check_grant(form)
+        except Refused:
+            self.refused_refreshes += 1
+            raise
+        self.refreshes += 1
+        if self.rotates:
+            self.refresh_token = f"fake-refresh-{secrets.token_urlsafe(24)}"
+        return Answer(
+            200,
+            {
+                "token_type": "bearer",
+                "access_token": self.issue(),
+                "refresh_token": self.refresh_token,
+                "expires_in": round(self.expires_in),
+                "hub_id": portal_id,
+                "scopes": sorted(self.scopes),
+                "token_use": "access_token",
+                "user_id": 9586504,
+            },
+            {"Cache-Control": "no-store"},
+        )
+
+    def _check_grant(self, form: dict[str, str]) -> None:
+        if form.get("grant_type") not in ("refresh_token", "authorization_code"):
+            raise _bad_grant(
+                "unsupported_grant_type", "BAD_GRANT_TYPE", "missing or unknown grant type"
+            )
+        if form.get("client_id") != self.client_id:
+            raise _bad_grant("invalid_client", "BAD_CLIENT_ID", "missing or unknown client ID")
+        if form.get("client_secret") != self.client_secret:
+            raise _bad_grant(
+                "invalid_client", "BAD_CLIENT_SECRET", "missing or invalid client secret"
+            )
+        if form["grant_type"] == "authorization_code" and form.get("code"):
+            return
+        if form.get("refresh_token") != self.refresh_token:
+            raise _bad_grant(
+                "invalid_grant", "BAD_REFRESH_TOKEN", "missing or invalid refresh token"
+            )
+
+
+def expired() -> Refused:
+    """Return the refusal of a token whose time has run out."""
+    return _unauthenticated(
+        "The OAuth token used to make this call expired 1 second(s) ago.",
+        category="EXPIRED_AUTHENTICATION",
+    )
+
+
+def _unauthenticated(message: str, category: str = "INVALID_AUTHENTICATION") -> Refused:
+    return Refused(401, message, category=category)
+
+
+def _bad_grant(error: str, status: str, message: str) -> Refused:
+    return Refused(
+        400,
+        message,
+        category=None,
+        extra={"status": status, "error": error, "error_description": message},
+    )

@@ -1,1 +1,0 @@
-"""What chatbots ask for, as use-cases over the CRM of an account."""

@@ -1,0 +1,211 @@
+"""What the helpers answer: one flat object, every key always there, small enough for a builder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import flask
+import marshmallow as ma
+import orjson
+from flask_smorest import Blueprint
+from marshmallow import fields
+from werkzeug.exceptions import HTTPException
+
+from crmhub.accounts.accounts import Account
+from crmhub.adapter import Problem
+from crmhub.api.helpers.bodies import HelperBody
+from crmhub.api.http.answers import as_json
+from crmhub.api.http.authentication import hub, take_place
+from crmhub.api.http.documentation import IDEMPOTENCY_KEY, documents
+from crmhub.api.http.failures import in_words
+from crmhub.api.http.idempotency_key import HEADER, REPLAYED
+from crmhub.api.schemas import Shown
+from crmhub.errors import BadRequest, HubError, listed
+from crmhub.helpers.deadlines import since
+from crmhub.helpers.dispatch import Done
+from crmhub.identity.placeholders import is_unfilled_id
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_T = TypeVar("_T")
+
+# The hub's own keys stay under 2,000 bytes together; of what bots store no byte is cut.
+_MESSAGE_ROOM = 700
+NAMES_ROOM = 500
+_LONGEST_KEY = 255
+# Builders give up after 4 s, and what was sent must be written down by then.
+_PATIENCE_S = 2.0
+
+_KEY_OF_CALL = IDEMPOTENCY_KEY | {
+    "description": "Names the call for 24 hours: sent again, it is not carried out again but"
+    " answered as the first time, or `queued` while that is under way. Another call: 422."
+}
+_ERRORS = (400, 401, 402, 403, 404, 409, 413, 415, 422, 429, 500, 503)
+STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
+
+
+def told(
+    status: str, *, message: str = "", refused: str = "", action_id: str = "", **own: Any
+) -> dict[str, Any]:
+    """Return an answer with the keys every helper has, then its own."""
+    return {
+        "status": status,
+        "message": cut(message, _MESSAGE_ROOM),
+        "actionId": action_id,
+        "stale": "",
+        "refused": refused,
+        **own,
+    }
+
+
+def of_done(done: Done, **own: str) -> dict[str, Any]:
+    """Return the answer of a writing helper, whose own keys are `own`."""
+    reasons, refused = named(done.refused)
+    message = ". ".join(filter(None, (done.message, reasons)))
+    answer = told(done.status, message=message, refused=refused, action_id=done.action_id, **own)
+    # Not a key of the answer, but a header of it.
+    answer[REPLAYED] = done.replayed
+    return answer if done.url is None else {**answer, "url": done.url}
+
+
+def named(problems: Iterable[Problem]) -> tuple[str, str]:
+    """Return why properties were not taken, and their names joined by commas."""
+    reasons = {problem.name: problem.reason for problem in problems}
+    return listed(list(reasons.items())), joined(reasons)
+
+
+def answered(
+    account: Account, keys: Callable[[], Iterable[str]], work: Callable[[], dict[str, Any]]
+) -> flask.Response:
+    """Return what `work` answers; for an account of soft errors, its failures as an answer too.
+
+    `keys` names the helper's own keys, which are blank then.
+    """
+    try:
+        placed = take_place(flask.request.environ, hub(), account)
+        with since(flask.g.began, deferred=not placed):
+            answer = _patiently(work, account.switches.deadline_s)
+        replayed = bool(answer.pop(REPLAYED, False))
+        response = as_json(answer, 202 if answer["status"] == "queued" else 200)
+        if replayed:
+            response.headers[REPLAYED] = "true"
+        return response
+    except (HubError, HTTPException) as exc:
+        if not account.switches.soft_errors:
+            raise
+        # Flask itself refuses what it cannot read as a body.
+        failed = exc if isinstance(exc, HubError) else in_words(exc)
+        flask.g.failed_with = failed.status
+        own = told("error", message=failed.message, action_id=failed.action_id)
+        response = as_json({**dict.fromkeys(keys(), ""), **own, "category": failed.category})
+        response.headers.extend(failed.headers)
+        return response
+
+
+def _patiently(work: Callable[[], _T], deadline_s: float = math.inf) -> _T:
+    # Bots do not ask again, so they wait for a database that is being restarted. What it wrote down
+    # before it hung up is known again, or done before the same once more, which changes nothing.
+    until = flask.g.began + min(deadline_s, _PATIENCE_S)
+    return hub().database.patiently(until, work)
+
+
+def idempotency_key() -> str:
+    """Return the caller's Idempotency-Key, "" without one; raises BadRequest for what is none."""
+    key = flask.request.headers.get(HEADER, "")
+    if key and not (len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
+        raise BadRequest(f"{HEADER}: send 1 to {_LONGEST_KEY} printable ASCII characters")
+    # Under a key that the builder did not fill in the first call would be taken, and all later ones
+    # refused, since they say something else under the same key.
+    return "" if is_unfilled_id(key) else key
+
+
+def joined(names: Iterable[str], room: int = NAMES_ROOM) -> str:
+    """Return names joined by commas; what would not fit is left out, and "…" says so."""
+    text = ",".join(dict.fromkeys(names))
+    if _size(text) <= room:
+        return text
+    head = cut(text, room - 1).removesuffix("…")
+    whole = head.rpartition(",")[0]
+    return f"{whole},…" if whole else f"{head}…"
+
+
+def cut(text: str, room: int) -> str:
+    """Return the text in at most `room` bytes of JSON, with "…" at the end when it is cut."""
+    if _size(text) <= room:
+        return text
+    text = text[:room]
+    while text and _size(text) > room - 3:
+        text = text[: -max(1, (_size(text) - room) // 6)]
+    return text + "…"
+
+
+def _size(text: str) -> int:
+    return len(orjson.dumps(text)) - 2
+
+
+# What OpenAPI says of them.
+
+
+class Answer(Shown):
+    """What every helper answers."""
+
+    class Meta:
+        # Asked properties are keys of their own, and later versions may add some.
+        unknown = ma.INCLUDE
+
+    status = fields.String(required=True, metadata={"enum": list(STATUSES)})
+    message = fields.String(required=True, metadata={"description": "What was refused, and why."})
+    actionId = fields.String(
+        required=True,
+        metadata={"description": "Of a helper that writes: the action, for support. Else blank."},
+    )
+    stale = fields.String(
+        required=True, metadata={"description": '"true" when the values are the last known ones.'}
+    )
+    refused = fields.String(
+        required=True, metadata={"description": "Names of properties that were not taken."}
+    )
+    category = fields.String(metadata={"description": "Of an error, where errors are soft."})
+
+
+def helper(
+    blueprint: Blueprint,
+    operation_id: str,
+    body: type[HelperBody],
+    answer: type[Answer],
+    summary: str,
+    *,
+    security: Sequence[dict[str, list[str]]],
+    writes: bool = False,
+) -> Callable[[_F], _F]:
+    """Document a helper: its body as JSON or a form, its answer, its security.
+
+    One that `writes` may be queued and takes an Idempotency-Key.
+    """
+    form = {"schema": body, "encoding": body.form_encoding()}
+    content = {"application/json": {"schema": body}, "application/x-www-form-urlencoded": form}
+
+    def decorator(view: _F) -> _F:
+        @wraps(view)
+        def patient(**ids: str) -> Any:
+            return _patiently(lambda: view(**ids))
+
+        described = documents(
+            blueprint,
+            operation_id,
+            200,
+            answer,
+            summary,
+            security=security,
+            others={202: "Queued, and carried out once the CRM takes it"} if writes else None,
+            headers=[REPLAYED] if writes else [],
+            parameters=[_KEY_OF_CALL] if writes else [],
+            errors=_ERRORS,
+        )(patient)
+        return cast(
+            _F, blueprint.doc(requestBody={"required": True, "content": content})(described)
+        )
+
+    return decorator

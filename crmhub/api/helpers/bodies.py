@@ -1,0 +1,291 @@
+"""Reads what builders post to the helpers: JSON under any Content-Type, or a form.
+
+Builders send their whole state and write numbers as texts and texts as numbers, so unknown keys
+are passed over and either is taken where it can only mean one thing. A key that is missing or of
+a wrong type is a BadRequest, a blank or a variable that the builder did not fill in Semantic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, ClassVar, TypeVar
+from urllib.parse import parse_qsl
+
+import flask
+import marshmallow as ma
+from marshmallow import fields
+
+from crmhub.api.http.reading import problems_of, read_json
+from crmhub.api.schemas import SCALARS, scalar
+from crmhub.errors import BadRequest, listed
+from crmhub.helpers.inputs import Sent, filled
+from crmhub.helpers.random_int import LARGEST
+from crmhub.identity.bindings import LONGEST
+
+T = TypeVar("T")
+
+_MOST_FIELDS = 1000
+_FORM_TYPE = "application/x-www-form-urlencoded"
+_PARTS_TYPE = "multipart/form-data"
+_NESTED = re.compile(r"(props|properties)\[([^\[\]]*)\]", re.DOTALL)
+# What OpenAPI says of numbers that come as text.
+_TEXTS = {
+    "number": r"^\s*[+-]?[0-9]{1,30}(\.[0-9]{1,30})?\s*$",
+    "integer": r"^\s*[+-]?[0-9]{1,15}(\.0{1,30})?\s*$",
+}
+_NUMBER = re.compile(r"[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?", re.ASCII)
+
+
+def body() -> dict[str, Any]:
+    """Return the object that was posted; raises BadRequest."""
+    raw = flask.request.get_data().removeprefix(b"\xef\xbb\xbf").strip()
+    if flask.request.mimetype == _PARTS_TYPE and raw.startswith(b"--"):
+        raise BadRequest(f"body: {_PARTS_TYPE} is not taken; send JSON, or a form as {_FORM_TYPE}.")
+    if _is_form(raw):
+        return _form(raw)
+    value = read_json(raw, strict=False)
+    if not isinstance(value, dict):
+        raise BadRequest("body: send a JSON object.")
+    return value
+
+
+def load(schema: ma.Schema, posted: dict[str, Any]) -> dict[str, Any]:
+    """Return what the schema takes from the object; raises BadRequest, Semantic."""
+    try:
+        taken: dict[str, Any] = schema.load(posted)
+    except ma.ValidationError as exc:
+        raise BadRequest(listed(problems_of(exc.messages))) from None
+    return taken
+
+
+def _is_form(raw: bytes) -> bool:
+    # By content first: builders send JSON under a form's Content-Type.
+    if raw[:1] in (b"{", b"["):
+        return False
+    return flask.request.mimetype == _FORM_TYPE or (b"=" in raw and raw[:1] not in (b'"', b""))
+
+
+def _form(raw: bytes) -> dict[str, Any]:
+    """Return a form as the JSON object it stands for.
+
+    `props=a,b` is a list, as is `props[]=a&props[]=b`; `props[x]=1` is an object. A key that comes
+    again with another value, as of boxes to tick, holds a list: no field that takes one value takes
+    that.
+    """
+    try:
+        pairs = parse_qsl(
+            raw.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
+        )
+    except UnicodeDecodeError:
+        raise BadRequest("body: the form is not UTF-8.") from None
+    except ValueError:
+        raise BadRequest(f"body: the form has more than {_MOST_FIELDS} fields.") from None
+    form: dict[str, Any] = {}
+    for key, value in pairs:
+        if "\0" in key + value:
+            raise BadRequest("body: holds the character U+0000; leave it out.")
+        match = _NESTED.fullmatch(key)
+        if key == "props":
+            _inside(form, key, list).extend(_words(value))
+        elif match is None:
+            _put(form, key, value)
+        elif match[2] == "" or match[2].isdigit():
+            _inside(form, match[1], list).append(value)
+        else:
+            _put(_inside(form, match[1], dict), match[2], value)
+    return form
+
+
+def _words(text: str) -> list[str]:
+    return [word for each in text.split(",") if (word := each.strip())]
+
+
+def _put(into: dict[str, Any], key: str, value: Any) -> None:
+    if key not in into:
+        into[key] = value
+    elif isinstance(into[key], list):
+        into[key].append(value)
+    elif into[key] != value:
+        into[key] = [into[key], value]
+
+
+def _inside(form: dict[str, Any], key: str, kind: type[T]) -> T:
+    """Return the list or object under `key`, made when it is not there yet."""
+    inside = form.setdefault(key, kind())
+    if not isinstance(inside, kind):
+        raise BadRequest(f"{key}: is sent both as a list and as an object; send one of them.")
+    return inside
+
+
+# The fields of the helpers' bodies.
+
+
+class _Several:
+    """A field that holds more than one value."""
+
+    in_form: ClassVar[Mapping[str, Any]]
+
+
+class HelperBody(ma.Schema):
+    """An object of which only the known keys are read."""
+
+    class Meta:
+        unknown = ma.EXCLUDE
+
+    @classmethod
+    def form_encoding(cls) -> dict[str, Mapping[str, Any]]:
+        """Return what OpenAPI says of how a form writes the fields that hold more than one value.
+
+        It would be JSON text otherwise.
+        """
+        return {
+            str(each.data_key or each.name): each.in_form
+            for each in cls().fields.values()
+            if isinstance(each, _Several)
+        }
+
+
+class _Field(fields.Field[T]):
+    """A field whose null is a blank text."""
+
+    def __init__(self, right: str, shown: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(
+            allow_none=True,
+            error_messages={"required": f"is missing; send {right}"},
+            metadata=dict(shown),
+            **kwargs,
+        )
+        self.right = right
+
+    def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
+        """Return what the field makes of the value; ValidationError, Semantic."""
+        return super().deserialize("" if value is None else value, attr, data, **kwargs)
+
+
+class Said(_Field[str]):
+    """A text. With `numbers` a whole number serves for its digits; a `short` one is an id."""
+
+    def __init__(self, *, numbers: bool = False, short: bool = False, **kwargs: Any) -> None:
+        super().__init__(
+            "a string", {"type": ["string", "integer"] if numbers else "string"}, **kwargs
+        )
+        self._numbers = numbers
+        self._short = short
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        text = str(value) if self._numbers and type(value) is int else value
+        if isinstance(text, list):
+            raise ma.ValidationError("must be a single string, not a list")
+        if not isinstance(text, str):
+            raise ma.ValidationError("must be a string")
+        if self._short and len(text.strip()) > LONGEST:
+            raise ma.ValidationError(f"is longer than {LONGEST} characters")
+        return text
+
+
+class Phone(_Field[str | None]):
+    """A phone, of which nothing else hangs: an array or an object is None."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        shown = {"description": "A string or a number. Anything else is named in `refused`."}
+        super().__init__("a phone", shown, **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str | None:
+        if isinstance(value, list | dict):
+            return None
+        text = scalar(value)
+        # 12025550100.0 has no digit more than the number has.
+        return text.removesuffix(".0") if isinstance(value, Decimal) else text
+
+
+class Names(_Field[list[str]], _Several):
+    """Property names: an array, or a text in which commas separate them."""
+
+    in_form = {"style": "form", "explode": False}
+
+    def __init__(self, **kwargs: Any) -> None:
+        shown = {"type": ["array", "string"], "items": {"type": "string"}}
+        super().__init__(
+            'property names, such as ["email", "phone"] or "email, phone"', shown, **kwargs
+        )
+        self.allow_none = False
+
+    def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
+        """Return the names; ValidationError, also for null: it is neither a list nor a text."""
+        if value is None:
+            raise ma.ValidationError(f"must be {self.right}, not null")
+        return super().deserialize(value, attr, data, **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[str]:
+        if isinstance(value, str):
+            return _words(value)
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise ma.ValidationError(f"must be {self.right}")
+        return value
+
+
+class PropertyValues(fields.Field[Sent], _Several):
+    """A map of property name to value; what cannot be one is None, and sinks none of the others."""
+
+    in_form = {"style": "deepObject", "explode": True}
+
+    def __init__(self, **kwargs: Any) -> None:
+        right = "an object of property names and values"
+        super().__init__(
+            error_messages={
+                "invalid": f"must be {right}",
+                "required": f"is missing; send {right}",
+                "null": f"must be {right}, not null",
+            },
+            metadata={
+                "type": "object",
+                "additionalProperties": {"type": [*SCALARS, "null"]},
+                "description": "Property name to value.",
+            },
+            **kwargs,
+        )
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Sent:
+        if not isinstance(value, dict):
+            raise self.make_error("invalid")
+        return {
+            name: None if isinstance(each, list | dict) else scalar(each)
+            for name, each in value.items()
+        }
+
+
+class Hours(_Field[Decimal]):
+    """A number, as JSON or as text; Semantic when it is blank."""
+
+    def __init__(
+        self, right: str = "a number", type: str = "number", *, shown: Any = None, **kwargs: Any
+    ) -> None:
+        described = {"type": [type, "string"], "pattern": _TEXTS[type], **(shown or {})}
+        super().__init__(right, described, **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        if isinstance(value, str):
+            text = filled(value, self.data_key or str(attr))
+            value = Decimal(text) if _NUMBER.fullmatch(text) else None
+        if type(value) is not int and not isinstance(value, Decimal):
+            raise ma.ValidationError(f"must be {self.right}")
+        return Decimal(value)
+
+
+class Whole(Hours):
+    """An integer that every program reads as the same number."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        bounds = {"minimum": -LARGEST, "maximum": LARGEST}
+        super().__init__("an integer", "integer", shown=bounds, **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        number = super()._deserialize(value, attr, data, **kwargs)
+        # Before anything is computed from it: 1e999999 is a short text and a very long number.
+        if abs(number) > LARGEST:
+            raise ma.ValidationError(f"must lie between -{LARGEST} and {LARGEST}")
+        if number != number.to_integral_value():
+            raise ma.ValidationError("must be an integer, without a fraction")
+        return int(number)

@@ -1,0 +1,116 @@
+"""Which account a webhook helper is called for, and whether the call may be believed.
+
+Builders cannot log in: an unguessable id in the path names the account, and an account may
+demand its secret on top. A call that finds no account, or brings a wrong secret, is a miss;
+too many misses from one address are answered 429, calls that find their account never are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import flask
+
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.webhook_ids import Purpose
+from crmhub.api.http.auth_failures import missed
+from crmhub.api.http.authentication import (
+    HEADER,
+    SECRET,
+    hub,
+)
+from crmhub.errors import Forbidden, HubError, NotFound, Unauthorized
+from crmhub.identity import bindings
+
+
+def of_generated_id(generated_id: str) -> Account:
+    """Return whose `generated_id` it is; NotFound, Unauthorized, TooManyRequests."""
+    account, _ = _by_path(generated_id, "generated_id", ("generated",))
+    return _proved(account)
+
+
+def of_portal_id(portal_id: str) -> Account:
+    """Return whose `portal_id` or alias it is; NotFound, Unauthorized, TooManyRequests.
+
+    An alias is the CRM's own id, which others know too: it needs the secret.
+    """
+    account, purpose = _by_path(portal_id, "portal_id", ("portal", "alias"))
+    return _proved(account, always=purpose == "alias")
+
+
+def of_conversation(generated_id: str | None, token: Callable[[], str], *, scope: str) -> Account:
+    """Return the account of a call whose path need not name one.
+
+    It is told by the secret or an API key with `scope`, by the path, by being the only one, or by
+    the contactToken when exactly one account that allows it holds that. `token` is asked for last.
+    Raises NotFound, Unauthorized, Forbidden, TooManyRequests.
+    """
+    account = _by_headers(scope)
+    if generated_id is not None:
+        named, _ = _by_path(generated_id, "generated_id", ("generated",))
+        if account is not None and account.id != named.id:
+            raise _missed(Unauthorized(f"{SECRET} or {HEADER}: not of the account in the path."))
+        account = named
+    return _proved(account or hub().directory.only_account() or _by_token(token()))
+
+
+def _by_path(value: str, name: str, purposes: tuple[Purpose, ...]) -> tuple[Account, Purpose]:
+    # Copied with a blank or the end of the line behind it.
+    found = hub().directory.by_webhook_id(value.strip())
+    if found is None:
+        raise _missed(NotFound(f"{name}: no account has it; send the one issued for the account."))
+    if found[1] not in purposes:
+        other = "generated_id" if found[1] == "generated" else "portal_id"
+        raise _missed(NotFound(f"{name}: this is the account's {other}; send its {name} here."))
+    return found
+
+
+def _by_headers(scope: str) -> Account | None:
+    secret, key = flask.request.headers.get(SECRET), flask.request.headers.get(HEADER)
+    account = None
+    if secret:
+        account = hub().directory.by_secret(secret)
+        if account is None:
+            raise _missed(Unauthorized(f"{SECRET}: no account has this secret."))
+    if key:
+        caller = hub().directory.by_any_key(key)
+        if caller is None or (account is not None and account.id != caller.account.id):
+            raise _missed(Unauthorized(f"{HEADER}: not a live key of this account."))
+        if scope not in caller.scopes:
+            raise Forbidden(f"This key lacks the scope {scope}; create one that has it.")
+        account = caller.account
+    return account
+
+
+def _by_token(token: str) -> Account:
+    holders = [
+        account
+        for account_id in bindings.accounts_of_token(hub().database, token)
+        if (account := hub().directory.by_id(account_id)) is not None
+        and account.switches.bare_tokens
+        and not account.disabled
+    ]
+    if len(holders) != 1:
+        raise _missed(
+            NotFound(
+                "contactToken: it does not tell which account is meant; post to"
+                f" {flask.request.path.rstrip('/')}/<generated_id> with the account's generated_id."
+            )
+        )
+    return holders[0]
+
+
+def _proved(account: Account, *, always: bool = False) -> Account:
+    """Return the account when the secret is right, or neither sent nor demanded."""
+    secret = flask.request.headers.get(SECRET)
+    if secret:
+        owner = hub().directory.by_secret(secret)
+        if owner is None or owner.id != account.id:
+            raise _missed(Unauthorized(f"{SECRET}: not the secret of this account."))
+    elif always or account.switches.require_secret:
+        raise _missed(Unauthorized(f"Send the account's webhook secret in the header {SECRET}."))
+    return account
+
+
+def _missed(error: HubError) -> HubError:
+    return missed(error, "the id in the path")

@@ -1,0 +1,247 @@
+"""The helpers under /chatbot: createLead, getProperties, setProperties, getType (SPEC 4.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask
+from marshmallow import fields
+
+from crmhub.accounts.accounts import Account
+from crmhub.api.helpers.answers import (
+    NAMES_ROOM,
+    Answer,
+    answered,
+    helper,
+    idempotency_key,
+    joined,
+    named,
+    of_done,
+    told,
+)
+from crmhub.api.helpers.bodies import (
+    HelperBody,
+    Hours,
+    Names,
+    Phone,
+    PropertyValues,
+    Said,
+    body,
+    load,
+)
+from crmhub.api.helpers.callers import of_conversation, of_generated_id
+from crmhub.api.http.authentication import hub
+from crmhub.api.http.reading import Blueprint
+from crmhub.bounds import MAX_ASKED_PROPERTIES
+from crmhub.helpers import (
+    contact_properties,
+)
+from crmhub.helpers import (
+    create_lead as leads,
+)
+from crmhub.helpers import (
+    get_type as workflows,
+)
+from crmhub.helpers.inputs import filled
+
+blueprint = Blueprint(
+    "chatbot", __name__, url_prefix="/chatbot", description="Helpers for chatbot builders."
+)
+
+_BY_PATH: list[dict[str, list[str]]] = [{}, {"WebhookSecret": []}]
+_BY_ANYTHING: list[dict[str, list[str]]] = [*_BY_PATH, {"ApiKey": []}]
+# Beyond the usual room, as long as this helper has nothing else to say.
+_MISSING_ROOM = 1200
+
+
+class LeadBody(HelperBody):
+    """What is known of the person who chats."""
+
+    contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
+    name = Said(required=True)
+    email = Said(required=True)
+    phone = Phone(load_default="")
+
+
+class ContactAnswer(Answer):
+    """A contact was written."""
+
+    contactId = fields.String(required=True)
+    url = fields.String(metadata={"description": "Where the CRM has a page for the contact."})
+
+
+@blueprint.post("/createLead/<generated_id>")
+@helper(
+    blueprint,
+    "createLead",
+    LeadBody,
+    ContactAnswer,
+    "Create or update the contact of a conversation",
+    security=_BY_PATH,
+    writes=True,
+)
+def create_lead(generated_id: str) -> flask.Response:
+    account = of_generated_id(generated_id)
+
+    def work() -> dict[str, Any]:
+        # An account that takes a lead by phone alone does not miss the others.
+        by_phone = account.switches.lead_requires == "email_or_phone"
+        lead = load(LeadBody(partial=("name", "email") if by_phone else ()), body())
+        said = {"name": "", "email": "", **lead}
+        done = leads.create_lead(hub(), account, **said, key=idempotency_key())
+        return of_done(done, contactId=done.contact_id)
+
+    return answered(account, lambda: ["contactId"], work)
+
+
+class GetBody(HelperBody):
+    """Which properties are wanted."""
+
+    contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
+    names = Names(data_key="props", required=True)
+
+
+class PropertiesAnswer(Answer):
+    """Each asked name as a key, and all of them under `properties`."""
+
+    properties = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
+    missing = fields.String(
+        required=True, metadata={"description": "Names that the CRM does not know."}
+    )
+    url = fields.String(metadata={"description": "Where the CRM has a page for the contact."})
+
+
+@blueprint.post("/getProperties")
+@helper(
+    blueprint,
+    "getProperties",
+    GetBody,
+    PropertiesAnswer,
+    "Read properties of the contact of a conversation",
+    security=_BY_ANYTHING,
+)
+def get_properties() -> flask.Response:
+    return _get_properties(_of_conversation(None, "contacts:read"))
+
+
+@blueprint.post("/getProperties/<generated_id>")
+@helper(
+    blueprint,
+    "getPropertiesOfAccount",
+    GetBody,
+    PropertiesAnswer,
+    "Read properties of the contact of a conversation of this account",
+    security=_BY_ANYTHING,
+)
+def get_properties_of(generated_id: str) -> flask.Response:
+    return _get_properties(_of_conversation(generated_id, "contacts:read"))
+
+
+def _get_properties(account: Account) -> flask.Response:
+    asked: list[str] = []
+
+    def work() -> dict[str, Any]:
+        wanted = load(GetBody(), body())
+        asked.extend(wanted["names"])
+        found = contact_properties.get_properties(hub(), account, **wanted)
+        reasons, refused = named(found.refused)
+        own = told("ok", message=reasons, refused=refused)
+        own["stale"] = "true" if found.stale else ""
+        # The hub's keys win; a property of such a name is found under `properties`.
+        answer = {**own, **{name: v for name, v in found.values.items() if name not in own}}
+        answer["properties"] = dict(found.values)
+        answer["missing"] = joined(found.missing, NAMES_ROOM if refused else _MISSING_ROOM)
+        return answer if found.url is None else {**answer, "url": found.url}
+
+    return answered(account, lambda: [*asked[:MAX_ASKED_PROPERTIES], "properties", "missing"], work)
+
+
+class SetBody(HelperBody):
+    """The properties to change; a blank value clears one."""
+
+    contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
+    properties = PropertyValues(data_key="props", required=True)
+
+
+@blueprint.post("/setProperties")
+@helper(
+    blueprint,
+    "setProperties",
+    SetBody,
+    ContactAnswer,
+    "Change properties of the contact of a conversation",
+    security=_BY_ANYTHING,
+    writes=True,
+)
+def set_properties() -> flask.Response:
+    return _set_properties(_of_conversation(None, "contacts:write"))
+
+
+@blueprint.post("/setProperties/<generated_id>")
+@helper(
+    blueprint,
+    "setPropertiesOfAccount",
+    SetBody,
+    ContactAnswer,
+    "Change properties of the contact of a conversation of this account",
+    security=_BY_ANYTHING,
+    writes=True,
+)
+def set_properties_of(generated_id: str) -> flask.Response:
+    return _set_properties(_of_conversation(generated_id, "contacts:write"))
+
+
+def _set_properties(account: Account) -> flask.Response:
+    def work() -> dict[str, Any]:
+        sent = load(SetBody(), body())
+        done = contact_properties.set_properties(hub(), account, **sent, key=idempotency_key())
+        return of_done(done, contactId=done.contact_id)
+
+    return answered(account, lambda: ["contactId"], work)
+
+
+class TypeBody(HelperBody):
+    """Whose workflow is asked for, and within which hours."""
+
+    phone = Said(data_key="contactnumber", required=True, numbers=True)
+    look_back = Hours(data_key="interval", required=True)
+    silence = Hours(data_key="lastChatInterval", required=True)
+
+
+class TypeAnswer(Answer):
+    """The workflow, or why there is none."""
+
+    workflowId = fields.String(required=True)
+    reason = fields.String(required=True)
+
+
+@blueprint.post("/getType/<generated_id>")
+@helper(
+    blueprint,
+    "getType",
+    TypeBody,
+    TypeAnswer,
+    "Tell the active workflow of a contact",
+    security=_BY_PATH,
+)
+def get_type(generated_id: str) -> flask.Response:
+    account = of_generated_id(generated_id)
+
+    def work() -> dict[str, Any]:
+        active = workflows.get_type(hub(), account, **load(TypeBody(), body()))
+        own = told("ok", workflowId=active.workflow_id, reason=active.reason)
+        return own | {"stale": "true" if active.stale else ""}
+
+    return answered(account, lambda: ["workflowId", "reason"], work)
+
+
+class _TokenBody(HelperBody):
+    contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
+
+
+def _of_conversation(generated_id: str | None, scope: str) -> Account:
+    def token() -> str:
+        sent: str = load(_TokenBody(), body())["contact_token"]
+        return filled(sent, "contactToken")
+
+    return of_conversation(generated_id, token, scope=scope)

@@ -1,0 +1,166 @@
+"""The helpers under /crm-api-interface: getRandomInt, createDeal, createTicket (SPEC 4.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask
+from marshmallow import fields
+
+from crmhub.api.helpers.answers import (
+    Answer,
+    answered,
+    helper,
+    idempotency_key,
+    of_done,
+    told,
+)
+from crmhub.api.helpers.bodies import (
+    HelperBody,
+    PropertyValues,
+    Said,
+    Whole,
+    body,
+    load,
+)
+from crmhub.api.helpers.callers import of_portal_id
+from crmhub.api.http.answers import as_json
+from crmhub.api.http.authentication import hub
+from crmhub.api.http.reading import Blueprint
+from crmhub.helpers import create_linked, random_int
+from crmhub.helpers.deadlines import is_deferred
+from crmhub.journal.slots import too_many_at_once
+
+blueprint = Blueprint(
+    "functions",
+    __name__,
+    url_prefix="/crm-api-interface",
+    description="Helpers for chatbot builders.",
+)
+
+_OPEN: list[dict[str, list[str]]] = [{}]
+_BY_PATH: list[dict[str, list[str]]] = [{}, {"WebhookSecret": []}]
+
+
+class RangeBody(HelperBody):
+    """The smallest and the largest number, both included."""
+
+    smallest = Whole(data_key="min", required=True)
+    largest = Whole(data_key="max", required=True)
+
+
+class AccountRangeBody(RangeBody):
+    """The range, and for whom: with a sticky rotation a contact gets the same number again."""
+
+    contact_id = Said(data_key="contactId", load_default="", numbers=True, short=True)
+    contact_token = Said(data_key="contactToken", load_default="", numbers=True, short=True)
+
+
+class NumberAnswer(Answer):
+    """A number, also as text."""
+
+    value = fields.Integer(required=True)
+    text = fields.String(required=True)
+
+
+@blueprint.post("/getRandomInt")
+@helper(
+    blueprint,
+    "getRandomInt",
+    RangeBody,
+    NumberAnswer,
+    "Pick a random integer",
+    security=_OPEN,
+)
+def get_random_int() -> flask.Response:
+    return as_json(_number(random_int.random_int(**load(RangeBody(), body()))))
+
+
+@blueprint.post("/getRandomInt/<portal_id>")
+@helper(
+    blueprint,
+    "getRandomIntOfAccount",
+    AccountRangeBody,
+    NumberAnswer,
+    "Pick an integer by the account's rotation",
+    security=_BY_PATH,
+)
+def get_random_int_of(portal_id: str) -> flask.Response:
+    account = of_portal_id(portal_id)
+
+    def work() -> dict[str, Any]:
+        if is_deferred():
+            raise too_many_at_once()
+        sent = load(AccountRangeBody(), body())
+        return _number(random_int.int_of_account(hub().database, account, **sent))
+
+    return answered(account, lambda: ["value", "text"], work)
+
+
+def _number(value: int) -> dict[str, Any]:
+    return told("ok", value=value, text=str(value))
+
+
+class RecordBody(HelperBody):
+    """The contact, by the id that createLead answered or by the CRM's own, and the properties."""
+
+    contact_id = Said(data_key="contactId", required=True, numbers=True, short=True)
+    properties = PropertyValues(required=True)
+
+
+class DealAnswer(Answer):
+    """A deal was created."""
+
+    dealId = fields.String(required=True)
+    contactId = fields.String(required=True)
+    url = fields.String(metadata={"description": "Where the CRM has a page for the deal."})
+
+
+@blueprint.post("/createDeal/<portal_id>")
+@helper(
+    blueprint,
+    "createDealForContact",
+    RecordBody,
+    DealAnswer,
+    "Create a deal for a contact",
+    security=_BY_PATH,
+    writes=True,
+)
+def create_deal(portal_id: str) -> flask.Response:
+    account = of_portal_id(portal_id)
+
+    def work() -> dict[str, Any]:
+        sent = load(RecordBody(), body())
+        done = create_linked.create_deal(hub(), account, **sent, key=idempotency_key())
+        return of_done(done, dealId=done.record_id, contactId=done.contact_id)
+
+    return answered(account, lambda: ["dealId", "contactId"], work)
+
+
+class TicketAnswer(Answer):
+    """A ticket was created."""
+
+    ticketId = fields.String(required=True)
+    contactId = fields.String(required=True)
+    url = fields.String(metadata={"description": "Where the CRM has a page for the ticket."})
+
+
+@blueprint.post("/createTicket/<portal_id>")
+@helper(
+    blueprint,
+    "createTicketForContact",
+    RecordBody,
+    TicketAnswer,
+    "Create a ticket for a contact",
+    security=_BY_PATH,
+    writes=True,
+)
+def create_ticket(portal_id: str) -> flask.Response:
+    account = of_portal_id(portal_id)
+
+    def work() -> dict[str, Any]:
+        sent = load(RecordBody(), body())
+        done = create_linked.create_ticket(hub(), account, **sent, key=idempotency_key())
+        return of_done(done, ticketId=done.record_id, contactId=done.contact_id)
+
+    return answered(account, lambda: ["ticketId", "contactId"], work)

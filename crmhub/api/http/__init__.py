@@ -1,0 +1,1 @@
+"""What every route shares: reading requests, answers, errors, authentication, documentation."""

@@ -1,0 +1,152 @@
+"""Answers as bytes: stored JSON is spliced in, not parsed and printed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+import flask
+import orjson
+
+from crmhub.errors import HubError
+from crmhub.records.associations import Links
+from crmhub.records.search.filters import iso
+from crmhub.records.search.pages import Page
+from crmhub.records.search.plans import Listed
+from crmhub.records.writing import Record, Stored
+
+_ALWAYS = ("deals", "companies")
+_SOMETIMES = ("contacts", "tickets")
+
+
+class JsonAnswer(flask.Response):
+    """An answer with a body, sent as it stands here.
+
+    Werkzeug would copy the headers, each one checked again, for what some answers lack.
+    """
+
+    automatically_set_content_length = False
+    # The JSON value that it was made of, where there is one.
+    value: Any = None
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        body = b"".join(self.iter_encoded())
+        start_response(self.status, [*self.headers, ("Content-Length", str(len(body)))])
+        return () if environ["REQUEST_METHOD"] == "HEAD" else (body,)
+
+
+def answer(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> JsonAnswer:
+    """Return a JSON answer."""
+    response = JsonAnswer(body, status=status, content_type="application/json")
+    for name, value in (headers or {}).items():
+        response.headers.add(name, value)
+    return response
+
+
+def as_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> JsonAnswer:
+    """Return any JSON value as an answer."""
+    response = answer(orjson.dumps(value), status, headers)
+    response.value = value
+    return response
+
+
+def nothing() -> flask.Response:
+    """Return 204."""
+    response = flask.Response(status=204)
+    del response.headers["Content-Type"]
+    return response
+
+
+def failure(error: HubError) -> flask.Response:
+    """Return the answer of SPEC 2.3."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    body = {
+        "category": error.category,
+        "message": error.message,
+        "timestamp": now,
+        "status": "error",
+    }
+    return answer(orjson.dumps(body), error.status, error.headers)
+
+
+def links_shown(links: Links, asked: Iterable[str] = ()) -> dict[str, list[int]]:
+    """Return links as they are shown: deals and companies always, the others when there are any."""
+    asked = set(asked)
+    shown = {name: links.get(name, []) for name in _ALWAYS}
+    for name in _SOMETIMES:
+        if links.get(name) or name in asked:
+            shown[name] = links.get(name, [])
+    return shown
+
+
+def record_shown(
+    record: Record | Stored, *, properties: tuple[str, ...] | None = None, asked: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return a whole record as JSON (SPEC 2.1)."""
+    if isinstance(record, Record):
+        shown: Any = narrowed(record.properties, properties)
+    elif properties is None:
+        shown = orjson.Fragment(record.properties)
+    else:
+        shown = narrowed(orjson.loads(record.properties), properties)
+    return {
+        "id": record.id,
+        "properties": shown,
+        "associations": links_shown(record.associations, asked),
+        "createdAt": iso(record.created_at),
+        "updatedAt": iso(record.updated_at),
+    }
+
+
+def narrowed(properties: dict[str, str], names: tuple[str, ...] | None) -> dict[str, str]:
+    """Return the named properties, all without names."""
+    if names is None:
+        return properties
+    return {name: properties[name] for name in names if name in properties}
+
+
+def page_shown(
+    page: Page, *, properties: tuple[str, ...] | None, include: tuple[str, ...]
+) -> bytes:
+    """Return a page of records as JSON (SPEC 2.2)."""
+    shown = []
+    for listed in page.records:
+        text = listed.properties
+        if properties is not None:
+            text = _dumped(narrowed(orjson.loads(text), properties))
+        beside = _included(listed, page.links, include) if include else ""
+        shown.append(f'{{"id":{listed.id},"properties":{text}{beside}}}')
+    return paged(page.total, f"[{','.join(shown)}]".encode(), page.cursor)
+
+
+def _dumped(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _included(listed: Listed, links: Mapping[int, Links], include: tuple[str, ...]) -> str:
+    """Return what was asked for beside the properties, as it goes on behind them."""
+    shown: dict[str, Any] = {}
+    for field in include:
+        if field == "associations":
+            shown[field] = links_shown(links.get(listed.id, {}))
+        else:
+            shown[field] = iso(listed.created_at if field == "createdAt" else listed.updated_at)
+    return "," + _dumped(shown)[1:-1]
+
+
+def paged(total: int, results: bytes, cursor: str) -> bytes:
+    """Return the frame of a page around its results, with the total of all pages."""
+    return b'{"total":%d,%b' % (total, page_frame(results, cursor)[1:])
+
+
+def page_frame(results: bytes, cursor: str) -> bytes:
+    """Return the frame of a page around its results; without a total, where counting is slow."""
+    link = f"?cursor={cursor}" if cursor else ""
+    return b'{"results":%b,"cursor":{"next":"%b","nextLink":"%b"},"hasMore":%b}' % (
+        results,
+        cursor.encode(),
+        link.encode(),
+        b"true" if cursor else b"false",
+    )

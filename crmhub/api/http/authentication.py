@@ -1,0 +1,130 @@
+"""Who calls the public API: the key in `service-apikey`, its limits and its scopes (SPEC 5, 8).
+
+Runs before routing fails, so that under /<client_id>/api/v1 a 401 comes before 404, 405 and 400.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar, cast
+from wsgiref.types import WSGIEnvironment
+
+import flask
+
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.directory import Caller
+from crmhub.accounts.limits import RateStatus
+from crmhub.api.http import flask_proxies
+from crmhub.api.http.auth_failures import missed
+from crmhub.errors import Forbidden, TooManyRequests, Unauthorized
+from crmhub.hub import Hub
+from crmhub.journal.slots import too_many_at_once
+
+HEADER = "service-apikey"
+SECRET = "X-Webhook-Secret"
+# In the environ of WSGI, where the server says it: the gate (`actions.slots`) of the requests that
+# the app works on, which this one has passed.
+TURN = "crmhub.turn"
+# Whose share the request has a place of, None where there was none.
+_PLACE = "crmhub.place"
+_API = re.compile(r"/([^/]+)/api/v1(?:/|$)")
+# What is told of a plan without a limit: every answer carries the headers.
+_NO_LIMIT = RateStatus(limit=10**9, remaining=10**9)
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+def hub() -> Hub:
+    """Return the hub of the running app."""
+    it: Hub = flask_proxies.app().extensions["crmhub"]
+    return it
+
+
+def caller() -> Caller:
+    """Return who calls; only under /<client_id>/api/v1."""
+    it: Caller = flask_proxies.g().caller
+    return it
+
+
+def account() -> Account:
+    """Return the account of the caller."""
+    return caller().account
+
+
+def authenticate(request: flask.Request) -> None:
+    """Find the caller of a request to the public API, count the request, take a place for it.
+
+    Raises Unauthorized, TooManyRequests.
+    """
+    match = _API.match(request.path)
+    if match is None:
+        return
+    here, g = hub(), flask_proxies.g()
+    # Until the account is known; an answer without headers would say that there is none.
+    default = here.plans["default"].rate_limit
+    g.rate = RateStatus(default.count, default.count) if default else _NO_LIMIT
+    key = request.headers.get(HEADER, "")
+    if not key:
+        raise Unauthorized(f"Send the account's API key in the header {HEADER}.")
+    try:
+        g.caller = known = here.directory.by_api_key(match[1], key)
+    except Unauthorized as exc:
+        raise missed(exc, "the key") from None
+    rate = here.limits.hit(known)
+    g.rate = rate if rate.limit is not None else _NO_LIMIT
+    if not rate.allowed:
+        raise TooManyRequests(
+            f"More than {rate.limit} requests in the window of the account's plan;"
+            f" try again in {rate.retry_after} s.",
+            retry_after=rate.retry_after,
+        )
+    if not take_place(request.environ, here, known.account):
+        raise too_many_at_once()
+
+
+def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
+    """Take a place of the account's share of the threads; return whether there was one.
+
+    `give_place_back` ends it. A second call for the same request returns the same.
+    """
+    if _PLACE not in environ:
+        free = here.shares.take(account.id, environ.get(TURN))
+        environ[_PLACE] = account.id if free else None
+    return environ[_PLACE] is not None
+
+
+def give_place_back(environ: WSGIEnvironment, here: Hub) -> None:
+    """Give back the place that the request has taken, if any; at the end of each request."""
+    place = environ.get(_PLACE)
+    if place is not None:
+        here.shares.give_back(place)
+
+
+def add_rate_headers(response: flask.Response) -> flask.Response:
+    """Tell the caller where it stands (CONTRACT 1.7)."""
+    rate: RateStatus | None = flask_proxies.g().get("rate")
+    if rate is not None:
+        for name, value in rate.headers.items():
+            response.headers.add(name, value)
+    return response
+
+
+def require(scope: str) -> None:
+    """Raise Forbidden when the caller's key lacks `scope`."""
+    if scope not in caller().scopes:
+        raise Forbidden(f"This key lacks the scope {scope}; create one that has it.")
+
+
+def needs(scope: str) -> Callable[[_F], _F]:
+    """Refuse a view to keys without `scope`, with Forbidden."""
+
+    def decorator(view: _F) -> _F:
+        @wraps(view)
+        def wrapper(*args: object, **kwargs: object) -> object:
+            require(scope)
+            return view(*args, **kwargs)
+
+        return cast(_F, wrapper)
+
+    return decorator

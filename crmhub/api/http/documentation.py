@@ -1,0 +1,289 @@
+"""What /openapi.json says: each operation with its id, its security, its answers and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import flask
+import orjson
+from apispec.ext.marshmallow import MarshmallowPlugin
+from apispec.ext.marshmallow.common import resolve_schema_cls
+from flask_smorest import Api, Blueprint
+from flask_smorest.spec import FlaskPlugin
+
+from crmhub.api.http.answers import answer
+from crmhub.api.http.authentication import HEADER, SECRET
+from crmhub.api.http.idempotency_key import HEADER as IDEMPOTENCY
+from crmhub.api.http.idempotency_key import KEY, REPLAYED
+from crmhub.api.schemas import HIGHEST_ID, ErrorSchema, Joined
+from crmhub.properties.kinds import KINDS
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+Shape = Mapping[str, Any]
+
+API_KEY: list[dict[str, list[str]]] = [{"ApiKey": []}]
+ADMIN_TOKEN: list[dict[str, list[str]]] = [{"AdminToken": []}]
+
+# Status -> the name of its response among the components, and when it comes.
+_ERRORS = {
+    400: ("BadRequest", "Malformed request or invalid parameters"),
+    401: ("Unauthorized", "Invalid or missing credentials"),
+    402: ("LimitExceeded", "Plan limit reached"),
+    403: ("Forbidden", "No permission for the resource"),
+    404: ("NotFound", "Resource not found"),
+    409: ("Conflict", "Conflict with the current state"),
+    413: ("TooLarge", "Body larger than 1 MiB"),
+    415: ("NotJson", "Body that does not say it is JSON, or is compressed"),
+    422: ("Semantic", "Well-formed request with semantic errors"),
+    429: ("TooManyRequests", "Rate limit exceeded"),
+    500: ("Internal", "Internal server error"),
+    503: ("Unavailable", "The hub or its database is away for now"),
+}
+_ANYWHERE = (400, 401, 403, 404, 429, 500, 503)
+_OF_METHOD = {"get": (), "put": (409, 422), "delete": (409,)}
+_OF_BODIES = (402, 409, 413, 415, 422)
+# Refusals that are kept for an Idempotency-Key.
+_KEPT = (400, 402, 404, 409, 415, 422)
+
+_SECONDS = {"type": "integer", "minimum": 0}
+_HEADERS: dict[str, Shape] = {
+    "X-Request-Id": {
+        "description": "Names the request in the hub's logs; yours, when you sent a good one.",
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"},
+    },
+    "RateLimit-Limit": {
+        "description": "Requests that the window allows (under /api/v1).",
+        "schema": {"type": "integer", "minimum": 1},
+    },
+    "RateLimit-Remaining": {
+        "description": "Requests left in the window (under /api/v1).",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+    "RateLimit-Reset": {
+        "description": "Seconds until the window gives something back (under /api/v1).",
+        "schema": _SECONDS,
+    },
+    "Retry-After": {
+        "description": "Seconds after which to try again.",
+        "schema": {**_SECONDS, "minimum": 1},
+    },
+    "Location": {
+        "description": "The path of the record that has the unique value already.",
+        "schema": {"type": "string"},
+    },
+    "ETag": {
+        "description": "The version of the record's properties, for If-Match.",
+        "schema": {"type": "string", "pattern": '^"[0-9]+"$'},
+    },
+    REPLAYED: {
+        "description": f"This is the first answer to the request with this {IDEMPOTENCY}, again.",
+        "schema": {"type": "string", "enum": ["true"]},
+    },
+}
+_ALWAYS = ("X-Request-Id",)
+_UNDER_API = ("X-Request-Id", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
+
+IF_MATCH = {
+    "in": "header",
+    "name": "If-Match",
+    "description": "Only when the record's ETag is one of these; else 409.",
+    "required": False,
+    "schema": {"type": "string", "pattern": r'^(\*|"[0-9]{1,9}"( *, *"[0-9]{1,9}")*)$'},
+}
+
+IDEMPOTENCY_KEY = {
+    "in": "header",
+    "name": IDEMPOTENCY,
+    "description": "Names the request for 24 hours: sent again, it is not carried out again but"
+    " answered as the first time, unless that was 429 or 5xx. Another request: 422. While the"
+    " first one still runs: 409.",
+    "required": False,
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": f"^{KEY}$"},
+}
+
+ID_OR_VALUE = {
+    "in": "path",
+    "name": "id",
+    "description": "The record's id; with idProperty a value of that property, but for one that"
+    ' holds a slash or is "search": that is read by batch/read.',
+    "required": True,
+    "schema": {"type": "string", "minLength": 1},
+}
+
+_ID = {"type": "integer", "minimum": 1, "maximum": HIGHEST_ID}
+_ISSUED = {"type": "string", "minLength": 1, "maxLength": 64}
+_PATH_PARAMETERS: dict[str, Shape] = {
+    "client_id": {
+        "description": "The account; in the public API the one that the key belongs to.",
+        "schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"},
+    },
+    "id": {"description": "The record's id.", "schema": _ID},
+    "to": {
+        "description": "The kind of the records at the other end.",
+        "schema": {"type": "string", "enum": list(KINDS)},
+    },
+    "to_id": {"description": "The id of the record at the other end.", "schema": _ID},
+    "resource": {"description": "The kind of records."},
+    "name": {"description": "The property's name."},
+    "pipeline_id": {"description": "The pipeline's id."},
+    "workflow_id": {"description": "The workflow's id, any text."},
+    "contact_id": {"description": "The contact's id in the account's CRM."},
+    "other_id": {"description": "The other contact's id in the account's CRM."},
+    "key_id": {"description": "The key's id, which is no secret."},
+    "adapter_name": {"description": "The adapter's name."},
+    "action_id": {"description": "The action's id, as a helper answered it."},
+    "generated_id": {"description": "The id issued for the account.", "schema": _ISSUED},
+    "portal_id": {"description": "The id issued for the account.", "schema": _ISSUED},
+}
+
+
+class Document(Api):
+    """Collects what the blueprints say of themselves; serves it as /openapi.json."""
+
+    # An error is documented for each operation that can answer it, not as "default" for all.
+    DEFAULT_ERROR_RESPONSE_NAME = None
+    ERROR_SCHEMA = ErrorSchema
+
+    def __init__(self, app: flask.Flask) -> None:
+        self._written: bytes | None = None
+        super().__init__(
+            app,
+            spec_kwargs={
+                "flask_plugin": _Paths(),
+                "marshmallow_plugin": MarshmallowPlugin(schema_name_resolver=_schema_name),
+                "info": {
+                    "description": "The hub between chatbots and integrators and the CRMs.",
+                    "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+                },
+            },
+        )
+
+    def _init_spec(self, **options: Any) -> None:
+        super()._init_spec(**options)
+        components = self.spec.components
+        components.security_scheme("ApiKey", {"type": "apiKey", "in": "header", "name": HEADER})
+        components.security_scheme(
+            "WebhookSecret", {"type": "apiKey", "in": "header", "name": SECRET}
+        )
+        components.security_scheme("AdminToken", {"type": "http", "scheme": "bearer"})
+        for name, shape in _HEADERS.items():
+            components.header(name, dict(shape))
+        for status, (name, words) in _ERRORS.items():
+            carried = [*_UNDER_API]
+            carried += ["Retry-After"] if status in (409, 429, 503) else []
+            carried += ["Location"] if status == 409 else []
+            carried += [REPLAYED] if status in _KEPT else []
+            components.response(
+                name,
+                {
+                    "description": words,
+                    "headers": _headers(carried),
+                    "content": {"application/json": {"schema": ErrorSchema}},
+                },
+            )
+        self.ma_plugin.converter.add_parameter_attribute_function(_joined_by_commas)
+
+    def _openapi_json(self) -> flask.Response:
+        # Anyone may ask for it, and nothing in it changes: written once.
+        if self._written is None:
+            self._written = orjson.dumps(self.spec.to_dict())
+        return answer(self._written)
+
+    def _register_responses(self) -> None:
+        # Ours are registered above, under names of our own.
+        pass
+
+    def _register_pagination_header(self) -> None:
+        # Pages are in bodies here.
+        pass
+
+    def _register_error_handlers(self) -> None:
+        # crmhub.api.http.failures answers all of them.
+        pass
+
+
+def documents(
+    blueprint: Blueprint,
+    operation_id: str,
+    status: int,
+    schema: Any,
+    summary: str,
+    *,
+    security: Sequence[dict[str, list[str]]] = API_KEY,
+    others: Mapping[int, str] | None = None,
+    headers: Sequence[str] = (),
+    parameters: Sequence[Shape] = (),
+    errors: Sequence[int] = (),
+) -> Callable[[_F], _F]:
+    """Document a view: its operation id, what it answers, and every error it can answer.
+
+    `others` are statuses of the same schema, and when they come. `headers` name what the answer
+    carries beside what every answer does, `parameters` are those that the view reads itself.
+    Without `errors` they are those that its method and body bring.
+    """
+    carried = (*(_UNDER_API if security is API_KEY else _ALWAYS), *headers)
+
+    def decorator(view: _F) -> _F:
+        described = blueprint.response(
+            status, schema, description=summary, headers=_headers(carried)
+        )(view)
+        for other, words in (others or {}).items():
+            described = blueprint.alt_response(
+                other, schema=schema, description=words, headers=_headers(carried)
+            )(described)
+        described = blueprint.doc(
+            operationId=operation_id, summary=summary, security=list(security)
+        )(described)
+        # The wrappers have served: views answer bytes, which smorest would pass on untouched.
+        documented: Any = view
+        documented._apidoc = described._apidoc
+        documented._apidoc["parameters_read"] = [dict(each) for each in parameters]
+        documented._apidoc["errors"] = list(errors)
+        documented._apidoc["takes_key"] = getattr(view, "takes_key", False)
+        return view
+
+    return decorator
+
+
+def with_errors(doc: dict[str, Any], info: Shape, *, method: str, **_: Any) -> dict[str, Any]:
+    """Return an operation's document with its errors and the headers it reads."""
+    of_body = _OF_BODIES if "requestBody" in doc else ()
+    possible = {*_ANYWHERE, *_OF_METHOD.get(method, ()), *of_body}
+    known = doc.get("responses", {})
+    errors = {str(status): _ERRORS[status][0] for status in info.get("errors") or sorted(possible)}
+    # What smorest adds by itself (a 400 of its own shape) gives way to ours.
+    succeeding = {status: known[status] for status in known if str(status) not in errors}
+    doc["responses"] = {**succeeding, **errors}
+    read = [*info.get("parameters_read", ())]
+    if info.get("takes_key") and method == "post":
+        read.append(dict(IDEMPOTENCY_KEY))
+        for each in succeeding.values():
+            each["headers"] = {**each["headers"], **_headers([REPLAYED])}
+    if read:
+        doc.setdefault("parameters", []).extend(read)
+    return doc
+
+
+class _Paths(FlaskPlugin):
+    """Describes the parameters of paths by their names."""
+
+    def rule_to_params(self, rule: Any) -> list[dict[str, Any]]:
+        return [
+            {**found, **_PATH_PARAMETERS.get(found["name"], {})}
+            for found in super().rule_to_params(rule)
+        ]
+
+
+def _headers(names: Iterable[str]) -> dict[str, Shape]:
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+
+
+def _joined_by_commas(_converter: Any, field: Any, **_: Any) -> dict[str, Any]:
+    return {"style": "form", "explode": False} if isinstance(field, Joined) else {}
+
+
+def _schema_name(schema: Any) -> str:
+    found: Any = resolve_schema_cls(schema)
+    name: str = found.__name__
+    return name.removesuffix("Schema").removesuffix("Shown")

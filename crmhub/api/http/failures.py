@@ -1,0 +1,128 @@
+"""Every failure in the one shape, whatever raised it: ours, Flask's, or a bug."""
+
+from __future__ import annotations
+
+import flask
+import structlog
+from werkzeug.exceptions import HTTPException, InternalServerError, default_exceptions
+
+from crmhub.api.http.answers import failure
+from crmhub.api.http.authentication import account
+from crmhub.errors import (
+    BadRequest,
+    Conflict,
+    Forbidden,
+    HubError,
+    Internal,
+    NotFound,
+    Semantic,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+)
+from crmhub.properties.validation import DuplicateValue
+
+_log = structlog.get_logger(__name__)
+
+_OURS: dict[int, type[HubError]] = {
+    kind.status: kind
+    for kind in (BadRequest, Unauthorized, Forbidden, NotFound, Conflict, Semantic)
+} | {429: TooManyRequests, 500: Internal, 503: Unavailable}
+
+_WORDS = {
+    404: "There is nothing at this path; /openapi.json lists what there is.",
+    413: "The body is larger than 1 MiB; send less at a time.",
+}
+_HELPERS = ("/chatbot/", "/crm-api-interface/")
+# A slash is one to the router, however it was encoded.
+_NO_PATH = (
+    ' A value of idProperty that holds a slash, or is "search", cannot stand in a path; read it by'
+    " POST to batch/read, with idProperty in the body."
+)
+
+
+def register(app: flask.Flask) -> None:
+    """Answer failures of `app` in the one shape."""
+    app.register_error_handler(HubError, failure)
+    app.register_error_handler(HTTPException, _http)
+    # The last resort: whatever is not foreseen is a bug, told to the log and not to the caller.
+    app.register_error_handler(Exception, _bug)
+    app.after_request(_in_shape)
+
+
+def _http(error: HTTPException) -> flask.Response:
+    original = getattr(error, "original_exception", None)
+    if original is not None:
+        return _bug(original)
+    response = failure(in_words(error))
+    response.status_code = error.code or 500
+    for name, value in error.get_headers():
+        if name in ("Allow", "Retry-After"):
+            response.headers[name] = value
+    return response
+
+
+def duplicate(error: DuplicateValue, kind: str) -> flask.Response:
+    """Return the answer for a value that another record of this kind has, and where that is."""
+    error.location = f"/{account().client_id}/api/v1/{kind}/{error.existing_id}"
+    return failure(error)
+
+
+def in_words(error: HTTPException) -> HubError:
+    """Return our error that says what HTTP's own one means."""
+    status = error.code or 500
+    kind = _OURS.get(status) or (Internal if status >= 500 else BadRequest)
+    message = _WORDS.get(status) or _described(error)
+    if status == 404 and (helpers := _helpers_named(flask.request.path)):
+        message = f"There is nothing at this path; did you mean {' or '.join(helpers)}?"
+    if status in (404, 405) and "idProperty" in flask.request.args:
+        message += _NO_PATH
+    return kind(message)
+
+
+def _helpers_named(path: str) -> list[str]:
+    """Return the paths of the helper that a path names, in the wrong place or without its id."""
+    words = path.casefold().split("/")
+    return [
+        rule.rule
+        for rule in flask.current_app.url_map.iter_rules()
+        if rule.rule.startswith(_HELPERS) and rule.rule.split("/")[2].casefold() in words
+    ]
+
+
+def _in_shape(response: flask.Response) -> flask.Response:
+    # Werkzeug raises nothing when the If-Match of a static file fails: it sends the file with 412.
+    # A page of the console has words of its own for those who read HTML.
+    if (
+        response.status_code < 400
+        or response.mimetype == "application/json"
+        or flask.g.get("is_page")
+    ):
+        return response
+    response.close()
+    return _http(default_exceptions.get(response.status_code, InternalServerError)())
+
+
+def _described(error: HTTPException) -> str:
+    methods = getattr(error, "valid_methods", None)
+    if error.code == 405 and methods:
+        return f"This path takes {', '.join(sorted(methods))}, not {flask.request.method}."
+    return error.description or error.name
+
+
+def _bug(error: Exception) -> flask.Response:
+    # The exception's own text may hold a caller's data: its type and its place do not.
+    _log.error("unexpected failure", error=type(error).__name__, place=_place(error))
+    return failure(
+        Internal("The hub failed unexpectedly; the operator finds it under this X-Request-Id.")
+    )
+
+
+def _place(error: Exception) -> list[str]:
+    places = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        places.append(f"{code.co_filename}:{trace.tb_lineno} {code.co_qualname}")
+        trace = trace.tb_next
+    return places[-12:]

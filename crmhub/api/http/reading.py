@@ -1,0 +1,329 @@
+"""Reads requests strictly: JSON bodies and query strings, every fault with its place.
+
+The standard library's json reads, because orjson shows neither duplicate keys nor huge integers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache, wraps
+from typing import Any, NoReturn, TypeVar, cast
+from urllib.parse import unquote_to_bytes
+
+import flask
+import marshmallow as ma
+from flask_smorest import Blueprint as _Blueprint
+
+from crmhub.api.http import flask_proxies
+from crmhub.api.http.documentation import with_errors
+from crmhub.bounds import MAX_JSON_DEPTH
+from crmhub.errors import BadRequest, HubError, listed
+
+# Beyond what decimal computes with (its context's Emax): abs() of such a number already fails.
+LARGEST_POWER = 999_999
+# In the environ of WSGI, where the server says it: when the whole request was there, by
+# `time.monotonic`. It may have waited for its turn since.
+ARRIVED = "crmhub.arrived"
+# In the environ of WSGI, where the server provides it: a function that returns whether the caller
+# has hung up. It must be cheap: searches call it up to four times a second, from another thread.
+HUNG_UP = "crmhub.hung_up"
+# The body, where the server has read all of it.
+BODY = "crmhub.body"
+
+# A name or an IPv4 address, or an IPv6 one in brackets, and a port.
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%!$&'()*+;=-]+)(?::[0-9]{0,5})?")
+
+
+_View = TypeVar("_View", bound=Callable[..., Any])
+
+
+class UnsupportedMediaType(HubError):
+    """A body that does not say it is JSON, or is compressed."""
+
+    status = 415
+    category = "BadRequestError"
+
+
+def read_json(raw: bytes, *, strict: bool = True) -> Any:
+    """Return what a JSON text holds, numbers with a fraction or exponent as Decimal.
+
+    Unless `strict`, texts may hold raw line breaks, tabs and other control characters. Raises
+    BadRequest for what is not JSON in UTF-8, for duplicate keys, NaN and Infinity, more than 20
+    levels, NUL and lone surrogates.
+    """
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as exc:
+        right = "send JSON in UTF-8, uncompressed"
+        raise BadRequest(f"body: byte {exc.start} is not UTF-8; {right}.") from None
+    if not text or text.isspace():
+        raise BadRequest("body: is empty; send a JSON object.")
+    try:
+        value = (_STRICT if strict else _LENIENT).decode(text)
+    except json.JSONDecodeError as exc:
+        where = f"line {exc.lineno} column {exc.colno}"
+        raise BadRequest(f"body: not valid JSON at {where}: {exc.msg}.") from None
+    except RecursionError:
+        raise BadRequest(_too_deep()) from None
+    except ValueError:
+        # Python's bound on the digits of an integer.
+        raise BadRequest("body: holds a number of too many digits.") from None
+    # Only a text with this many brackets can be too deep, only an escape can hide a bad character.
+    if text.count("[") + text.count("{") > MAX_JSON_DEPTH:
+        _check_depth(value)
+    if "\\u" in text or "\0" in text:
+        _check_characters(value, "body")
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                shown = json.dumps(key[:100])
+                raise BadRequest(f"body: the key {shown} stands twice in an object.")
+            seen.add(key)
+    return result
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        number = None
+    if number is None or abs(number.adjusted()) > LARGEST_POWER:
+        raise BadRequest(f"body: {text[:40]} is beyond the numbers that can be read.")
+    return number
+
+
+def _no_number(name: str) -> NoReturn:
+    raise BadRequest(f"body: {name} is not JSON; send a number or null.")
+
+
+def _decoder(*, strict: bool) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        strict=strict,
+        parse_float=_decimal,
+        parse_constant=_no_number,
+        object_pairs_hook=_object,
+    )
+
+
+_STRICT, _LENIENT = _decoder(strict=True), _decoder(strict=False)
+
+
+def _too_deep() -> str:
+    return f"body: nested more than {MAX_JSON_DEPTH} levels deep."
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_JSON_DEPTH):
+        inside = [child for each in level for child in _children(each)]
+        level = [child for child in inside if isinstance(child, dict | list)]
+        if not level:
+            return
+    raise BadRequest(_too_deep())
+
+
+def _children(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _check_characters(value: Any, path: str) -> None:
+    if isinstance(value, str):
+        if "\0" in value:
+            raise BadRequest(f"{path}: holds the character U+0000; leave it out.")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            message = f"{path}: holds half a surrogate pair; send whole characters."
+            raise BadRequest(message) from None
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            _check_characters(key, f"{path}, a key")
+            _check_characters(child, f"{path}.{key[:100]}")
+    elif isinstance(value, list):
+        for i, child in enumerate(value):
+            _check_characters(child, f"{path}[{i}]")
+
+
+class Parser:
+    """Feeds the views what the schemas make of a request, as webargs would.
+
+    Whatever is wrong with it is a BadRequest that names every place.
+    """
+
+    DEFAULT_VALIDATION_STATUS = 400
+
+    def use_args(
+        self, schema: ma.Schema | type[ma.Schema], *, location: str
+    ) -> Callable[[_View], _View]:
+        """Return a decorator that adds an argument: the `json` body or the `query`, loaded."""
+        made = schema() if isinstance(schema, type) else schema
+        sent = {"json": json_body, "query": query}[location]
+        # Most requests have no query, and that comes to nothing.
+        needed = location != "query" or any(
+            field.required or field.load_default is not ma.missing
+            for field in made.load_fields.values()
+        )
+        absent = _may_be_absent(made)
+
+        def decorator(view: _View) -> _View:
+            @wraps(view)
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                given = sent(flask_proxies.request())
+                loaded = _loaded(made, given, absent) if needed or given else {}
+                return view(*args, loaded, **kwargs)
+
+            return cast(_View, wrapper)
+
+        return decorator
+
+
+def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
+    """Return the fields that come to nothing when they are absent, with dots before inner ones.
+
+    Told so, marshmallow passes over them; else it goes through each one in every request.
+    """
+    names = []
+    for name, field in schema.load_fields.items():
+        if not field.required and field.load_default is ma.missing:
+            names.append(f"{inside}{name}")
+        inner = field.inner if isinstance(field, ma.fields.List) else field
+        if isinstance(inner, ma.fields.Nested):
+            names += _may_be_absent(inner.schema, f"{inside}{name}.")
+    return names
+
+
+def _loaded(schema: ma.Schema, given: Any, absent: list[str]) -> Any:
+    try:
+        return schema.load(given, partial=absent)
+    except ma.ValidationError as exc:
+        messages = exc.normalized_messages()  # type: ignore[no-untyped-call]
+        raise BadRequest(listed(problems_of(messages))) from None
+
+
+def json_body(req: flask.Request) -> Any:
+    """Return the JSON body; UnsupportedMediaType when it does not say so, BadRequest."""
+    environ = req.environ
+    if environ.get("CONTENT_TYPE") != "application/json" and not req.is_json:
+        raise UnsupportedMediaType(
+            "Content-Type: send the body as JSON, with the header Content-Type: application/json."
+        )
+    raw = environ.get(BODY)
+    return read_json(req.get_data(cache=True) if raw is None else raw)
+
+
+def query(req: flask.Request) -> dict[str, str]:
+    """Return the query parameters; BadRequest when one is given twice, holds NUL or no UTF-8."""
+    if not req.query_string:
+        return {}
+    try:
+        # Werkzeug would leave what it cannot decode as it was sent: %FF.
+        unquote_to_bytes(req.query_string).decode()
+    except UnicodeDecodeError:
+        raise BadRequest("The query string is not UTF-8; send UTF-8, percent-encoded.") from None
+    for name, given in req.args.lists():
+        if len(given) > 1:
+            raise BadRequest(f"{name[:100]}: is given {len(given)} times; send it once.")
+        if "\0" in given[0]:
+            raise BadRequest(f"{name[:100]}: holds the character U+0000; leave it out.")
+    return dict(req.args)
+
+
+def check_request(request: flask.Request) -> None:
+    """Refuse what no route can answer: BadRequest, UnsupportedMediaType."""
+    environ = request.environ
+    if "\0" in request.path:
+        # No id or name can hold it, and PostgreSQL does not take it.
+        raise BadRequest("The path holds the character U+0000; leave it out.")
+    if not _is_host(environ.get("HTTP_HOST", ""), environ.get("SERVER_PROTOCOL", "")):
+        raise BadRequest("Host: send one header Host that names the service, such as hub.example.")
+    encoding = environ.get("HTTP_CONTENT_ENCODING")
+    if encoding and encoding.strip().lower() != "identity":
+        raise UnsupportedMediaType(
+            f"Content-Encoding: {encoding[:60]} is not taken; send the body uncompressed, without"
+            " this header."
+        )
+
+
+@lru_cache(maxsize=256)
+def _is_host(host: str, protocol: str) -> bool:
+    """Return whether a Host header, "" for none, is right: RFC 9112, 3.2.
+
+    The server joins several with commas. HTTP/1.0 knows no such header, so it may be missing.
+    """
+    return _HOST.fullmatch(host) is not None or (not host and protocol in ("HTTP/1.0", "HTTP/1"))
+
+
+class Blueprint(_Blueprint):
+    """A blueprint whose arguments are read strictly, and whose errors are documented.
+
+    Under /api/v1 and /admin/v1 a view without query arguments takes no query at all; a helper
+    passes over it.
+    """
+
+    ARGUMENTS_PARSER = Parser()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._prepare_doc_cbks.append(with_errors)
+        if "/v1" in (self.url_prefix or ""):
+            self.before_request(_refuse_unread_parameters)
+
+    def arguments(self, schema: Any, *, location: str = "json", **kwargs: Any) -> Any:
+        """Return flask-smorest's decorator, which also notes whether the view reads the query."""
+        decorate = super().arguments(schema, location=location, **kwargs)
+
+        def decorator(view: Callable[..., Any]) -> Any:
+            # Whatever wraps the view from here on takes this along, as functools.wraps does.
+            decorated = decorate(view)
+            if location == "query":
+                decorated.reads_query = True
+            return decorated
+
+        return decorator
+
+
+def _refuse_unread_parameters() -> None:
+    request = flask_proxies.request()
+    if not request.query_string:
+        return
+    view = flask.current_app.view_functions.get(request.endpoint or "")
+    if getattr(view, "reads_query", False):
+        return
+    # A lone & is a query string, too, but names nothing.
+    if sent := query(request):
+        stray = "is not known here; this request takes no parameters"
+        raise BadRequest(listed([(name[:100], stray) for name in sent]))
+
+
+def problems_of(messages: Any, path: str = "") -> list[tuple[str, str]]:
+    """Return marshmallow's tree of messages as `(path, what)`; paths like `inputs[3].id`."""
+    if isinstance(messages, Mapping):
+        return [
+            problem
+            for key, child in messages.items()
+            for problem in problems_of(child, _inside(path, key))
+        ]
+    if isinstance(messages, list):
+        return [problem for child in messages for problem in problems_of(child, path)]
+    return [(path or "body", str(messages))]
+
+
+def _inside(path: str, key: Any) -> str:
+    if key == "_schema":
+        return path
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    # Else an empty key would be told of as the body itself.
+    name = str(key)[:100] or '""'
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,289 @@
+"""The routes of the property catalogue: what records may hold (`/properties/{resource}`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import flask
+from marshmallow import fields, validate
+
+from crmhub.api.http.answers import as_json, nothing
+from crmhub.api.http.authentication import (
+    account,
+    hub,
+    require,
+)
+from crmhub.api.http.documentation import documents
+from crmhub.api.http.failures import duplicate
+from crmhub.api.http.idempotency_key import Remade, once
+from crmhub.api.http.reading import Blueprint
+from crmhub.api.schemas import Choice, CursorShown, Exactly, Flag, Inner, Items, Strict, Text
+from crmhub.bounds import MAX_OPTIONS
+from crmhub.errors import NotFound
+from crmhub.properties.catalogue import FIELDS, Property
+from crmhub.properties.kinds import KINDS, Kind
+from crmhub.properties.validation import NAME, DuplicateValue
+from crmhub.properties.values import TYPES, Option
+from crmhub.records import definitions
+from crmhub.records.definitions import (
+    CHOICES,
+    LONGEST_DESCRIPTION,
+    LONGEST_LABEL,
+    LONGEST_OPTION,
+    NAMING,
+    Changes,
+)
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+# --- shared with the pipelines ---------------------------------------------------------------
+
+
+def of_kind(
+    right: str, kinds: Mapping[str, Kind], remade: Remade | None = None
+) -> Callable[[_F], _F]:
+    """Turn a view's path parameter `resource` into its argument `kind`.
+
+    The view raises NotFound when that is none of `kinds`, Forbidden when the caller's key lacks
+    the `right` (read or write) to this kind. What posts takes an Idempotency-Key, and says by
+    `remade` how a long answer is made anew.
+    """
+
+    def decorator(view: _F) -> _F:
+        view = view if remade is None else once(view, remade)
+
+        @wraps(view)
+        def wrapper(*args: object, resource: str, **kwargs: object) -> object:
+            if resource not in kinds:
+                raise NotFound(f"There are no {resource[:60]!r} here; send {' or '.join(kinds)}.")
+            require(f"{resource}:{right}")
+            return view(*args, kind=kinds[resource], **kwargs)
+
+        return cast(_F, wrapper)
+
+    return decorator
+
+
+def in_path(name: str, **schema: Any) -> dict[str, Any]:
+    """Return what OpenAPI says of a parameter in the path."""
+    return {"in": "path", "name": name, "required": True, "schema": {"type": "string", **schema}}
+
+
+def all_of(shown: Sequence[dict[str, Any]]) -> flask.Response:
+    """Answer with all there is as one page, in the shape that every list has."""
+    cursor = {"next": "", "nextLink": ""}
+    page = {"total": len(shown), "results": shown, "cursor": cursor, "hasMore": False}
+    return as_json(page)
+
+
+# --- shapes ----------------------------------------------------------------------------------
+
+
+# Without line breaks and other control characters.
+LINE = r"^[^\u0000-\u001f\u007f-\u009f]*$"
+
+
+class OptionInput(Strict):
+    """A choice of an enumeration; without a label it is shown by its value."""
+
+    value = Text(
+        required=True,
+        metadata={
+            "minLength": 1,
+            "maxLength": LONGEST_OPTION,
+            "pattern": r"^[^;\u0000-\u001f\u007f-\u009f]*$",
+            "description": "Sent and stored; without a blank at its start or end.",
+        },
+    )
+    label = Text(
+        metadata={"maxLength": LONGEST_LABEL, "pattern": LINE, "description": "Shown to people."}
+    )
+
+
+class PropertyChange(Strict):
+    """What to change about a definition; what is not named stays."""
+
+    name = Text(metadata={"description": "Cannot be changed."})
+    label = Text(
+        metadata={
+            "maxLength": LONGEST_LABEL,
+            "pattern": LINE,
+            "description": 'Shown to people; "" for one made of the name.',
+        }
+    )
+    type = Choice(dict.fromkeys(TYPES), metadata={"description": "Cannot be changed."})
+    description = Text(metadata={"maxLength": LONGEST_DESCRIPTION})
+    required = Flag(
+        metadata={
+            "description": "New records need a value, and no update may clear it."
+            " Records without one stay as they are."
+        }
+    )
+    unique = Flag(
+        metadata={
+            "description": "No two records have the same value, and idProperty takes this one."
+            f" Types: {', '.join(NAMING)}. 409 when values repeat already."
+        }
+    )
+    read_only = Flag(data_key="readOnly", metadata={"description": "Callers cannot write it."})
+    options = Items(
+        Inner(OptionInput),
+        metadata={
+            "maxItems": MAX_OPTIONS,
+            "description": f"The whole list, of {' and '.join(CHOICES)} only."
+            " An option that records have cannot go: 409.",
+        },
+    )
+
+
+class PropertyInput(PropertyChange):
+    """A property to define."""
+
+    name = Text(
+        required=True,
+        metadata={
+            "pattern": f"^{NAME.pattern}$",
+            "description": f"None of {', '.join(FIELDS)}.",
+        },
+    )
+    type = Choice(dict.fromkeys(TYPES), required=True, error_messages={"required": "is missing"})
+
+
+class DeleteQuery(Strict):
+    """What may go along with a property."""
+
+    force = Choice(
+        {"true": True, "false": False},
+        metadata={"description": "Delete the values that records have, too.", "default": "false"},
+    )
+
+
+class OptionShown(Exactly):
+    """A choice of an enumeration."""
+
+    value = fields.String(required=True)
+    label = fields.String(required=True)
+
+
+class PropertyShown(Exactly):
+    """A property that records of the resource may have."""
+
+    name = fields.String(required=True)
+    label = fields.String(required=True)
+    type = fields.String(required=True, validate=validate.OneOf(TYPES))
+    description = fields.String(required=True)
+    required = fields.Boolean(required=True)
+    unique = fields.Boolean(required=True)
+    read_only = fields.Boolean(data_key="readOnly", required=True)
+    options = fields.List(
+        fields.Nested(OptionShown),
+        required=True,
+        metadata={"description": "Of the pipeline and stage properties: those of the pipelines."},
+    )
+
+
+class PropertyPageShown(Exactly):
+    """All properties of a resource, always on one page."""
+
+    total = fields.Integer(required=True, metadata={"minimum": 0})
+    results = fields.List(fields.Nested(PropertyShown), required=True)
+    cursor = fields.Nested(CursorShown, required=True)
+    has_more = fields.Boolean(data_key="hasMore", required=True)
+
+
+def _shown(known: Property) -> dict[str, Any]:
+    return {
+        "name": known.name,
+        "label": known.label,
+        "type": known.type,
+        "description": known.description,
+        "required": known.required,
+        "unique": known.unique,
+        "readOnly": known.read_only,
+        "options": [{"value": each.value, "label": each.label} for each in known.options],
+    }
+
+
+def _read(body: dict[str, Any]) -> dict[str, Any]:
+    if "options" in body:
+        body["options"] = tuple(
+            Option(each["value"], each.get("label", "")) for each in body["options"]
+        )
+    return body
+
+
+def _without_options(shown: dict[str, Any]) -> dict[str, Any]:
+    return {**shown, "options": []}
+
+
+def _with_options(kept: dict[str, Any]) -> dict[str, Any]:
+    """Return the definition as it is now; one that was deleted meanwhile stays without options."""
+    kind = KINDS[(flask.request.view_args or {})["resource"]]
+    try:
+        return _shown(definitions.find(hub().records, account(), kind, kept["name"]))
+    except NotFound:
+        return kept
+
+
+# --- routes ----------------------------------------------------------------------------------
+
+blueprint = Blueprint(
+    "properties",
+    __name__,
+    url_prefix="/<client_id>/api/v1/properties",
+    description="What records may hold. Each request needs the scope of the resource it is about.",
+)
+
+_OF = [in_path("resource", enum=list(KINDS))]
+_ONE = [*_OF, in_path("name")]
+
+
+@blueprint.errorhandler(DuplicateValue)
+def _duplicate(error: DuplicateValue) -> flask.Response:
+    return duplicate(error, (flask.request.view_args or {})["resource"])
+
+
+@blueprint.get("/<resource>", parameters=_OF)
+@documents(blueprint, "listProperties", 200, PropertyPageShown, "List all properties")
+@of_kind("read", KINDS)
+def _list(kind: Kind) -> flask.Response:
+    return all_of([_shown(each) for each in hub().records.catalogues.reload(account().id, kind)])
+
+
+@blueprint.post("/<resource>", parameters=_OF)
+@documents(blueprint, "createProperty", 201, PropertyShown, "Define a property")
+@of_kind("write", KINDS, Remade(_without_options, _with_options))
+@blueprint.arguments(PropertyInput)
+def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
+    new = Property(0, **{"label": "", **_read(body)})
+    return as_json(_shown(definitions.define(hub().records, account(), kind, new)), 201)
+
+
+@blueprint.get("/<resource>/<name>", parameters=_ONE)
+@documents(blueprint, "getProperty", 200, PropertyShown, "Read a property's definition")
+@of_kind("read", KINDS)
+def _get(kind: Kind, name: str) -> flask.Response:
+    return as_json(_shown(definitions.find(hub().records, account(), kind, name)))
+
+
+@blueprint.patch("/<resource>/<name>", parameters=_ONE)
+@documents(blueprint, "updateProperty", 200, PropertyShown, "Change a property's definition")
+@of_kind("write", KINDS)
+@blueprint.arguments(PropertyChange)
+def _update(body: dict[str, Any], kind: Kind, name: str) -> flask.Response:
+    changes = cast(Changes, _read(body))
+    changed = definitions.change(hub().records, account(), kind, name, changes)
+    return as_json(_shown(changed))
+
+
+@blueprint.delete("/<resource>/<name>", parameters=_ONE)
+@documents(blueprint, "deleteProperty", 204, None, "Delete a property")
+@of_kind("write", KINDS)
+@blueprint.arguments(DeleteQuery, location="query")
+def _delete(query: dict[str, Any], kind: Kind, name: str) -> flask.Response:
+    force = query.get("force") == "true"
+    definitions.delete(hub().records, account(), kind, name, force=force)
+    return nothing()

@@ -1,0 +1,137 @@
+"""`crmhub account field-map`: what bots call a property and what the account's CRM calls it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from crmhub.cli.inputs import HELPERS, as_mapping, assignment
+from crmhub.cli.open_hub import author, opened_hub
+from crmhub.cli.output import print_columns, print_json
+
+if TYPE_CHECKING:
+    from crmhub.accounts.field_maps import FieldMap, Rule
+    from crmhub.operations.map_fields import Preview
+
+_SOURCES = {"bot": "bot", "constant": "constant", "constantIfEmpty": "constant, if empty"}
+
+
+@click.command(name="field-map")
+@click.argument("client_id")
+@click.option(
+    "--file",
+    "source",
+    metavar="FILE|-",
+    help="Set this one, in JSON, from a file or from standard input.",
+)
+@click.option("--no-check", is_flag=True, help="Save without asking the CRM.")
+@click.option("--preview", "helper", type=click.Choice(HELPERS), help="Show what a call becomes.")
+@click.option(
+    "--sample",
+    multiple=True,
+    type=assignment,
+    metavar="K=V",
+    help="A property of that call; again for more. Not given: the newest call there was.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def field_map(
+    client_id: str,
+    source: str | None,
+    no_check: bool,
+    helper: str | None,
+    sample: tuple[tuple[str, str], ...],
+    as_json: bool,
+) -> None:
+    """Show the field map of an account's CRM, set it, or show what a call becomes by it.
+
+    A rule stands under the name that bots use, for contacts, deals or tickets:
+
+    \b
+    {"deals": {"topic": "deal_topic",
+               "dealstage": {"to": "stage", "values": {"new": "17"}},
+               "source": {"constant": "chatbot"}}}
+
+    With --preview nothing is sent, and a map from --file is tried and not saved.
+    """
+    if sample and not helper:
+        raise click.UsageError("--sample: it is for --preview.")
+    if no_check and (source is None or helper):
+        raise click.UsageError("--no-check: it is for saving a map from --file.")
+    with opened_hub() as hub:
+        from crmhub.accounts import field_maps
+        from crmhub.operations import change_account, map_fields
+
+        account = change_account.find(hub, client_id)
+        given = None if source is None else field_maps.read(_read(source))
+        if helper:
+            properties = as_mapping(sample, "--sample") if sample else None
+            _print_preview(
+                map_fields.preview(hub, account, helper, sample=properties, field_map=given),
+                as_json,
+            )
+            return
+        notes: Any = ()
+        if given is not None:
+            account, notes = map_fields.set_field_map(
+                hub, client_id, given, ask=not no_check, by=author()
+            )
+    for path, words in notes:
+        click.echo(f"Note: {path}: {words}{'' if words.endswith('?') else '.'}", err=True)
+    if as_json:
+        print_json(account.connection.field_map.plain())
+    elif given is not None:
+        click.echo(f"The field map of {client_id} is set.")
+    else:
+        _print_map(account.connection.field_map)
+
+
+def _read(source: str) -> Any:
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+        return json.loads(text.removeprefix("\ufeff"))
+    except OSError as exc:
+        raise click.UsageError(f"--file: {source} cannot be read: {exc.strerror}.") from exc
+    except (ValueError, RecursionError) as exc:
+        raise click.UsageError(f"--file: it is not JSON in UTF-8: {exc}.") from exc
+
+
+def _print_map(found: FieldMap) -> None:
+    rows = [
+        (kind, name, rule.to, _values(rule), _constant(rule))
+        for kind, rules in found.kinds.items()
+        for name, rule in rules.rules.items()
+    ]
+    if rows:
+        print_columns(("KIND", "BOTS SAY", "THE CRM", "VALUES", "CONSTANT"), rows)
+    else:
+        click.echo("Every property goes to the CRM under the name that bots use.")
+
+
+def _values(rule: Rule) -> str:
+    return ", ".join(f"{ours}={theirs}" for ours, theirs in rule.values.items()) or "-"
+
+
+def _constant(rule: Rule) -> str:
+    if not rule.constant:
+        return "-"
+    return f"{rule.constant} (if empty)" if rule.when == "empty" else rule.constant
+
+
+def _print_preview(found: Preview, as_json: bool) -> None:
+    if as_json:
+        from crmhub.api.admin.account_answers import preview_shown
+
+        print_json(preview_shown(found))
+        return
+    print_columns(
+        ("THE CRM GETS", "VALUE", "OF", "GIVEN", "BY"),
+        [(one.name, one.value, one.of, one.given, _SOURCES[one.source]) for one in found.sent],
+    )
+    for one in found.refused:
+        click.echo(f"Refused: {one.name}: {one.reason}")
+    if found.note:
+        click.echo(found.note)

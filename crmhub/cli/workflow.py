@@ -1,0 +1,47 @@
+"""`crmhub workflow`: which contacts are in which workflow, as getType tells it."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from crmhub.cli.open_hub import (
+    author,
+    load_account,
+    opened_hub,
+)
+
+
+@click.group()
+def workflow() -> None:
+    """Enrol contacts in workflows, for getType to find."""
+
+
+@workflow.command()
+@click.argument("client_id")
+@click.argument("workflow_id")
+@click.argument("contact_id")
+def enrol(client_id: str, workflow_id: str, contact_id: str) -> None:
+    """Note that a contact entered a workflow now.
+
+    CONTACT_ID is the contact's id in the account's CRM.
+    """
+    with opened_hub() as hub:
+        from crmhub.helpers import get_type
+
+        account = load_account(hub, client_id)
+        get_type.enrol(hub, account, workflow_id=workflow_id, contact_id=contact_id, by=author())
+    click.echo(f"Contact {contact_id} is in workflow {workflow_id}.")
+
+
+@workflow.command()
+@click.argument("client_id")
+@click.argument("workflow_id")
+@click.argument("contact_id")
+def unenrol(client_id: str, workflow_id: str, contact_id: str) -> None:
+    """Forget that a contact entered a workflow."""
+    with opened_hub() as hub:
+        from crmhub.helpers import get_type
+
+        account = load_account(hub, client_id)
+        get_type.unenrol(hub, account, workflow_id=workflow_id, contact_id=contact_id, by=author())
+    click.echo(f"Contact {contact_id} is no longer in workflow {workflow_id}.")

@@ -1,0 +1,60 @@
+"""Signing in and out."""
+
+from __future__ import annotations
+
+import re
+
+import flask
+
+from crmhub.api.http.addresses import client_address
+from crmhub.api.http.authentication import hub
+from crmhub.console import sessions
+from crmhub.console.blueprint import PREFIX, blueprint
+from crmhub.console.pages import done, page, refused, see
+from crmhub.errors import HubError
+from crmhub.operations import users
+
+# A path of ours: no other host, however browsers read what stands there.
+_NEXT = re.compile(rf"{PREFIX}(?:[/?][\x21-\x5b\x5d-\x7e]*)?", re.ASCII)
+
+
+@blueprint.get("")
+def home() -> flask.Response:
+    """Lead to the first page."""
+    return see(flask.url_for("console.accounts"))
+
+
+@blueprint.get("/sign-in")
+def sign_in() -> flask.Response:
+    """Show the form for signing in."""
+    back = _local(flask.request.args.get("next", ""))
+    if flask.g.signed_in is not None:
+        return see(back)
+    return page("sign_in.html", back=back, email="")
+
+
+@blueprint.post("/sign-in")
+def let_in() -> flask.Response:
+    """Begin a session."""
+    given = flask.request.form
+    email, back = given.get("email", "")[:300], _local(given.get("next", ""))
+    address = client_address(flask.request, hub().settings.trusted_proxies)
+    try:
+        session = users.sign_in(
+            hub(), email, given.get("password", ""), address=address, device=sessions.device
+        )
+    except HubError as exc:
+        return refused(exc, "sign_in.html", back=back, email=email)
+    sessions.remember(session)
+    return see(back)
+
+
+@blueprint.post("/sign-out")
+def sign_out() -> flask.Response:
+    """End the session."""
+    users.sign_out(hub(), flask.g.cookie)
+    return done("You are signed out.", "console.sign_in")
+
+
+def _local(path: str) -> str:
+    return path if _NEXT.fullmatch(path) else flask.url_for("console.accounts")

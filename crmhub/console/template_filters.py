@@ -1,0 +1,92 @@
+"""Values as pages write them: times, numbers, and counted things."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import flask
+from markupsafe import Markup
+
+from crmhub.records.search.filters import iso
+
+
+def register(app: flask.Flask) -> None:
+    """Let templates of `app` use the filters."""
+    app.add_template_filter(when)
+    app.add_template_filter(exactly)
+    app.add_template_filter(lasted)
+    app.add_template_filter(readable)
+    app.add_template_filter(share)
+    app.add_template_filter(number)
+    app.add_template_filter(counted)
+    app.add_template_filter(label)
+
+
+def when(milliseconds: int | None, never: str = "never") -> Markup:
+    """Return a time to the minute, exact for machines."""
+    return _time(milliseconds, never, "%Y-%m-%d %H:%M")
+
+
+def exactly(milliseconds: int | None, never: str = "never") -> Markup:
+    """Return a time to the second, exact for machines."""
+    return _time(milliseconds, never, "%Y-%m-%d %H:%M:%S")
+
+
+def _time(milliseconds: int | None, never: str, form: str) -> Markup:
+    if not milliseconds:
+        return Markup.escape(never)
+    shown = f"{datetime.fromtimestamp(milliseconds / 1000, UTC):{form}} UTC"
+    exact = iso(milliseconds)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(exact, exact, shown)
+
+
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
+
+
+def lasted(milliseconds: int) -> str:
+    """Return a length of time in its two largest units: `80 ms`, `4.2 s`, `3 min 20 s`, `2 d`."""
+    if milliseconds < 1_000:
+        return f"{max(0, milliseconds)} ms"
+    if milliseconds < 10_000:
+        return f"{milliseconds / 1000:.1f} s"
+    for (unit, size), (smaller, part) in zip(_UNITS, (*_UNITS[1:], ("ms", 1)), strict=True):
+        if milliseconds >= size:
+            whole, rest = divmod(milliseconds, size)
+            rest = 0 if unit == "s" else rest // part
+            return f"{whole} {unit} {rest} {smaller}" if rest else f"{whole} {unit}"
+    raise AssertionError("unreachable")
+
+
+def readable(value: Any) -> str:
+    """Return a value as a person reads it: texts as they are, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        return ", ".join(value)
+    several = isinstance(value, (dict, list)) and len(value) > 1
+    return json.dumps(value, ensure_ascii=False, indent=2 if several else None)
+
+
+def number(value: int) -> str:
+    """Return a number with its thousands apart."""
+    return f"{value:,}"
+
+
+def share(value: float) -> str:
+    """Return a share in percent; only everything is written as 100 %."""
+    return f"{min(value * 100, 99.9):.1f} %" if value < 1 else "100 %"
+
+
+def counted(value: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: `1 action`, `2 actions`."""
+    return f"{value:,} {one if value == 1 else many or f'{one}s'}"
+
+
+_LABELS = {"running": "in progress", "dead": "failed", "parked": "blocked"}
+
+
+def label(state: str) -> str:
+    """Return what pages call a state of an action."""
+    return _LABELS.get(state, state)

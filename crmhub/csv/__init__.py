@@ -1,0 +1,1 @@
+"""Records from CSV files, and into them."""

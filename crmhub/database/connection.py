@@ -1,0 +1,831 @@
+"""The database: one engine, one way to speak SQL, the one place that commits.
+
+Statements are SQL text with `:name` parameters, written once for SQLite and PostgreSQL. Both
+drivers run in autocommit, so a read costs no transaction; `transact` alone says BEGIN and COMMIT.
+SQLAlchemy brings the URL, the pool and the drivers; its expression language and its ORM cost
+more per request than the queries themselves, so the hot path does without them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from hashlib import sha256
+from typing import Any, NoReturn, TypeVar
+
+import sqlalchemy
+from sqlalchemy.engine import make_url
+from sqlalchemy.pool import QueuePool
+
+from crmhub.database.bulk import (
+    Added,
+    Gate,
+    Params,
+    Row,
+    Rows,
+    arrays,
+    cast_of,
+    columns,
+    inserting,
+    inserting_free,
+    unnested,
+)
+from crmhub.database.drivers import (
+    READ_ONLY,
+    Away,
+    Damaged,
+    Deadlocked,
+    canceller,
+    check_disk,
+    file_of,
+    hung_up,
+    is_full,
+    patience,
+    prepare_postgresql,
+    prepare_sqlite,
+    translate_psycopg,
+    translate_sqlite,
+)
+from crmhub.database.write_queue import WriteQueue
+from crmhub.errors import Unavailable
+from crmhub.search_limits import SearchLimit, SearchWatch, Stopped
+
+T = TypeVar("T")
+
+_NAME = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
+# Keeps our advisory locks apart from those of other programs in the same database.
+_LOCKS = 0x63726D68
+_DEADLOCK_TRIES = 5
+_BUSY_SECONDS = 10
+_BUSY_PAUSE_S = 0.05
+_AWAY_PAUSE_S = 0.1
+# Clocks are slewed by less, and a process that stood still for as long seems to have seen that.
+_SET_MS = 30_000
+# What is held under a lease, and what is taken for sent twice, is no older.
+_SET_S = 60.0
+# So many threads of a pool's go on to answer what needs no database while the others wait for it.
+_NEVER_PATIENT = 8
+# Reads go on while nothing can be written, so connections are not made anew more often.
+_ANEW_EVERY_S = 1.0
+# How PostgreSQL plans a join of large sets. It takes them for small ones: values go along with
+# their property, of which its statistics know nothing, and a plan for any value knows none at all.
+# To hash a set takes twice as long as to sort and to merge it; several processes would do so in the
+# same time and twice the processor's.
+_JOINING = {
+    "enable_nestloop": "off",
+    "enable_hashjoin": "off",
+    "max_parallel_workers_per_gather": "0",
+    "plan_cache_mode": "force_custom_plan",
+}
+# What is not in order is sorted, in this much memory (kB) for all sets of a join together; each
+# set has as much as PostgreSQL's default gives, or the operator.
+_SORTED_KB = 65_536
+_LEAST_SORTED_KB = 4096
+# Rows that a statement of SQLite names; more take no less time.
+_AT_ONCE = 200
+_log = logging.getLogger(__name__)
+
+
+class Shut(Exception):
+    """The gate of an insert was shut: nothing went in."""
+
+
+@lru_cache(maxsize=1024)
+def _for_psycopg(sql: str) -> str:
+    return _NAME.sub(r"%(\1)s", sql.replace("%", "%%"))
+
+
+class Connection:
+    """A pooled connection that speaks SQL text; outside `transact` each statement stands alone.
+
+    Every method raises `Unavailable` when the database cannot be reached or is busy for too
+    long, and `Duplicate` when a key exists already.
+    """
+
+    def __init__(self, database: Database, driver: Any) -> None:
+        self._database = database
+        self._driver = driver
+        self._unsent = ""
+        self.dialect = database.dialect
+
+    def begin(self) -> None:
+        """Begin a transaction: on PostgreSQL not before its first statement."""
+        if self.dialect == "sqlite":
+            self.run("BEGIN IMMEDIATE")
+        else:
+            self._unsent = "BEGIN;"
+
+    def end(self, *statements: str) -> None:
+        """End the transaction with these statements; nothing needs to be said where none ran."""
+        if self._unsent:
+            self._unsent = ""
+            return
+        for each in statements:
+            self.run(each)
+
+    def _sent(self, sql: str, params: Any = None) -> Any:
+        # Every statement comes by here; a context manager would take as long as all the rest.
+        try:
+            if self._unsent:
+                begin, self._unsent = self._unsent, ""
+                self._driver.execute(begin)
+            return self._driver.execute(sql, params) if params else self._driver.execute(sql)
+        except self._database.drivers_errors as exc:
+            self._database.raise_ours(exc)
+
+    def _message(self, statements: str) -> Any:
+        """Return the result of the last of these PostgreSQL statements; none has parameters.
+
+        They are sent in one message, behind what begins the transaction.
+        """
+        begin, self._unsent = self._unsent, ""
+        with self._database.mapped_errors():
+            # Several statements in one message cannot be prepared.
+            cursor = self._driver.execute(begin + statements, prepare=False)
+            while cursor.nextset():
+                pass
+        return cursor
+
+    def _execute(self, sql: str, params: Params | None) -> Any:
+        if params and self.dialect == "postgresql":
+            sql = _for_psycopg(sql)
+        return self._sent(sql, params)
+
+    def rows(self, sql: str, params: Params | None = None) -> list[Row]:
+        """Return all rows."""
+        cursor = self._execute(sql, params)
+        try:
+            rows: list[Row] = cursor.fetchall()
+        except self._database.drivers_errors as exc:
+            self._database.raise_ours(exc)
+        return rows
+
+    def row(self, sql: str, params: Params | None = None) -> Row | None:
+        """Return the first row, or None."""
+        rows = self.rows(sql, params)
+        return rows[0] if rows else None
+
+    def scalar(self, sql: str, params: Params | None = None) -> Any:
+        """Return the first column of the first row, or None."""
+        row = self.row(sql, params)
+        return row[0] if row else None
+
+    def run(self, sql: str, params: Params | None = None) -> int:
+        """Run a statement for its effect and return the number of rows it touched."""
+        count: int = self._execute(sql, params).rowcount
+        return count
+
+    def insert(
+        self, table: str, types: Params, rows: Sequence[Row], *, or_skip: bool = False
+    ) -> int:
+        """Insert `rows` in one statement and return how many went in.
+
+        `types` maps the columns, in the order of the rows' values, to PostgreSQL's types. With
+        `or_skip`, a row whose key exists is left out instead of raising `Duplicate`.
+        """
+        skip = " on conflict do nothing" if or_skip else ""
+        into = f"insert into {table} ({', '.join(types)})"
+        if self.dialect == "postgresql":
+            return self._unnested(f"{into} select {{columns}} from {{rows}}{skip}", types, rows)
+        marks = ", ".join("?" * len(types))
+        return self._each(f"{into} values ({marks}){skip}", rows)
+
+    def insert_all(self, *parts: Rows, added: Added | None = None) -> tuple[int, int]:
+        """Insert rows into several tables; return how many went into the first one.
+
+        With it comes what `added` comes to, else 0; its row is locked once the first part is in.
+        On PostgreSQL that is one statement, whatever the number of tables and rows.
+        """
+        if self.dialect == "sqlite":
+            went = [self.insert(p.table, p.types, p.rows, or_skip=p.or_skip) for p in parts]
+            return went[0], self.add(added) if added else 0
+        filled = [each.sent(one=len(each.rows) == 1) for each in parts if each.rows]
+        if not filled:
+            return 0, self.add(added) if added else 0
+        values = [value for _, sent in filled for value in sent]
+        adding = ""
+        if added is not None:
+            adding = added.sql("%s", source="where (select count(*) from p0) >= 0")
+            values += added.values
+        went, it = self._sent(inserting(tuple(p for p, _ in filled), adding), values).fetchone()
+        return (went if parts[0].rows else 0), it
+
+    def insert_free(
+        self, claims: Rows, items: Rows, *parts: Rows, added: Added, gate: Gate
+    ) -> set[int]:
+        """Insert the items of which nobody else holds the claim, and return their ids.
+
+        It is one statement, of PostgreSQL. An item has an `id`, which `record_id` names in its
+        claim, of which it has one at most, and in all that goes in along with it, and only with it.
+        What is `added` counts for each of them. Raises `Shut`, and `HeldUp` where one of several
+        items waits for another transaction: each can go in by itself.
+        """
+        one = len(items.rows) == 1
+        claim = claims.sent(one=one) if claims.rows else None
+        item = items.sent(one=one)
+        rest = [each.sent(one=one and len(each.rows) == 1) for each in parts if each.rows]
+        values = [*gate.values]
+        for _, sent in [claim, item, *rest] if claim else [item, *rest]:
+            values += sent
+        values += added.values
+        adding = added.sql("%s", "count(*) * cast(%s as int)", "from went having count(*) > 0")
+        sql = inserting_free(
+            claim[0] if claim else None, item[0], tuple(p for p, _ in rest), adding, gate.sql
+        )
+        ids, opened = self._sent(sql, values).fetchone()
+        if not opened:
+            raise Shut
+        return set(ids or ())
+
+    def add(self, added: Added) -> int:
+        """Add to a number and return what it comes to."""
+        mark = "%s" if self.dialect == "postgresql" else "?"
+        now: int = self._sent(added.sql(mark), added.values).fetchone()[0]
+        return now
+
+    def delete(self, table: str, types: Params, rows: Sequence[Row]) -> int:
+        """Delete the rows of `table` whose columns named in `types` equal one of `rows`."""
+        if self.dialect == "postgresql":
+            where = " and ".join(f"t.{column} = rows.{column}" for column in types)
+            return self._unnested(
+                f"delete from {table} t using {{rows}} where {where}", types, rows
+            )
+        where = " and ".join(f"{column} = ?" for column in types)
+        return self._each(f"delete from {table} where {where}", rows)
+
+    def update(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> int:
+        """Set the columns of `types` in the rows whose `keys` match.
+
+        A row of `rows` holds the values of `types`, then those of `keys`.
+        """
+        if self.dialect == "postgresql":
+            values = ", ".join(f"{c} = {cast_of(f'rows.{c}', t)}" for c, t in types.items())
+            where = " and ".join(f"t.{column} = rows.{column}" for column in keys)
+            sql = f"update {table} t set {values} from {{rows}} where {where}"
+            return self._unnested(sql, {**types, **keys}, rows)
+        values = ", ".join(f"{column} = ?" for column in types)
+        where = " and ".join(f"{column} = ?" for column in keys)
+        return self._each(f"update {table} set {values} where {where}", rows)
+
+    def matching(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> list[Row]:
+        """Return, with the columns of `types`, the rows of `table` whose `keys` match.
+
+        A row of `rows` begins with the values of `keys`.
+        """
+        wanted = [row[: len(keys)] for row in rows]
+        columns = ", ".join(f"t.{column}" for column in types)
+        where = " and ".join(f"t.{column} = rows.{column}" for column in keys)
+        if self.dialect == "postgresql":
+            sql = f"select {columns} from {{rows}} join {table} t on {where}"
+            cursor = self._over(sql, keys, wanted) if wanted else None
+            return cursor.fetchall() if cursor else []
+        found: list[Row] = []
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = wanted[start : start + _AT_ONCE]
+            marks = ", ".join([f"({', '.join('?' * len(keys))})"] * len(some))
+            sql = (
+                f"with rows ({', '.join(keys)}) as (values {marks})"
+                f" select {columns} from rows cross join {table} t on {where}"
+            )
+            with self._database.mapped_errors():
+                values = [value for row in some for value in row]
+                found += self._driver.execute(sql, values).fetchall()
+        return found
+
+    def _unnested(self, sql: str, types: Params, rows: Sequence[Row]) -> int:
+        if not rows:
+            return 0
+        count: int = self._over(sql, types, rows).rowcount
+        return count
+
+    def _over(self, sql: str, types: Params, rows: Sequence[Row]) -> Any:
+        sql = sql.format(rows=unnested(types.items()), columns=columns(types.items()))
+        return self._sent(sql, arrays(types, rows))
+
+    def _each(self, sql: str, rows: Sequence[Row]) -> int:
+        if not rows:
+            return 0
+        with self._database.mapped_errors():
+            count: int = self._driver.executemany(sql, rows).rowcount
+        return count
+
+    def among(self, column: str, name: str, values: Sequence[Any]) -> tuple[str, dict[str, Any]]:
+        """Return the condition "`column` is one of `values`" and its parameter, called `name`.
+
+        A single value is compared with =, for which a planner without statistics finds the index.
+        """
+        if len(values) == 1:
+            return f"{column} = :{name}", {name: values[0]}
+        if self.dialect == "postgresql":
+            return f"{column} = any(:{name})", {name: list(values)}
+        return (
+            f"{column} in (select value from json_each(:{name}))",
+            {name: json.dumps(list(values))},
+        )
+
+    @contextmanager
+    def joining(self, sets: int, *, hashed: bool = False) -> Iterator[None]:
+        """Until the block ends, have so many large sets joined in one pass over each of them.
+
+        They are merged, or may be `hashed`, where one of them should be small.
+        """
+        if self.dialect == "sqlite" or sets == 1:
+            yield
+            return
+        kb = max(_SORTED_KB // sets, _LEAST_SORTED_KB)
+        memory = f"greatest({kb}, pg_size_bytes(current_setting('work_mem')) / 1024)"
+        joined = _JOINING | ({"enable_hashjoin": "on"} if hashed else {})
+        settings = "; ".join(f"set {name} = {value}" for name, value in joined.items())
+        try:
+            self._message(f"{settings}; select set_config('work_mem', ({memory})::text, false)")
+            yield
+        finally:
+            # Where that fails the connection is gone, or the rollback to come undoes the settings.
+            with suppress(Unavailable, self._database.drivers_errors):
+                self._message("; ".join(f"reset {name}" for name in (*_JOINING, "work_mem")))
+
+    def take_time(self) -> None:
+        """Lift the limit on the time of a statement until this transaction ends."""
+        if self._database.statement_limited:
+            self._message("set local statement_timeout = 0")
+
+    @staticmethod
+    def held_at(account_id: int, version: int) -> Gate:
+        """Return the gate that holds an account's catalogue, as `hold` does, at this version."""
+        return Gate("catalogue_held(%s, %s) = %s", (_LOCKS, account_id, version))
+
+    def hold(self, key: int, *, alone: bool, then: str = "") -> Row | None:
+        """Hold the lock `key` until the transaction ends: alone, or with others who share it.
+
+        It costs no write. SQLite's one writer at a time holds every lock already. Returns the
+        first row of the query `then`, which has no parameters and sees all that was written by
+        those who held the lock before. On PostgreSQL it is one message, BEGIN included.
+        """
+        if self.dialect == "sqlite":
+            return self.row(then) if then else None
+        shared = "" if alone else "_shared"
+        lock = f"select pg_advisory_xact_lock{shared}({_LOCKS}, {key:d});"
+        cursor = self._message(lock + then)
+        row: Row | None = cursor.fetchone() if then else None
+        return row
+
+    def try_hold(self, name: str) -> bool:
+        """Hold the lock `name` until the transaction ends; return False while another one has it.
+
+        It costs no write. On SQLite the transaction has waited for its turn already.
+        """
+        if self.dialect == "sqlite":
+            return True
+        key = int.from_bytes(sha256(f"crmhub/{name}".encode()).digest()[:8], signed=True)
+        held: bool = self.scalar("select pg_try_advisory_xact_lock(:key)", {"key": key})
+        return held
+
+    @property
+    def for_update(self) -> str:
+        """The suffix that locks selected rows; SQLite has one writer at a time and needs none."""
+        return " for update" if self.dialect == "postgresql" else ""
+
+    @property
+    def for_share(self) -> str:
+        """The suffix that keeps selected rows from being deleted; they may change meanwhile."""
+        return " for key share" if self.dialect == "postgresql" else ""
+
+    def now_ms(self) -> int:
+        """Return the database's own time, the same for every host, in milliseconds.
+
+        As the first statement of a transaction it comes along with its beginning.
+        """
+        moment: int
+        if self.dialect == "sqlite":
+            moment = now_ms()
+        else:
+            moment = self._message(f"select cast({self.clock} as bigint)").fetchone()[0]
+        self._database.clock.note(moment)
+        return moment
+
+    @property
+    def clock(self) -> str:
+        """SQL for the database's own time, the same for every host: milliseconds, as a double."""
+        if self.dialect == "postgresql":
+            # Not the transaction's start: a statement may have waited for a lock since.
+            return "(extract(epoch from clock_timestamp()) * 1000)::double precision"
+        return "((julianday('now') - 2440587.5) * 86400000.0)"
+
+
+class _LimitedConnection(Connection):
+    """A connection for a search; raises Stopped in place of a statement once that was stopped."""
+
+    def __init__(self, database: Database, driver: Any, limit: SearchLimit) -> None:
+        super().__init__(database, driver)
+        self._limit = limit
+
+    def _sent(self, sql: str, params: Any = None) -> Any:
+        self._limit.check()
+        return super()._sent(sql, params)
+
+
+@dataclass(slots=True)
+class _Transaction:
+    connection: Connection
+    afterwards: list[Callable[[], None]] = field(default_factory=list)
+
+
+class _Here(threading.local):
+    transaction: _Transaction | None = None
+
+
+class Clock:
+    """Notices when the database's clock is set, which otherwise runs as the monotonic one does.
+
+    What was dated before compares wrongly with what is dated from then on.
+    """
+
+    def __init__(self) -> None:
+        self._ahead_ms = math.nan
+        self._set_by_ms = 0.0
+        self._until = 0.0
+
+    def note(self, moment: int) -> None:
+        """Note what the clock shows now (ms)."""
+        now = time.monotonic()
+        ahead_ms = moment - now * 1000
+        if abs(ahead_ms - self._ahead_ms) > _SET_MS:
+            self._set_by_ms = self.set_by_ms + ahead_ms - self._ahead_ms
+            self._until = now + _SET_S
+        self._ahead_ms = ahead_ms
+
+    @property
+    def set_by_ms(self) -> int:
+        """By how much it was set ahead within the last minute, negative when it was set back."""
+        return round(self._set_by_ms) if time.monotonic() < self._until else 0
+
+
+class _Lent:
+    """A pooled connection, until the block ends."""
+
+    __slots__ = ("_database", "_pooled")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> Connection:
+        self._pooled = self._database.checkout()
+        return Connection(self._database, self._pooled.driver_connection)
+
+    def __exit__(self, _kind: object, exc: BaseException | None, _traceback: object) -> None:
+        if isinstance(exc, Unavailable):
+            # Its state is unknown: the next caller gets a fresh one.
+            self._pooled.invalidate()
+        self._pooled.close()
+
+
+class _LentToSearch(_Lent):
+    """A pooled connection for a search, until the block ends; Stopped when its limit ends it."""
+
+    __slots__ = ("_limit",)
+
+    def __init__(self, database: Database, limit: SearchLimit) -> None:
+        super().__init__(database)
+        self._limit = limit
+
+    def __enter__(self) -> Connection:
+        turns = self._database.search_turns
+        if not turns.acquire(timeout=_BUSY_SECONDS):
+            raise Unavailable("Too many searches are in progress; try again.")
+        try:
+            super().__enter__()
+        except BaseException:
+            turns.release()
+            raise
+        driver = self._pooled.driver_connection
+        self._limit.begin(canceller(driver, self._database.dialect))
+        self._database.searches.add(self._limit)
+        return _LimitedConnection(self._database, driver, self._limit)
+
+    def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
+        self._database.searches.remove(self._limit)
+        self._database.search_turns.release()
+        if not self._limit.reason:
+            super().__exit__(kind, exc, traceback)
+            return
+        # A late cancel could hit the next caller's statement, and settings may not be reset.
+        self._pooled.invalidate()
+        self._pooled.close()
+        if isinstance(exc, (Unavailable, self._database.drivers_errors)):
+            raise Stopped(self._limit.reason) from exc
+
+
+class Database:
+    """The hub's database, SQLite or PostgreSQL, by its SQLAlchemy URL.
+
+    `pool_size` bounds the connections of this process; a caller waits up to 10 s for one.
+    While `transact` runs, whatever the same thread does with the database is part of it.
+    With `statement_seconds`, PostgreSQL ends a statement that takes longer, which raises
+    Unavailable, except in a transaction that called `take_time`.
+    """
+
+    def __init__(
+        self, url: str, *, pool_size: int = 20, statement_seconds: float | None = None
+    ) -> None:
+        parsed = make_url(url)
+        self.url = parsed
+        self.dialect = parsed.get_backend_name()
+        self.pool_size = pool_size
+        self.statement_limited = statement_seconds is not None and self.dialect == "postgresql"
+        self.searches = SearchWatch()
+        # Searches leave half of the connections to others.
+        self.search_turns = threading.BoundedSemaphore(max(1, pool_size // 2))
+        self.clock = Clock()
+        self._here = _Here()
+        self._patient = threading.BoundedSemaphore(max(1, pool_size - _NEVER_PATIENT))
+        # What was connected before leads to a server that takes no writes.
+        self._anew_from = 0.0
+        self._queue: WriteQueue | None = None
+        pool: dict[str, Any] = {
+            "pool_size": pool_size,
+            "max_overflow": 0,
+            "pool_timeout": _BUSY_SECONDS,
+            "pool_reset_on_return": None,
+            # Few connections with warm caches, not all of them in turn.
+            "pool_use_lifo": True,
+            "isolation_level": "AUTOCOMMIT",
+        }
+        if self.dialect == "sqlite":
+            self._queue = WriteQueue(file_of(parsed))
+            self._engine = sqlalchemy.create_engine(
+                parsed,
+                poolclass=QueuePool,
+                **pool,
+                connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False},
+            )
+            sqlalchemy.event.listen(self._engine, "connect", prepare_sqlite)
+            self.drivers_errors: Any = sqlite3.Error
+            self._translate = translate_sqlite
+        else:
+            import psycopg
+
+            self._engine = sqlalchemy.create_engine(
+                parsed,
+                **pool,
+                connect_args=patience(parsed),
+            )
+            prepare = partial(prepare_postgresql, statement_seconds=statement_seconds)
+            sqlalchemy.event.listen(self._engine, "connect", prepare)
+            self.drivers_errors = psycopg.Error
+            self._translate = translate_psycopg
+
+    @contextmanager
+    def mapped_errors(self) -> Iterator[None]:
+        """Turn the drivers' exceptions into ours; what is a bug of ours stays what it is."""
+        try:
+            yield
+        except self.drivers_errors as exc:
+            self.raise_ours(exc)
+
+    def raise_ours(self, exc: Exception) -> NoReturn:
+        """Raise what an exception of the driver comes to; a bug of ours is raised as it is."""
+        ours = self._translate(exc)
+        if ours is None:
+            raise exc
+        if isinstance(ours, Damaged):
+            # The driver's words say where, and hold nobody's data.
+            _log.error("The database is damaged: %s", str(exc).partition("\n")[0])
+        if getattr(exc, "sqlstate", None) == READ_ONLY:
+            now = time.monotonic()
+            if now >= self._anew_from + _ANEW_EVERY_S:
+                self._anew_from = now
+        raise ours from exc
+
+    def reading(self, limit: SearchLimit | None = None) -> AbstractContextManager[Connection]:
+        """Lend a connection whose statements each see what is committed at that moment.
+
+        With a `limit`, the block is a search, and raises Stopped when the limit ends it.
+        Inside `transact` it is the transaction's own, without a limit. There a statement that fails
+        ends the transaction on PostgreSQL, so what may fail and be survived belongs into a
+        `transact`.
+        """
+        if self._here.transaction is not None:
+            return nullcontext(self._here.transaction.connection)
+        return _Lent(self) if limit is None else _LentToSearch(self, limit)
+
+    def transact(self, work: Callable[[Connection], T], *, one_statement: bool = False) -> T:
+        """Run `work` in a transaction and commit; an exception from it rolls all back.
+
+        With `one_statement` nothing else of `work` writes, and PostgreSQL commits that by itself.
+
+        A deadlock or a dead pooled connection runs `work` again, so it must do nothing that
+        cannot be undone by a rollback. Inside another `transact` it is a part of that one: an
+        exception undoes this part alone, and nothing is committed before the whole is.
+        """
+        if self._here.transaction is not None:
+            return self._join(self._here.transaction, work)
+        for attempt in range(_DEADLOCK_TRIES):
+            try:
+                with self._turn(), self.reading() as connection:
+                    if one_statement and self.dialect == "postgresql":
+                        return work(connection)
+                    return self._transact_on(connection, work)
+            except Deadlocked:
+                if attempt == _DEADLOCK_TRIES - 1:
+                    raise
+                time.sleep(0.01 * 2**attempt)
+        raise AssertionError("unreachable")
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether this thread is in a `transact`."""
+        return self._here.transaction is not None
+
+    def after_commit(self, work: Callable[[], None]) -> None:
+        """Run `work` once the transaction of this thread is committed; without one, now.
+
+        For what is remembered in memory: a rollback of what was being done forgets it.
+        """
+        if self._here.transaction is None:
+            work()
+        else:
+            self._here.transaction.afterwards.append(work)
+
+    def _turn(self) -> AbstractContextManager[None]:
+        return self._queue.turn(seconds=_BUSY_SECONDS) if self._queue else nullcontext()
+
+    def _transact_on(self, connection: Connection, work: Callable[[Connection], T]) -> T:
+        with self._queue.next_in_line() if self._queue else nullcontext():
+            connection.begin()
+        opened = self._here.transaction = _Transaction(connection)
+        try:
+            result = work(connection)
+            connection.end("COMMIT")
+        except BaseException:
+            self._undo(connection, "ROLLBACK")
+            raise
+        finally:
+            self._here.transaction = None
+        for each in opened.afterwards:
+            each()
+        return result
+
+    def _join(self, opened: _Transaction, work: Callable[[Connection], T]) -> T:
+        # One name for all: each statement means the innermost savepoint.
+        opened.connection.run("SAVEPOINT part")
+        known = len(opened.afterwards)
+        try:
+            result = work(opened.connection)
+            opened.connection.run("RELEASE SAVEPOINT part")
+        except BaseException:
+            del opened.afterwards[known:]
+            self._undo(opened.connection, "ROLLBACK TO SAVEPOINT part", "RELEASE SAVEPOINT part")
+            raise
+        return result
+
+    def _undo(self, connection: Connection, *statements: str) -> None:
+        # Where that fails the connection is gone, or SQLite has rolled back by itself, and the
+        # transaction with it; what failed first is what counts.
+        with suppress(Unavailable, self.drivers_errors):
+            connection.end(*statements)
+
+    def heard(self, channel: str) -> Iterator[bool]:
+        """Yield True when something was told on this channel (PostgreSQL's NOTIFY), for ever.
+
+        False comes once a second when nothing was, so that a listener can end. Raises
+        Unavailable when the connection for it breaks.
+        """
+        import psycopg
+
+        _, options = self._engine.dialect.create_connect_args(self.url)
+        options.update(autocommit=True, **patience(self.url))
+        with self.mapped_errors(), psycopg.connect(**options) as driver:
+            driver.execute(f"listen {channel}")
+            while True:
+                told = False
+                for _ in driver.notifies(timeout=1.0, stop_after=1):
+                    told = True
+                yield told
+
+    def patiently(self, until: float, work: Callable[[], T]) -> T:
+        """Return what `work` returns; while the server is away, run it again until then.
+
+        That moment is one of `time.monotonic`. `work` may have committed before, so twice must be
+        once. When most threads wait, the others do not, and raise Unavailable at once.
+        """
+        while True:
+            try:
+                return work()
+            except Away:
+                if time.monotonic() >= until or not self._patient.acquire(blocking=False):
+                    raise
+            time.sleep(_AWAY_PAUSE_S)
+            self._patient.release()
+
+    def checkout(self) -> Any:
+        """Return a connection of the pool that is alive; whoever takes it closes it."""
+        until = time.monotonic() + _BUSY_SECONDS
+        while True:
+            try:
+                pooled = self._engine.raw_connection()
+            except sqlalchemy.exc.TimeoutError as exc:
+                raise Unavailable("All database connections are busy; try again.") from exc
+            except self.drivers_errors as exc:
+                if is_full(exc) and time.monotonic() < until:
+                    # Others hold all that the server has; one of them may be done soon.
+                    time.sleep(_BUSY_PAUSE_S)
+                    continue
+                self.raise_ours(exc)
+            except OSError as exc:
+                # psycopg could not look after its socket: this process has too many open.
+                raise Unavailable("The hub has too many connections open; try again.") from exc
+            if self.dialect == "sqlite":
+                return pooled
+            driver: Any = pooled.driver_connection
+            cut_off = driver.closed or hung_up(driver.fileno())
+            if not cut_off and pooled.info["made"] >= self._anew_from:
+                return pooled
+            pooled.invalidate()
+            pooled.close()
+            if cut_off:
+                # A restarted server has done so to the whole pool, not to this connection alone.
+                self._engine.dispose()
+
+    def tidy_up(self) -> None:
+        """Let PostgreSQL vacuum what has changed, and count afresh what has grown by a tenth.
+
+        It does so itself, but looks no more than once a minute, and where autovacuum is off never.
+        Until then its planner thinks a table that fills up empty, holds all indexes for equal, and
+        may choose one that leads through all rows of an account; and what is counted or sorted on
+        an index alone is looked up in the table, too, row by row. A new row spoils its whole page
+        for that, and it may be any page from which a row was deleted, or changed.
+
+        How much change is worth a vacuum says the table, as it says to autovacuum.
+        """
+        if self.dialect != "postgresql":
+            return
+        with self.reading() as connection:
+            changed = connection.rows(
+                "select relname, grown from (select s.relname, n_live_tup, n_dead_tup,"
+                " n_ins_since_vacuum, n_mod_since_analyze > 200"
+                " and n_mod_since_analyze > n_live_tup / 10 as grown,"
+                f" {_own_setting('autovacuum_vacuum_scale_factor')} as dead,"
+                f" {_own_setting('autovacuum_vacuum_insert_scale_factor')} as inserted"
+                " from pg_stat_user_tables as s join pg_class as c on c.oid = s.relid"
+                " where schemaname = current_schema()) as tables"
+                " where grown or n_dead_tup > 200 + n_live_tup * dead"
+                " or n_ins_since_vacuum > 200 + n_live_tup * inserted"
+            )
+            for name, grown in changed:
+                # To give back pages at the end would hold up who reads the table.
+                options = f"analyze {grown}, skip_locked, truncate false"
+                connection.run(f'vacuum ({options}) "{name}"')
+
+    def check_writable(self) -> None:
+        """Raise Unavailable where the database takes no writes: a standby, or SQLite's disk."""
+        if self.dialect != "postgresql":
+            check_disk(self.url)
+            return
+        with self.reading() as connection:
+            # Raised in here, it drops the connection: the next one may lead to another server.
+            if connection.scalar("show transaction_read_only") == "on":
+                raise Unavailable(
+                    "The database is read-only, as a standby is; let CRMHUB_DATABASE_URL lead to"
+                    " the one that takes writes.",
+                    retry_after=5,
+                )
+
+    def keep_open(self) -> None:
+        """Open SQLite's database for good: on a full disk there may be no room for that later."""
+        if self.dialect == "sqlite":
+            with suppress(Unavailable), self.reading():
+                pass
+
+    def close(self) -> None:
+        """Close all pooled connections."""
+        self.searches.close()
+        self._engine.dispose()
+
+
+def _own_setting(name: str) -> str:
+    """SQL: what a table says of a setting; null where it leaves that to the server."""
+    return (
+        "(select cast(option_value as float) from pg_options_to_table(reloptions)"
+        f" where option_name = '{name}')"
+    )
+
+
+def containing(text: str) -> str:
+    """Return the pattern of what contains a text, for `like … escape '!'`."""
+    for special in "!%_":
+        text = text.replace(special, f"!{special}")
+    return f"%{text}%"
+
+
+def now_ms() -> int:
+    """Return the time as the database holds it: milliseconds since 1970, UTC."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,20 @@
+"""The helpers whose calls the journal keeps, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from crmhub.helpers.contact_properties import SetProperties
+from crmhub.helpers.create_lead import CreateLead
+from crmhub.helpers.create_linked import CreateDeal, CreateTicket
+from crmhub.helpers.dispatch import Action
+
+HELPERS: dict[str, type[Action]] = {
+    one.kind: one for one in (CreateLead, SetProperties, CreateDeal, CreateTicket)
+}
+
+
+def action_of(helper: str, request: Mapping[str, Any]) -> Action:
+    """Return the action that the journal keeps of a helper's call."""
+    return HELPERS[helper](**request)

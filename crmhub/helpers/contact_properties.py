@@ -1,0 +1,266 @@
+"""getProperties and setProperties: what the CRM knows of the contact of a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.field_maps import WHOLE_NAME
+from crmhub.adapter import Adapter, Problem, Saved, Written, contract, hold_back_update
+from crmhub.bounds import MAX_ASKED_PROPERTIES
+from crmhub.database.connection import Connection
+from crmhub.database.drivers import Unwritable
+from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
+from crmhub.helpers import dispatch
+from crmhub.helpers.crm_connection import (
+    AWAY,
+    connect,
+    sound,
+    told,
+)
+from crmhub.helpers.deadlines import is_deferred, within
+from crmhub.helpers.dispatch import (
+    Action,
+    Done,
+    Mapped,
+    crm_id_of,
+    named_for,
+    newest,
+    note_failure,
+)
+from crmhub.helpers.inputs import (
+    PHONES,
+    Sent,
+    filled,
+    name_fault,
+    shortened,
+    text_fault,
+    usable,
+    whole_name_fault,
+)
+from crmhub.helpers.partial_writes import store_what_is_good
+from crmhub.hub import Hub
+from crmhub.identity.bindings import (
+    Bound,
+    chatted,
+    note_chat,
+    of_token,
+    remember,
+    settle,
+)
+from crmhub.journal.models import Entry, New
+from crmhub.journal.slots import too_many_at_once
+
+_PARTS = ("firstname", "lastname")
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """The asked names with their values, `""` where there is none, and the unknown names."""
+
+    values: Mapping[str, str]
+    missing: tuple[str, ...]
+    url: str | None = None
+    stale: bool = False
+    """Whether these are the last known values, since the CRM could not be asked."""
+    refused: tuple[Problem, ...] = ()
+    """The names that the builder did not fill in; they are not asked for."""
+
+
+def get_properties(
+    hub: Hub, account: Account, *, contact_token: str, names: Sequence[str]
+) -> Properties:
+    """Return what the CRM has under these names for the contact of the conversation.
+
+    `name` is first and last name together. While the CRM is away or has not got the contact yet,
+    or the call is deferred, what was last known of them comes back as `stale`. Raises NotFound when
+    the conversation has no contact, Semantic for blank names and when no name is filled in,
+    BadRequest for too many, Unavailable when nothing is known, TooManyRequests when deferred.
+    """
+    token = filled(contact_token, "contactToken")
+    asked = list(dict.fromkeys(name.strip() for name in names))
+    _count(asked)
+    if "" in asked:
+        raise Semantic("props: a name in it is blank; send property names only")
+    faults = {name: fault for name in asked if (fault := text_fault(name))}
+    if len(faults) == len(asked):
+        raise Semantic(f"props: {faults[asked[0]]}")
+    known = _known(hub, account, token, [name for name in asked if name not in faults])
+    return replace(
+        known,
+        values={name: known.values.get(name, "") for name in asked},
+        refused=tuple(Problem(shortened(name), fault) for name, fault in faults.items()),
+    )
+
+
+def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Properties:
+    """Return what the CRM has under these names, or what was last known."""
+    with hub.database.reading() as connection:
+        bound = _of_conversation(connection, account, token)
+    if not bound.crm_id:
+        return _last_known(bound, asked)
+    if is_deferred():
+        if not bound.last_values:
+            raise too_many_at_once()
+        return _last_known(bound, asked)
+    if reason := hub.journal.away(account):
+        return _last_known(bound, asked, reason)
+    whole = account.connection.field_map.whole_name
+    wanted = [name for name in asked if whole or name != WHOLE_NAME]
+    if WHOLE_NAME in asked and not whole:
+        wanted += [part for part in _PARTS if part not in wanted]
+    with told(account), within(account.switches.deadline_s):
+        try:
+            with sound():
+                adapter = connect(hub, account)
+                contact = adapter.get_contact(bound.crm_id, wanted)
+        except contract.NotFound as exc:
+            raise _gone(exc) from exc
+        except AWAY as exc:
+            note_failure(hub, account, exc)
+            if not bound.last_values:
+                raise
+            return _last_known(bound, asked)
+        except Unwritable:
+            # No call can be counted, so the CRM cannot be asked.
+            if not bound.last_values:
+                raise
+            return _last_known(bound, asked)
+    _remember(hub, account, bound, contact.properties)
+    known = dict(contact.properties)
+    if not whole:
+        known[WHOLE_NAME] = _whole_name(known)
+    return Properties(
+        {name: known.get(name, "") for name in asked},
+        tuple(name for name in asked if name not in known),
+        contact.url if adapter.record_pages else None,
+    )
+
+
+def _last_known(bound: Bound, asked: Sequence[str], reason: str = "") -> Properties:
+    known = bound.last_values
+    if not known:
+        raise Unavailable(
+            f"The account's CRM cannot be asked now, and nothing is known yet. {reason}".strip(),
+            retry_after=5,
+        )
+    # Which of the two was kept depends on the field map of that time.
+    known = {**known, WHOLE_NAME: known.get(WHOLE_NAME) or _whole_name(known)}
+    # What was never asked for may exist all the same: nothing is called missing.
+    return Properties({name: known.get(name, "") for name in asked}, (), stale=True)
+
+
+def _remember(hub: Hub, account: Account, bound: Bound, found: Mapping[str, str]) -> None:
+    """Keep what was read for times without the CRM, and note the call; reading seldom writes."""
+    chatted(hub.database, account, bound.crm_id)
+    if all(bound.last_values.get(name) == value for name, value in found.items()):
+        return
+    # As `chatted` does.
+    with suppress(Unwritable):
+        hub.database.transact(
+            lambda tx: settle(tx, account, bound.hub_id, crm_id=bound.crm_id, values=found)
+        )
+
+
+def set_properties(
+    hub: Hub, account: Account, *, contact_token: str, properties: Sent, key: str = ""
+) -> Done:
+    """Change these properties of the contact of the conversation; `""` clears one.
+
+    `name` sets first and last name. Raises NotFound when the conversation has no contact,
+    Semantic when nothing is left that could be stored, BadRequest for too many.
+    """
+    token = filled(contact_token, "contactToken")
+    _count(list(properties))
+    return dispatch.run(hub, account, SetProperties(token, properties), key=key)
+
+
+@dataclass(frozen=True, slots=True)
+class SetProperties(Action):
+    """A call of setProperties."""
+
+    kind: ClassVar[str] = "setProperties"
+    record: ClassVar[Written] = "contacts"
+
+    contact_token: str
+    properties: Sent
+
+    def enter(self, tx: Connection, account: Account) -> New:
+        """Find out whom the conversation is about."""
+        bound = _of_conversation(tx, account, self.contact_token)
+        person = note_chat(tx, account, bound)
+        if not person:
+            # Erased since it was read: whatever has the token now is another person.
+            bound = _of_conversation(tx, account, self.contact_token)
+        remember(tx, account, bound, self.mapped(account).properties)
+        request = {"contact_token": self.contact_token, "properties": dict(self.properties)}
+        return New(self.kind, person or bound.person, bound.hub_id, request)
+
+    def mapped(self, account: Account) -> Mapped:
+        """Return the usable properties, with `name` as the CRM takes it."""
+        whole = account.connection.field_map.whole_name
+        names = {WHOLE_NAME: whole_name_fault if whole else name_fault}
+        properties, refused = usable(self.properties, {**PHONES, **names})
+        if WHOLE_NAME in properties:
+            properties = named_for(account, properties.pop(WHOLE_NAME)) | properties
+        return Mapped(properties, tuple(refused))
+
+    def perform(
+        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
+    ) -> Done:
+        """Update the contact that the conversation was about when this was accepted."""
+        contact_id = crm_id_of(hub, account, entry)
+        hold_back_update(adapter, entry.written_ms)
+        written: dict[str, str] = {}
+
+        def write(rest: Mapping[str, str]) -> Saved:
+            written.clear()
+            written.update(newest(hub, account, entry, contact_id, rest))
+            if not written:
+                return Saved(contact_id, "unchanged")
+            return adapter.update_contact(contact_id, written)
+
+        try:
+            stored = store_what_is_good(
+                write, mapped.properties, mapped.refused, strict=account.switches.strict
+            )
+        except contract.NotFound as exc:
+            raise _gone(exc) from exc
+        names = {problem.name for problem in stored.refused}
+        return Done(
+            stored.saved.outcome,
+            contact_id=contact_id,
+            url=stored.saved.url if adapter.record_pages else None,
+            refused=stored.refused,
+            values={name: v for name, v in written.items() if name not in names},
+        )
+
+
+def _of_conversation(connection: Connection, account: Account, token: str) -> Bound:
+    bound = of_token(connection, account, token)
+    if bound is None:
+        raise NotFound(
+            "contactToken: no contact is bound to this conversation; call createLead with this"
+            " contactToken first"
+        )
+    return bound
+
+
+def _gone(exc: contract.NotFound) -> NotFound:
+    return NotFound(f"contactToken: {exc.message} any more; call createLead again")
+
+
+def _whole_name(properties: Mapping[str, str]) -> str:
+    return " ".join(filter(None, (properties.get(part, "") for part in _PARTS)))
+
+
+def _count(names: Sequence[str]) -> None:
+    if not names:
+        raise Semantic("props: it is empty; name at least one property")
+    if len(names) > MAX_ASKED_PROPERTIES:
+        raise BadRequest(
+            f"props: {len(names)} names; send at most {MAX_ASKED_PROPERTIES} in one call"
+        )

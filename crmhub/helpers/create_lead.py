@@ -1,0 +1,208 @@
+"""createLead: the contact a conversation is about, created or brought up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
+
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.field_maps import WHOLE_NAME
+from crmhub.adapter import Adapter, Problem, Rejected, Written
+from crmhub.adapter.matching import Lead
+from crmhub.adapter.upserts import SavedLead, upsert_contact
+from crmhub.database.connection import Connection
+from crmhub.errors import Semantic, listed
+from crmhub.helpers import dispatch
+from crmhub.helpers.crm_connection import lease
+from crmhub.helpers.dispatch import (
+    Action,
+    Done,
+    Mapped,
+    completed,
+    named_for,
+    newest,
+)
+from crmhub.helpers.inputs import (
+    filled,
+    key_fault,
+    name_fault,
+    phone_fault,
+    usable,
+    whole_name_fault,
+)
+from crmhub.helpers.partial_writes import refusal, store_what_is_good
+from crmhub.hub import Hub
+from crmhub.identity import bindings
+from crmhub.journal.models import Entry, New
+from crmhub.properties import values
+
+
+def create_lead(
+    hub: Hub,
+    account: Account,
+    *,
+    contact_token: str,
+    name: str,
+    email: str,
+    phone: str | None,
+    key: str = "",
+) -> Done:
+    """Create or update the contact that the lead means (`adapter.matching`).
+
+    Blank values change nothing; a phone of None stands for an array or an object. Raises
+    Semantic when what the account demands of a lead is blank or not filled in, or when nothing is
+    left that could be stored.
+    """
+    token = filled(contact_token, "contactToken")
+    lead = CreateLead(token, name.strip(), email.strip(), phone and phone.strip())
+    demand(account, lead)
+    return dispatch.run(hub, account, lead, key=key)
+
+
+def demand(account: Account, lead: CreateLead) -> None:
+    """Raise Semantic unless the lead has a name and an email, or is one by phone alone."""
+    checked = {"name": name_fault(lead.name), "email": key_fault(lead.email)}
+    faults = [(where, fault) for where, fault in checked.items() if fault]
+    by_phone = account.switches.lead_requires == "email_or_phone"
+    phone = lead.phone if by_phone else ""
+    bad_phone = phone_fault(phone) if phone else ""
+    if not phone or bad_phone:
+        right = "send a value, or a phone" if by_phone else "send a value"
+        fields = {"name": lead.name, "email": lead.email}
+        blank = [(where, f"it is blank; {right}") for where, text in fields.items() if not text]
+        faults += [*blank, ("phone", bad_phone)] if blank and bad_phone else blank
+    if faults:
+        raise Semantic(listed(faults))
+
+
+_LEASE_S = 60.0
+
+
+def lease_key(phone: str) -> str:
+    """Return the name of the lease under which leads by this phone alone are written."""
+    return f"phone {phone}"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateLead(Action):
+    """A call of createLead: a token, and at least an email or a phone.
+
+    `before` is the hub's id of whom the conversation was about until this call.
+    """
+
+    kind: ClassVar[str] = "createLead"
+    record: ClassVar[Written] = "contacts"
+
+    contact_token: str
+    name: str
+    email: str
+    phone: str | None
+    before: str = ""
+
+    def enter(self, tx: Connection, account: Account) -> New:
+        """Let the conversation be about whoever has this email."""
+        mapped = self.mapped(account)
+        email, phone = mapped.properties.get("email", ""), mapped.properties.get("phone", "")
+        met = bindings.meet(
+            tx,
+            account,
+            token=self.contact_token,
+            email=email,
+            phone=phone,
+            values=mapped.properties,
+        )
+        if not (email or phone or met.before):
+            # Without either, nobody could tell whose name this is.
+            raise refusal(mapped.refused, "Neither email nor phone can be used.")
+        request = asdict(replace(self, before=met.before))
+        return New(self.kind, met.bound.person, met.bound.hub_id, request, first=met.new)
+
+    def perform(
+        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
+    ) -> Done:
+        """Upsert the contact."""
+        lead = self.lead(hub, account, entry, mapped)
+
+        def write(properties: Mapping[str, str]) -> SavedLead:
+            if not (lead.contact_id or properties.get("email") or properties.get("phone")):
+                raise Rejected([], "Neither email nor phone can be used.")
+            # An email or phone that the CRM refuses still tells whom the lead is not about.
+            return upsert_contact(
+                adapter,
+                replace(lead, properties=properties),
+                approve=lambda _, id, values: newest(hub, account, entry, id, values),
+            )
+
+        stored = store_what_is_good(write, lead.properties, mapped.refused, strict=lead.strict)
+        return self.done(adapter, stored.saved, stored.refused)
+
+    def lead(self, hub: Hub, account: Account, entry: Entry, mapped: Mapped) -> Lead:
+        """Return the lead as the adapter gets it, with what the hub knows of its contact."""
+        phone = mapped.properties.get("phone", "")
+        with hub.database.reading() as connection:
+            known = bindings.known(
+                connection, account, before=self.before, hub_id=entry.hub_id, phone=phone
+            )
+        return Lead(
+            mapped.properties,
+            email=mapped.properties.get("email", ""),
+            phone=phone,
+            contact_id=known.contact_id,
+            email_id=known.email_id,
+            phone_id=known.phone_id,
+            strict=account.switches.strict,
+            mark=entry.id,
+            tried_ms=entry.tried_ms,
+            written_ms=entry.written_ms,
+            initial=mapped.initial,
+            # An email that cannot be used is no reason to take the lead for one without an email.
+            by_phone_alone=not self.email and account.switches.lead_requires == "email_or_phone",
+            phone_identifies=account.switches.phone_identifies,
+            talked_by_phone=known.by_phone,
+        )
+
+    def done(self, adapter: Adapter, saved: SavedLead, refused: Sequence[Problem]) -> Done:
+        """Return what became of a lead that was saved."""
+        other = saved.duplicate
+        message = ""
+        if other is not None:
+            message = f"The phone also belongs to contact {other.contact_id}; both keep it."
+        return Done(
+            saved.outcome,
+            contact_id=saved.id,
+            url=saved.url if adapter.record_pages else None,
+            refused=tuple(refused),
+            message=message,
+            values=saved.values,
+            duplicate=other,
+        )
+
+    def alone(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
+        """Let one lead of a phone without an email in at a time: no CRM keeps phones unique."""
+        phone = mapped.properties.get("phone", "")
+        if not phone or "email" in mapped.properties:
+            return nullcontext()
+        return lease(hub, account, lease_key(phone), _LEASE_S)
+
+    def mapped(self, account: Account) -> Mapped:
+        """Return what is to be stored, in the form that lookups use, and what cannot be."""
+        properties: dict[str, str] = {}
+        sent = {"email": self.email, "phone": self.phone}
+        said, refused = usable(sent, {"phone": phone_fault})
+        for name, text in said.items():
+            if not text:
+                continue
+            try:
+                region = account.switches.region or None
+                properties[name] = values.canonical(name, text, region=region)
+            except values.InvalidValue as exc:
+                refused.append(Problem(name, str(exc)))
+        named = named_for(account, self.name)
+        properties |= {name: text for name, text in named.items() if text}
+        mapped = completed(account, self.record, properties, refused)
+        if WHOLE_NAME in named and whole_name_fault(self.name):
+            # A part of a name must not erase the others.
+            return replace(mapped, initial=mapped.initial | {WHOLE_NAME})
+        return mapped

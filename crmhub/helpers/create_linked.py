@@ -1,0 +1,230 @@
+"""createDeal and createTicket: a record for a contact, never without it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from crmhub.accounts.accounts import Account
+from crmhub.adapter import (
+    Adapter,
+    Linked,
+    Problem,
+    Saved,
+    Uncertain,
+    Written,
+    contract,
+    hold_back_create,
+)
+from crmhub.database.connection import Connection, now_ms
+from crmhub.errors import HubError, NotFound
+from crmhub.helpers import dispatch
+from crmhub.helpers.crm_connection import Broken, sound
+from crmhub.helpers.dispatch import (
+    Action,
+    Done,
+    Mapped,
+    completed,
+    crm_id_of,
+)
+from crmhub.helpers.inputs import (
+    Sent,
+    filled,
+    shortened,
+    usable,
+)
+from crmhub.helpers.partial_writes import (
+    PLACES,
+    refusal,
+    store_what_is_good,
+)
+from crmhub.hub import Hub
+from crmhub.identity import bindings
+from crmhub.journal.models import Entry, New
+
+_TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
+
+
+def create_deal(
+    hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
+) -> Done:
+    """Create a deal for the contact; see `_create`."""
+    return _create(hub, account, CreateDeal(contact_id, properties), key)
+
+
+def create_ticket(
+    hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
+) -> Done:
+    """Create a ticket for the contact; see `_create`."""
+    return _create(hub, account, CreateTicket(contact_id, properties), key)
+
+
+def _create(hub: Hub, account: Account, action: CreateForContact, key: str) -> Done:
+    """Create a record linked to the contact, whose id is the hub's or the CRM's own.
+
+    Blank properties are left out. The same again within a minute is `unchanged`, unless `key`
+    says that it is another. Raises NotFound for the contact, Semantic when the CRM lacks something
+    or does not know the pipeline or stage.
+    """
+    contact_id = filled(action.contact_id, "contactId")
+    if not _may_exist(hub, account, contact_id):
+        raise NotFound(f"contactId: there is no contact {shortened(contact_id)}; {_RIGHT_ID}")
+    return dispatch.run(hub, account, action, key=key)
+
+
+_RIGHT_ID = "send the contactId that createLead answered, or the id of a contact of the CRM"
+
+
+def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
+    """Return whether the hub has met this contact, or its CRM may have one of this id."""
+    try:
+        with sound():
+            if hub.registry.load(account.connection.adapter).may_be_id(contact_id):
+                return True
+    except (contract.BadConfig, Broken):
+        # Nobody can tell: the action waits until the adapter is repaired.
+        return True
+    with hub.database.reading() as connection:
+        return bindings.of_contact(connection, account, contact_id) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateForContact(Action):
+    """A call of createDeal or createTicket."""
+
+    kind: ClassVar[str]
+    record: ClassVar[Written]
+    linked: ClassVar[Linked]
+
+    contact_id: str
+    properties: Sent
+
+    def enter(self, tx: Connection, account: Account) -> New:
+        """Find out whose it is."""
+        contact_id = filled(self.contact_id, "contactId")
+        bound = bindings.of_contact(tx, account, contact_id)
+        person = bindings.note_chat(tx, account, bound) if bound is not None else ""
+        if bound is not None and not person:
+            # Erased since it was read.
+            bound = bindings.of_contact(tx, account, contact_id)
+        # Whom the hub has not seen goes to the CRM as they are: it knows whether they exist.
+        hub_id = bound.hub_id if bound else contact_id
+        person = person or (bound.person if bound else contact_id)
+        request = {"contact_id": contact_id, "properties": dict(self.properties)}
+        said = json.dumps([self.kind, request["properties"]], sort_keys=True)
+        identity = hashlib.sha256(said.encode()).hexdigest()
+        return New(self.kind, person, hub_id, request, identity)
+
+    def mapped(self, account: Account) -> Mapped:
+        """Return the usable properties that are not blank, with the field map's constants."""
+        properties, refused = usable(self.properties)
+        properties = {name: value for name, value in properties.items() if value.strip()}
+        mapped = completed(account, self.linked, properties, refused)
+        if mapped.properties:
+            return mapped
+        missing = Problem(_TITLES[self.linked], "it is blank or missing; send a value")
+        return Mapped({}, (*mapped.refused, missing))
+
+    def perform(
+        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
+    ) -> Done:
+        """Create the record with its link to the contact."""
+        contact_id = crm_id_of(hub, account, entry)
+        places = _places(account, self.linked)
+        if not mapped.properties or any(one.name in places for one in mapped.refused):
+            raise refusal(mapped.refused)
+        try:
+            stored = store_what_is_good(
+                lambda rest: self._write(hub, adapter, contact_id, rest, entry),
+                mapped.properties,
+                mapped.refused,
+                strict=account.switches.strict,
+                places=places,
+            )
+        except contract.NotFound as exc:
+            raise NotFound(f"contactId: {exc.message}; {_RIGHT_ID}") from exc
+        return Done(
+            stored.saved.outcome,
+            contact_id=contact_id,
+            record_id=stored.saved.id,
+            url=stored.saved.url if adapter.record_pages else None,
+            refused=stored.refused,
+        )
+
+    def _write(
+        self,
+        hub: Hub,
+        adapter: Adapter,
+        contact_id: str,
+        properties: Mapping[str, str],
+        entry: Entry,
+    ) -> Saved:
+        """Create the record for the contact, or for the one that it was merged into."""
+        try:
+            return self._write_once(hub, adapter, contact_id, properties, entry)
+        except contract.NotFound as exc:
+            found = adapter.get_contact(contact_id, [])
+            if found.id != contact_id:
+                return self._write_once(hub, adapter, found.id, properties, entry)
+            # Where the contact is there, it is the place for such records that is not.
+            words = f"{adapter.title} takes no {self.linked} at its address: {exc.message}."
+            raise contract.Unavailable(words) from exc
+
+    def _write_once(
+        self,
+        hub: Hub,
+        adapter: Adapter,
+        contact_id: str,
+        properties: Mapping[str, str],
+        entry: Entry,
+    ) -> Saved:
+        """Create the record, unless an earlier try has done so; raises NotYet while it may."""
+
+        def earlier(since_ms: int) -> Saved | None:
+            return adapter.find_apart(
+                self.linked,
+                contact_id,
+                entry.id,
+                sent=properties,
+                since_ms=since_ms,
+                others=hub.journal.records_of_others(entry),
+            )
+
+        can_tell = adapter.can("find_marked")
+        if entry.tried_ms and can_tell:
+            if found := earlier(entry.tried_ms):
+                return found
+            hold_back_create(adapter, self.linked, properties, entry.written_ms)
+        began = now_ms()
+        try:
+            return adapter.create_for_contact(self.linked, contact_id, properties, mark=entry.id)
+        except Uncertain as doubt:
+            try:
+                found = earlier(began) if can_tell else None
+            except (contract.AdapterError, HubError):
+                # It cannot be told now: what is known is still no more than the doubt.
+                found = None
+            if found is None:
+                raise doubt
+            return found
+
+
+def _places(account: Account, kind: Linked) -> Collection[str]:
+    """Return the names of pipeline and stage, also those that the account's bots have for them."""
+    rules = account.connection.field_map.of(kind)
+    return PLACES.union(map(rules.hub_name, PLACES))
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDeal(CreateForContact):
+    kind = "createDeal"
+    record = linked = "deals"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTicket(CreateForContact):
+    kind = "createTicket"
+    record = linked = "tickets"

@@ -1,0 +1,394 @@
+"""getType: which workflow a contact is in, and the enrolments the hub keeps for that.
+
+An enrolment belongs to a connection, like everything the hub remembers of a CRM's contacts. It
+is used where the CRM itself cannot tell what a contact is enrolled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from crmhub import audit
+from crmhub.accounts.accounts import Account
+from crmhub.adapter import Adapter, Contact, contract
+from crmhub.audit import Author
+from crmhub.database.connection import Connection, now_ms
+from crmhub.database.drivers import Unwritable
+from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
+from crmhub.helpers.crm_connection import (
+    AWAY,
+    connect,
+    sound,
+    told,
+)
+from crmhub.helpers.deadlines import is_deferred, within
+from crmhub.helpers.dispatch import note_failure
+from crmhub.helpers.inputs import (
+    filled,
+    phone_fault,
+    shortened,
+)
+from crmhub.hub import Hub
+from crmhub.identity import bindings
+from crmhub.identity.phones import readings
+from crmhub.journal.slots import too_many_at_once
+
+_HOUR_MS = 3_600_000
+_MOST_HOURS = 1_000_000
+"""More than a century: longer ago is as good as always."""
+_LONGEST_ID = 255
+_COME_BACK_S = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveWorkflow:
+    """The workflow a contact is in, or in `reason` why there is none to act on.
+
+    It is `stale` when the CRM could not be asked whose phone it is, or does not know them yet.
+    """
+
+    workflow_id: str
+    reason: str = ""
+    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A call of getType, with the moments (ms) that its hours lead back to."""
+
+    number: str
+    look_back: Decimal
+    since: int
+    silence: Decimal
+    quiet_since: int
+
+
+def get_type(
+    hub: Hub, account: Account, *, phone: str, look_back: Decimal, silence: Decimal
+) -> ActiveWorkflow:
+    """Return the newest workflow the contact with this phone entered in the last hours.
+
+    `look_back` is in hours. With `silence`, only when that many hours lie between the contact's
+    last helper call and this one. While the CRM is away, or the call is deferred, the hub answers
+    for whom it has met where it is the one that keeps the enrolments, and for whose lead has not
+    reached the CRM yet. Raises Semantic for a phone that is blank or not filled in and for negative
+    hours, Unavailable, TooManyRequests when deferred.
+    """
+    asked = _Asked(
+        filled(phone, "contactnumber"),
+        look_back,
+        _hours_ago(look_back, "interval"),
+        silence,
+        _hours_ago(silence, "lastChatInterval"),
+    )
+    if fault := phone_fault(asked.number):
+        return ActiveWorkflow("", fault)
+    with told(account), within(account.switches.deadline_s):
+        if is_deferred():
+            if known := _last_known(hub, account, asked):
+                return known
+            raise too_many_at_once()
+        if reason := hub.journal.away(account):
+            if known := _last_known(hub, account, asked):
+                return known
+            raise Unavailable(
+                f"The account's CRM cannot be asked now. {reason}", retry_after=_COME_BACK_S
+            )
+        try:
+            with sound():
+                adapter = connect(hub, account)
+                contact = _contact(hub, account, adapter, asked.number)
+                if contact is None:
+                    return _of_waiting_lead(hub, account, asked) or _nobody(asked)
+                return _active_now(hub, account, adapter, contact.id, asked)
+        except AWAY as exc:
+            note_failure(hub, account, exc, record="workflows")
+            if known := _last_known(hub, account, asked):
+                return known
+            raise
+        except Unwritable:
+            # No call can be counted, so the CRM cannot be asked.
+            if known := _last_known(hub, account, asked):
+                return known
+            raise
+
+
+def _last_known(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
+    """Return what the hub can tell without the CRM, if it can."""
+    phones = readings(asked.number, account.switches.region)
+    contact_id = next(filter(None, (_seen_with(hub, account, phone) for phone in phones)), "")
+    if not contact_id:
+        return _of_waiting_lead(hub, account, asked)
+    with sound():
+        adapter = connect(hub, account)
+        if adapter.can("active_workflow"):
+            return None
+    return replace(_active_now(hub, account, adapter, contact_id, asked), stale=True)
+
+
+def _nobody(asked: _Asked) -> ActiveWorkflow:
+    return ActiveWorkflow("", f"no contact has the phone {shortened(asked.number)}")
+
+
+def _of_waiting_lead(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
+    """Return the answer for a phone whose lead has not reached the CRM yet, None without one."""
+    with hub.database.reading() as connection:
+        among, phones = connection.among(
+            "b.phone", "phones", readings(asked.number, account.switches.region)
+        )
+        waits = connection.scalar(
+            "select 1 from binding b where b.account_id = :account"
+            f" and b.connection_id = :connection and b.crm_id is null and {among}"
+            " and exists (select 1 from action a where a.account_id = :account"
+            " and a.connection_id = :connection and a.person = b.person"
+            " and a.kind = 'createLead' and a.state in ('running', 'queued')) limit 1",
+            {"account": account.id, "connection": account.connection.id, **phones},
+        )
+    if not waits:
+        return None
+    reason = f"the lead with the phone {shortened(asked.number)} has not reached the CRM yet"
+    return ActiveWorkflow("", reason, stale=True)
+
+
+def _active_now(
+    hub: Hub, account: Account, adapter: Adapter, contact_id: str, asked: _Asked
+) -> ActiveWorkflow:
+    with hub.database.reading() as connection:
+        last_chat = bindings.last_chat(connection, account, contact_id)
+    bindings.chatted(hub.database, account, contact_id)
+    if asked.silence and last_chat > asked.quiet_since:
+        hours = (now_ms() - last_chat) / _HOUR_MS
+        return ActiveWorkflow(
+            "",
+            f"the contact's last chat was {hours:.1f} hours ago,"
+            f" less than lastChatInterval ({shortened(str(asked.silence))})",
+        )
+    workflow_id = _active(hub, account, adapter, contact_id, asked.since)
+    if not workflow_id:
+        hours_back = shortened(str(asked.look_back))
+        return ActiveWorkflow("", f"the contact entered no workflow in the last {hours_back} hours")
+    return ActiveWorkflow(workflow_id)
+
+
+def enrol(
+    hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
+) -> None:
+    """Note that the contact entered the workflow now; again makes it the newest.
+
+    `by` is the operator who does it; without one it is an integrator.
+
+    Raises NotFound when the account's CRM has no such contact, BadRequest for an id that is
+    too long, Unavailable.
+    """
+    row = _row(account, workflow_id, contact_id)
+    row["contact"] = _known_contact(hub, account, str(row["contact"]))
+
+    def work(tx: Connection) -> None:
+        tx.run(_ENROL, row)
+        if by is not None:
+            audit.note(tx, by, "enrol", "workflow", str(row["workflow"]), account_id=account.id)
+
+    hub.database.transact(work)
+
+
+def unenrol(
+    hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
+) -> None:
+    """Forget that the contact entered the workflow; raises NotFound when it was not noted.
+
+    `by` is the operator who does it; without one it is an integrator.
+    """
+    row = _row(account, workflow_id, contact_id)
+
+    def work(tx: Connection) -> None:
+        row["contact"] = bindings.merged_into(tx, account, str(row["contact"]))
+        if not tx.run(_UNENROL, row):
+            raise NotFound(
+                f"Contact {shortened(contact_id)} is not enrolled"
+                f" in workflow {shortened(workflow_id)}."
+            )
+        if by is not None:
+            audit.note(tx, by, "unenrol", "workflow", str(row["workflow"]), account_id=account.id)
+
+    hub.database.transact(work)
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """That a contact entered a workflow; `at` in ms since 1970."""
+
+    workflow_id: str
+    contact_id: str
+    at: int
+
+
+def enrolments(
+    db: Connection,
+    account: Account,
+    *,
+    workflow_id: str = "",
+    contact_id: str = "",
+    after: tuple[str, str] = ("", ""),
+    limit: int,
+) -> list[Enrolment]:
+    """Return enrolments of the account's present connection, up to `limit` behind `after`.
+
+    They come by contact and workflow; what is empty does not narrow.
+    """
+    rows = db.rows(
+        "select workflow_id, contact_id, enrolled_at from enrolment"
+        " where account_id = :account and connection_id = :connection"
+        " and (contact_id, workflow_id) > (:after_contact, :after_workflow)"
+        " and :workflow in ('', workflow_id) and :contact in ('', contact_id)"
+        " order by contact_id, workflow_id limit :limit",
+        {
+            "account": account.id,
+            "connection": account.connection.id,
+            "after_contact": after[0],
+            "after_workflow": after[1],
+            "workflow": workflow_id,
+            "contact": contact_id,
+            "limit": limit,
+        },
+    )
+    return [Enrolment(*row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What `move` changed, by workflow: since when the merged contact was in it, and the kept one.
+
+    0 stands for never.
+    """
+
+    merged: Mapping[str, int]
+    kept: Mapping[str, int]
+
+
+def move(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Moved:
+    """Let a contact be in the workflows of one that is merged into it, since the later moment."""
+    merged, kept = (_entered(tx, account, contact_id) for contact_id in (merged_id, kept_id))
+    later = {name: at for name, at in merged.items() if at > kept.get(name, 0)}
+    for name, at in later.items():
+        _set_entered(tx, account, kept_id, name, at)
+    for name in merged:
+        _set_entered(tx, account, merged_id, name, 0)
+    return Moved(merged, {name: kept.get(name, 0) for name in later})
+
+
+def move_back(tx: Connection, account: Account, merged_id: str, kept_id: str, moved: Moved) -> None:
+    """Undo `move`; a workflow that the kept contact entered or left since stays as it is."""
+    now = _entered(tx, account, kept_id)
+    for name, before in moved.kept.items():
+        if now.get(name) == moved.merged[name]:
+            _set_entered(tx, account, kept_id, name, before)
+    for name, at in moved.merged.items():
+        _set_entered(tx, account, merged_id, name, at)
+
+
+def _entered(tx: Connection, account: Account, contact_id: str) -> dict[str, int]:
+    """Return since when a contact is in each of its workflows."""
+    rows = tx.rows(
+        "select workflow_id, enrolled_at from enrolment where account_id = :account"
+        " and connection_id = :connection and contact_id = :contact",
+        {"account": account.id, "connection": account.connection.id, "contact": contact_id},
+    )
+    return dict(rows)
+
+
+def _set_entered(tx: Connection, account: Account, contact_id: str, name: str, at: int) -> None:
+    """Note since when a contact is in a workflow, 0 for never."""
+    row = {
+        "account": account.id,
+        "connection": account.connection.id,
+        "contact": contact_id,
+        "workflow": name,
+        "now": at,
+    }
+    tx.run(_ENROL if at else _UNENROL, row)
+
+
+_ENROL = (
+    "insert into enrolment (account_id, connection_id, contact_id, workflow_id, enrolled_at)"
+    " values (:account, :connection, :contact, :workflow, :now)"
+    " on conflict (account_id, connection_id, contact_id, workflow_id)"
+    " do update set enrolled_at = excluded.enrolled_at"
+)
+_UNENROL = (
+    "delete from enrolment where account_id = :account and connection_id = :connection"
+    " and contact_id = :contact and workflow_id = :workflow"
+)
+
+
+def _row(account: Account, workflow_id: str, contact_id: str) -> dict[str, str | int]:
+    row: dict[str, str | int] = {
+        "account": account.id,
+        "connection": account.connection.id,
+        "now": now_ms(),
+    }
+    for name, where, text in (
+        ("workflow", "workflowId", workflow_id),
+        ("contact", "contactId", contact_id),
+    ):
+        if not text.strip() or len(text) > _LONGEST_ID or not text.isprintable():
+            raise BadRequest(f"{where}: send 1 to {_LONGEST_ID} printable characters")
+        row[name] = text.strip()
+    return row
+
+
+def _known_contact(hub: Hub, account: Account, contact_id: str) -> str:
+    """Return the contact's id as the CRM writes it (not 007 for 7); raises NotFound."""
+    with told(account):
+        return connect(hub, account).get_contact(contact_id, ()).id
+
+
+def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Contact | None:
+    """Return the contact with this number, as the hub has met it or else as the CRM finds it."""
+    for phone in readings(number, account.switches.region):
+        contact = _met(hub, account, adapter, phone) or adapter.find_contact(phone=phone)
+        if contact is not None:
+            return contact
+    return None
+
+
+def _met(hub: Hub, account: Account, adapter: Adapter, phone: str) -> Contact | None:
+    """Return whom this phone was last seen with: a CRM's search may not show them yet."""
+    contact_id = _seen_with(hub, account, phone)
+    if not contact_id:
+        return None
+    try:
+        contact = adapter.get_contact(contact_id, ("phone", "mobilephone"))
+    except contract.NotFound:
+        return None
+    return contact if adapter.has_phone(contact, phone) else None
+
+
+def _seen_with(hub: Hub, account: Account, phone: str) -> str:
+    with hub.database.reading() as connection:
+        return bindings.known(connection, account, before="", hub_id="", phone=phone).phone_id
+
+
+def _active(hub: Hub, account: Account, adapter: Adapter, contact_id: str, since: int) -> str:
+    if adapter.can("active_workflow"):
+        return adapter.active_workflow(contact_id, since_ms=since)
+    with hub.database.reading() as connection:
+        workflow_id: str | None = connection.scalar(
+            "select workflow_id from enrolment where account_id = :account"
+            " and connection_id = :connection and contact_id = :contact"
+            " and enrolled_at >= :since order by enrolled_at desc, workflow_id limit 1",
+            {
+                "account": account.id,
+                "connection": account.connection.id,
+                "contact": contact_id,
+                "since": since,
+            },
+        )
+    return workflow_id or ""
+
+
+def _hours_ago(hours: Decimal, where: str) -> int:
+    if hours < 0:
+        raise Semantic(f"{where}: it is negative; send hours from 0 on")
+    return now_ms() - int(min(hours, Decimal(_MOST_HOURS)) * _HOUR_MS)

@@ -1,0 +1,128 @@
+"""What helpers make of the values they are sent: filled in, usable, in a form that can be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from crmhub.adapter import Problem
+from crmhub.errors import Semantic
+from crmhub.identity.placeholders import (
+    filled_words,
+    find_in_key,
+    find_in_text,
+    is_junk_phone,
+    is_unfilled_id,
+)
+
+# Keys by which many people would be one if a value that is not filled in counted.
+_IDS = frozenset({"contactToken", "contactId"})
+
+
+def filled(value: str, where: str) -> str:
+    """Return an id or a number without blanks around it; Semantic when it is not filled in."""
+    text = value.strip()
+    if not text:
+        raise Semantic(f"{where}: it is blank; send a value")
+    check_filled(text, where)
+    return text
+
+
+def check_filled(text: str, where: str) -> None:
+    """Raise Semantic for an id or a number that the builder did not fill in."""
+    if is_unfilled_id(text) if where in _IDS else find_in_key(text):
+        raise Semantic(f"{where}: {unfilled(text)}")
+
+
+def unfilled(text: str) -> str:
+    """Return the words for a value that the builder did not fill in."""
+    return f"the builder sent {shortened(text)} instead of its value; check the variable's name"
+
+
+def shortened(text: str, room: int = 60) -> str:
+    """Return the text as a message may show it: cut, and nothing unprintable in it."""
+    cut = text if len(text) <= room else text[:room] + "…"
+    return cut if cut.isprintable() else "".join(c if c.isprintable() else "�" for c in cut)
+
+
+Sent = Mapping[str, str | None]
+"""Property values as a bot sent them; None stands for an array or an object."""
+
+
+def usable(
+    sent: Sent, checks: Mapping[str, Callable[[str], str]] | None = None
+) -> tuple[dict[str, str], list[Problem]]:
+    """Return the values that can be stored, and a problem for each other one.
+
+    `checks` are the checks of those properties that `text_fault` is not for. A blank value is
+    usable: it may clear a property.
+    """
+    good: dict[str, str] = {}
+    problems: list[Problem] = []
+    for name, value in sent.items():
+        check = (checks or {}).get(name, text_fault)
+        if value is None:
+            problems.append(Problem(name, "is an array or an object; send one value"))
+        elif value.strip() and (fault := check(value)):
+            problems.append(Problem(name, fault))
+        else:
+            good[name] = value
+    return good, problems
+
+
+# Each says why a value cannot be stored, "" when it can.
+
+
+def text_fault(text: str) -> str:
+    """Check a property that takes any text."""
+    found = find_in_text(text)
+    return unfilled(found) if found else ""
+
+
+def key_fault(text: str) -> str:
+    """Check an email or a number."""
+    return unfilled(text.strip()) if find_in_key(text) else ""
+
+
+def phone_fault(text: str) -> str:
+    """Check a phone number."""
+    if fault := key_fault(text):
+        return fault
+    if is_junk_phone(text):
+        return f'"{shortened(text)}" is not a possible phone number; send one such as +12025550123'
+    return ""
+
+
+def name_fault(text: str) -> str:
+    """Check a name, of which one part that is filled in is enough."""
+    words = filled_words(text)
+    return "" if not words or any(words) else unfilled(text.strip())
+
+
+def whole_name_fault(text: str) -> str:
+    """Check a name that replaces the one stored before: a part of it would erase the others."""
+    return "" if all(filled_words(text)) else unfilled(text.strip())
+
+
+PHONES: Mapping[str, Callable[[str], str]] = dict.fromkeys(("phone", "mobilephone"), phone_fault)
+"""The checks of contact properties that hold a phone number."""
+
+
+def split_name(name: str) -> dict[str, str]:
+    """Return `firstname` (the first word) and `lastname` (the rest), blank where there is none.
+
+    A part of which nothing is filled in is left out.
+    """
+    words = filled_words(name)
+    if not words:
+        return {"firstname": "", "lastname": ""}
+    first, last = words[0], " ".join(filter(None, words[1:]))
+    parts = {"firstname": first} if first else {}
+    # One word says that there is no last name, a word that is not filled in says nothing.
+    if last or (first and len(words) == 1):
+        parts["lastname"] = last
+    return parts
+
+
+def join_name(name: str) -> str:
+    """Return the words of a name that are filled in."""
+    return " ".join(filter(None, filled_words(name)))

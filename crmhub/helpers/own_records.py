@@ -1,0 +1,257 @@
+"""The hub's own records of one account, as an adapter sees them (`context.store`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+from crmhub.accounts.accounts import Account
+from crmhub.adapter import (
+    Choice,
+    Conflict,
+    Contact,
+    Described,
+    Kind,
+    Linked,
+    NotFound,
+    Pipeline,
+    Problem,
+    PropertyType,
+    Rejected,
+    Saved,
+    is_record_id,
+)
+from crmhub.database.connection import Connection
+from crmhub.errors import NotFound as NoRecord
+from crmhub.errors import Semantic
+from crmhub.helpers import pipeline_stages
+from crmhub.helpers.inputs import shortened
+from crmhub.identity import bindings
+from crmhub.identity.phones import forms
+from crmhub.properties import values
+from crmhub.properties.catalogue import Catalogue, Property
+from crmhub.properties.kinds import CONTACTS, KINDS
+from crmhub.properties.validation import DuplicateValue, InvalidProperties
+from crmhub.records.index import PREFIX
+from crmhub.records.marks import AlreadyWritten, Closed
+from crmhub.records.search.filters import iso
+from crmhub.records.store import RecordStore
+from crmhub.records.writing import Change, NewRecord, Record
+
+# What every record has, by the names that HubSpot's users know.
+_FIELDS: Mapping[str, PropertyType] = {
+    "hs_object_id": "number",
+    "createdate": "datetime",
+    "lastmodifieddate": "datetime",
+}
+
+
+class OwnRecords:
+    """Implements `adapter.Store` on the records that the public API serves too."""
+
+    def __init__(self, records: RecordStore, account: Account) -> None:
+        self._records = records
+        self._account = account
+
+    def find(
+        self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
+    ) -> Contact | None:
+        """Return the oldest contact with this email or phone, or None.
+
+        An email of a contact that was merged leads to the contact that was kept.
+        """
+        catalogue = self._records.catalogue(self._account, CONTACTS)
+        with self._records.database.reading() as connection:
+            found = self._holder(connection, catalogue, email=email, phone=phone)
+        if found is None:
+            return None
+        try:
+            return self.get(str(found), names)
+        except NotFound:
+            # Archived between the two reads.
+            return None
+
+    def get(self, contact_id: str, names: Sequence[str]) -> Contact:
+        """Return the contact with the named properties; raises NotFound."""
+        record = self._record(contact_id)
+        catalogue = self._records.catalogue(self._account, CONTACTS)
+        fields = {
+            "hs_object_id": str(record.id),
+            "createdate": iso(record.created_at),
+            "lastmodifieddate": iso(record.updated_at),
+        }
+        known = {
+            name: record.properties.get(name, "")
+            for name in names
+            if name in record.properties or catalogue.get(name) is not None
+        }
+        known |= {name: fields[name] for name in names if name in fields and name not in known}
+        return Contact(str(record.id), known)
+
+    def create(
+        self,
+        kind: Kind,
+        properties: Mapping[str, str],
+        *,
+        contact_id: str | None = None,
+        mark: str = "",
+    ) -> Saved:
+        """Create a record linked to the contact, if one is named; see `adapter.Store.create`."""
+        if contact_id is not None:
+            return self._following(
+                contact_id, lambda contact: self._create(kind, properties, contact, mark)
+            )
+        return self._create(kind, properties, None, mark)
+
+    def _create(
+        self, kind: Kind, properties: Mapping[str, str], contact: Record | None, mark: str
+    ) -> Saved:
+        links = {} if contact is None else {"contacts": [contact.id]}
+
+        def write() -> Saved:
+            (record,) = self._records.create(
+                self._account,
+                KINDS[kind],
+                [NewRecord(properties, links)],
+                define_unknown=True,
+                # A bot knows nothing of it, and a lead that lacks a property is better than none.
+                may_lack=True,
+                mark=mark,
+            )
+            return Saved(str(record.id), "created")
+
+        try:
+            return self._told(kind, properties, write)
+        except Rejected as exc:
+            made = pipeline_stages.make(self._records, self._account, KINDS[kind], properties)
+            if not made:
+                raise
+            others = [one for one in exc.problems if one.name not in made]
+            if others:
+                raise Rejected(others) from exc
+        return self._told(kind, properties, write)
+
+    def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
+        """Change the named properties of a contact; raises NotFound, Rejected, Conflict."""
+        return self._following(contact_id, lambda contact: self._update(contact, properties))
+
+    def _update(self, before: Record, properties: Mapping[str, str]) -> Saved:
+        def write() -> Saved:
+            (after,) = self._records.update(
+                self._account, CONTACTS, [Change(before.id, properties)], define_unknown=True
+            )
+            same = after.version == before.version
+            return Saved(str(after.id), "unchanged" if same else "updated")
+
+        return self._told("contacts", properties, write)
+
+    def describe(self, kind: Kind) -> list[Described]:
+        """Return the properties of a kind, with the fields that the hub fills in."""
+        known = self._records.catalogue(self._account, KINDS[kind])
+        fields = [Described(name, name, type, read_only=True) for name, type in _FIELDS.items()]
+        return [_described(one) for one in known] + [
+            one for one in fields if known.get(one.name) is None
+        ]
+
+    def pipelines(self, kind: Linked) -> list[Pipeline]:
+        """Return the pipelines of a kind with their stages."""
+        return [
+            Pipeline(one.id, one.label, tuple(Choice(each.id, each.label) for each in one.stages))
+            for one in self._records.catalogue(self._account, KINDS[kind]).pipelines
+        ]
+
+    def _record(self, contact_id: str) -> Record:
+        """Return a contact, or the one it was merged into; raises NotFound."""
+        if not is_record_id(contact_id):
+            raise _no_contact(contact_id)
+        try:
+            return self._records.get(self._account, CONTACTS, int(contact_id))
+        except NoRecord as exc:
+            with self._records.database.reading() as connection:
+                kept_id = bindings.merged_into(connection, self._account, contact_id)
+            if kept_id == contact_id:
+                raise _no_contact(contact_id) from exc
+            return self._record(kept_id)
+
+    def _following(self, contact_id: str, write: Callable[[Record], Saved]) -> Saved:
+        """Run `write` for a contact, and again when it was merged into another one meanwhile."""
+        contact = self._record(contact_id)
+        try:
+            return write(contact)
+        except (NotFound, Rejected):
+            now = self._record(contact_id)
+            if now.id == contact.id:
+                raise
+            return write(now)
+
+    def _told(self, kind: Kind, properties: Mapping[str, str], write: Callable[[], Saved]) -> Saved:
+        """Run `write` with the store's errors told in the words of the contract."""
+        try:
+            return write()
+        except AlreadyWritten as exc:
+            return Saved(str(exc.record_id), "created")
+        except Closed as exc:
+            raise NotFound("the action was discarded or its contact erased meanwhile") from exc
+        except InvalidProperties as exc:
+            raise Rejected([Problem(one.name, one.reason) for one in exc.problems]) from exc
+        except DuplicateValue as exc:
+            raise Conflict(
+                f"another contact, {exc.existing_id}, has this value already",
+                existing_id=str(exc.existing_id),
+                name=exc.name,
+            ) from exc
+        except NoRecord as exc:
+            raise NotFound(exc.message) from exc
+        except Semantic as exc:
+            # No room for further properties: those that are known can be stored all the same.
+            catalogue = self._records.catalogue(self._account, KINDS[kind])
+            new = [name for name in properties if catalogue.get(name) is None]
+            raise Rejected([Problem(name, exc.message) for name in new], exc.message) from exc
+
+    def _holder(
+        self, connection: Connection, catalogue: Catalogue, *, email: str = "", phone: str = ""
+    ) -> int | None:
+        emails = [values.for_search("email", email)] if email else []
+        phones = forms(phone, self._account.switches.region) if phone else []
+        for name, wanted in (("email", emails), ("phone", phones), ("mobilephone", phones)):
+            known = catalogue.get(name)
+            if not wanted or known is None or known.index != "ix_text":
+                continue
+            among, params = connection.among(
+                "i.value", "wanted", [text[:PREFIX] for text in wanted]
+            )
+            found: int | None = connection.scalar(
+                # Not the smallest id: each process gives ids from a block of its own.
+                "select r.id from ix_text i join records r on r.account_id = i.account_id"
+                " and r.kind = :kind and r.id = i.record_id where i.account_id = :account"
+                f" and i.prop_id = :prop and {among} and i.full_value is null"
+                " order by r.created_at, r.id limit 1",
+                {
+                    "account": self._account.id,
+                    "kind": CONTACTS.code,
+                    "prop": known.prop_id,
+                    **params,
+                },
+            )
+            if found is not None:
+                return found
+        if emails:
+            kept_id = bindings.with_former_email(connection, self._account, emails[0])
+            return int(kept_id) if kept_id else None
+        return None
+
+
+def _described(one: Property) -> Described:
+    options = tuple(Choice(option.value, option.label) for option in one.options)
+    return Described(
+        one.name,
+        one.label,
+        cast(PropertyType, one.type),
+        options,
+        read_only=one.read_only,
+        required=one.required,
+    )
+
+
+def _no_contact(contact_id: str) -> NotFound:
+    return NotFound(f"there is no contact {shortened(contact_id)}")

@@ -1,0 +1,126 @@
+"""Pipelines and stages that a bot names before anybody has set them up.
+
+An account starts with HubSpot's usual pipelines. A bot built for an account with others should
+work at once; so as long as nobody has edited the account's pipelines, what helpers name is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from crmhub.accounts.accounts import Account
+from crmhub.bounds import MAX_PIPELINES, MAX_STAGES
+from crmhub.database.connection import Connection
+from crmhub.properties import catalogue
+from crmhub.properties.catalogue import (
+    Catalogue,
+    Pipeline,
+    Stage,
+)
+from crmhub.properties.kinds import Kind
+from crmhub.records.definitions import label_problems
+from crmhub.records.store import RecordStore
+
+_LONGEST_ID = 100
+
+
+def make(
+    records: RecordStore, account: Account, kind: Kind, properties: Mapping[str, str]
+) -> frozenset[str]:
+    """Add the pipeline and stage that `properties` name and that do not exist.
+
+    Returns the names of the properties whose place exists now and may not have a moment ago, as
+    another call may have added it; none when there is no such place.
+    """
+    named = _Named(
+        properties.get(kind.pipeline, "").strip(), properties.get(kind.stage, "").strip()
+    )
+    if not kind.pipeline:
+        return frozenset()
+    known = records.catalogue(account, kind)
+    if named.new_in(known) is None:
+        return frozenset({kind.pipeline, kind.stage} if named.is_in(known) else ())
+
+    def work(tx: Connection, known: Catalogue) -> frozenset[str]:
+        edited = tx.scalar(
+            "select pipelines_edited from account where id = :account", {"account": account.id}
+        )
+        if edited:
+            return frozenset()
+        changed = named.new_in(known)
+        if changed is not None:
+            catalogue.change(tx, account.id)
+            _store(tx, known, changed)
+        # Added by another call meanwhile is as good.
+        return frozenset({kind.pipeline, kind.stage})
+
+    return records.catalogues.edit(account.id, kind, work)
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The pipeline and stage a bot named; either may be empty."""
+
+    pipeline: str
+    stage: str
+
+    def new_in(self, known: Catalogue) -> Pipeline | None:
+        """Return the pipeline as it would have to become, or None when nothing is to be added."""
+        if not (_can_be(self.pipeline) and _can_be(self.stage)) or self._meant(known):
+            return None
+        stages = (Stage(self.stage, self.stage),) if self.stage else ()
+        pipeline = known.pipeline(self.pipeline)
+        if self.pipeline and pipeline is None:
+            full = len(known.pipelines) >= MAX_PIPELINES
+            return None if full else Pipeline(self.pipeline, self.pipeline, stages)
+        if not self.stage or any(each.has(self.stage) for each in known.pipelines):
+            # A stage of another pipeline than the one named is a mistake and nothing new.
+            return None
+        pipeline = pipeline or known.pipelines[0]
+        full = len(pipeline.stages) >= MAX_STAGES
+        return None if full else replace(pipeline, stages=pipeline.stages + stages)
+
+    def is_in(self, known: Catalogue) -> bool:
+        """Return whether there is such a place."""
+        pipelines = [one for one in known.pipelines if self.pipeline in ("", one.id)]
+        return any(not self.stage or one.has(self.stage) for one in pipelines)
+
+    def _meant(self, known: Catalogue) -> bool:
+        """Return whether a known place was named, by its label or in another case.
+
+        The refusal then names the id to send, which is better than a second place of that name.
+        """
+        pipelines = {each.id: each.label for each in known.pipelines}
+        stages = {each.id: each.label for one in known.pipelines for each in one.stages}
+        return _almost(self.pipeline, pipelines) or _almost(self.stage, stages)
+
+
+def _can_be(text: str) -> bool:
+    # It becomes the label, too, which the pipelines endpoints take back as they show it.
+    return len(text) <= _LONGEST_ID and not label_problems("", text)
+
+
+def _almost(text: str, known: Mapping[str, str]) -> bool:
+    folded = text.casefold()
+    return text not in known and any(
+        folded in (id.casefold(), label.casefold()) for id, label in known.items()
+    )
+
+
+def _store(tx: Connection, known: Catalogue, pipeline: Pipeline) -> None:
+    account_id, kind = known.account_id, known.kind
+    stages = catalogue.dump_stages(pipeline.stages)
+    if known.pipeline(pipeline.id) is None:
+        position = tx.scalar(
+            "select max(position) + 1 from pipeline where account_id = :account and kind = :kind",
+            {"account": account_id, "kind": kind.code},
+        )
+        new = (account_id, kind.code, pipeline.id, pipeline.label, position, stages)
+        tx.insert("pipeline", catalogue.PIPELINE, [new])
+        return
+    tx.run(
+        "update pipeline set stages = :stages"
+        " where account_id = :account and kind = :kind and id = :id",
+        {"account": account_id, "kind": kind.code, "id": pipeline.id, "stages": stages},
+    )

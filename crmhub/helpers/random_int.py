@@ -1,0 +1,191 @@
+"""getRandomInt: the number by which a bot picks one of several agents.
+
+Without an account it is random. An account's rotation may hand the numbers out in turn: then a
+row counts the draws of each range, one statement draws, and the number follows from the count
+alone, so that any number of processes at once are fair to each other.
+
+- `round_robin`: one after the other.
+- `shuffle_bag`: in an order that is new for each round, nobody twice in a row.
+- `weighted`: by a cycle in which each number comes as often as its weight says, spread evenly.
+  By chance it would be fair only in the long run, and few leads a day are no long run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from array import array
+from dataclasses import dataclass
+from functools import lru_cache
+
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.rotations import RANDOM, SHUFFLE_BAG, WEIGHTED, Rotation, read_rotation
+from crmhub.database.connection import (
+    Connection,
+    Database,
+    now_ms,
+)
+from crmhub.errors import Semantic
+from crmhub.helpers import sticky_assignments
+
+# Beyond these a number is not the same in every program that reads JSON.
+LARGEST = 2**53 - 1
+LARGEST_BAG = 10_000
+"""Numbers that a shuffle bag may hold: it is laid out in memory."""
+MOST_RANGES = 1_000
+"""Ranges of an account that are counted; what was used longest ago starts again at its first."""
+
+_random = secrets.SystemRandom()
+
+
+def random_int(*, smallest: int, largest: int) -> int:
+    """Return an integer from `smallest` to `largest`, both included, each as likely.
+
+    Raises Semantic when the range is empty.
+    """
+    _check(smallest, largest)
+    return _random.randint(smallest, largest)
+
+
+def _check(smallest: int, largest: int) -> None:
+    if smallest > largest:
+        raise Semantic(f"min: {smallest} is greater than max, {largest}; send the smaller as min")
+
+
+def int_of_account(
+    database: Database,
+    account: Account,
+    *,
+    smallest: int,
+    largest: int,
+    contact_id: str = "",
+    contact_token: str = "",
+) -> int:
+    """Return an integer of the range, both ends included, by the account's rotation.
+
+    A sticky one gives a contact that is named the number it had before. Only `random` that is
+    not sticky does without the database. Raises Semantic when the range is empty or not one for
+    the account's rotation, or a sticky one's contact is a value that the builder did not fill in.
+    """
+    turns = _Turns(account.id, smallest, largest, read_rotation(account.switches.rotation))
+    turns.check()
+    if turns.rotation.sticky and (contact_id.strip() or contact_token.strip()):
+        contact = sticky_assignments.Contact(contact_id.strip(), contact_token.strip())
+        value = sticky_assignments.of_contact(database, account, contact, turns)
+    elif turns.rotation.how == RANDOM:
+        return random_int(smallest=smallest, largest=largest)
+    else:
+        value = database.transact(turns.draw)
+    if turns.first:
+        sticky_assignments.forget(database, "rotation", account.id, most=MOST_RANGES)
+    return value
+
+
+@dataclass(slots=True)
+class _Turns:
+    """The turns of one range; `first` is set once a draw has been the first one of it."""
+
+    account_id: int
+    smallest: int
+    largest: int
+    rotation: Rotation
+    first: bool = False
+
+    @property
+    def size(self) -> int:
+        return self.largest - self.smallest + 1
+
+    def check(self) -> None:
+        """Raise Semantic when the range is empty or the rotation cannot serve it."""
+        _check(self.smallest, self.largest)
+        rotation, size = self.rotation, self.size
+        shown = f"min, max: {self.smallest} to {self.largest} are {size} numbers, but the account's"
+        if rotation.how == WEIGHTED and size != len(rotation.weights):
+            raise Semantic(
+                f"{shown} rotation has {len(rotation.weights)} weights ({rotation.strategy});"
+                " send a range of that size, or have the switch rotation set to one weight for"
+                " each number"
+            )
+        if rotation.how == SHUFFLE_BAG and size > LARGEST_BAG:
+            raise Semantic(
+                f"{shown} shuffle_bag takes at most {LARGEST_BAG}; send a smaller range, or have"
+                " the switch rotation set to round_robin or random"
+            )
+
+    def holds(self, value: int) -> bool:
+        """Return whether a draw could give this number."""
+        weights = self.rotation.weights
+        inside = self.smallest <= value <= self.largest
+        return inside and (not weights or weights[value - self.smallest] > 0)
+
+    def draw(self, tx: Connection) -> int:
+        """Return the next number."""
+        if self.rotation.how == RANDOM:
+            return random_int(smallest=self.smallest, largest=self.largest)
+        given = {
+            "account": self.account_id,
+            "smallest": self.smallest,
+            "largest": self.largest,
+            "strategy": self.rotation.strategy,
+            "seed": secrets.randbits(62),
+            "now": now_ms(),
+        }
+        ((draws, seed),) = tx.rows(_DRAW, given)
+        self.first = draws == 0
+        return self.smallest + _offset(self.rotation, draws, seed, self.size)
+
+
+_DRAW = (
+    "insert into rotation (account_id, smallest, largest, strategy, seed, draws, used_at)"
+    " values (:account, :smallest, :largest, :strategy, :seed, 0, :now)"
+    " on conflict (account_id, smallest, largest) do update set"
+    " draws = case when rotation.strategy = excluded.strategy then rotation.draws + 1 else 0 end,"
+    " seed = case when rotation.strategy = excluded.strategy"
+    " then rotation.seed else excluded.seed end,"
+    " strategy = excluded.strategy, used_at = excluded.used_at returning draws, seed"
+)
+
+
+def _offset(rotation: Rotation, draws: int, seed: int, size: int) -> int:
+    """Return which number of the range, from 0 on, is drawn after so many draws."""
+    if rotation.how == WEIGHTED:
+        cycle = _cycle(rotation.weights)
+        return cycle[draws % len(cycle)]
+    if rotation.how == SHUFFLE_BAG:
+        return _bag(seed, draws // size, size)[draws % size]
+    return draws % size
+
+
+@lru_cache(maxsize=64)
+def _cycle(weights: tuple[int, ...]) -> array[int]:
+    """Return each index as often as its weight says, spread evenly.
+
+    The n-th turn of weight w is due in the middle of the n-th of w equal parts of the cycle.
+    """
+    turns = [
+        ((2 * n + 1) / weight, index) for index, weight in enumerate(weights) for n in range(weight)
+    ]
+    return array("H", (index for _, index in sorted(turns)))
+
+
+@lru_cache(maxsize=64)
+def _bag(seed: int, number: int, size: int) -> array[int]:
+    """Return the order of a round, which does not begin with what the round before ended with."""
+    if size == 2:
+        # The only order that repeats nothing where two rounds meet.
+        number = 0
+    bag = _shuffled(seed, number, size)
+    if size > 2 and number and bag[0] == _shuffled(seed, number - 1, size)[-1]:
+        # The last stays where it is, so that the next round need not know of this.
+        bag[0], bag[1] = bag[1], bag[0]
+    return bag
+
+
+def _shuffled(seed: int, number: int, size: int) -> array[int]:
+    """Return the indexes in the order of their hashes: every process, whatever its Python's
+    shuffle, comes to the same."""
+
+    def rank(index: int) -> bytes:
+        return hashlib.blake2b(f"{seed}/{number}/{index}".encode(), digest_size=16).digest()
+
+    return array("H", sorted(range(size), key=rank))

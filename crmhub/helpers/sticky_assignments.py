@@ -1,0 +1,205 @@
+"""The number that a contact keeps where the account's rotation is sticky.
+
+A contact is known by what the bot sends, its `contactId`, its `contactToken` or both, and by the
+person whom the hub knows behind them; a number is kept under each of these, so that any of them
+finds it again. Stored are hashes: an id or a token may be somebody's phone number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from crmhub.accounts.accounts import Account
+from crmhub.database.advisory_locks import hold
+from crmhub.database.connection import (
+    Connection,
+    Database,
+    now_ms,
+)
+from crmhub.errors import NotFound
+from crmhub.helpers.inputs import check_filled
+from crmhub.identity import bindings
+
+_DAY_MS = 86_400_000
+KEPT_MS = 90 * _DAY_MS
+"""For so long after a contact was last there its number is kept."""
+MOST_KEPT = 300_000
+"""Rows of an account; what was used longest ago makes room."""
+# One new contact in so many pays for the tidying up.
+_SWEEP = 500
+
+
+class Turns(Protocol):
+    """Where a contact that has no number yet gets one."""
+
+    smallest: int
+    largest: int
+
+    def holds(self, value: int) -> bool:
+        """Return whether a draw could give this number."""
+
+    def draw(self, tx: Connection) -> int:
+        """Return the next number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """A contact as the bot names it, "" for what it did not send.
+
+    Raises Semantic for one that the builder did not fill in: all contacts would be one behind it.
+    """
+
+    id: str
+    token: str
+
+    def __post_init__(self) -> None:
+        for where, text in (("contactId", self.id), ("contactToken", self.token)):
+            check_filled(text, where)
+
+    def keys(self, connection: Connection, account: Account) -> list[str]:
+        """Return the hashes of all that is known of the contact, the surest first."""
+        here = account.connection.id
+        person = self._person(connection, account)
+        keys = [of_person(here, person)] if person else []
+        keys += [of_id(here, self.id)] if self.id else []
+        keys += [of_token(self.token)] if self.token else []
+        return keys
+
+    def _person(self, connection: Connection, account: Account) -> str:
+        try:
+            bound = self.id and bindings.of_contact(connection, account, self.id)
+        except NotFound:
+            # An id of another CRM's days is a name like any other here.
+            bound = None
+        bound = bound or (self.token and bindings.of_token(connection, account, self.token))
+        return bound.person if bound else ""
+
+
+def of_person(connection_id: int, person: str) -> str:
+    """Return the hash of a person whom the hub knows."""
+    return _hashed(f"person/{connection_id}/{person}")
+
+
+def of_id(connection_id: int, id: str) -> str:
+    """Return the hash of a contact's id as bots send it."""
+    return _hashed(f"id/{connection_id}/{id}")
+
+
+def of_token(token: str) -> str:
+    """Return the hash of a conversation."""
+    return _hashed(f"token/{token}")
+
+
+def _hashed(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def of_contact(database: Database, account: Account, contact: Contact, turns: Turns) -> int:
+    """Return the number the contact keeps, drawn now if it has none that `turns` still holds."""
+    with database.reading() as connection:
+        keys = contact.keys(connection, account)
+        kept = _kept(connection, account, keys, turns)
+    if kept is not None and kept.settled:
+        return kept.value
+
+    def work(tx: Connection) -> tuple[int, bool]:
+        # Two calls for a new contact at once are to get one number; in order, against deadlocks.
+        for key in sorted(keys):
+            hold(tx, account.id, "kept_number", key)
+        kept = _kept(tx, account, keys, turns)
+        value = turns.draw(tx) if kept is None else kept.value
+        _keep(tx, account, keys, turns, value)
+        return value, kept is None
+
+    value, new = database.transact(work)
+    if new and secrets.randbelow(_SWEEP) == 0:
+        forget(database, "kept_number", account.id, most=MOST_KEPT)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A number that is kept; `settled` when nothing about it needs to be written."""
+
+    value: int
+    settled: bool
+
+
+def _kept(
+    connection: Connection, account: Account, keys: Sequence[str], turns: Turns
+) -> _Kept | None:
+    """Return the number kept for this range, else for another one from the same number on.
+
+    A team grows and shrinks at its end, and nobody is to lose their agent by that.
+    """
+    among, params = connection.among("contact", "keys", keys)
+    now = now_ms()
+    rows = connection.rows(
+        "select contact, largest, value, used_at from kept_number where account_id = :account"
+        f" and {among} and smallest = :smallest and used_at > :since",
+        params | {"account": account.id, "smallest": turns.smallest, "since": now - KEPT_MS},
+    )
+    rows = [row for row in rows if turns.holds(row[2])]
+    if not rows:
+        return None
+    rows.sort(key=lambda row: (row[1] != turns.largest, keys.index(row[0]), -row[3]))
+    value = rows[0][2]
+    fresh = {
+        contact
+        for contact, largest, number, used_at in rows
+        if (largest, number) == (turns.largest, value) and used_at > now - _DAY_MS
+    }
+    return _Kept(value, fresh == set(keys))
+
+
+def _keep(tx: Connection, account: Account, keys: Sequence[str], turns: Turns, value: int) -> None:
+    for key in keys:
+        tx.run(
+            "insert into kept_number (account_id, contact, smallest, largest, value, used_at)"
+            " values (:account, :contact, :smallest, :largest, :value, :now)"
+            " on conflict (account_id, contact, smallest, largest)"
+            " do update set value = excluded.value, used_at = excluded.used_at",
+            {
+                "account": account.id,
+                "contact": key,
+                "smallest": turns.smallest,
+                "largest": turns.largest,
+                "value": value,
+                "now": now_ms(),
+            },
+        )
+
+
+def share(tx: Connection, account: Account, of: str, to: str) -> None:
+    """Keep the numbers of one contact for another one, too, where that has none of its own.
+
+    Both are hashes, as `of_person` and `of_id` return them.
+    """
+    tx.run(
+        "insert into kept_number (account_id, contact, smallest, largest, value, used_at)"
+        " select account_id, :to, smallest, largest, value, used_at from kept_number"
+        " where account_id = :account and contact = :of on conflict do nothing",
+        {"account": account.id, "of": of, "to": to},
+    )
+
+
+def forget(database: Database, table: str, account_id: int, *, most: int) -> None:
+    """Delete what was not used for KEPT_MS, and all but about the `most` last used rows."""
+
+    def work(tx: Connection) -> None:
+        here = {"account": account_id}
+        newest = tx.scalar(
+            f"select used_at from {table} where account_id = :account"
+            " order by used_at desc limit 1 offset :most",
+            here | {"most": most - 1},
+        )
+        tx.run(
+            f"delete from {table} where account_id = :account and used_at < :before",
+            here | {"before": max(newest or 0, now_ms() - KEPT_MS)},
+        )
+
+    database.transact(work)

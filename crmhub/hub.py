@@ -1,0 +1,97 @@
+"""What every use-case works with, built once for each process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crmhub.accounts.adapter_cache import Connected
+from crmhub.accounts.directory import Directory
+from crmhub.accounts.limits import Limits
+from crmhub.accounts.plans import Plan, load_plans
+from crmhub.adapter.registry import Registry
+from crmhub.database.connection import Database
+from crmhub.egress import Egress
+from crmhub.journal.budgets import Budgets
+from crmhub.journal.circuit_breaker import Health
+from crmhub.journal.deferred_outcomes import Unwritten
+from crmhub.journal.journal import Journal
+from crmhub.journal.leases import Leases
+from crmhub.journal.slots import Shares, Slots
+from crmhub.records.store import RecordStore
+from crmhub.secrets import Vault, derive
+from crmhub.settings import Settings
+
+# More than these are never at the database at once: Python runs one of them at a time.
+_BUSY_THREADS = 16
+# PostgreSQL itself ends any statement of a server process that takes so much longer than a search
+# may: a process that hangs cannot stop its searches.
+_BACKSTOP_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """The parts of the hub, wired together. `Hub.open` makes one, `close` lets its files go."""
+
+    settings: Settings
+    database: Database
+    vault: Vault
+    plans: Mapping[str, Plan]
+    directory: Directory
+    limits: Limits
+    records: RecordStore
+    registry: Registry
+    egress: Egress
+    leases: Leases
+    budgets: Budgets
+    connected: Connected
+    journal: Journal
+    unwritten: Unwritten
+    health: Health
+    slots: Slots
+    shares: Shares
+
+    @classmethod
+    def open(cls, settings: Settings, *, serves: bool = False) -> Hub:
+        """Return a hub on the settings' database, which is first talked to when needed.
+
+        With `serves`, for a process that answers requests, PostgreSQL ends long statements.
+        Raises SettingsError for a faulty file of plans.
+        """
+        plans = load_plans(settings.plans)
+        # A thread holds one connection at a time, and never while it waits for a CRM; a few more
+        # for what runs beside requests. PostgreSQL has 100 for all processes, unless told more.
+        threads = min(settings.threads, _BUSY_THREADS)
+        longest = settings.search_timeout_s + _BACKSTOP_S if serves else None
+        database = Database(settings.database_url, pool_size=threads + 4, statement_seconds=longest)
+        return cls(
+            settings=settings,
+            database=database,
+            vault=Vault(settings.encryption_keys),
+            plans=plans,
+            directory=Directory(database, plans),
+            limits=Limits(settings.redis_url, settings.workers),
+            records=RecordStore(database, derive(settings.secret_key, "cursor")),
+            registry=Registry(),
+            egress=Egress(
+                allow=settings.egress_allow,
+                development=settings.env == "development",
+                pool_size=settings.threads,
+            ),
+            leases=Leases(database),
+            budgets=Budgets(database, settings.redis_url),
+            connected=Connected(),
+            journal=Journal(database),
+            unwritten=Unwritten(),
+            health=Health(),
+            slots=Slots(settings.threads),
+            shares=Shares(settings.threads),
+        )
+
+    def close(self) -> None:
+        """Write what is still in memory and close the database's connections."""
+        self.unwritten.close()
+        self.directory.close()
+        self.egress.close()
+        self.budgets.close()
+        self.database.close()

@@ -1,0 +1,1 @@
+"""Which contact a lead means, and what the hub remembers of a conversation."""

@@ -1,0 +1,278 @@
+"""Values that a builder did not fill in: they identify nobody and overwrite nothing.
+
+A builder that has no value for a variable sends the variable itself, a word that programs print
+for no value, or a dummy such as `0`. How much counts as not filled in depends on the value's use:
+
+- contactToken, contactId, Idempotency-Key (`is_unfilled_id`): a variable anywhere in it, a word for
+  no value in any case, `0`, `-`, `N/A`, and a bare `@x`, `[x]` or `<x>`.
+- email, contactnumber and numbers (`find_in_key`): a variable anywhere in it, a word for no value.
+- name (`filled_words`): the same, word by word.
+- phone and mobilephone (`is_junk_phone`): also whatever is no possible phone number.
+- any other property (`find_in_text`): nothing but variables, a word for no value, and in a longer
+  text a variable that cannot be anything else.
+
+`FORMS` are the ways to write a variable, `BUILDERS` says who writes them so. Each pattern is
+bounded and none is nested, so that the longest value takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from crmhub.adapter.phones import current
+from crmhub.properties import values
+
+# A letter of any alphabet or _ begins a variable's name.
+_NAME = r"[^\W\d][\w.\-]{0,99}"
+_WORDS_OF_NAME = r"[^\W\d][\w.\- |/]{0,99}"
+# A GUID in braces is somebody's id, as Windows writes it.
+_NO_GUID = r"(?![0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to write a variable.
+
+    `counts` says where it counts: inside a longer `text`, inside a longer `key` (an id, an email, a
+    number, a name), as the `whole` of any value, or as the whole of an `id` only. What counts
+    inside a text counts in the three other places, too, and so on down this list.
+    """
+
+    example: str
+    counts: Literal["text", "key", "whole", "id"]
+    pattern: str
+
+
+FORMS: tuple[Form, ...] = (
+    Form("{{x}}", "text", r"\{\{[^{}]{0,200}\}\}"),
+    Form("${x}", "text", r"\$\{[^{}]{0,200}\}"),
+    Form("#{x}", "text", r"#\{[^{}]{0,200}\}"),
+    Form("@{x}", "text", r"@\{[^{}]{0,200}\}"),
+    Form("{$x}", "text", r"\{\$[^\W\d][^{}]{0,99}\}"),
+    Form("{!x}", "text", r"\{![^\W\d][^{}]{0,99}\}"),
+    Form("[[x]]", "text", r"\[\[[^\W\d][^\[\]]{0,99}\]\]"),
+    Form("<<x>>", "text", r"<<[^\W\d][^<>]{0,99}>>"),
+    Form("¿·@x·?", "text", r"¿·@[^·?\n]{1,100}·\?"),
+    Form(
+        "$contact.x",
+        "text",
+        r"(?<![\w$])\$(?:contact|assignee|system|session|conversation|intent|page|flow|request"
+        rf"|vars)\.{_NAME}",
+    ),
+    Form("*|x|*", "text", r"\*\|[^|*\n]{1,100}\|\*"),
+    Form("%%x%%", "text", rf"(?<![^\W_])%%{_NAME}%%(?![^\W_])"),
+    Form("##x##", "text", rf"(?<![\w#])##{_NAME}##(?![\w#])"),
+    Form("[showVar=x]", "text", r"\[showVar=[^\[\]]{1,100}\]"),
+    Form("<? $x ?>", "text", r"<\?\s{0,3}\$[^<>\n]{1,100}\?>"),
+    Form("%7B%7Bx%7D%7D", "text", r"(?:%7[Bb]){2}[^%{}<>\n]{1,100}(?:%7[Dd]){2}"),
+    # One brace or a percent sign has other uses: there, only a word of its own with one name in it.
+    Form("{x}", "text", rf"(?<![\w\\{{]){{{_NO_GUID}{_NAME}}}(?![\w}}])"),
+    Form("%x%", "text", rf"(?<![^\W_])%{_NAME}%(?![^\W_])"),
+    Form("{x y}", "key", rf"\{{{_NO_GUID}\s{{0,3}}{_WORDS_OF_NAME}\}}"),
+    Form("{1}", "key", r"\{\s{0,3}(?:[0-9]{1,2}(?:\.[\w.\- ]{1,99})?\s{0,3})?\}"),
+    Form("%x y%", "key", rf"(?<![^\W_])%{_WORDS_OF_NAME}%(?![^\W_])"),
+    Form("$x.y", "whole", rf"\$[^\W\d]\w{{0,99}}\.{_NAME}"),
+    Form("#x.y", "whole", rf"#[^\W\d][\w\-]{{0,99}}\.{_NAME}"),
+    Form("$x$", "whole", rf"\${_NAME}\$"),
+    Form("@x", "id", rf"@{_WORDS_OF_NAME}"),
+    Form("$x", "id", rf"\${_NAME}"),
+    Form("[x]", "id", rf"\[{_NO_GUID}{_WORDS_OF_NAME}\]"),
+    Form("<x>", "id", rf"<{_NO_GUID}{_WORDS_OF_NAME}>"),
+)
+
+
+class Builder(NamedTuple):
+    """A builder, the examples of the forms its variables have, and the page that says so."""
+
+    name: str
+    forms: tuple[str, ...]
+    source: str
+
+
+BUILDERS: tuple[Builder, ...] = (
+    Builder("ActiveCampaign", ("%x%",), "activecampaign.design/docs/patterns/personalization"),
+    Builder("Blip", ("{{x}}",), "help.blip.ai/hc/en-us/articles/4474417686039-Builder-variables"),
+    Builder(
+        "Bot Framework Composer",
+        ("${x}",),
+        "learn.microsoft.com/en-us/azure/bot-service/bot-builder-concept-language-generation",
+    ),
+    Builder("BotCentral", ("{$x}",), "docs.botcentral.ai/variables"),
+    Builder("Botnation", ("{{x}}",), "botnation.ai/support/en/all-about-variables"),
+    Builder("Botpress", ("{{x}}", "@x"), "botpress.com/academy-lesson/studio-ui-variables"),
+    Builder("ChatBot", ("{{x}}",), "gist.github.com/dzabrzenski/9a7201f23dd1651baf0edd786fd1079f"),
+    Builder("Chatfuel", ("{{x}}",), "docs.chatfuel.com/en/articles/735122-json-api"),
+    Builder("ChatLab", ("##x##",), "chatlab.com/help/human-support-contact-form"),
+    Builder("Chatwoot", ("{{x}}",), "github.com/chatwoot/utils, src/canned.ts"),
+    Builder(
+        "Dialogflow CX",
+        ("$contact.x",),
+        "cloud.google.com/dialogflow/cx/docs/concept/parameter",
+    ),
+    Builder(
+        "Dialogflow ES",
+        ("#x.y", "$x", "$x.y"),
+        "cloud.google.com/dialogflow/docs/intents-actions-parameters",
+    ),
+    Builder("eBot365", ("{x}",), "ebot365.com/docs/general-knowledge-base"),
+    Builder(
+        "Flowise",
+        ("{{x}}", "$contact.x"),
+        "mintlify.com/yocxy2/Flowise/building/variables-expressions",
+    ),
+    Builder("KAON", ("$contact.x",), "kaon.app/blog/documentation-1/dynamic-variables-6"),
+    Builder(
+        "Klaviyo, Customer.io, HubSpot, Mailchimp, Salesforce",
+        ("{{x}}", "*|x|*", "{!x}", "%%x%%"),
+        "cf-newsletrix.pages.dev/blog/newsletter-personalisation-token-guide.html",
+    ),
+    Builder(
+        "Kommo",
+        ("{{x}}", "[x]"),
+        "developers.kommo.com/reference/salesbot-widget-block-execution-confirmation",
+    ),
+    Builder("Kore.ai", ("{{x}}",), "community.kore.ai/t/256"),
+    Builder(
+        "Landbot",
+        ("@{x}", "¿·@x·?", "@x"),
+        "help.landbot.io/article/nhg13a1hp0-webhook-block-for-advanced-users",
+    ),
+    Builder("Live Helper Chat", ("{x}",), "github.com/orgs/LiveHelperChat/discussions/1827"),
+    Builder("ManyChat", ("{{x}}",), "support.manychat.com, Dev Tools Basics"),
+    Builder(
+        "MessengerPeople",
+        ("$x$",),
+        "helpcenter.messengerpeople.com/docs/chatbot/features/special-expressions",
+    ),
+    Builder("Pylon", ("{{x}}",), "docs.usepylon.com/pylon-docs, Template variables"),
+    Builder("Respond.io", ("$contact.x",), "respond.io/help/dynamic-variables/dynamic-variables"),
+    Builder("SendPulse", ("{{x}}",), "sendpulse.com/knowledge-base/chatbot/sendpulse-api"),
+    Builder("Smartloop", ("%7B%7Bx%7D%7D",), "github.com/SmartloopAI/smartloop-feedback/issues/4"),
+    Builder("SnatchBot", ("[showVar=x]",), "support.snatchbot.me/docs/connections"),
+    Builder("Suvvy", ("{x}",), "docs.suvvy.ai/en/main-settings/prompts/prompts-1"),
+    Builder("Typebot", ("{{x}}",), "docs.typebot.io/editor/blocks/integrations/webhook"),
+    Builder("Umbler Talk", ("{{x}}",), "help.umbler.com/hc/pt-br/articles/33960785105421"),
+    Builder("Voiceflow", ("{x}",), "docs.voiceflow.com/documentation/build/data/variables"),
+    Builder(
+        "WATI",
+        ("{{x}}", "@x"),
+        "support.wati.io/en/articles/11463025-advance-chatbot-builder-using-webhook-node",
+    ),
+    Builder(
+        "watsonx Assistant",
+        ("<? $x ?>", "$x"),
+        "cloud.ibm.com/docs/watson-assistant?topic=watson-assistant-dialog-runtime-context",
+    ),
+    Builder("Webex Connect", ("${x}",), "help.webexconnect.io/docs/responses"),
+    Builder("Weni", ("@x",), "help.vtex.com/docs/tutorials/expressions-and-variables-introduction"),
+    Builder("Xenioo", ("{{x}}",), "docs.xenioo.com/actions-and-operations/dynamic-parsing"),
+    Builder("Zapier", ("{{x}}",), "zapier.com/developer/documentation/v2/variable-syntax"),
+)
+
+
+def _any_of(*counts: str) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{one.pattern})" for one in FORMS if one.counts in counts))
+
+
+_IN_TEXT = _any_of("text")
+_IN_KEY = _any_of("text", "key")
+_WHOLE = _any_of("whole")
+_WHOLE_ID = _any_of("whole", "id")
+
+# What programs print for no value, exactly so. In another case it may be somebody's name.
+_NOTHING = frozenset({"undefined", "null", "None", "NaN", "[object Object]"})
+_OBJECT = "[object Object]"
+_NO_ID = frozenset(word.casefold() for word in _NOTHING) | {"0", "-", "n/a"}
+_WORDS_FOR_NO_ID = frozenset({"undefined", "null", "none", "nan"})
+# JavaScript's words are nobody's, also as a part of an id: channel:undefined.
+_PRINTED_IN_ID = re.compile(r"(?<![^\W_])undefined(?![^\W_])|\[object Object\]")
+_SEPARATORS = re.compile(r"[\W_]+")
+
+_FEWEST_DIGITS, _MOST_DIGITS = 7, 15
+_PLUS = re.compile(r"[^\d+\uff0b]{0,20}[+\uff0b]")
+
+
+def find_in_text(text: str) -> str:
+    """Return what of a property's value is not filled in, "" when it can be stored."""
+    whole = text.strip()
+    if whole in _NOTHING or _WHOLE.fullmatch(whole):
+        return whole
+    if whole and not _IN_KEY.sub("", whole).strip():
+        return whole
+    found = _IN_TEXT.search(whole)
+    return found[0] if found else ""
+
+
+def find_in_key(text: str) -> str:
+    """Return what of an email or a number is not filled in, "" for nothing."""
+    whole = text.strip()
+    if whole in _NOTHING or _WHOLE.fullmatch(whole):
+        return whole
+    found = _IN_KEY.search(whole)
+    return found[0] if found else ""
+
+
+def is_unfilled_id(text: str) -> bool:
+    """Return whether an id is not filled in, so that many people would share it."""
+    whole = text.strip()
+    words = {word for word in _SEPARATORS.split(whole.casefold()) if word}
+    return bool(
+        whole.casefold() in _NO_ID
+        or (words and words <= _WORDS_FOR_NO_ID)
+        or _PRINTED_IN_ID.search(whole)
+        or _WHOLE_ID.fullmatch(whole)
+        or _IN_KEY.search(whole)
+    )
+
+
+def filled_words(name: str) -> list[str]:
+    """Return the words of a name in their places, "" for each that is not filled in."""
+    # No text of a helper holds U+0000.
+    marked = _IN_KEY.sub("\0", name.replace(_OBJECT, "\0"))
+    return ["" if _is_unfilled_word(word) else word for word in marked.split()]
+
+
+def _is_unfilled_word(word: str) -> bool:
+    return "\0" in word or word in _NOTHING or _WHOLE.fullmatch(word) is not None
+
+
+def is_junk_phone(text: str) -> bool:
+    """Return whether a text is no possible phone number, so that it can be nobody's.
+
+    A national number need not say its country.
+    """
+    number = values.number_of(text.strip())
+    digits = _digits(number)
+    with_plus = _PLUS.match(number) is not None
+    if not with_plus and digits.startswith("00"):
+        digits = digits[2:]
+    if not _FEWEST_DIGITS <= len(digits) <= _MOST_DIGITS or len(set(digits)) == 1:
+        return True
+    # Imported here: it is large, and many calls bring no phone.
+    import phonenumbers
+
+    try:
+        parsed = current(phonenumbers.parse(f"+{digits}"))
+    except phonenumbers.NumberParseException:
+        return with_plus
+    repeated = len(set(phonenumbers.national_significant_number(parsed))) == 1
+    if with_plus:
+        return repeated or not phonenumbers.is_possible_number(parsed)
+    # Without a plus it need not begin with a country: only a number of full length surely does.
+    reason = phonenumbers.is_possible_number_with_reason(parsed)
+    return repeated and reason == phonenumbers.ValidationResult.IS_POSSIBLE
+
+
+def _digits(number: str) -> str:
+    """Return the digits before an extension, of too many only the first ones."""
+    digits = ""
+    for character in number:
+        if character.isdecimal():
+            digits += str(int(character))
+        elif len(digits) >= _FEWEST_DIGITS and (character.isalpha() or character in "#;,"):
+            break
+        if len(digits) > _MOST_DIGITS + len("00"):
+            break
+    return digits

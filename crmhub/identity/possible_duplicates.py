@@ -1,0 +1,361 @@
+"""Possible duplicates: pairs of contacts that may be one person, listed for operators.
+
+A pair belongs to a connection, like bindings. `merging` merges a pair and undoes that where the
+hub's own records are the account's CRM; the contacts of another CRM are merged there, and the pair
+is closed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, get_args
+
+from crmhub.accounts.accounts import Account
+from crmhub.database.connection import (
+    Connection,
+    Database,
+    now_ms,
+)
+from crmhub.errors import NotFound
+from crmhub.identity import bindings
+from crmhub.identity.bindings import LONGEST
+
+State = Literal["open", "merged", "dismissed"]
+STATES: tuple[State, ...] = get_args(State)
+UNMERGE_MS = 30 * 86_400_000
+"""For so long a merge can be undone."""
+
+_TABLE = "possible_duplicate"
+_HERE = "account_id = :account and connection_id = :connection"
+_PAIR = f"{_HERE} and one = :one and other = :other"
+_COLUMNS = (
+    "one, other, shares, state, found_at, decided_at, decided_by, kept_id, merged_id,"
+    " undo is not null"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two contacts, the smaller id first, and what they share (`phone`, `name`).
+
+    `decided_by` merged or dismissed it at `decided_at` (ms since 1970), the CRM itself where that
+    is "". `kept_id` is the contact that is left of a merged pair, as far as the hub knows.
+    """
+
+    one: str
+    other: str
+    shares: tuple[str, ...]
+    state: State
+    found_at: int
+    decided_at: int = 0
+    decided_by: str = ""
+    kept_id: str = ""
+    merged_id: str = ""
+    undoable: bool = False
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        """Both ids."""
+        return self.one, self.other
+
+    @property
+    def unmerge_until(self) -> int:
+        """Until when it can be unmerged (ms since 1970), 0 when it cannot."""
+        until = self.decided_at + UNMERGE_MS
+        return until if self.undoable and now_ms() < until else 0
+
+    def but(self, contact_id: str) -> str:
+        """Return the other id."""
+        return self.other if contact_id == self.one else self.one
+
+
+# --- found by matching -------------------------------------------------------------------------
+
+
+def note(tx: Connection, account: Account, one: str, other: str, *, shares: Sequence[str]) -> None:
+    """List two contacts of the account's CRM as possible duplicates, in any order.
+
+    `shares` names what they have in common. A pair that is listed already stays as it is; one that
+    was dismissed or merged is listed again only when it shares more than it did then.
+    """
+    # No CRM has longer ids, and no index takes them.
+    if not (one and other) or max(len(one), len(other)) > LONGEST:
+        return
+    ids = sorted(bindings.hold_contact(tx, account, id) for id in sorted((one, other)))
+    if ids[0] != ids[1]:
+        _add(tx, account, Pair(ids[0], ids[1], tuple(sorted({*shares})), "open", now_ms()))
+
+
+def _add(tx: Connection, account: Account, new: Pair) -> None:
+    """Store an open pair, or what it shares beyond the one that is stored."""
+    if _insert(tx, account, new):
+        return
+    known = locked(tx, account, *new.ids)
+    shared = tuple(sorted({*known.shares, *new.shares}))
+    if shared == known.shares:
+        return
+    found_at = known.found_at if known.state == "open" else new.found_at
+    update(tx, account, replace(new, shares=shared, found_at=found_at))
+
+
+# --- seen by operators -------------------------------------------------------------------------
+
+
+def listed(
+    db: Connection,
+    account: Account,
+    *,
+    state: str = "",
+    after: tuple[int, str, str] | None = None,
+    limit: int,
+) -> list[Pair]:
+    """Return the pairs of the account's present connection, the newest first.
+
+    `state` narrows; `after` is `found_at` and ids of the last pair of the page before.
+    """
+    conditions, params = [_HERE], _of(account) | {"limit": limit}
+    if state:
+        conditions.append("state = :state")
+        params["state"] = state
+    if after is not None:
+        conditions.append("(found_at, one, other) < (:at, :one, :other)")
+        params |= dict(zip(("at", "one", "other"), after, strict=True))
+    rows = db.rows(
+        f"select {_COLUMNS} from {_TABLE} where {' and '.join(conditions)}"
+        " order by found_at desc, one desc, other desc limit :limit",
+        params,
+    )
+    return [_pair(row) for row in rows]
+
+
+def count_open(db: Connection, account: Account) -> int:
+    """Return how many pairs nobody has decided on."""
+    count: int = db.scalar(
+        f"select count(*) from {_TABLE} where {_HERE} and state = 'open'", _of(account)
+    )
+    return count
+
+
+def find(db: Connection, account: Account, one: str, other: str) -> Pair:
+    """Return the pair of two contacts, in any order; raises NotFound."""
+    return _find(db, account, one, other, lock="")
+
+
+# --- decided by operators ----------------------------------------------------------------------
+
+
+def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pair:
+    """Close an open pair that is one contact in its CRM, `kept_id`; return it as it is then."""
+
+    def work(tx: Connection) -> Pair:
+        bindings.hold_contacts(tx, account, pair.ids)
+        known = locked(tx, account, *pair.ids)
+        if known.state != "open":
+            return known
+        merged_id = known.but(kept_id) if kept_id in known.ids else ""
+        closed = replace(
+            known, state="merged", decided_at=now_ms(), kept_id=kept_id, merged_id=merged_id
+        )
+        update(tx, account, closed)
+        return closed
+
+    return database.transact(work)
+
+
+# --- kept and deleted --------------------------------------------------------------------------
+
+
+def forget(database: Database, *, most: int = 1000) -> int:
+    """Delete what up to `most` merges of 30 days ago could be undone with; return how many."""
+    return database.transact(
+        lambda tx: tx.run(
+            f"update {_TABLE} set undo = null where (account_id, connection_id, one, other) in"
+            f" (select account_id, connection_id, one, other from {_TABLE} where undo is not null"
+            " and decided_at <= :before order by decided_at limit :most)",
+            {"before": now_ms() - UNMERGE_MS, "most": most},
+        )
+    )
+
+
+def erase(tx: Connection, account: Account, contacts: Collection[tuple[int, str]]) -> int:
+    """Delete every pair of contacts, given as connection and id; return how many these were."""
+    rows = [(account.id, *contact) for contact in sorted(contacts)]
+    types = {"account_id": "int", "connection_id": "int"}
+    return sum(tx.delete(_TABLE, {**types, column: "text"}, rows) for column in ("one", "other"))
+
+
+# --- the pairs of a contact that is merged -----------------------------------------------------
+
+
+def take_over(tx: Connection, account: Account, merged: Pair) -> dict[str, Any]:
+    """List the kept contact of a merge in place of the merged one; return what `give_back` needs.
+
+    Contacts that were merged into the merged one lead to the kept one, too.
+    """
+    rows = tx.rows(
+        f"select {_COLUMNS} from {_TABLE} where {_HERE} and state <> 'merged'"
+        f" and (one = :merged or other = :merged) and not (one = :one and other = :other)"
+        f" order by one, other{tx.for_update}",
+        _of(account, merged) | {"merged": merged.merged_id},
+    )
+    pairs = []
+    for former in map(_pair, rows):
+        tx.run(f"delete from {_TABLE} where {_PAIR}", _of(account, former))
+        instead = _instead(former, merged)
+        made = _insert(tx, account, instead)
+        if not made and former.state == "open":
+            _add(tx, account, instead)
+        pairs.append({"pair": asdict(former), "made": made})
+    followers = tx.rows(
+        f"update {_TABLE} set kept_id = :kept where {_HERE} and kept_id = :merged"
+        " returning one, other",
+        _of(account) | {"kept": merged.kept_id, "merged": merged.merged_id},
+    )
+    return {"pairs": pairs, "followers": [list(row) for row in followers]}
+
+
+def give_back(
+    tx: Connection,
+    account: Account,
+    pair: Pair,
+    undo: Mapping[str, Any],
+    *,
+    exists: Callable[[str], bool],
+) -> None:
+    """Undo `take_over` for a pair that is unmerged.
+
+    A pair comes back when its third contact `exists`; one that somebody has decided on since stays.
+    """
+    for one, other in undo["followers"]:
+        tx.run(
+            f"update {_TABLE} set kept_id = :merged where {_PAIR} and kept_id = :kept",
+            _of(account)
+            | {"one": one, "other": other, "merged": pair.merged_id, "kept": pair.kept_id},
+        )
+    for stored in undo["pairs"]:
+        former = Pair(**stored["pair"] | {"shares": tuple(stored["pair"]["shares"])})
+        instead = _instead(former, pair)
+        if stored["made"]:
+            tx.run(
+                f"delete from {_TABLE} where {_PAIR} and state = :state and shares = :shares",
+                _of(account, instead) | _stored(instead),
+            )
+        if exists(former.but(pair.merged_id)):
+            _insert(tx, account, former)
+
+
+def _instead(former: Pair, merged: Pair) -> Pair:
+    """Return a pair of the merged contact as one of the kept contact."""
+    one, other = sorted((merged.kept_id, former.but(merged.merged_id)))
+    return replace(former, one=one, other=other)
+
+
+# --- rows --------------------------------------------------------------------------------------
+
+
+def undo_of(tx: Connection, account: Account, pair: Pair) -> dict[str, Any]:
+    """Return what was stored to undo the merge of a pair."""
+    undo: dict[str, Any] = json.loads(
+        tx.scalar(f"select undo from {_TABLE} where {_PAIR}", _of(account, pair))
+    )
+    return undo
+
+
+def merges_into(tx: Connection, account: Account, contact_id: str) -> list[Pair]:
+    """Return the merges that can be undone of which this contact was kept, and is still left."""
+    rows = tx.rows(
+        f"select {_COLUMNS} from {_TABLE} where {_HERE} and kept_id = :kept"
+        " and (one = :kept or other = :kept) and undo is not null"
+        f" order by one, other{tx.for_update}",
+        _of(account) | {"kept": contact_id},
+    )
+    return [_pair(row) for row in rows]
+
+
+def set_undo(tx: Connection, account: Account, pair: Pair, undo: Mapping[str, Any]) -> None:
+    """Replace what is stored to undo the merge of a pair."""
+    tx.run(
+        f"update {_TABLE} set undo = :undo where {_PAIR}",
+        _of(account, pair) | {"undo": json.dumps(undo)},
+    )
+
+
+def _find(db: Connection, account: Account, one: str, other: str, *, lock: str) -> Pair:
+    ids = sorted((one, other))
+    row = db.row(
+        f"select {_COLUMNS} from {_TABLE} where {_PAIR}{lock}",
+        _of(account) | {"one": ids[0], "other": ids[1]},
+    )
+    if row is None:
+        raise NotFound(f"Contacts {one[:60]} and {other[:60]} are no possible duplicates.")
+    return _pair(row)
+
+
+def locked(tx: Connection, account: Account, one: str, other: str) -> Pair:
+    """Return the pair of two contacts, which nobody else changes meanwhile; raises NotFound."""
+    return _find(tx, account, one, other, lock=tx.for_update)
+
+
+def _insert(tx: Connection, account: Account, pair: Pair) -> bool:
+    """Store a pair unless there is one of these contacts; return whether it was stored."""
+    return bool(
+        tx.run(
+            f"insert into {_TABLE} (account_id, connection_id, one, other, shares, state, found_at,"
+            " decided_at, decided_by) values (:account, :connection, :one, :other, :shares, :state,"
+            " :found_at, :decided_at, :decided_by) on conflict do nothing",
+            _of(account, pair) | _stored(pair),
+        )
+    )
+
+
+def update(
+    tx: Connection,
+    account: Account,
+    pair: Pair,
+    *,
+    email: str | None = None,
+    undo: Mapping[str, Any] | None = None,
+) -> None:
+    """Store what is known of a pair now; what a merge left behind is replaced, too."""
+    tx.run(
+        f"update {_TABLE} set shares = :shares, state = :state, found_at = :found_at,"
+        " decided_at = :decided_at, decided_by = :decided_by, kept_id = :kept_id,"
+        f" merged_id = :merged_id, email = :email, undo = :undo where {_PAIR}",
+        _of(account, pair)
+        | _stored(pair)
+        | {"kept_id": pair.kept_id or None, "merged_id": pair.merged_id or None}
+        | {"email": email, "undo": None if undo is None else json.dumps(undo)},
+    )
+
+
+def _stored(pair: Pair) -> dict[str, Any]:
+    return {
+        "shares": ",".join(pair.shares),
+        "state": pair.state,
+        "found_at": pair.found_at,
+        "decided_at": pair.decided_at or None,
+        "decided_by": pair.decided_by,
+    }
+
+
+def _pair(row: Sequence[Any]) -> Pair:
+    one, other, shares, state, found_at, decided_at, decided_by, kept_id, merged_id, undoable = row
+    return Pair(
+        one,
+        other,
+        tuple(shares.split(",")) if shares else (),
+        state,
+        found_at,
+        decided_at or 0,
+        decided_by,
+        kept_id or "",
+        merged_id or "",
+        bool(undoable),
+    )
+
+
+def _of(account: Account, pair: Pair | None = None) -> dict[str, Any]:
+    of: dict[str, Any] = {"account": account.id, "connection": account.connection.id}
+    return of | ({"one": pair.one, "other": pair.other} if pair is not None else {})

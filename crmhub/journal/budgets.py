@@ -1,0 +1,442 @@
+"""The calls a CRM allows, shared by every process that calls it.
+
+A budget is a row that says when the next call is due (`tat`, the theoretical arrival time of the
+generic cell rate algorithm). A call reserves its turn in one statement and sleeps until then
+outside of it. A tenth of the limit may be called at once and the rest trickles through the window:
+
+    burst = calls / 10    step = seconds / (calls - burst)
+
+so that no window of that length, wherever it begins, holds more calls than the limit; a bucket
+as large as the limit would let twice as many through. All times are those of the database or of
+Redis, so the clocks of the hosts do not matter.
+
+Interactive calls may reserve a turn ahead. Queued ones never do, and leave a quarter of the
+burst alone: whoever waits for an answer finds the way free.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+from crmhub.accounts.limits import Breaker, redis_pool
+from crmhub.adapter import Throttled
+from crmhub.database.connection import Connection, Database
+from crmhub.errors import Unavailable
+
+# Nobody waits longer for a turn, and no pause is longer; what lies further ahead was written
+# before the clock was set back.
+_LONGEST_WAIT_MS = 60_000.0
+_LONGEST_PAUSE_MS = 86_400_000.0
+# After so long a sleep a call looks whether the CRM has asked for a pause meanwhile.
+_LOOK_AGAIN_MS = 50.0
+_COME_BACK = 1.0
+# The share of the burst that queued calls may use.
+_QUEUED, _ALL = 0.75, 1.0
+_KEPT_MS = 7 * 86_400_000
+# Some CRMs say that there is no limit with the largest number they have; the column ends here.
+_LARGEST_BURST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """What a CRM allows: `burst` calls at once, then one each `step` milliseconds."""
+
+    burst: int
+    step: float
+
+    @classmethod
+    def of(cls, calls: int, seconds: float) -> _Limit:
+        if calls < 1 or not 0 < seconds < math.inf:
+            raise ValueError(f"{calls} calls in {seconds} s is no limit; both must be above 0")
+        burst = min(max(1, calls // 10), _LARGEST_BURST)
+        return cls(burst, seconds * 1000.0 / max(1, calls - burst))
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """Whose calls are counted, and the limit to start with."""
+
+    account: int
+    connection: int
+    lane: str
+    start: _Limit
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return {"account": self.account, "connection": self.connection, "lane": self.lane}
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """When a call is due: `wait` ms from now, under `limit`; nothing is reserved unless `mine`."""
+
+    mine: bool
+    wait: float
+    limit: _Limit
+
+
+class _Shelf(Protocol):
+    """Where budgets lie."""
+
+    def reserve(self, key: _Key, patience: float, share: float) -> _Turn:
+        """Reserve the next turn if it comes within `patience` ms, using `share` of the burst."""
+
+    def paused(self, key: _Key) -> float:
+        """Return for how many more ms nobody may call."""
+
+    def follow(self, key: _Key, limit: _Limit) -> None:
+        """Store another limit."""
+
+    def pause(self, key: _Key, ms: float) -> None:
+        """Let nobody call for so long, and start afterwards without a burst."""
+
+
+class Budgets:
+    """The budgets of every connection; one object serves all threads of a process.
+
+    They lie in Redis where there is one, and in the database as long as it is away.
+    """
+
+    def __init__(self, database: Database, redis_url: str | None = None) -> None:
+        rows = _Rows(database)
+        self._redis = _RedisFirst(redis_url, rows) if redis_url else None
+        self._shelf: _Shelf = self._redis or rows
+        self._lanes: WeakValueDictionary[_Key, _Lane] = WeakValueDictionary()
+        self._lock = threading.Lock()
+
+    def of(
+        self,
+        account_id: int,
+        connection_id: int,
+        lane: str,
+        *,
+        calls: int,
+        seconds: float,
+        patience: Callable[[], float],
+        queued: Callable[[], bool],
+    ) -> LaneBudget:
+        """Return the budget of a connection's lane, which starts with `calls` in any `seconds`.
+
+        Another limit to start with is another budget: an operator's change counts at once.
+        `patience` says how many seconds the present caller may still wait, `queued` whether
+        nobody waits for its answer. Raises ValueError for a limit below one call.
+        """
+        start = _Limit.of(calls, seconds)
+        key = _Key(account_id, connection_id, f"{lane} {calls}/{seconds:g}", start)
+        with self._lock:
+            shared = self._lanes.get(key)
+            if shared is None:
+                shared = self._lanes[key] = _Lane(lane)
+        return LaneBudget(self._shelf, key, shared, patience, queued)
+
+    def close(self) -> None:
+        """Close the connections to Redis."""
+        if self._redis is not None:
+            self._redis.close()
+
+
+class _Lane:
+    """What the threads of this process share of a budget."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.queue = threading.Lock()
+        self.limit: _Limit | None = None
+
+
+class LaneBudget:
+    """One share of the calls that a CRM allows, as its adapter has it."""
+
+    def __init__(
+        self,
+        shelf: _Shelf,
+        key: _Key,
+        lane: _Lane,
+        patience: Callable[[], float],
+        queued: Callable[[], bool],
+    ) -> None:
+        self._shelf = shelf
+        self._key = key
+        self._lane = lane
+        self._patience = patience
+        self._queued = queued
+
+    def take(self) -> None:
+        """Wait for the turn of one call.
+
+        Raises Throttled when it would come later than the caller may wait, and the hub's
+        Unavailable when the database is away.
+        """
+        until = time.monotonic() + min(self._patience(), _LONGEST_WAIT_MS / 1000)
+        if not self._queued():
+            self._take_ahead(until)
+            return
+        # One thread of each process is enough to watch for the next free turn.
+        if not self._lane.queue.acquire(timeout=max(0.0, until - time.monotonic())):
+            raise self._throttled(_COME_BACK)
+        try:
+            self._take_free(until)
+        finally:
+            self._lane.queue.release()
+
+    def follow(self, calls: int, seconds: float) -> None:
+        """Follow what the CRM says it allows: so many calls in any so many seconds.
+
+        Costs a write only when that has changed. Numbers that are no limit are passed over.
+        """
+        if calls < 1 or not 0 < seconds < math.inf:
+            return
+        limit = _Limit.of(calls, seconds)
+        if limit != self._lane.limit:
+            # Whoever tells of it has an answer in hand, which counts more; the next tells it again.
+            with suppress(Unavailable):
+                self._shelf.follow(self._key, limit)
+                self._lane.limit = limit
+
+    def pause(self, seconds: float) -> None:
+        """Let nobody call for so long (a day at most): the CRM refused a call."""
+        if seconds > 0:
+            self._shelf.pause(self._key, min(seconds * 1000.0, _LONGEST_PAUSE_MS))
+
+    def _take_ahead(self, until: float) -> None:
+        while True:
+            turn = self._reserve(max(0.0, until - time.monotonic()) * 1000, _ALL)
+            if not turn.mine:
+                raise self._throttled(turn.wait / 1000)
+            if turn.wait <= 0:
+                return
+            time.sleep(turn.wait / 1000)
+            if turn.wait < _LOOK_AGAIN_MS:
+                return
+            rest = self._shelf.paused(self._key)
+            if rest < _LOOK_AGAIN_MS:
+                # No new pause: SQLite's clock is rounded, and this one may seem to last a moment.
+                time.sleep(max(0.0, rest) / 1000)
+                return
+
+    def _take_free(self, until: float) -> None:
+        while not (turn := self._reserve(0.0, _QUEUED)).mine:
+            # Processes that wait for the same moment take turns by chance.
+            wait = (turn.wait + random.uniform(0.1, 0.2) * min(turn.limit.step, 10.0)) / 1000
+            if time.monotonic() + wait > until:
+                raise self._throttled(turn.wait / 1000)
+            time.sleep(wait)
+
+    def _reserve(self, patience: float, share: float) -> _Turn:
+        turn = self._shelf.reserve(self._key, patience, share)
+        self._lane.limit = turn.limit
+        return turn
+
+    def _throttled(self, seconds: float) -> Throttled:
+        return Throttled(
+            f"The calls this CRM allows ({self._lane.name}) are used up for now;"
+            f" the next is free in {seconds:.1f} s.",
+            retry_after=seconds,
+            scope=self._lane.name,
+        )
+
+
+# --- In the database --------------------------------------------------------------------------
+
+_HERE = "account_id = :account and connection_id = :connection and lane = :lane"
+# How far the theoretical arrival time may lie ahead while a call is due at once.
+_SLACK = "(case when :share * burst > 1 then :share * burst - 1 else 0 end) * step"
+
+
+class _Rows:
+    """Budgets as rows of the table `budget`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # SQLite lets one write and has the others ask again in ever longer intervals.
+        one_writer = database.dialect == "sqlite"
+        self._writing: AbstractContextManager[object] = (
+            threading.Lock() if one_writer else nullcontext()
+        )
+
+    def reserve(self, key: _Key, patience: float, share: float) -> _Turn:
+        params = key.params | {"patience": patience, "share": share}
+        with self._writing, self._database.reading() as connection:
+            while True:
+                row = connection.row(_reserve(connection.clock), params)
+                turn = _turn(row) if row else self._refused(connection, key, params)
+                if turn is not None:
+                    return turn
+
+    def _refused(self, connection: Connection, key: _Key, params: dict[str, Any]) -> _Turn | None:
+        """Return when a call would be due, or None when it may try again."""
+        clock = connection.clock
+        row = connection.row(
+            f"select tat - {_SLACK} - {clock}, burst, step, tat - {clock}, paused_until - {clock}"
+            f" from budget where {_HERE}",
+            params,
+        )
+        if row is None:
+            _open(connection, key)
+            return None
+        if row[0] <= params["patience"]:
+            # Opened, or given another limit, since the reservation found nothing to update.
+            return None
+        limit = _Limit(row[1], row[2])
+        if _beyond(limit, ahead=row[3], paused=row[4]):
+            connection.run(_START_AFRESH.format(clock=clock, here=_HERE), params)
+            return None
+        return _Turn(mine=False, wait=max(0.0, row[0]), limit=limit)
+
+    def paused(self, key: _Key) -> float:
+        with self._database.reading() as connection:
+            rest = connection.scalar(
+                f"select paused_until - {connection.clock} from budget where {_HERE}", key.params
+            )
+        return rest or 0.0
+
+    def follow(self, key: _Key, limit: _Limit) -> None:
+        params = key.params | {"burst": limit.burst, "step": limit.step}
+        self._change(
+            key, lambda _: f"update budget set burst = :burst, step = :step where {_HERE}", params
+        )
+
+    def pause(self, key: _Key, ms: float) -> None:
+        self._change(key, _pause, key.params | {"ms": ms})
+
+    def _change(self, key: _Key, sql: Callable[[str], str], params: dict[str, Any]) -> None:
+        with self._database.reading() as connection:
+            if not connection.run(sql(connection.clock), params):
+                _open(connection, key)
+                connection.run(sql(connection.clock), params)
+
+
+def _open(connection: Connection, key: _Key) -> None:
+    connection.run(
+        "insert into budget (account_id, connection_id, lane, tat, burst, step, paused_until)"
+        f" values (:account, :connection, :lane, {connection.clock}, :burst, :step, 0)"
+        " on conflict (account_id, connection_id, lane) do nothing",
+        key.params | {"burst": key.start.burst, "step": key.start.step},
+    )
+
+
+def _reserve(clock: str) -> str:
+    return (
+        f"update budget set tat = (case when tat > {clock} then tat else {clock} end) + step"
+        f" where {_HERE} and tat - {_SLACK} <= {clock} + :patience"
+        f" returning tat - burst * step - {clock}, burst, step"
+    )
+
+
+def _turn(row: tuple[Any, ...]) -> _Turn:
+    return _Turn(mine=True, wait=max(0.0, row[0]), limit=_Limit(row[1], row[2]))
+
+
+def _pause(clock: str) -> str:
+    end = f"({clock} + :ms)"
+    empty = f"({end} + (burst - 1) * step)"
+    return (
+        "update budget set"
+        f" paused_until = case when paused_until > {end} then paused_until else {end} end,"
+        f" tat = case when tat > {empty} then tat else {empty} end where {_HERE}"
+    )
+
+
+_START_AFRESH = (
+    "update budget set tat = {clock} + (burst - 1) * step, paused_until = 0 where {here}"
+)
+
+
+def _beyond(limit: _Limit, *, ahead: float, paused: float) -> bool:
+    """Return whether a row lies further ahead than it can have been written."""
+    allowed = max(0.0, paused) + (limit.burst + 1) * limit.step + _LONGEST_WAIT_MS
+    return paused > _LONGEST_PAUSE_MS or ahead > allowed
+
+
+# --- In Redis ---------------------------------------------------------------------------------
+
+_LUA = """
+local now = redis.call('TIME')
+now = now[1] * 1000 + now[2] / 1000
+local row = redis.call('HMGET', KEYS[1], 'tat', 'burst', 'step', 'paused')
+local burst = tonumber(row[2] or ARGV[2])
+local step = tonumber(row[3] or ARGV[3])
+local paused = tonumber(row[4] or '0')
+local tat = tonumber(row[1] or now)
+if paused - now > tonumber(ARGV[6]) then paused = 0 end
+if tat > math.max(now, paused) + (burst + 1) * step + tonumber(ARGV[7]) then
+  tat = now + (burst - 1) * step
+end
+local mine = 0
+local wait = 0
+if ARGV[1] == 'reserve' then
+  local slack = math.max(0, tonumber(ARGV[5]) * burst - 1) * step
+  wait = math.max(0, tat - slack - now)
+  if wait <= tonumber(ARGV[4]) then
+    mine = 1
+    wait = math.max(0, math.max(tat, now) - (burst - 1) * step - now)
+    tat = math.max(tat, now) + step
+  end
+elseif ARGV[1] == 'pause' then
+  paused = math.max(paused, now + tonumber(ARGV[4]))
+  tat = math.max(tat, paused + (burst - 1) * step)
+elseif ARGV[1] == 'follow' then
+  burst = tonumber(ARGV[2])
+  step = tonumber(ARGV[3])
+end
+if mine == 1 or ARGV[1] == 'pause' or ARGV[1] == 'follow' then
+  redis.call('HSET', KEYS[1], 'tat', string.format('%.3f', tat), 'burst', burst,
+    'step', string.format('%.17g', step), 'paused', string.format('%.3f', paused))
+  redis.call('PEXPIRE', KEYS[1], ARGV[8])
+end
+return {mine, string.format('%.3f', wait), burst, string.format('%.17g', step),
+  string.format('%.3f', paused - now)}
+"""
+
+
+class _RedisFirst:
+    """Budgets in Redis, by the same rules; in the rows while it is away."""
+
+    def __init__(self, url: str, rows: _Rows) -> None:
+        import redis
+
+        self._rows = rows
+        self._pool = redis_pool(url)
+        self._script = redis.Redis(connection_pool=self._pool).register_script(_LUA)
+        self._breaker = Breaker(
+            "budgets of calls to CRMs are kept in the database",
+            "budgets of calls to CRMs are shared through it again",
+        )
+
+    def reserve(self, key: _Key, patience: float, share: float) -> _Turn:
+        answer = self._run("reserve", key, key.start, patience, share)
+        if answer is None:
+            return self._rows.reserve(key, patience, share)
+        mine, wait, burst, step, _ = answer
+        return _Turn(mine=bool(mine), wait=float(wait), limit=_Limit(int(burst), float(step)))
+
+    def paused(self, key: _Key) -> float:
+        answer = self._run("look", key, key.start)
+        return float(answer[4]) if answer else self._rows.paused(key)
+
+    def follow(self, key: _Key, limit: _Limit) -> None:
+        if self._run("follow", key, limit) is None:
+            self._rows.follow(key, limit)
+
+    def pause(self, key: _Key, ms: float) -> None:
+        if self._run("pause", key, key.start, ms) is None:
+            self._rows.pause(key, ms)
+
+    def close(self) -> None:
+        self._pool.disconnect()
+
+    def _run(
+        self, what: str, key: _Key, limit: _Limit, ms: float = 0.0, share: float = _ALL
+    ) -> Any:
+        args: list[str | float] = [what, limit.burst, limit.step, ms, share]
+        args += [_LONGEST_PAUSE_MS, _LONGEST_WAIT_MS, _KEPT_MS]
+        name = f"crmhub:budget:{key.account}/{key.connection}/{key.lane}"
+        return self._breaker.attempt(lambda: self._script(keys=[name], args=args))

@@ -1,0 +1,180 @@
+"""Locks between processes that are held while a CRM is called, and no database connection is.
+
+A lease is a row. Who dies leaves it behind; it runs out, and the next one takes it over. All
+times are the database's own, so hosts whose clocks differ agree on when that is. Of the keys only
+a hash is stored: they may be somebody's phone number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import random
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from crmhub import errors
+from crmhub.adapter import NotYet
+from crmhub.database.connection import Connection, Database
+from crmhub.secrets import BASE36
+from crmhub.secrets import token as random_token
+
+Params = Mapping[str, Any]
+
+_FIRST_POLL, _SLOWEST_POLL = 0.0075, 0.1
+# A process that hands a lease from thread to thread lets others have a try after so many.
+_TURNS = 10
+# So many releases, and what the dead left behind on that connection is deleted.
+_SWEEP = 100
+_COME_BACK = 1.0
+_HERE = "account_id = :account and connection_id = :connection"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The threads of this process that want one lease: one of them asks the database."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    threads: int = 0
+    turns: int = 0
+
+
+class Leases:
+    """The leases of every account; one object serves all threads of a process."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queues: dict[tuple[Any, ...], _Queue] = {}
+        self._lock = threading.Lock()
+        self._releases = itertools.count(1)
+
+    @contextmanager
+    def hold(
+        self, account_id: int, connection_id: int, key: str, *, seconds: float, patience: float
+    ) -> Iterator[None]:
+        """Let nobody else hold this key of this connection until the block ends.
+
+        `seconds` is what the block may need at most: after that another may take the lease over.
+        Waits up to `patience` seconds for it, then raises NotYet; raises the
+        hub's Unavailable when the database is away.
+        """
+        until = time.monotonic() + patience
+        row = {
+            "account": account_id,
+            "connection": connection_id,
+            "key": _hashed(key),
+            "token": random_token(128, BASE36),
+            "ms": seconds * 1000.0,
+        }
+        with self._turn(row, until):
+            self._acquire(row, until)
+            try:
+                yield
+            finally:
+                self._release(row)
+
+    @contextmanager
+    def _turn(self, row: Params, until: float) -> Iterator[None]:
+        """Wait for the other threads of this process."""
+        name = (row["account"], row["connection"], row["key"])
+        with self._lock:
+            queue = self._queues.setdefault(name, _Queue())
+            queue.threads += 1
+        try:
+            if not queue.lock.acquire(timeout=max(0.0, until - time.monotonic())):
+                raise _taken(row)
+            try:
+                queue.turns += 1
+                if queue.turns % _TURNS == 0:
+                    _sleep(_SLOWEST_POLL, until)
+                yield
+            finally:
+                queue.lock.release()
+        finally:
+            with self._lock:
+                queue.threads -= 1
+                if not queue.threads:
+                    del self._queues[name]
+
+    def _acquire(self, row: Params, until: float) -> None:
+        poll = _FIRST_POLL
+        while not self._try(row):
+            if time.monotonic() >= until:
+                raise _taken(row)
+            _sleep(poll * random.uniform(0.7, 1.3), until)
+            poll = min(poll * 1.6, _SLOWEST_POLL)
+
+    def _try(self, row: Params) -> bool:
+        with self._database.reading() as connection:
+            # Looking first spares a write for each look of each waiter.
+            rest = connection.scalar(
+                f"select expires_at - {connection.clock} from lease where {_HERE} and key = :key",
+                row,
+            )
+            if rest is not None and (rest > 0 or self._seems_over(connection, rest)):
+                return False
+            return connection.row(_take(connection), row) is not None
+
+    def _seems_over(self, connection: Connection, rest: float) -> bool:
+        """Return whether a lease has ended by a clock alone that was set ahead just now."""
+        connection.now_ms()
+        return rest > -self._database.clock.set_by_ms
+
+    def _release(self, row: Params) -> None:
+        try:
+            with self._database.reading() as connection:
+                connection.run(
+                    f"delete from lease where {_HERE} and key = :key and token = :token", row
+                )
+                if next(self._releases) % _SWEEP == 0:
+                    _sweep(connection, row)
+        except errors.Unavailable:
+            # What was done under the lease is done; the lease runs out by itself.
+            _log.warning("A lease could not be given back; it runs out by itself.")
+
+
+def forget(tx: Connection, account_id: int, keys: Collection[str]) -> None:
+    """Delete the leases of these keys on all connections, also those that are held."""
+    rows = [(account_id, _hashed(key)) for key in sorted(keys)]
+    tx.delete("lease", {"account_id": "int", "key": "text"}, rows)
+
+
+def _hashed(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def _take(connection: Connection) -> str:
+    return (
+        "insert into lease (account_id, connection_id, key, token, expires_at) values"
+        f" (:account, :connection, :key, :token, cast({connection.clock} + :ms as bigint))"
+        " on conflict (account_id, connection_id, key) do update"
+        " set token = excluded.token, expires_at = excluded.expires_at"
+        f" where lease.expires_at <= {connection.clock} returning token"
+    )
+
+
+def _sweep(connection: Connection, row: Params) -> None:
+    # Locked in the order of the keys, since two may sweep at once.
+    connection.run(
+        f"delete from lease where {_HERE} and key in (select key from lease where {_HERE}"
+        f" and expires_at <= {connection.clock} order by key{connection.for_update})",
+        row,
+    )
+
+
+def _sleep(seconds: float, until: float) -> None:
+    time.sleep(max(0.0, min(seconds, until - time.monotonic())))
+
+
+def _taken(row: Params) -> NotYet:
+    return NotYet(
+        f"Another call on connection {row['connection']} is busy with the same contact or token"
+        " and did not end in time; try again.",
+        retry_after=_COME_BACK,
+    )

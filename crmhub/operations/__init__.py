@@ -1,0 +1,1 @@
+"""What operators do: accounts, their CRM, their actions, backups, erasure."""

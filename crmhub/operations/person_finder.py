@@ -1,0 +1,345 @@
+"""One person in all that the hub holds of an account: found by what names them, told from others.
+
+Whoever has the same email, or is the same contact of a CRM, is one person. A phone may be shared:
+it leads to people, and makes two of them one only where nothing else is known of one of the two.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from crmhub.accounts import accounts
+from crmhub.accounts.accounts import Account
+from crmhub.adapter import BadConfig
+from crmhub.database.connection import Connection, containing
+from crmhub.helpers import sticky_assignments
+from crmhub.hub import Hub
+from crmhub.identity.bindings import HUB_ID, LONGEST
+from crmhub.identity.phones import forms, readings
+from crmhub.properties import values
+from crmhub.records import erasing
+
+Reading = Literal["id", "contact", "email", "phone", "token"]
+READINGS: tuple[Reading, ...] = ("id", "contact", "email", "phone", "token")
+_RECORD_ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
+# Nobody was ever named so: neither JSON nor PostgreSQL takes it.
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_BINDING = "connection_id, hub_id, person, contact_token, crm_id, email, phone, last_values"
+_NOTHING: frozenset[Any] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """What stands for one person.
+
+    `contacts` are ids of the hub's records, archived ones too. The others but `emails` and
+    `phones` are pairs with the number of a connection: acquaintances, ids that the connection's
+    CRM gave, names for the order of actions, conversations. `said` are further values of theirs.
+    """
+
+    contacts: frozenset[int] = _NOTHING
+    hub_ids: frozenset[tuple[int, str]] = _NOTHING
+    crm_ids: frozenset[tuple[int, str]] = _NOTHING
+    persons: frozenset[tuple[int, str]] = _NOTHING
+    tokens: frozenset[tuple[int, str]] = _NOTHING
+    emails: frozenset[str] = field(default=_NOTHING, repr=False)
+    phones: frozenset[str] = field(default=_NOTHING, repr=False)
+    said: frozenset[str] = field(default=_NOTHING, repr=False)
+
+    def __or__(self, other: Person) -> Person:
+        return Person(*(getattr(self, f.name) | getattr(other, f.name) for f in fields(Person)))
+
+    @property
+    def identified(self) -> bool:
+        """Whether more than a conversation or a phone is known of them."""
+        return bool(self.contacts or self.crm_ids or self.emails)
+
+    @property
+    def names(self) -> list[str]:
+        """Ids by which `contact` or `id` finds them again."""
+        ids = [str(id) for id in sorted(self.contacts)]
+        ids += [hub_id for _, hub_id in sorted(self.hub_ids)]
+        return ids or sorted({crm_id for _, crm_id in self.crm_ids})
+
+    def meets(self, other: Person) -> bool:
+        """Return whether both have a record, an acquaintance or a contact of a CRM in common."""
+        return self == other or bool(
+            self.contacts & other.contacts
+            or self.hub_ids & other.hub_ids
+            or self.crm_ids & other.crm_ids
+        )
+
+
+class People:
+    """Finds the people of an account; every method looks anew through `connection`."""
+
+    def __init__(self, hub: Hub, connection: Connection, account: Account) -> None:
+        self._connection = connection
+        self._account = account
+        self.own = _own_connections(hub, connection, account)
+        """The connections whose CRM are the hub's own records."""
+
+    def found(self, text: str, reading: Reading) -> list[Person]:
+        """Return the people whom a text names when it is read so, each once and whole."""
+        if _UNSTORABLE.search(text):
+            return []
+        seeds = getattr(self, f"_by_{reading}")(text.strip())
+        people: list[Person] = []
+        for seed in seeds:
+            if not any(seed.meets(one) for one in people):
+                people.append(self.whole(seed))
+        return people
+
+    def others(self, person: Person) -> list[Person]:
+        """Return who else has one of the person's phones."""
+        found: list[Person] = []
+        for seed in self._with_phones(person.phones):
+            if not any(seed.meets(one) for one in (person, *found)):
+                found.append(self.whole(seed))
+        return found
+
+    def whole(self, person: Person) -> Person:
+        """Return the person with all that is theirs."""
+        while True:
+            grown = self._grown(person)
+            if grown == person:
+                grown |= self._by_phone_alone(person)
+            if grown == person:
+                return person
+            person = grown
+
+    # What leads to somebody.
+
+    def _by_id(self, text: str) -> list[Person]:
+        if not _RECORD_ID.fullmatch(text):
+            return []
+        found = erasing.contacts(self._connection, self._account.id, [int(text)])
+        return [Person(frozenset({one.id})) for one in found[:1]]
+
+    def _by_contact(self, text: str) -> list[Person]:
+        if text.startswith(HUB_ID):
+            return self._bound("hub_id = :it", it=text)
+        found = self._bound("crm_id = :it", it=text[:LONGEST])
+        rows = self._rows(
+            "select connection_id from enrolment where account_id = :account and contact_id = :it"
+            " union select connection_id from action where account_id = :account"
+            " and person = :it and hub_id = :it",
+            it=text,
+        )
+        found += [self._of_crm(number, text) for (number,) in rows]
+        found += self._merged("merged_id = :it", it=text)
+        here = [one for one in found if self._is_here(one)]
+        return here or found
+
+    def _is_here(self, person: Person) -> bool:
+        """Return whether the person is one of the account's present connection."""
+        here = self._account.connection.id
+        return any(number == here for number, _ in person.crm_ids | person.hub_ids)
+
+    def _by_email(self, text: str) -> list[Person]:
+        if "@" not in text:
+            return []
+        email = values.for_search("email", text)
+        seeds = self._bound("email = :it", it=email[:LONGEST])
+        seeds += self._told("email", {email})
+        seeds += self._merged("email = :it", it=email)
+        ids = erasing.contacts_with(self._connection, self._account.id, erasing.EMAILS, {email})
+        return seeds + [Person(frozenset({id})) for id in sorted(ids)]
+
+    def _by_phone(self, text: str) -> list[Person]:
+        if not any(c.isdigit() for c in text) or "@" in text or text.startswith(HUB_ID):
+            return []
+        return self._with_phones(set(readings(text, self._account.switches.region)))
+
+    def _by_token(self, text: str) -> list[Person]:
+        found = self._bound("contact_token = :it", it=text[:LONGEST])
+        kept = self._rows(
+            "select 1 from kept_number where account_id = :account and contact = :it limit 1",
+            it=sticky_assignments.of_token(text),
+        )
+        if kept and not found:
+            found = [Person(tokens=frozenset({(self._account.connection.id, text)}))]
+        return found
+
+    # What belongs together.
+
+    def _contacts(self, person: Person) -> Person:
+        ids = set(person.contacts)
+        ids |= {
+            int(crm_id)
+            for number, crm_id in person.crm_ids
+            if number in self.own and _RECORD_ID.fullmatch(crm_id)
+        }
+        here, account_id = self._connection, self._account.id
+        ids |= erasing.contacts_with(here, account_id, erasing.EMAILS, person.emails)
+        return _of_records(erasing.contacts(here, account_id, ids), self.own)
+
+    def _bindings(self, person: Person) -> Person:
+        found: list[Person] = []
+        for column, pairs in (("hub_id", person.hub_ids), ("crm_id", person.crm_ids)):
+            for number, id in sorted(pairs):
+                found += self._bound(
+                    f"connection_id = :number and {column} = :it", number=number, it=id
+                )
+        for email in sorted(person.emails):
+            alike = self._bound("email = :it", it=email[:LONGEST])
+            found += [one for one in alike if one.emails]
+        together = Person()
+        for one in found:
+            together |= one
+        return together
+
+    def _grown(self, person: Person) -> Person:
+        """Return the person with what their ids and emails lead to in one step."""
+        grown = person | self._contacts(person) | self._bindings(person)
+        for number, crm_id in sorted(person.crm_ids):
+            for one in self._merged(
+                "connection_id = :number and (merged_id = :it or kept_id = :it)",
+                number=number,
+                it=crm_id,
+            ):
+                grown |= one
+        return grown
+
+    def _by_phone_alone(self, person: Person) -> Person:
+        """Return those of whom nothing but a phone is known, when it is this person's alone."""
+        together = Person()
+        for phone in sorted(person.phones):
+            holders = self._with_phones({phone})
+            known = [one for one in holders if one.identified]
+            if not person.identified and known:
+                first = self._strictly(known[0])
+                if all(one.meets(first) for one in known):
+                    together |= first
+            elif all(one.meets(person) for one in known):
+                for one in holders:
+                    together |= one
+        return together
+
+    def _strictly(self, person: Person) -> Person:
+        while (grown := self._grown(person)) != person:
+            person = grown
+        return person
+
+    # The rows.
+
+    def _with_phones(self, phones: Collection[str]) -> list[Person]:
+        """Return who has one of the phones in any form, each row and record by itself."""
+        region = self._account.switches.region
+        wanted = {form for phone in phones for form in forms(phone, region)}
+        if not wanted:
+            return []
+        among, params = self._connection.among("phone", "wanted", sorted(wanted))
+        found = self._bound(among, **params)
+        for name in erasing.PHONES:
+            found += self._told(name, wanted)
+        here, account_id = self._connection, self._account.id
+        ids = erasing.contacts_with(here, account_id, erasing.PHONES, wanted)
+        return found + [Person(frozenset({id})) for id in sorted(ids)]
+
+    def _told(self, name: str, texts: Collection[str]) -> list[Person]:
+        """Return whose last known value of this property is one of the texts."""
+        found = []
+        for text in sorted(texts):
+            rows = self._rows(
+                f"select {_BINDING} from binding where account_id = :account"
+                " and last_values like :it escape '!'",
+                it=containing(json.dumps(text)),
+            )
+            found += [
+                self._of_binding(row) for row in rows if json.loads(row[-1]).get(name) == text
+            ]
+        return found
+
+    def _bound(self, where: str, **params: Any) -> list[Person]:
+        rows = self._rows(
+            f"select {_BINDING} from binding where account_id = :account and {where}"
+            " order by connection_id, hub_id",
+            **params,
+        )
+        return [self._of_binding(row) for row in rows]
+
+    def _merged(self, where: str, **params: Any) -> list[Person]:
+        """Return the people of merges: both contacts, with the email that the merge took away."""
+        rows = self._rows(
+            "select connection_id, kept_id, merged_id, email from possible_duplicate"
+            f" where account_id = :account and kept_id is not null and {where}"
+            " order by connection_id, one, other",
+            **params,
+        )
+        people = []
+        for number, kept_id, merged_id, email in rows:
+            person = self._of_crm(number, kept_id)
+            if merged_id:
+                person |= self._of_crm(number, merged_id)
+            people.append(person | Person(said=frozenset({email} if email else ())))
+        return people
+
+    def _of_binding(self, row: tuple[Any, ...]) -> Person:
+        number, hub_id, person, token, crm_id, email, phone, last_values = row
+        known = self._of_crm(number, crm_id) if crm_id else Person()
+        told: Mapping[str, str] = json.loads(last_values or "{}")
+        texts = {email or "", *told.values()} - {""}
+        if self._has_email(known.contacts):
+            # By the record: the email of a conversation may since have become somebody else's.
+            email = None
+        return known | Person(
+            hub_ids=frozenset({(number, hub_id)}),
+            persons=frozenset({(number, person)}),
+            tokens=frozenset({(number, token)} if token else ()),
+            emails=frozenset({email} if email else ()),
+            phones=frozenset({phone} if phone else ()),
+            said=frozenset(texts),
+        )
+
+    def _has_email(self, ids: Collection[int]) -> bool:
+        held = erasing.contacts(self._connection, self._account.id, ids)
+        return any(one.properties.get(name) for one in held for name in erasing.EMAILS)
+
+    def _of_crm(self, number: int, crm_id: str) -> Person:
+        own = number in self.own and _RECORD_ID.fullmatch(crm_id)
+        return Person(
+            contacts=frozenset({int(crm_id)} if own else ()),
+            crm_ids=frozenset({(number, crm_id)}),
+            # What was accepted before the hub knew this contact has its id for the person.
+            persons=frozenset({(number, crm_id)}),
+        )
+
+    def _rows(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
+        return self._connection.rows(sql, {"account": self._account.id, **params})
+
+
+def _of_records(held: Collection[erasing.Held], own: Collection[int]) -> Person:
+    def values_of(*names: str) -> frozenset[str]:
+        found = (one.properties.get(name) for one in held for name in names)
+        return frozenset(value for value in found if value)
+
+    ids = frozenset((number, str(one.id)) for one in held for number in own)
+    return Person(
+        contacts=frozenset(one.id for one in held),
+        crm_ids=ids,
+        persons=ids,
+        emails=values_of(*erasing.EMAILS),
+        phones=values_of(*erasing.PHONES),
+        said=frozenset(value for one in held for value in one.properties.values()),
+    )
+
+
+def _own_connections(hub: Hub, connection: Connection, account: Account) -> frozenset[int]:
+    numbers = connection.rows(
+        "select id from connection where account_id = :account", {"account": account.id}
+    )
+    own = set()
+    for (number,) in numbers:
+        adapter = accounts.load_connection(connection, account.id, number).adapter
+        try:
+            if not hub.registry.load(adapter).remote:
+                own.add(number)
+        except BadConfig:
+            # What cannot be loaded now was another CRM's, as far as anybody can tell.
+            continue
+    return frozenset(own)

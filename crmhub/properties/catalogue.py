@@ -1,0 +1,416 @@
+"""What an account's records may hold: property definitions and pipelines, cached by version.
+
+Each change of the catalogue raises the account's `catalogue_version` in its own transaction, so a
+writer can tell with one small read that what it knows is still true.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeVar
+
+from crmhub.database.connection import Connection, Database
+from crmhub.errors import NotFound
+from crmhub.properties import defaults
+from crmhub.properties.kinds import KINDS, Kind
+from crmhub.properties.values import (
+    DATE_TYPES,
+    NUMBER_TYPES,
+    Option,
+)
+
+# More are a sign of data sent as names; each would be kept in memory by every process.
+
+# The record's own fields, by the names of the wire and by HubSpot's: no property has such a name.
+FIELDS = {
+    "id": "id",
+    "hs_object_id": "id",
+    "createdAt": "created_at",
+    "createdate": "created_at",
+    "updatedAt": "updated_at",
+    "lastmodifieddate": "updated_at",
+}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage of a pipeline; `probability` is a decimal text from "0" to "1" or empty."""
+
+    id: str
+    label: str
+    probability: str = ""
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A pipeline and its stages in order."""
+
+    id: str
+    label: str
+    stages: tuple[Stage, ...]
+
+    def has(self, stage: str) -> bool:
+        """Return whether `stage` is the id of one of the stages."""
+        return any(known.id == stage for known in self.stages)
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """The definition of a property; `prop_id` is unique in the account and never used again."""
+
+    prop_id: int
+    name: str
+    label: str
+    type: str
+    description: str = ""
+    required: bool = False
+    unique: bool = False
+    read_only: bool = False
+    built_in: bool = False
+    any_case: bool = False
+    options: tuple[Option, ...] = ()
+    options_from: str = ""
+    # The index table that holds its values.
+    index: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        table = "ix_date" if self.type in DATE_TYPES else "ix_text"
+        object.__setattr__(self, "index", "ix_num" if self.type in NUMBER_TYPES else table)
+
+
+class Catalogue:
+    """The definitions of one kind of record of one account at one version."""
+
+    def __init__(
+        self,
+        *,
+        account_id: int,
+        kind: Kind,
+        version: int,
+        properties: Mapping[str, Property],
+        pipelines: tuple[Pipeline, ...],
+    ) -> None:
+        self.account_id = account_id
+        self.kind = kind
+        self.version = version
+        self.pipelines = pipelines
+        self._properties = properties
+
+    def __iter__(self) -> Iterator[Property]:
+        return iter(self._properties.values())
+
+    def __len__(self) -> int:
+        return len(self._properties)
+
+    def get(self, name: str) -> Property | None:
+        """Return the property of that name, or None."""
+        return self._properties.get(name)
+
+    @cached_property
+    def required(self) -> tuple[Property, ...]:
+        """The properties that each record must have."""
+        return tuple(each for each in self if each.required)
+
+    @cached_property
+    def unique(self) -> tuple[Property, ...]:
+        """The properties of which no two records have the same value."""
+        return tuple(each for each in self if each.unique)
+
+    def nearest(self, name: str) -> list[str]:
+        """Return up to three known names that look like `name`."""
+        return difflib.get_close_matches(name[:100], self._properties, n=3, cutoff=0.6)
+
+    def pipeline(self, pipeline_id: str) -> Pipeline | None:
+        """Return the pipeline of that id, or None."""
+        return next((each for each in self.pipelines if each.id == pipeline_id), None)
+
+
+class Catalogues:
+    """The catalogues of all accounts, loaded when first asked for and kept while they are true.
+
+    At most `size` are kept, the least used go first.
+    """
+
+    def __init__(self, database: Database, *, size: int = 4000) -> None:
+        self._database = database
+        self._size = size
+        self._known: OrderedDict[tuple[int, int], Catalogue] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, account_id: int, kind: Kind, *, version: int) -> Catalogue:
+        """Return the catalogue at `version` or newer."""
+        with self._lock:
+            known = self._known.get((account_id, kind.code))
+            if known is not None:
+                self._known.move_to_end((account_id, kind.code))
+        if known is not None and known.version >= version:
+            return known
+        return self.reload(account_id, kind)
+
+    def reload(self, account_id: int, kind: Kind) -> Catalogue:
+        """Return the catalogue as it is in the database now."""
+        with self._database.reading() as connection:
+            catalogue = load(connection, account_id, kind)
+        # What a transaction changed itself may come to nothing.
+        self._database.after_commit(lambda: self._keep(catalogue))
+        return catalogue
+
+    def _keep(self, catalogue: Catalogue) -> None:
+        of = (catalogue.account_id, catalogue.kind.code)
+        with self._lock:
+            known = self._known.get(of)
+            if known is None or known.version <= catalogue.version:
+                self._known[of] = catalogue
+            while len(self._known) > self._size:
+                self._known.popitem(last=False)
+
+    def edit(self, account_id: int, kind: Kind, work: Callable[[Connection, Catalogue], T]) -> T:
+        """Run `work` in a transaction on the catalogue as it is, and return what it returns.
+
+        Nobody else writes to the account's records meanwhile. What `work` changes in the catalogue
+        it begins with `change`; this process sees it as soon as it is committed.
+        """
+
+        def held(tx: Connection) -> T:
+            # The lock waits for all writes in progress, and a property may have a million values.
+            tx.take_time()
+            tx.hold(account_id, alone=True)
+            return work(tx, load(tx, account_id, kind))
+
+        result = self._database.transact(held)
+        self._database.after_commit(lambda: self._drop(account_id, kind))
+        return result
+
+    def _drop(self, account_id: int, kind: Kind) -> None:
+        with self._lock:
+            # Loaded again when next asked for: a failure to load is none of this change's.
+            self._known.pop((account_id, kind.code), None)
+
+
+def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
+    """Read a catalogue; its version may be older than its content, never newer."""
+    of_kind = {"account": account_id, "kind": kind.code}
+    version = version_of(connection, account_id)
+    pipelines = tuple(
+        Pipeline(id=id_, label=label, stages=tuple(Stage(**each) for each in json.loads(stages)))
+        for id_, label, stages in connection.rows(
+            "select id, label, stages from pipeline"
+            " where account_id = :account and kind = :kind order by position, id",
+            of_kind,
+        )
+    )
+    properties = {}
+    for row in connection.rows(
+        "select prop_id, name, label, type, description, required, is_unique, read_only,"
+        " built_in, any_case, options, options_from from property_def"
+        " where account_id = :account and kind = :kind order by prop_id",
+        of_kind,
+    ):
+        prop_id, name, label, type, description, *flags, options, options_from = row
+        required, unique, read_only, built_in, any_case = map(bool, flags)
+        properties[name] = Property(
+            prop_id=prop_id,
+            name=name,
+            label=label,
+            type=type,
+            description=description,
+            required=required,
+            unique=unique,
+            read_only=read_only,
+            built_in=built_in,
+            any_case=any_case,
+            options=_options(options_from, options, pipelines),
+            options_from=options_from,
+        )
+    return Catalogue(
+        account_id=account_id,
+        kind=kind,
+        version=version,
+        properties=properties,
+        pipelines=pipelines,
+    )
+
+
+def version_of(connection: Connection, account_id: int) -> int:
+    """Return the version of the account's catalogue as it is in the database now."""
+    version: int | None = connection.scalar(
+        "select catalogue_version from account where id = :account", {"account": account_id}
+    )
+    if version is None:
+        raise NotFound("This account does not exist any more.")
+    return version
+
+
+def _options(source: str, stored: str, pipelines: tuple[Pipeline, ...]) -> tuple[Option, ...]:
+    if source == "pipelines":
+        return tuple(Option(each.id, each.label) for each in pipelines)
+    if source == "stages":
+        stages = {stage.id: stage.label for each in pipelines for stage in each.stages}
+        return tuple(Option(value, label) for value, label in stages.items())
+    return tuple(Option(value, label) for value, label in json.loads(stored))
+
+
+def change(tx: Connection, account_id: int) -> int:
+    """Begin a change of the account's catalogue and return its new version.
+
+    Writers of records wait until the transaction ends, and those that wrote first are waited for.
+    """
+    tx.hold(account_id, alone=True)
+    version: int | None = tx.scalar(
+        "update account set catalogue_version = catalogue_version + 1"
+        " where id = :account returning catalogue_version",
+        {"account": account_id},
+    )
+    if version is None:
+        raise NotFound("This account does not exist any more.")
+    return version
+
+
+def hold(tx: Connection, account_id: int) -> int:
+    """Keep the account's catalogue as it is until the transaction ends; return its version."""
+    version_now = f"select catalogue_version from account where id = {account_id:d}"
+    row = tx.hold(account_id, alone=False, then=version_now)
+    if row is None:
+        raise NotFound("This account does not exist any more.")
+    version: int = row[0]
+    return version
+
+
+def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> Property:
+    """Store a definition under a fresh `prop_id`; raise `Duplicate` when the name is taken.
+
+    The caller has begun the change.
+    """
+    new = replace(new, prop_id=next_id(tx, account_id))
+    tx.insert("property_def", _DEFINITION, [_row(account_id, kind, new, new.prop_id)])
+    return new
+
+
+def next_id(tx: Connection, account_id: int) -> int:
+    """Return a number that nothing in the account's catalogue was called by before."""
+    number: int = tx.scalar(
+        "update account set next_prop_id = next_prop_id + 1"
+        " where id = :account returning next_prop_id - 1",
+        {"account": account_id},
+    )
+    return number
+
+
+def readable(name: str) -> str:
+    """Return the label of a property that was given none."""
+    return name.replace("_", " ").capitalize()
+
+
+_DEFINITION = {
+    "account_id": "int",
+    "prop_id": "int",
+    "kind": "int",
+    "name": "text",
+    "label": "text",
+    "type": "text",
+    "description": "text",
+    "required": "bool",
+    "is_unique": "bool",
+    "read_only": "bool",
+    "built_in": "bool",
+    "any_case": "bool",
+    "options": "text",
+    "options_from": "text",
+}
+
+
+def _row(account_id: int, kind: Kind, new: Property, prop_id: int) -> tuple[object, ...]:
+    return (
+        account_id,
+        prop_id,
+        kind.code,
+        new.name,
+        new.label,
+        new.type,
+        new.description,
+        new.required,
+        new.unique,
+        new.read_only,
+        new.built_in,
+        new.any_case,
+        dump_options(() if new.options_from else new.options),
+        new.options_from,
+    )
+
+
+def dump_options(options: tuple[Option, ...]) -> str:
+    """Return options as they are stored."""
+    return json.dumps([[each.value, each.label] for each in options], ensure_ascii=False)
+
+
+def dump_stages(stages: tuple[Stage, ...]) -> str:
+    """Return stages as they are stored."""
+    return json.dumps(
+        [
+            {"id": s.id, "label": s.label, "probability": s.probability, "closed": s.closed}
+            for s in stages
+        ],
+        ensure_ascii=False,
+    )
+
+
+def fill(tx: Connection, account_id: int) -> None:
+    """Give a new account the catalogue and the pipelines that each account starts with."""
+    definitions = []
+    pipelines = []
+    counts = []
+    prop_id = 1
+    for kind in KINDS.values():
+        counts.append((account_id, kind.code, 0, 0))
+        for spec in defaults.DEFAULT_PROPERTIES[kind.name]:
+            new = Property(
+                prop_id=prop_id,
+                name=spec.name,
+                label=spec.label,
+                type=spec.type,
+                description=spec.description,
+                required=spec.required,
+                unique=spec.unique,
+                read_only=spec.read_only,
+                built_in=True,
+                any_case=spec.any_case,
+                options=spec.options,
+                options_from=spec.options_from or "",
+            )
+            definitions.append(_row(account_id, kind, new, prop_id))
+            prop_id += 1
+        for position, pipeline in enumerate(defaults.DEFAULT_PIPELINES.get(kind.name, ())):
+            stages = tuple(
+                Stage(s.id, s.label, s.probability or "", s.closed) for s in pipeline.stages
+            )
+            pipelines.append(
+                (account_id, kind.code, pipeline.id, pipeline.label, position, dump_stages(stages))
+            )
+    tx.insert("property_def", _DEFINITION, definitions)
+    tx.insert("pipeline", PIPELINE, pipelines)
+    tx.insert(
+        "record_count", {"account_id": "int", "kind": "int", "shard": "int", "n": "bigint"}, counts
+    )
+    tx.run(
+        "update account set next_prop_id = :next where id = :account",
+        {"next": prop_id, "account": account_id},
+    )
+
+
+PIPELINE = {
+    "account_id": "int",
+    "kind": "int",
+    "id": "text",
+    "label": "text",
+    "position": "int",
+    "stages": "text",
+}

@@ -1,0 +1,373 @@
+"""What an account starts with: its properties and pipelines, under the names HubSpot uses.
+
+Data only. A property whose options belong to each company (owners, personas, industries) is a
+string here, so that nothing is refused. `createdate`, `lastmodifieddate` and `hs_object_id` are
+fields of the record and no properties. Nothing here is read-only: the hub computes no values.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from crmhub.properties.values import Option
+
+
+@dataclass(frozen=True, slots=True)
+class PropertySpec:
+    """A property of the starting catalogue.
+
+    With `options_from` the options are the account's pipelines or their stages, and `options` is
+    empty. With `any_case` the options' values are taken in any case.
+    """
+
+    name: str
+    label: str
+    type: str
+    description: str = ""
+    required: bool = False
+    unique: bool = False
+    read_only: bool = False
+    options: tuple[Option, ...] = ()
+    options_from: Literal["stages", "pipelines"] | None = None
+    any_case: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StageSpec:
+    """A stage; `probability` (deals only) lies between "0.0" and "1.0"."""
+
+    id: str
+    label: str
+    probability: str | None = None
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSpec:
+    """A pipeline with its stages in order; the first stage is where a new record starts."""
+
+    id: str
+    label: str
+    stages: tuple[StageSpec, ...]
+
+
+_P = PropertySpec
+
+_LIFECYCLE_STAGES = (
+    Option("subscriber", "Subscriber"),
+    Option("lead", "Lead"),
+    Option("marketingqualifiedlead", "Marketing Qualified Lead"),
+    Option("salesqualifiedlead", "Sales Qualified Lead"),
+    Option("opportunity", "Opportunity"),
+    Option("customer", "Customer"),
+    Option("evangelist", "Evangelist"),
+    Option("other", "Other"),
+)
+_LEAD_STATUSES = (
+    Option("NEW", "New"),
+    Option("OPEN", "Open"),
+    Option("IN_PROGRESS", "In Progress"),
+    Option("OPEN_DEAL", "Open Deal"),
+    Option("UNQUALIFIED", "Unqualified"),
+    Option("ATTEMPTED_TO_CONTACT", "Attempted to Contact"),
+    Option("CONNECTED", "Connected"),
+    Option("BAD_TIMING", "Bad Timing"),
+)
+_BUYING_ROLES = (
+    Option("BLOCKER", "Blocker"),
+    Option("BUDGET_HOLDER", "Budget Holder"),
+    Option("CHAMPION", "Champion"),
+    Option("DECISION_MAKER", "Decision Maker"),
+    Option("END_USER", "End User"),
+    Option("EXECUTIVE_SPONSOR", "Executive Sponsor"),
+    Option("INFLUENCER", "Influencer"),
+    Option("LEGAL_AND_COMPLIANCE", "Legal & Compliance"),
+    Option("OTHER", "Other"),
+)
+_DEAL_TYPES = (
+    Option("newbusiness", "New Business"),
+    Option("existingbusiness", "Existing Business"),
+)
+_DEAL_PRIORITIES = (Option("low", "Low"), Option("medium", "Medium"), Option("high", "High"))
+_FORECAST_CATEGORIES = (
+    Option("OMIT", "Not forecasted"),
+    Option("PIPELINE", "Pipeline"),
+    Option("BEST_CASE", "Best case"),
+    Option("COMMIT", "Commit"),
+    Option("CLOSED", "Closed won"),
+)
+_COMPANY_TYPES = (
+    Option("PROSPECT", "Prospect"),
+    Option("PARTNER", "Partner"),
+    Option("RESELLER", "Reseller"),
+    Option("VENDOR", "Vendor"),
+    Option("OTHER", "Other"),
+)
+_TICKET_PRIORITIES = (
+    Option("LOW", "Low"),
+    Option("MEDIUM", "Medium"),
+    Option("HIGH", "High"),
+    Option("URGENT", "Urgent"),
+)
+_TICKET_CATEGORIES = (
+    Option("PRODUCT_ISSUE", "Product issue"),
+    Option("BILLING_ISSUE", "Billing issue"),
+    Option("FEATURE_REQUEST", "Feature request"),
+    Option("GENERAL_INQUIRY", "General inquiry"),
+)
+_TICKET_SOURCES = (
+    Option("CHAT", "Chat"),
+    Option("EMAIL", "Email"),
+    Option("FORM", "Form"),
+    Option("PHONE", "Phone"),
+)
+
+# The same on every kind of record.
+_OWNER = _P("hubspot_owner_id", "Owner", "string", "Id of the person the record is assigned to")
+_TEAM = _P("hubspot_team_id", "Team", "string", "Id of the owner's team")
+_LAST_CONTACTED = _P(
+    "notes_last_contacted", "Last contacted", "datetime", "When somebody was last in touch"
+)
+_NEXT_ACTIVITY = _P(
+    "notes_next_activity_date", "Next activity date", "datetime", "When somebody will be in touch"
+)
+
+_CONTACTS = (
+    _P("firstname", "First name", "string"),
+    _P("lastname", "Last name", "string"),
+    _P("email", "Email", "email", "Identifies the contact: no two have the same", unique=True),
+    _P("phone", "Phone number", "phone"),
+    _P("mobilephone", "Mobile phone number", "phone"),
+    _P("hs_whatsapp_phone_number", "WhatsApp phone number", "phone"),
+    _P("fax", "Fax number", "phone"),
+    _P("work_email", "Work email", "email", "A second address; it identifies nobody"),
+    _P("salutation", "Salutation", "string"),
+    _P("gender", "Gender", "string"),
+    _P("date_of_birth", "Date of birth", "string", "As the contact writes it"),
+    _P("marital_status", "Marital status", "string"),
+    _P("relationship_status", "Relationship status", "string"),
+    _P("company", "Company name", "string"),
+    _P("jobtitle", "Job title", "string"),
+    _P("job_function", "Job function", "string"),
+    _P("seniority", "Seniority", "string"),
+    _P("industry", "Industry", "string"),
+    _P("annualrevenue", "Annual revenue", "string", "Of the contact's company, in any words"),
+    _P("numemployees", "Number of employees", "string", "A number or a range, such as 5-25"),
+    _P("company_size", "Company size", "string"),
+    _P("website", "Website URL", "url"),
+    _P("address", "Street address", "string"),
+    _P("city", "City", "string"),
+    _P("state", "State or region", "string"),
+    _P("zip", "Postal code", "string"),
+    _P("country", "Country or region", "string"),
+    _P("hs_language", "Preferred language", "string", "A language code, such as en or pt-br"),
+    _P("hs_timezone", "Time zone", "string"),
+    _P(
+        "lifecyclestage",
+        "Lifecycle stage",
+        "enumeration",
+        "How far the contact has come towards being a customer",
+        options=_LIFECYCLE_STAGES,
+    ),
+    _P(
+        "hs_lead_status",
+        "Lead status",
+        "enumeration",
+        "What sales has done about the lead",
+        options=_LEAD_STATUSES,
+    ),
+    _P(
+        "hs_buying_role",
+        "Buying role",
+        "multi_enumeration",
+        "The parts the contact plays in a sale",
+        options=_BUYING_ROLES,
+    ),
+    _P("hs_persona", "Persona", "string"),
+    _P("hubspotscore", "Score", "number"),
+    _OWNER,
+    _TEAM,
+    _P("message", "Message", "text", "What the contact wrote to you"),
+    _P("closedate", "Close date", "datetime", "When the contact became a customer"),
+    _P("total_revenue", "Total revenue", "currency", "Of all deals won with the contact"),
+    _P("hs_email_optout", "Unsubscribed from all email", "bool"),
+    _LAST_CONTACTED,
+    _NEXT_ACTIVITY,
+    _P("twitterhandle", "X (Twitter) username", "string"),
+    _P("twitterbio", "X (Twitter) bio", "text"),
+    _P("hs_linkedin_url", "LinkedIn URL", "url"),
+    _P("linkedinbio", "LinkedIn bio", "text"),
+    _P("school", "School", "string"),
+    _P("degree", "Degree", "string"),
+    _P("field_of_study", "Field of study", "string"),
+    _P("graduation_date", "Graduation date", "string"),
+    _P("start_date", "Start date", "string", "Of the contact's present job"),
+    _P("hs_google_click_id", "Google ad click id", "string"),
+    _P("hs_facebook_click_id", "Facebook ad click id", "string"),
+)
+
+_DEALS = (
+    _P("dealname", "Deal name", "string", required=True),
+    _P(
+        "pipeline",
+        "Pipeline",
+        "enumeration",
+        "The pipeline the deal goes through",
+        options_from="pipelines",
+    ),
+    _P(
+        "dealstage",
+        "Deal stage",
+        "enumeration",
+        "The stage the deal has reached in its pipeline",
+        options_from="stages",
+    ),
+    _P("amount", "Amount", "currency"),
+    _P("deal_currency_code", "Currency", "string", "Of the amounts: an ISO 4217 code like EUR"),
+    _P("amount_in_home_currency", "Amount in company currency", "currency"),
+    _P("closedate", "Close date", "datetime", "When the deal was or should be closed"),
+    _P("dealtype", "Deal type", "enumeration", options=_DEAL_TYPES),
+    _P("description", "Deal description", "text"),
+    _OWNER,
+    _TEAM,
+    _P("hs_priority", "Priority", "enumeration", options=_DEAL_PRIORITIES),
+    _P("hs_next_step", "Next step", "text"),
+    _P("closed_won_reason", "Closed won reason", "text"),
+    _P("closed_lost_reason", "Closed lost reason", "text"),
+    _P(
+        "hs_manual_forecast_category",
+        "Forecast category",
+        "enumeration",
+        options=_FORECAST_CATEGORIES,
+    ),
+    _P("hs_forecast_probability", "Forecast probability", "number", "Between 0 and 1"),
+    _P("hs_acv", "Annual contract value", "currency"),
+    _P("hs_arr", "Annual recurring revenue", "currency"),
+    _P("hs_mrr", "Monthly recurring revenue", "currency"),
+    _P("hs_tcv", "Total contract value", "currency"),
+    _LAST_CONTACTED,
+    _NEXT_ACTIVITY,
+)
+
+_COMPANIES = (
+    _P("name", "Company name", "string", required=True),
+    _P("domain", "Company domain name", "string", "The host of its website, like example.com"),
+    _P("website", "Website URL", "url"),
+    _P("industry", "Industry", "string"),
+    _P("type", "Type", "enumeration", options=_COMPANY_TYPES),
+    _P("description", "Description", "text"),
+    _P("about_us", "About us", "text"),
+    _P("numberofemployees", "Number of employees", "number"),
+    _P("annualrevenue", "Annual revenue", "currency"),
+    _P("total_revenue", "Total revenue", "currency", "Of all deals won with the company"),
+    _P("total_money_raised", "Total money raised", "string"),
+    _P("founded_year", "Year founded", "string"),
+    _P("is_public", "Is public", "bool", "Its shares are traded publicly"),
+    _P("phone", "Phone number", "phone"),
+    _P("address", "Street address", "string"),
+    _P("address2", "Street address 2", "string"),
+    _P("city", "City", "string"),
+    _P("state", "State or region", "string"),
+    _P("zip", "Postal code", "string"),
+    _P("country", "Country or region", "string"),
+    _P("timezone", "Time zone", "string"),
+    _P(
+        "lifecyclestage",
+        "Lifecycle stage",
+        "enumeration",
+        "How far the company has come towards being a customer",
+        options=_LIFECYCLE_STAGES,
+    ),
+    _P(
+        "hs_lead_status",
+        "Lead status",
+        "enumeration",
+        "What sales has done about the lead",
+        options=_LEAD_STATUSES,
+    ),
+    _P("closedate", "Close date", "datetime", "When the company became a customer"),
+    _OWNER,
+    _TEAM,
+    _P("web_technologies", "Web technologies", "string"),
+    _P("linkedin_company_page", "LinkedIn company page", "url"),
+    _P("linkedinbio", "LinkedIn bio", "text"),
+    _P("facebook_company_page", "Facebook company page", "url"),
+    _P("twitterhandle", "X (Twitter) username", "string"),
+    _P("twitterbio", "X (Twitter) bio", "text"),
+    _LAST_CONTACTED,
+    _NEXT_ACTIVITY,
+)
+
+_TICKETS = (
+    _P("subject", "Ticket name", "string", required=True),
+    _P("content", "Ticket description", "text"),
+    _P(
+        "hs_pipeline",
+        "Pipeline",
+        "enumeration",
+        "The pipeline the ticket goes through",
+        options_from="pipelines",
+    ),
+    _P(
+        "hs_pipeline_stage",
+        "Ticket status",
+        "enumeration",
+        "The stage the ticket has reached in its pipeline",
+        options_from="stages",
+    ),
+    _P(
+        "hs_ticket_priority",
+        "Priority",
+        "enumeration",
+        options=_TICKET_PRIORITIES,
+        any_case=True,
+    ),
+    _P("hs_ticket_category", "Category", "multi_enumeration", options=_TICKET_CATEGORIES),
+    _P("source_type", "Source", "enumeration", options=_TICKET_SOURCES),
+    _P("hs_resolution", "Resolution", "text"),
+    _P("closed_date", "Close date", "datetime"),
+    _P("first_agent_reply_date", "First agent response date", "datetime"),
+    _P("last_reply_date", "Last customer reply date", "datetime"),
+    _P("hs_file_upload", "File upload", "string", "Addresses or ids of the files"),
+    _OWNER,
+    _TEAM,
+    _LAST_CONTACTED,
+    _NEXT_ACTIVITY,
+)
+
+DEFAULT_PROPERTIES: Mapping[str, tuple[PropertySpec, ...]] = MappingProxyType(
+    {"contacts": _CONTACTS, "deals": _DEALS, "companies": _COMPANIES, "tickets": _TICKETS}
+)
+
+DEFAULT_PIPELINES: Mapping[str, tuple[PipelineSpec, ...]] = MappingProxyType(
+    {
+        "deals": (
+            PipelineSpec(
+                "default",
+                "Sales Pipeline",
+                (
+                    StageSpec("appointmentscheduled", "Appointment Scheduled", "0.2"),
+                    StageSpec("qualifiedtobuy", "Qualified To Buy", "0.4"),
+                    StageSpec("presentationscheduled", "Presentation Scheduled", "0.6"),
+                    StageSpec("decisionmakerboughtin", "Decision Maker Bought-In", "0.8"),
+                    StageSpec("contractsent", "Contract Sent", "0.9"),
+                    StageSpec("closedwon", "Closed Won", "1.0", closed=True),
+                    StageSpec("closedlost", "Closed Lost", "0.0", closed=True),
+                ),
+            ),
+        ),
+        "tickets": (
+            PipelineSpec(
+                "0",
+                "Support Pipeline",
+                (
+                    StageSpec("1", "New"),
+                    StageSpec("2", "Waiting on contact"),
+                    StageSpec("3", "Waiting on us"),
+                    StageSpec("4", "Closed", closed=True),
+                ),
+            ),
+        ),
+    }
+)

@@ -1,0 +1,188 @@
+"""From properties as they were sent to values that may be stored, or to every problem at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from crmhub.bounds import MAX_RECORD_LENGTH
+from crmhub.errors import Conflict, Semantic, listed
+from crmhub.properties import values
+from crmhub.properties.catalogue import (
+    FIELDS,
+    Catalogue,
+    Pipeline,
+)
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
+NAME_RULE = "a property name is a lower-case letter, then at most 99 of a-z, 0-9 and _"
+
+# Each compares a name with all that are known, and no more problems are told in words.
+_SUGGESTIONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with one property of one input.
+
+    `index` is the place of the input in its batch, `path` the JSON path of the property.
+    """
+
+    index: int
+    name: str
+    path: str
+    reason: str
+
+
+class InvalidProperties(Semantic):
+    """Properties that cannot be stored: all of them, each with its reason."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(listed([(each.path, each.reason) for each in problems]))
+        self.problems = tuple(problems)
+
+
+class DuplicateValue(Conflict):
+    """Unique values that other records of the same account hold already.
+
+    `taken` is each of them: the path of its input, the property, the id of who holds it. `name` and
+    `existing_id` are of the first.
+    """
+
+    def __init__(self, message: str, taken: Sequence[tuple[str, str, int]]) -> None:
+        self.taken = tuple(taken)
+        _, self.name, self.existing_id = taken[0]
+        super().__init__(f"{message} Existing ID: {self.existing_id}")
+
+
+def check(
+    catalogue: Catalogue, sent: Mapping[str, str], *, region: str, index: int = 0, path: str = ""
+) -> tuple[dict[str, str], list[Problem]]:
+    """Return `sent` in canonical form ("" where a value is cleared), and what was wrong.
+
+    `path` is that of the input, for example `inputs[3].`; names with a problem are left out.
+    """
+    clean: dict[str, str] = {}
+    problems: list[Problem] = []
+    for name, value in sent.items():
+        known = catalogue.get(name)
+        if known is None:
+            reason = unknown(catalogue, name, suggest=len(problems) < _SUGGESTIONS)
+        elif known.read_only:
+            reason = "this property is read-only; leave it out"
+        else:
+            try:
+                clean[name] = value and values.canonical(
+                    known.type,
+                    value,
+                    options=known.options,
+                    region=region or None,
+                    any_case=known.any_case,
+                )
+                continue
+            except values.InvalidValue as exc:
+                reason = str(exc)
+        problems.append(Problem(index, name, property_path(path, name), reason))
+    return clean, problems
+
+
+def definable(name: str) -> bool:
+    """Return whether a property may have this name."""
+    return NAME.fullmatch(name) is not None and name not in FIELDS
+
+
+def unknown(catalogue: Catalogue, name: str, *, suggest: bool = True) -> str:
+    """Say that there is no such property, what there is, and how to define it."""
+    kind = catalogue.kind.name
+    if name in FIELDS:
+        return "a field of the record that the hub itself fills in; leave it out"
+    if not NAME.fullmatch(name):
+        return NAME_RULE
+    near = catalogue.nearest(name) if suggest else []
+    meant = f"; did you mean {' or '.join(near)}?" if near else "."
+    return f"{kind} have no such property{meant} Define it with POST /properties/{kind}"
+
+
+def property_path(path: str, name: str) -> str:
+    """Return the JSON path of a property, with a long name cut."""
+    return f"{path}properties.{name if len(name) <= 100 else name[:100] + '…'}"
+
+
+def complete(
+    catalogue: Catalogue, record: Mapping[str, str], *, of_its_own: bool = True
+) -> list[tuple[str, str]]:
+    """Return `(name, reason)` for whatever a whole record must have and `record` has not.
+
+    Without `of_its_own`, what the account itself has made required may be missing.
+    """
+    missing = [
+        (each.name, f"a {catalogue.kind.singular} needs this property")
+        for each in catalogue.required
+        if (each.built_in or of_its_own) and not record.get(each.name)
+    ]
+    one_of = catalogue.kind.one_of
+    if one_of and not any(record.get(name) for name in one_of):
+        words = f"{', '.join(one_of[:-1])} or {one_of[-1]}"
+        missing.append((one_of[0], f"a {catalogue.kind.singular} needs at least one of {words}"))
+    return missing
+
+
+def too_long(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return `(name, reason)` for values that make a record longer than it may be.
+
+    They are the longest of those that grew since `before`, as many as it takes for the record to
+    fit without them. A record that is longer already may go on as it is, and shrink.
+    """
+    total = sum(map(len, after.values()))
+    if total <= MAX_RECORD_LENGTH:
+        return []
+    reason = (
+        f"with it the values of the record have {total} characters together, and"
+        f" {MAX_RECORD_LENGTH} are allowed; shorten it, or clear other properties"
+    )
+    most = max(MAX_RECORD_LENGTH, sum(map(len, before.values())))
+    grown = {name: len(value) - len(before.get(name, "")) for name, value in after.items()}
+    problems = []
+    for name in sorted(grown, key=lambda name: grown[name], reverse=True):
+        if total <= most:
+            break
+        problems.append((name, reason))
+        total -= grown[name]
+    return problems
+
+
+def place(
+    catalogue: Catalogue, record: dict[str, str], *, changed: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Put `record` into a pipeline and stage that agree; return `(name, reason)` where it cannot.
+
+    What is missing is filled in: the pipeline from the stage, the stage with the pipeline's
+    first one. `changed` names the properties that were sent.
+    """
+    pipeline_name, stage_name = catalogue.kind.pipeline, catalogue.kind.stage
+    if not pipeline_name or not catalogue.pipelines:
+        return []
+    stage = record.get(stage_name, "")
+    pipeline = catalogue.pipeline(record.get(pipeline_name, "")) or _home(catalogue, stage)
+    if pipeline is None:
+        return []
+    record[pipeline_name] = pipeline.id
+    if not stage and pipeline.stages:
+        record[stage_name] = pipeline.stages[0].id
+    elif stage and not pipeline.has(stage):
+        name = stage_name if stage_name in changed else pipeline_name
+        known = ", ".join(each.id for each in pipeline.stages[:20])
+        reason = (
+            f"stage {stage} is not in pipeline {pipeline.id}, whose stages are {known};"
+            f" send {pipeline_name} and {stage_name} together"
+        )
+        return [(name, reason)]
+    return []
+
+
+def _home(catalogue: Catalogue, stage: str) -> Pipeline | None:
+    # A stage alone says which pipeline is meant; the default one comes first.
+    if not stage:
+        return catalogue.pipelines[0]
+    return next((each for each in catalogue.pipelines if each.has(stage)), None)

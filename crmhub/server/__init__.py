@@ -1,0 +1,1 @@
+"""The WSGI server: its processes, sockets, connections and request bodies."""

@@ -1,0 +1,878 @@
+"""JSON over HTTP for adapters: what is sent, what failures become, what is sent again."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from email.utils import formatdate
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import requests
+import responses
+
+from crmhub import egress
+from crmhub.adapter import (
+    AdapterError,
+    BadConfig,
+    Conflict,
+    Denied,
+    LacksRight,
+    NotFound,
+    NotYet,
+    Problem,
+    Rejected,
+    Throttled,
+    Unavailable,
+    Uncertain,
+)
+from crmhub.adapter import http as module
+from crmhub.adapter.http import Answer, Http, TooLarge
+from tests.adapter.http_contexts import (
+    URL,
+    FakeBudget,
+    PlainSession,
+    answering,
+    closed_port,
+    cut_short,
+    http_context,
+    reset,
+    server,
+)
+from tests.clocks import clock_of
+from tests.journal.working import soon
+
+SECRET = 'pat-eu1/7f+"é secret'
+
+
+@pytest.fixture
+def wire():
+    with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
+        yield mock
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crmhub.adapter.http._BACKOFF", 0.001)
+
+
+def make_http(url: str = URL, *, seconds: float = 20.0, **options: Any) -> Http:
+    given = {"crm": "Acme", "authorize": lambda: {"Authorization": "Bearer the-token"}}
+    return Http(http_context(seconds=seconds), url, **{**given, **options})
+
+
+def failed(http: Http, method: str = "GET", *path: str, **more: Any) -> AdapterError:
+    with pytest.raises(AdapterError) as caught:
+        http.send(method, *(path or ("contacts",)), **more)
+    return caught.value
+
+
+# What is sent.
+
+
+@pytest.mark.parametrize(
+    "segment",
+    [
+        "a b",
+        "ada+x@example.com",
+        "50%",
+        "%2e%2e",
+        "..%2f",
+        "x?y",
+        "x#y",
+        "..;",
+        "é",
+        "a&b=c",
+        "...",
+    ],
+)
+def test_a_segment_arrives_as_it_was_given(segment: str) -> None:
+    with server(answering("200 OK")) as (url, received):
+        make_http(url).send("GET", "contacts", segment, "notes")
+
+    path = received[0].split(b" ")[1].decode()
+    assert path == f"/contacts/{quote(segment, safe='')}/notes"
+
+
+@pytest.mark.parametrize(
+    "segment",
+    ["", ".", "..", "a/b", "../x", "..\\x", "a\0", "a\nb", "\ud800", "\u202e", "x" * 501],
+)
+def test_a_segment_that_could_lead_elsewhere_is_not_sent(
+    wire: responses.RequestsMock, segment: str
+) -> None:
+    error = failed(make_http(), "GET", "contacts", segment)
+
+    assert isinstance(error, NotFound)
+    assert len(wire.calls) == 0
+
+
+def test_a_refused_segment_is_not_repeated() -> None:
+    error = failed(make_http(), "GET", "contacts", "ada@example.com/..")
+
+    assert "ada" not in error.message
+
+
+def test_parameters_are_encoded(wire: responses.RequestsMock) -> None:
+    wire.get(f"{URL}/contacts", json={})
+
+    make_http().send("GET", "contacts", params={"q": "a&b=c d+é", "n": "1"})
+
+    assert wire.calls[0].request.url == f"{URL}/contacts?q=a%26b%3Dc+d%2B%C3%A9&n=1"
+
+
+def test_a_body_is_sent_as_json(wire: responses.RequestsMock) -> None:
+    wire.post(f"{URL}/contacts", json={"id": 7})
+
+    answer = make_http().send("POST", "contacts", body={"name": "Zoë"})
+
+    request = wire.calls[0].request
+    assert json.loads(request.body or b"") == {"name": "Zoë"}
+    assert request.headers["Content-Type"] == "application/json"
+    assert answer.id() == "7"
+
+
+def test_a_form_is_sent_as_a_form(wire: responses.RequestsMock) -> None:
+    wire.post(f"{URL}/token", json={})
+
+    make_http().send("POST", "token", form={"a": "b&c", "d": "é"})
+
+    request = wire.calls[0].request
+    assert request.body == b"a=b%26c&d=%C3%A9"
+    assert request.headers["Content-Type"] == "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize("part", ["params", "form"])
+def test_half_a_character_is_a_value_that_cannot_be_sent(part: str) -> None:
+    assert isinstance(failed(make_http(), "POST", **{part: {"q": "\ud83d"}}), Rejected)
+
+
+def test_an_anonymous_call_proves_nothing(wire: responses.RequestsMock) -> None:
+    wire.post(f"{URL}/token", json={})
+
+    make_http(authorize=lambda: pytest.fail("asked")).send("POST", "token", anonymous=True)
+
+    assert "Authorization" not in wire.calls[0].request.headers
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "crm.example.test",
+        "ftp://crm.example.test",
+        "https://",
+        "https://user:the-password@crm.example.test",
+        "https://crm.example.test/?a=b",
+        "https://crm.example.test/#x",
+        "https://[::1",
+        "https://crm.example.test:99999",
+    ],
+)
+def test_an_address_that_cannot_be_called_is_bad_config(url: str) -> None:
+    with pytest.raises(BadConfig) as caught:
+        make_http(url)
+
+    assert "the-password" not in str(caught.value)
+
+
+# What comes back.
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 205, 206])
+def test_an_empty_answer_has_no_body(wire: responses.RequestsMock, status: int) -> None:
+    wire.delete(f"{URL}/contacts/1", status=status)
+
+    assert make_http().send("DELETE", "contacts", "1").body is None
+
+
+def test_blanks_are_no_body(wire: responses.RequestsMock) -> None:
+    wire.delete(f"{URL}/contacts/1", body=" \r\n")
+
+    assert make_http().send("DELETE", "contacts", "1").body is None
+
+
+BROKEN = [b"<html>", b'{"id": ', b"[" * 100_000, b"\xff\xfe\xfa", b'{"a": NaN}', b"9" * 5000]
+
+
+@pytest.mark.parametrize("content", BROKEN)
+@pytest.mark.parametrize(("method", "expected"), [("GET", Unavailable), ("POST", Uncertain)])
+def test_a_success_that_is_no_json_is_in_doubt_for_writes_only(
+    wire: responses.RequestsMock, content: bytes, method: str, expected: type[AdapterError]
+) -> None:
+    wire.add(method, f"{URL}/contacts", body=content)
+
+    assert type(failed(make_http(), method)) is expected
+
+
+@pytest.mark.parametrize(("method", "expected"), [("GET", TooLarge), ("POST", Uncertain)])
+def test_an_answer_that_is_too_large_is_not_asked_for_again(
+    wire: responses.RequestsMock, method: str, expected: type[AdapterError]
+) -> None:
+    wire.add(method, f"{URL}/contacts", body=egress.TooLarge("crm.example.test answered more"))
+
+    assert type(failed(make_http(), method)) is expected
+    assert len(wire.calls) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 429, 503])
+@pytest.mark.parametrize("content", [*BROKEN, b"null", b"[]", b"7", b'"x"', b'[{"message": 7}]'])
+def test_a_failure_with_any_body_is_an_error_of_the_contract(
+    wire: responses.RequestsMock, status: int, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_of(module, monkeypatch)
+    wire.get(f"{URL}/contacts", status=status, body=content)
+
+    error = failed(make_http())
+
+    assert error.args == (error.message,)
+    assert len(error.message) < 400
+
+
+@pytest.mark.parametrize(
+    ("body", "part"),
+    [
+        (None, lambda answer: answer.object()),
+        ([], lambda answer: answer.object()),
+        ({}, lambda answer: answer.items()),
+        ({"results": [1]}, lambda answer: answer.items()),
+        ({"id": ""}, lambda answer: answer.id()),
+        ({"id": True}, lambda answer: answer.id()),
+        ({"id": 1.5}, lambda answer: answer.id()),
+        ({"id": None}, lambda answer: answer.id()),
+    ],
+)
+@pytest.mark.parametrize(("reads", "expected"), [(True, Unavailable), (False, Uncertain)])
+def test_a_part_that_is_missing_is_in_doubt_for_writes_only(
+    body: Any, part: Any, reads: bool, expected: type[AdapterError]
+) -> None:
+    with pytest.raises(expected) as caught:
+        part(Answer("Acme", 200, {}, body, reads, "corr-1"))
+
+    assert caught.value.correlation_id == "corr-1"
+
+
+def test_half_a_character_in_an_answer_is_replaced(wire: responses.RequestsMock) -> None:
+    wire.get(f"{URL}/contacts", body=b'{"a": "x\\ud83d", "b": "\\uD83D\\uDE00", "c": "\\\\ud83d"}')
+
+    body = make_http().send("GET", "contacts").object()
+
+    assert body == {"a": "x?", "b": "😀", "c": "\\ud83d"}
+
+
+# What a status means.
+
+READS: Mapping[int, type[AdapterError]] = {
+    101: Unavailable,
+    301: BadConfig,
+    302: BadConfig,
+    303: Unavailable,
+    304: Unavailable,
+    308: BadConfig,
+    400: Rejected,
+    401: Denied,
+    402: LacksRight,
+    403: LacksRight,
+    404: NotFound,
+    405: BadConfig,
+    406: BadConfig,
+    408: Unavailable,
+    409: Conflict,
+    410: NotFound,
+    411: BadConfig,
+    413: Rejected,
+    414: Rejected,
+    415: BadConfig,
+    421: Unavailable,
+    422: Rejected,
+    423: Throttled,
+    425: Throttled,
+    429: Throttled,
+    431: BadConfig,
+    451: LacksRight,
+    477: BadConfig,
+    499: Unavailable,
+    500: Unavailable,
+    502: Unavailable,
+    503: Unavailable,
+    504: Unavailable,
+    520: Unavailable,
+    527: Unavailable,
+    599: Unavailable,
+    999: Unavailable,
+}
+DOUBTFUL = {101, 303, 304, 408, 499}
+WRITES = {
+    status: Uncertain if status >= 500 or status in DOUBTFUL else error
+    for status, error in READS.items()
+}
+
+
+@pytest.mark.parametrize("status", READS)
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+def test_every_status_says_what_the_caller_can_do(
+    wire: responses.RequestsMock, status: int, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_of(module, monkeypatch)
+    wire.add(method, f"{URL}/contacts", status=status, json={"message": "because"})
+    expected = READS if method == "GET" else WRITES
+
+    assert type(failed(make_http(), method)) is expected[status]
+
+
+@pytest.mark.parametrize("status", [s for s in READS if s >= 500 or s in DOUBTFUL])
+def test_a_post_that_only_reads_leaves_no_doubt(wire: responses.RequestsMock, status: int) -> None:
+    wire.post(f"{URL}/search", status=status)
+
+    assert type(failed(make_http(), "POST", "search", reads=True)) is Unavailable
+
+
+def test_head_writes_nothing() -> None:
+    with server(answering("503 Away", b"")) as (url, received):
+        error = failed(make_http(url), "HEAD")
+
+    assert type(error) is Unavailable
+    assert len(received) == 3
+
+
+@pytest.mark.parametrize("status", [404, 409, 410])
+def test_a_page_instead_of_data_says_nothing_of_records(
+    wire: responses.RequestsMock, status: int
+) -> None:
+    wire.get(f"{URL}/contacts", status=status, body="default backend - 404")
+
+    error = failed(make_http())
+
+    assert isinstance(error, Unavailable)
+    assert "address is wrong" in error.message
+
+
+def test_a_page_of_403_names_the_firewall(wire: responses.RequestsMock) -> None:
+    wire.get(f"{URL}/contacts", status=403, body="<html>Blocked</html>")
+
+    assert "firewall" in failed(make_http()).message
+
+
+@pytest.mark.parametrize("status", [403, 413, 477])
+def test_a_refusal_that_says_when_to_come_back_wants_fewer_calls(
+    wire: responses.RequestsMock, status: int
+) -> None:
+    wire.post(f"{URL}/contacts", status=status, headers={"Retry-After": "30"})
+
+    error = failed(make_http(), "POST")
+
+    assert isinstance(error, Throttled)
+    assert error.retry_after == 30
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"message": "because\nof  this."},
+        {"error": "because of this"},
+        {"error": {"code": 7, "message": "because of this"}},
+        {"error": "invalid", "error_description": "because of this"},
+        [{"message": "because of this", "errorCode": "X"}],
+    ],
+)
+def test_the_words_of_the_crm_are_passed_on(wire: responses.RequestsMock, body: Any) -> None:
+    wire.get(f"{URL}/contacts", status=422, json=body)
+
+    assert failed(make_http()).message == "Acme does not take these values: because of this"
+
+
+def test_an_adapter_reads_the_errors_of_its_crm(wire: responses.RequestsMock) -> None:
+    wire.post(f"{URL}/contacts", status=400, json={"field": "size", "options": ["s", "m"]})
+
+    def failure(answer: Answer) -> AdapterError | None:
+        said = answer.object()
+        return Rejected([Problem(said["field"], "no such size", tuple(said["options"]))])
+
+    error = failed(make_http(failure=failure), "POST")
+
+    assert isinstance(error, Rejected)
+    assert error.problems == (Problem("size", "no such size", ("s", "m")),)
+    assert error.args == (error.message,) == ("size: no such size",)
+
+
+def test_an_error_body_the_adapter_cannot_read_leaves_the_status(
+    wire: responses.RequestsMock,
+) -> None:
+    wire.post(f"{URL}/contacts", status=429, body="<html>", headers={"Retry-After": "60"})
+    http = make_http(failure=lambda answer: NotFound(answer.id()))
+
+    assert isinstance(failed(http, "POST"), Throttled)
+
+
+# Retry-After.
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("7", 7.0),
+        (" 1.5 ", 1.5),
+        ("0", 0.0),
+        ("9" * 400, 86_400.0),
+        ("Sat, 01 Jan 2000 00:00:00 GMT", 0.0),
+        ("Sat, 01 Jan 2000 00:00:00", 0.0),
+        ("Fri, 31 Dec 9998 23:59:59 GMT", 86_400.0),
+        ("", None),
+        ("-5", None),
+        ("1e5", None),
+        ("٣", None),
+        ("²", None),
+        ("soon", None),
+        ("Fri, 31 Dec 99999 23:59:59 GMT", None),
+        ("Fri, 31 Dec 99999999999999999999999 23:59:59 GMT", None),
+        ("Fri, 31 Dec 2026 23:59:59 +99999999", None),
+    ],
+)
+def test_retry_after_is_read_or_left(text: str, seconds: float | None) -> None:
+    assert Answer("Acme", 429, {"Retry-After": text}, None).seconds() == seconds
+
+
+@pytest.mark.parametrize("usegmt", [True, False])
+def test_retry_after_may_be_a_date(usegmt: bool) -> None:
+    soon = formatdate(time.time() + 100, usegmt=usegmt)
+
+    assert 90 < (Answer("Acme", 503, {"Retry-After": soon}, None).seconds() or 0) <= 100
+
+
+# What is sent again.
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_what_could_not_be_sent_wrote_nothing(method: str) -> None:
+    error = failed(make_http(closed_port()), method)
+
+    assert type(error) is Unavailable
+
+
+def test_a_write_that_could_not_be_sent_is_sent_again() -> None:
+    deaf = [closed_port()]
+
+    class Session:
+        def request(self, method: str, url: str, **more: Any) -> requests.Response:
+            return PlainSession().request(method, deaf.pop() if deaf else live, **more)
+
+    with server(answering("201 Created", b'{"id": 1}')) as (live, received):
+        context = http_context(session=Session())
+        answer = Http(context, URL, crm="Acme", authorize=dict).send("POST", "contacts", body={})
+
+    assert answer.id() == "1"
+    assert len(received) == 1
+
+
+@pytest.mark.parametrize("script", [reset, cut_short, answering("500 Oops")])
+def test_a_write_that_broke_is_sent_once(script: Any) -> None:
+    with server(script) as (url, received):
+        error = failed(make_http(url), "POST", body={"a": 1})
+
+    assert type(error) is Uncertain
+    assert len(received) == 1
+
+
+@pytest.mark.parametrize(
+    "script",
+    [reset, cut_short, answering("500 Oops"), answering("200 OK", b"<html>")],
+    ids=["reset", "short", "500", "page"],
+)
+def test_a_read_that_broke_is_sent_again(script: Any) -> None:
+    with server(script, script, answering("200 OK", b'{"id": 5}')) as (url, received):
+        answer = make_http(url).send("GET", "contacts", "5")
+
+    assert answer.id() == "5"
+    assert len(received) == 3
+
+
+def test_a_read_is_given_up_after_three_tries() -> None:
+    with server(reset) as (url, received):
+        error = failed(make_http(url))
+
+    assert type(error) is Unavailable
+    assert len(received) == 3
+
+
+def test_a_write_that_was_one_too_many_waits_and_is_sent_again() -> None:
+    too_many = answering("429 Too Many", b"{}", "Retry-After: 0.2")
+    budget = FakeBudget()
+    started = time.monotonic()
+    with server(too_many, answering("201 Created", b'{"id": 1}')) as (url, received):
+        answer = make_http(url, budgets={"general": budget}).send("POST", "contacts", body={})
+
+    assert (answer.id(), len(received)) == ("1", 2)
+    assert time.monotonic() - started >= 0.2
+    assert (budget.paused, budget.taken) == ([0.2], 2)
+
+
+def test_nobody_waits_longer_than_there_is_time(wire: responses.RequestsMock) -> None:
+    wire.get(f"{URL}/contacts", status=429, headers={"Retry-After": "30"})
+    started = time.monotonic()
+
+    error = failed(make_http(seconds=20))
+
+    assert isinstance(error, Throttled)
+    assert (error.retry_after, len(wire.calls)) == (30, 1)
+    assert time.monotonic() - started < 30
+
+
+def test_retry_after_zero_still_pauses(
+    wire: responses.RequestsMock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crmhub.adapter.http._BACKOFF", 0.2)
+    wire.get(f"{URL}/contacts", status=429, headers={"Retry-After": "0"})
+    started = time.monotonic()
+
+    failed(make_http())
+
+    assert time.monotonic() - started >= 0.1 + 0.2
+
+
+def test_tries_end_with_the_deadline() -> None:
+    over = threading.Event()
+    with server(reset, lambda connection: over.wait(120)) as (url, received):
+        started = time.monotonic()
+        error = failed(make_http(url, seconds=5))
+        took = time.monotonic() - started
+        over.set()
+
+    assert isinstance(error, Unavailable)
+    assert len(received) == 2
+    assert took < 60
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_without_time_nothing_is_sent(wire: responses.RequestsMock, method: str) -> None:
+    budget = FakeBudget()
+
+    error = failed(make_http(seconds=0, budgets={"general": budget}), method)
+
+    assert type(error) is NotYet
+    assert (len(wire.calls), budget.taken) == (0, 0)
+
+
+def test_a_write_that_would_be_broken_off_is_not_begun() -> None:
+    left = [20.0]
+    context = replace(http_context(), remaining=lambda: left[0])
+
+    def slow(connection: socket.socket) -> None:
+        time.sleep(0.3)
+        answering("200 OK")(connection)
+
+    with server(slow) as (url, received):
+        http = Http(context, url, crm="Acme", authorize=dict)
+        http.send("GET", "contacts")
+        left[0] = 0.35
+        error = failed(http, "POST")
+        assert (type(error), len(received)) == (NotYet, 1)
+        # However slow it is, a second is always worth a try.
+        http._usual, left[0] = 60.0, 1.1
+        with suppress(Unavailable):
+            http.send("GET", "contacts")
+        soon(lambda: len(received) >= 2)
+
+
+# Budgets.
+
+
+def test_every_request_takes_from_the_budget_of_its_lane(wire: responses.RequestsMock) -> None:
+    wire.get(f"{URL}/contacts", status=500)
+    wire.post(f"{URL}/search", json={})
+    general, search = FakeBudget(), FakeBudget()
+    http = make_http(budgets={"general": general, "search": search})
+
+    failed(http)
+    http.send("POST", "search", lane="search")
+
+    assert (general.taken, search.taken) == (3, 1)
+
+
+def test_an_exhausted_budget_sends_nothing(wire: responses.RequestsMock) -> None:
+    error = failed(make_http(budgets={"general": FakeBudget(full=True)}), "POST")
+
+    assert isinstance(error, Throttled)
+    assert len(wire.calls) == 0
+
+
+@pytest.mark.parametrize("status", [200, 400, 429, 500])
+def test_headers_of_every_answer_are_heeded(wire: responses.RequestsMock, status: int) -> None:
+    wire.post(
+        f"{URL}/contacts", status=status, json={}, headers={"X-Left": "7", "Retry-After": "9"}
+    )
+    seen: list[tuple[str, int, str]] = []
+    http = make_http(
+        seconds=5, heed=lambda lane, a: seen.append((lane, a.status, a.headers["x-left"]))
+    )
+
+    try:
+        http.send("POST", "contacts")
+    except AdapterError:
+        assert status != 200
+
+    assert seen == [("general", status, "7")]
+
+
+# Credentials.
+
+
+def test_refused_credentials_are_renewed_once(wire: responses.RequestsMock) -> None:
+    wire.post(f"{URL}/contacts", status=401)
+    renewals: list[bool] = []
+
+    def renew() -> bool:
+        renewals.append(True)
+        return True
+
+    error = failed(make_http(renew=renew), "POST")
+
+    assert type(error) is Denied
+    assert (len(renewals), len(wire.calls)) == (1, 2)
+
+
+def test_a_write_goes_out_again_under_renewed_credentials(wire: responses.RequestsMock) -> None:
+    wire.post(f"{URL}/contacts", status=401)
+    wire.post(f"{URL}/contacts", json={"id": 1})
+    tokens = ["old"]
+    http = make_http(
+        authorize=lambda: {"Authorization": tokens[-1]}, renew=lambda: not tokens.append("new")
+    )
+
+    http.send("POST", "contacts")
+
+    assert [call.request.headers["Authorization"] for call in wire.calls] == ["old", "new"]
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 500])
+def test_other_failures_renew_nothing(wire: responses.RequestsMock, status: int) -> None:
+    wire.post(f"{URL}/contacts", status=status)
+
+    failed(make_http(renew=lambda: pytest.fail("renewed")), "POST")
+
+    assert len(wire.calls) == 1
+
+
+def test_a_refused_anonymous_call_renews_nothing(wire: responses.RequestsMock) -> None:
+    wire.post(f"{URL}/token", status=401)
+    http = make_http(renew=lambda: pytest.fail("renewed"))
+
+    assert isinstance(failed(http, "POST", "token", anonymous=True), Denied)
+
+
+def test_a_renewal_that_fails_is_what_is_told(wire: responses.RequestsMock) -> None:
+    wire.get(f"{URL}/contacts", status=401)
+
+    def renew() -> bool:
+        raise Unavailable("the token endpoint is away")
+
+    error = failed(make_http(renew=renew))
+
+    assert error.message == "the token endpoint is away"
+    assert len(wire.calls) == 1
+
+
+# Correlation ids.
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("abc-1", "abc-1"), ("x" * 5000, "x" * 100), ("a\x1bb", ""), ("", "")],
+)
+@pytest.mark.parametrize("place", ["header", "hook"])
+def test_a_correlation_id_is_kept_as_far_as_it_can_be_shown(
+    wire: responses.RequestsMock, given: str, kept: str, place: str
+) -> None:
+    header = {"X-Corr": given} if place == "header" else {}
+    wire.get(f"{URL}/contacts", status=404, headers=header, json={"correlationId": given})
+
+    def failure(answer: Answer) -> AdapterError | None:
+        error = NotFound("none")
+        error.correlation_id = answer.object()["correlationId"] if place == "hook" else ""
+        return error
+
+    assert failed(make_http(failure=failure, correlation_header="X-Corr")).correlation_id == kept
+
+
+def test_a_refusal_of_credentials_keeps_the_adapters_error(wire: responses.RequestsMock) -> None:
+    class OnHold(Denied):
+        pass
+
+    def failure(answer: Answer) -> AdapterError:
+        error = OnHold("on hold")
+        error.correlation_id = "from-body"
+        return error
+
+    wire.get(f"{URL}/contacts", status=401, headers={"X-Request-Id": "from-header"})
+
+    error = failed(make_http(failure=failure))
+
+    assert (type(error), error.correlation_id) == (OnHold, "from-body")
+
+
+# Nothing private.
+
+
+@pytest.mark.parametrize(
+    "written", [SECRET, quote(SECRET), quote(SECRET, safe=""), json.dumps(SECRET)[1:-1]]
+)
+@pytest.mark.parametrize("at", [0, 290, 595])
+def test_a_secret_the_crm_repeats_is_blotted_out(
+    wire: responses.RequestsMock, written: str, at: int
+) -> None:
+    wire.get(f"{URL}/contacts", status=403, json={"message": f"{'x' * at}{written} is wrong"})
+
+    error = failed(make_http(secrets=lambda: [SECRET[:8], SECRET]))
+
+    assert "pat-eu1" not in error.message
+    assert at or "*** is wrong" in error.message
+
+
+@pytest.mark.parametrize(
+    "said", ["/rest/13/k32t88gf3azp/profile", "key=a+b%2Fc-secret", "a b/c-secret"]
+)
+def test_a_part_of_a_secret_address_is_blotted_out(wire: responses.RequestsMock, said: str) -> None:
+    address = "https://crm.example.test/rest/13/k32t88gf3azp?key=a%20b%2Fc-secret#top"
+    wire.get(f"{URL}/contacts", status=403, json={"message": f"{said} lacks a right"})
+
+    error = failed(make_http(secrets=lambda: [address]))
+
+    assert "***" in error.message
+    assert "k32t88gf3azp" not in error.message
+    assert "secret" not in error.message
+
+
+def test_headers_of_one_call_go_with_it_and_the_credentials_stay(
+    wire: responses.RequestsMock,
+) -> None:
+    wire.post(f"{URL}/contacts", json={"id": "1"})
+    wire.post(f"{URL}/contacts", json={"id": "2"})
+    http = make_http(authorize=lambda: {"Authorization": "Bearer ours"})
+
+    http.send("POST", "contacts", body={}, headers={"Idempotency-Key": "m-1", "Authorization": ""})
+    http.send("POST", "contacts", body={})
+
+    first, second = (call.request.headers for call in wire.calls)
+    assert (first["Idempotency-Key"], first["Authorization"]) == ("m-1", "Bearer ours")
+    assert "Idempotency-Key" not in second
+
+
+def test_a_secret_in_a_problem_is_blotted_out(wire: responses.RequestsMock) -> None:
+    wire.post(f"{URL}/contacts", status=400, json={"size": [f"what is {SECRET}?"]})
+    http = make_http(
+        secrets=lambda: [SECRET],
+        failure=lambda answer: Rejected([Problem("size", answer.object()["size"][0])]),
+    )
+
+    error = failed(http, "POST")
+
+    assert isinstance(error, Rejected)
+    assert error.problems[0].reason == "what is ***?"
+    assert error.message == "size: what is ***?"
+
+
+def test_a_header_the_crm_repeats_is_blotted_out(wire: responses.RequestsMock) -> None:
+    basic = b64encode(f"user:{SECRET}".encode()).decode()
+    wire.get(f"{URL}/contacts", status=403, json={"message": f"{basic} has no right"})
+
+    error = failed(make_http(authorize=lambda: {"Authorization": f"Basic {basic}"}))
+
+    assert error.message.endswith(": *** has no right.")
+
+
+def test_data_that_looks_like_a_secret_stays(wire: responses.RequestsMock) -> None:
+    wire.get(f"{URL}/contacts", json={"id": "1", "note": "the-token"})
+
+    answer = make_http(secrets=lambda: ["the-token"]).send("GET", "contacts")
+
+    assert answer.object()["note"] == "the-token"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    "exc",
+    [
+        requests.ConnectionError("Max retries exceeded with url: /x?email=ada@example.com"),
+        requests.ReadTimeout("https://crm.example.test/api?email=ada@example.com"),
+        requests.exceptions.InvalidURL("Failed to parse: https://h/p?email=ada@example.com"),
+        requests.exceptions.SSLError("ada@example.com"),
+        requests.exceptions.InvalidHeader("in header value: 'Bearer the-token\\n'"),
+    ],
+)
+def test_an_error_of_the_wire_tells_nothing_private(
+    wire: responses.RequestsMock, caplog: pytest.LogCaptureFixture, method: str, exc: Exception
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    wire.add(method, f"{URL}/contacts", body=exc)
+
+    error = failed(make_http(), method, params={"email": "ada@example.com"})
+
+    told = error.message + repr(error) + caplog.text
+    assert (error.__cause__, error.__context__) == (None, None)
+    assert "ada@" not in told
+    assert "the-token" not in told
+
+
+def test_a_log_line_names_status_account_time_and_correlation_id(
+    wire: responses.RequestsMock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="crmhub.adapter")
+    wire.post(f"{URL}/contacts", status=500, headers={"X-Request-Id": "corr-1"}, body="ada@x.org")
+
+    failed(make_http(), "POST", params={"email": "ada@x.org"}, body={"email": "ada@x.org"})
+
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert caplog.messages[0].startswith("Acme answered 500 to a POST for acme after ")
+    assert caplog.messages[0].endswith(" ms: Uncertain (correlation id corr-1)")
+
+
+@pytest.mark.parametrize(("status", "level"), [(404, "INFO"), (409, "INFO"), (401, "WARNING")])
+def test_what_only_the_caller_can_mend_is_no_warning(
+    wire: responses.RequestsMock, caplog: pytest.LogCaptureFixture, status: int, level: str
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="crmhub.adapter")
+    wire.get(f"{URL}/contacts", status=status)
+
+    failed(make_http())
+
+    assert [record.levelname for record in caplog.records] == [level]
+
+
+def test_an_answer_that_never_came_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with server(reset) as (url, _):
+        failed(make_http(url), "POST")
+
+    assert "answered nothing to a POST" in caplog.text
+
+
+def test_the_repr_of_an_answer_shows_no_data() -> None:
+    answer = Answer("Acme", 200, {"Set-Cookie": "s3cret"}, {"email": "ada@example.com"})
+
+    assert "ada" not in repr(answer)
+    assert "s3cret" not in repr(answer)
+
+
+# Threads.
+
+
+def test_threads_get_their_own_answers() -> None:
+    class Session:
+        def request(self, method: str, url: str, **more: Any) -> requests.Response:
+            response = requests.Response()
+            response.status_code = 200
+            response._content = json.dumps({"id": url.rpartition("/")[2]}).encode()
+            return response
+
+    http = Http(http_context(session=Session()), URL, crm="Acme", authorize=dict)
+    with ThreadPoolExecutor(20) as pool:
+        found = list(pool.map(lambda n: http.send("GET", "contacts", str(n)).id(), range(200)))
+
+    assert found == [str(n) for n in range(200)]

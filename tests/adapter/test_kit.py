@@ -1,0 +1,260 @@
+"""The conformance tests let an honest adapter pass, and catch those that lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import requests
+
+from crmhub.adapter import (
+    Adapter,
+    Context,
+    Described,
+    Kind,
+    Linked,
+    Pipeline,
+    Problem,
+    Rejected,
+    Saved,
+    Unavailable,
+    Unsupported,
+)
+from crmhub.adapter.testing import Connection, FaultProxy, HttpAdapterTests
+from crmhub.adapter.testing.base import hidden_in, texts_of
+from crmhub.adapter.testing.faults import answers
+from tests.adapter.liars import (
+    CAUGHT_BY,
+    TakesNothingForDone,
+    faulty,
+)
+from tests.adapter.small_adapter import SmallAdapter
+from tests.adapter.small_crm import SmallCrm
+
+pytest_plugins = ["pytester"]
+
+
+class Small(HttpAdapterTests):
+    """How the tests of the small CRM's adapters, honest or not, look to their author."""
+
+    adapter_class = SmallAdapter
+    credentials = {"refresh_token": "refresh-0-of-the-small-crm"}  # noqa: RUF012
+    choice = ("status", "lead")
+    read_only = "created"
+    breakdowns = ((200, {"deadlock": True}),)
+
+    @pytest.fixture
+    def crm(self) -> Iterator[SmallCrm]:
+        with SmallCrm() as crm:
+            yield crm
+
+
+class TestSmallAdapter(Small):
+    """The honest one."""
+
+
+class _LacksTickets(SmallAdapter):
+    """A CRM without tickets."""
+
+    lacking = "tickets"
+
+    def create_for_contact(self, kind: Linked, contact_id: str, *args: Any, **more: Any) -> Saved:
+        self._has(kind)
+        return super().create_for_contact(kind, contact_id, *args, **more)
+
+    def pipelines(self, kind: Linked) -> list[Pipeline]:
+        self._has(kind)
+        return super().pipelines(kind)
+
+    def describe(self, kind: Kind) -> list[Described]:
+        self._has(kind)
+        return super().describe(kind)
+
+    def _has(self, kind: str) -> None:
+        if kind == self.lacking:
+            raise Unsupported(f"Small CRM has no {kind}.")
+
+
+class _LacksDeals(_LacksTickets):
+    """A CRM without deals."""
+
+    lacking = "deals"
+
+
+@pytest.mark.parametrize("lacks", [_LacksTickets, _LacksDeals])
+def test_what_the_crm_lacks_is_skipped(
+    pytester: pytest.Pytester, lacks: type[_LacksTickets]
+) -> None:
+    kind = lacks.lacking[:-1]
+    tests = [
+        f"test_pipelines_are_listed_with_their_stages[{kind}s]",
+        f"test_every_stage_that_is_listed_is_taken[{kind}s]",
+        f"test_a_write_whose_answer_does_not_come_in_time_is_uncertain[Create{kind.title()}]",
+        f"test_what_lost_its_answer_is_made_once_when_it_is_tried_again"
+        f"[written-Create{kind.title()}]",
+        f"test_credentials_that_are_refused_are_denied[create_for_contact of a {kind}-401]",
+        f"test_every_request_takes_its_turn_in_a_budget[create_for_contact of a {kind}]",
+    ]
+    usual = [
+        faulty("500 after"),
+        "test_a_call_ends_in_time[a stall after the write]",
+        "test_an_id_that_was_never_issued_leads_to_no_other_path",
+        "test_credentials_that_are_refused_are_denied[find_marked-401]",
+        "test_credentials_that_are_refused_are_denied[pipelines-401]",
+    ]
+    path = pytester.makepyfile(
+        f"""
+        from tests.adapters import test_kit
+
+        class TestLacking(test_kit.Small):
+            adapter_class = test_kit.{lacks.__name__}
+        """
+    )
+    quiet = ("-q", "-p", "no:unraisableexception", "-p", "no:playwright")
+    names = [f"{path}::TestLacking::{test}" for test in (*tests, *usual)]
+    passed, skipped, failed = pytester.inline_run(*quiet, *names).listoutcomes()
+    assert not failed
+    assert (len(passed), len(skipped)) == (len(usual), len(tests))
+
+
+class AtItsAddress(SmallAdapter):
+    """Its address is a secret, as that of a webhook is."""
+
+    settings = tuple(
+        replace(one, default="", secret=True, required=True) if one.name == "base_url" else one
+        for one in SmallAdapter.settings
+    )
+
+    def __init__(self, context: Context) -> None:
+        given = {**context.settings, "base_url": context.credentials["base_url"]}
+        super().__init__(replace(context, settings=given))
+
+
+def test_an_address_may_be_a_secret(pytester: pytest.Pytester) -> None:
+    secrets = (
+        'credentials = {**test_kit.Small.credentials, "base_url": "{url}"}\n'
+        "            settings = {}\n"
+        "            adapter_class = test_kit.AtItsAddress"
+    )
+    found = "test_what_is_created_is_there_at_once"
+    assert _failed(pytester, SmallAdapter, found, says=secrets) == set()
+
+
+def test_the_parts_of_a_secret_address_are_secrets() -> None:
+    address = "https://small.example.test/rest/1/hidden-in-the-path?key=hidden-in-the-query"
+    connection = Connection(AtItsAddress, {}, {**Small.credentials, "base_url": address})
+    assert {"hidden-in-the-path", "hidden-in-the-query"} <= connection.secrets()
+
+
+def _failed(
+    pytester: pytest.Pytester, liar: type[Adapter], *tests: str, says: str = ""
+) -> set[str]:
+    """Run some tests of the kit on an adapter and return those that fail.
+
+    `says` is what the test class says besides.
+    """
+    path = pytester.makepyfile(
+        f"""
+        from tests.adapters import liars, test_kit
+
+        class TestLiar(test_kit.Small):
+            adapter_class = liars.{liar.__name__}
+            {says}
+        """
+    )
+    # What other tests left to be collected is none of this run's, and Playwright's plugin fails
+    # every test that runs inside another.
+    quiet = ("-q", "-p", "no:unraisableexception", "-p", "no:playwright")
+    run = pytester.inline_run(*quiet, *(f"{path}::TestLiar::{test}" for test in tests))
+    passed, _, failed = run.listoutcomes()
+    assert len(passed) + len(failed) >= len(tests), "a test is left out, or there is none"
+    return {report.nodeid.partition("::TestLiar::")[2] for report in failed}
+
+
+@pytest.mark.parametrize("liar", CAUGHT_BY, ids=lambda liar: liar.__name__)
+def test_a_liar_is_caught(pytester: pytest.Pytester, liar: type[Adapter]) -> None:
+    assert _failed(pytester, liar, *CAUGHT_BY[liar]) == set(CAUGHT_BY[liar])
+
+
+def test_an_honest_adapter_is_not_caught(pytester: pytest.Pytester) -> None:
+    assert _failed(pytester, SmallAdapter, faulty("400"), "test_no_secret_shows") == set()
+
+
+def test_a_change_may_be_answered_with_nothing(pytester: pytest.Pytester) -> None:
+    assert _failed(pytester, TakesNothingForDone, faulty("204")) == set()
+
+
+def test_what_every_contact_needs_is_no_part_left_out(pytester: pytest.Pytester) -> None:
+    needed = 'needed = {"contacts": {"status": "lead"}}'
+    created = "test_a_lead_that_lost_its_answer_makes_one_contact_when_it_is_tried_again"
+    assert _failed(pytester, SmallAdapter, faulty("400"), created, says=needed) == set()
+
+
+def test_a_standard_test_is_not_overridden_without_a_reason() -> None:
+    with pytest.raises(TypeError, match=r"test_no_secret_shows.*xfail"):
+
+        class Sly(Small):
+            def test_no_secret_shows(self) -> None:  # type: ignore[override]
+                pass
+
+
+def test_a_standard_test_is_not_overridden_by_way_of_a_mixin() -> None:
+    class Mixin:
+        test_ids_and_values_are_text = None
+
+    with pytest.raises(TypeError, match="test_ids_and_values_are_text"):
+
+        class Sly(Mixin, Small):  # type: ignore[misc]
+            pass
+
+
+def test_a_standard_test_that_cannot_hold_is_expected_to_fail_with_a_reason() -> None:
+    class Open(Small):
+        @pytest.mark.xfail(reason="the small CRM shows it to everybody")
+        def test_no_secret_shows(self) -> None:  # type: ignore[override]
+            raise AssertionError
+
+    assert Open.test_no_secret_shows is not Small.test_no_secret_shows
+
+
+@pytest.fixture
+def connection() -> Connection:
+    return Connection(SmallAdapter, {}, Small.credentials)
+
+
+def test_a_lease_is_one_holders_until_it_is_given_back(connection: Connection) -> None:
+    hold = connection.leases.hold
+    with connection.within(0.05), hold("a", 9), hold("b", 9), pytest.raises(Unavailable):
+        hold("a", 9).__enter__()
+    with connection.leases.hold("a", 9):
+        assert connection.leases.granted == {"a": 2, "b": 1}
+
+
+def test_a_lease_that_has_run_out_is_taken_over(connection: Connection) -> None:
+    with connection.leases.hold("a", 0.02), connection.leases.hold("a", 9):
+        assert connection.leases.granted == {"a": 2}
+
+
+def test_time_that_is_skipped_is_taken_off_what_remains(connection: Connection) -> None:
+    with connection.within(1000):
+        connection.sleep(400)
+        assert 500 < connection.remaining() <= 600
+
+
+def test_a_secret_is_found_wherever_an_error_hides_it(connection: Connection) -> None:
+    secret = Small.credentials["refresh_token"]
+    deep = ValueError("fine")
+    deep.__context__ = KeyError(secret)
+    for error in (Unavailable(secret), Rejected([Problem("email", secret)]), deep):
+        assert hidden_in(texts_of(error), connection)
+    assert not hidden_in(texts_of(Unavailable("fine")), connection)
+
+
+def test_the_proxy_harms_what_it_is_told_to_and_nothing_else() -> None:
+    with SmallCrm() as crm, FaultProxy(crm.url) as proxy:
+        proxy.inject(answers(418), skip=1, when=lambda request: "me" in request.target)
+        got = [requests.get(f"{proxy.url}/{path}").status_code for path in ("me", "x", "me", "me")]
+        assert got == [401, 401, 418, 401]
+        assert [request.fault for request in proxy.requests] == [False, False, True, False]

@@ -1,0 +1,107 @@
+"""The HubSpot-like CRM as the conformance tests and the adapter's own tests see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from adapters.hubspot import HubSpotAdapter
+from adapters.hubspot.fake import (
+    FakeHubSpot,
+    Options,
+    Refused,
+)
+from crmhub.adapter import Conflict, Kind, Linked
+from crmhub.adapter.matching import Lead
+from crmhub.adapter.testing import Connection
+
+VERSIONS = ("2026-09", "2026-03", "v3")
+TOKEN = {"access_token": Options().token}
+OAUTH = {
+    "client_id": Options().client_id,
+    "client_secret": Options().client_secret,
+    "refresh_token": Options().refresh_token,
+}
+
+
+class HubSpotCrm:
+    """A fake HubSpot with neither limits nor lag, as `crmhub.adapter.testing.HttpCrm` wants it."""
+
+    def __init__(self, **options: Any) -> None:
+        usual = {"limit": "none", "search_limit": "none"}
+        self.fake = FakeHubSpot(Options(**(usual | options)))
+
+    def __enter__(self) -> HubSpotCrm:
+        self.fake.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.fake.stop()
+
+    @property
+    def url(self) -> str:
+        return self.fake.url
+
+    @property
+    def search_lag(self) -> float:
+        return self.fake.portal.search_lag
+
+    @search_lag.setter
+    def search_lag(self, seconds: float) -> None:
+        self.fake.portal.search_lag = seconds
+
+    def add_contact(self, properties: Mapping[str, str]) -> str:
+        try:
+            return self.fake.add("contacts", properties)
+        except Refused as exc:
+            raise Conflict(str(exc)) from exc
+
+    def contacts(self) -> Mapping[str, Mapping[str, str]]:
+        return self.fake.contacts
+
+    def delete_contact(self, contact_id: str) -> None:
+        self.fake.archive("contacts", contact_id)
+
+    def linked(self, kind: Linked, contact_id: str) -> Mapping[str, Mapping[str, str]]:
+        ids = self.fake.linked("contacts", contact_id, kind)
+        return {one: self.fake.records(kind)[one] for one in ids}
+
+    def count(self, kind: Kind) -> int:
+        return len(self.fake.records(kind))
+
+
+def connected(
+    fake: FakeHubSpot, credentials: Mapping[str, str] = TOKEN, **settings: str
+) -> Connection:
+    """Return a connection to a fake, each adapter of which is a process of its own."""
+    return Connection(HubSpotAdapter, {"base_url": fake.url, **settings}, credentials)
+
+
+def adapted(
+    fake: FakeHubSpot, credentials: Mapping[str, str] = TOKEN, **settings: str
+) -> HubSpotAdapter:
+    """Return an adapter that talks to a fake."""
+    adapter = connected(fake, credentials, **settings).adapter()
+    assert isinstance(adapter, HubSpotAdapter)
+    return adapter
+
+
+def person(*, strict: bool = False, mark: str = "", contact_id: str = "", **values: str) -> Lead:
+    """Return a lead with these values, its email and phone among them."""
+    return Lead(
+        values,
+        email=values.get("email", ""),
+        phone=values.get("phone", ""),
+        strict=strict,
+        mark=mark,
+        contact_id=contact_id,
+    )
+
+
+def calls(fake: FakeHubSpot) -> list[str]:
+    """Return method and path of every call so far, and forget them."""
+    seen = [f"{one.method} {one.path}" for one in fake.requests]
+    with suppress(AttributeError):
+        fake._seen.clear()
+    return seen

@@ -1,0 +1,204 @@
+"""Leads on a HubSpot-like CRM: how many calls they cost, and that nobody is made twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from adapters.hubspot.fake import FakeHubSpot
+from crmhub.adapter import Rejected
+from crmhub.adapter.matching import Lead
+from crmhub.adapter.upserts import upsert_contact, upsert_contacts
+from tests.adapters.hubspot.hubspot_crm import (
+    HubSpotCrm,
+    adapted,
+    calls,
+    person,
+)
+
+PHONE = "+4915112345678"
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeHubSpot]:
+    with HubSpotCrm(search_lag=10.0) as crm:
+        yield crm.fake
+
+
+def second_email(fake: FakeHubSpot, contact_id: str, email: str) -> None:
+    held = fake.portal.load("contacts", contact_id)
+    fake.portal.store(held, {**held.properties, "hs_additional_emails": email})
+
+
+def test_a_new_lead_costs_two_calls(fake: FakeHubSpot) -> None:
+    adapter = adapted(fake)
+    upsert_contact(adapter, person(email="first@x.org", mark="crmhub-0"))
+    calls(fake)
+    upsert_contact(adapter, person(email="ann@x.org", firstname="Ann", mark="crmhub-1"))
+    assert calls(fake) == [
+        "GET /crm/objects/2026-09/contacts/ann%40x.org",
+        "POST /crm/objects/2026-09/contacts",
+    ]
+
+
+def test_a_known_lead_costs_two_calls_and_one_when_nothing_changes(fake: FakeHubSpot) -> None:
+    id = fake.add_contact(email="ann@x.org", firstname="Ann", city="Rome")
+    adapter = adapted(fake)
+    changed = upsert_contact(adapter, person(email="ann@x.org", firstname="Anna"))
+    assert (changed.outcome, len(calls(fake))) == ("updated", 2)
+    same = upsert_contact(adapter, person(email="ann@x.org", firstname="Anna"))
+    assert (same.outcome, len(calls(fake))) == ("unchanged", 1)
+    assert fake.contacts[id]["city"] == "Rome"
+
+
+def test_values_that_mean_the_same_are_unchanged(fake: FakeHubSpot) -> None:
+    fake.define("contacts", "score", "number")
+    fake.define("contacts", "vip", "bool")
+    fake.add_contact(email="ann@x.org", score="1200.5", vip="true", hs_lead_status="OPEN_DEAL")
+    lead = person(email="ann@x.org", score="1,200.50", vip="Yes", hs_lead_status="open deal")
+    assert upsert_contact(adapted(fake), lead).outcome == "unchanged"
+
+
+@pytest.mark.parametrize("people", [1, 50])
+def test_fifty_leads_at_once_make_one_contact_for_each_email(
+    fake: FakeHubSpot, people: int
+) -> None:
+    adapter = adapted(fake)
+    leads = [person(email=f"ann{i % people}@x.org", city=f"City {i}") for i in range(50)]
+    with ThreadPoolExecutor(50) as pool:
+        saved = list(pool.map(lambda lead: upsert_contact(adapter, lead), leads))
+    assert len(fake.contacts) == len({one.id for one in saved}) == people
+    assert fake.count("*", "*/search") == 0
+
+
+def test_a_second_email_is_found_and_the_first_one_stays(fake: FakeHubSpot) -> None:
+    id = fake.add_contact(email="ann@x.org")
+    second_email(fake, id, "ann@home.org")
+    saved = upsert_contact(adapted(fake), person(email="ann@home.org", city="Rome"))
+    assert (saved.id, saved.outcome) == (id, "updated")
+    assert fake.contacts[id]["email"] == "ann@x.org"
+    assert fake.contacts[id]["city"] == "Rome"
+
+
+def test_a_second_email_that_no_read_shows_is_told_by_the_clash(fake: FakeHubSpot) -> None:
+    id = fake.add_contact(email="ann@x.org")
+    second_email(fake, id, "ann@home.org")
+    fake.fail(404, method="GET", path="*ann%40home.org", body={"message": "resource not found"})
+    saved = upsert_contact(adapted(fake), person(email="ann@home.org", city="Rome"))
+    assert saved.id == id
+    assert fake.contacts[id]["email"] == "ann@x.org"
+    assert len(fake.contacts) == 1
+
+
+def test_a_second_email_that_no_read_shows_takes_nobodys_phone(fake: FakeHubSpot) -> None:
+    id = fake.add_contact(email="ann@x.org", phone="+4915198765432")
+    other = fake.add_contact(email="ben@x.org", phone=PHONE)
+    second_email(fake, id, "ann@home.org")
+    fake.fail(404, method="GET", path="*ann%40home.org", body={"message": "resource not found"})
+    saved = upsert_contact(adapted(fake), person(email="ann@home.org", phone=PHONE, city="Rome"))
+    assert (saved.id, [one.name for one in saved.refused]) == (id, ["phone"])
+    assert fake.contacts[id]["city"] == "Rome"
+    assert fake.contacts[id]["phone"] == "+4915198765432"
+    assert fake.contacts[other]["phone"] == PHONE
+
+
+def test_a_second_email_of_the_conversations_contact_replaces_the_first_one_never(
+    fake: FakeHubSpot,
+) -> None:
+    id = fake.add_contact(email="ann@x.org")
+    second_email(fake, id, "ann@home.org")
+    for city in ("Rome", "Oslo"):
+        fake.fail(404, method="GET", path="*ann%40home.org", body={"message": "resource not found"})
+        lead = person(email="ann@home.org", city=city, contact_id=id)
+        saved = upsert_contact(adapted(fake), lead)
+        assert (saved.id, saved.outcome, saved.refused) == (id, "updated", ())
+        assert fake.contacts[id]["email"] == "ann@x.org"
+        assert fake.contacts[id]["city"] == city
+
+
+def test_a_second_email_among_many_leads_is_told_by_the_clash(fake: FakeHubSpot) -> None:
+    id = fake.add_contact(email="ann@x.org")
+    second_email(fake, id, "ann@home.org")
+    leads = [person(email="ann@home.org", city="Rome"), person(email="new@x.org")]
+    outcomes = [getattr(one, "outcome", one) for one in upsert_contacts(adapted(fake), leads)]
+    assert outcomes == ["updated", "created"]
+    assert fake.contacts[id]["email"] == "ann@x.org"
+
+
+def test_an_archived_contact_is_made_anew(fake: FakeHubSpot) -> None:
+    old = fake.add_contact(email="ann@x.org")
+    fake.archive("contacts", old)
+    saved = upsert_contact(adapted(fake), person(email="ann@x.org", contact_id=old))
+    assert saved.outcome == "created"
+    assert saved.id != old
+
+
+def test_a_phone_the_search_does_not_show_yet_is_known_by_the_hub(fake: FakeHubSpot) -> None:
+    adapter = adapted(fake)
+    first = upsert_contact(adapter, person(phone=PHONE, firstname="Ann"))
+    lead = Lead({"phone": PHONE, "firstname": "Ann"}, phone=PHONE, phone_id=first.id)
+    assert upsert_contact(adapter, lead).outcome == "unchanged"
+    assert len(fake.contacts) == 1
+
+
+@pytest.mark.parametrize("stored", ["+49 1511 2345678", "01511 2345678"])
+def test_a_phone_that_is_stored_in_another_notation_is_known_by_the_hub(
+    fake: FakeHubSpot, stored: str
+) -> None:
+    adapter = adapted(fake)
+    first = upsert_contact(adapter, person(phone=PHONE, firstname="Ann"))
+    fake.set("contacts", first.id, phone=stored)
+    lead = Lead({"phone": PHONE, "firstname": "Ann"}, phone=PHONE, phone_id=first.id)
+    assert upsert_contact(adapter, lead).id == first.id
+    assert len(fake.contacts) == 1
+
+
+@pytest.mark.parametrize("held", ["customer", "opportunity"])
+def test_a_step_back_in_the_life_cycle_is_refused_by_name(fake: FakeHubSpot, held: str) -> None:
+    id = fake.add_contact(email="ann@x.org", lifecyclestage=held)
+    lead = person(email="ann@x.org", lifecyclestage="Lead", city="Rome")
+    for saved in (
+        upsert_contact(adapted(fake), lead),
+        upsert_contacts(adapted(fake), [lead, person(email="b@x.org")])[0],
+        adapted(fake).update_contact(id, {"lifecyclestage": "lead"}),
+    ):
+        assert [one.name for one in getattr(saved, "refused", ())] == ["lifecyclestage"]
+    assert fake.contacts[id]["lifecyclestage"] == held
+    assert adapted(fake).update_contact(id, {"lifecyclestage": "lead"}).outcome == "unchanged"
+    assert fake.contacts[id]["city"] == "Rome"
+
+
+def test_a_strict_lead_with_a_step_back_is_rejected_as_a_whole(fake: FakeHubSpot) -> None:
+    id = fake.add_contact(email="ann@x.org", lifecyclestage="customer")
+    lead = person(email="ann@x.org", lifecyclestage="lead", city="Rome", strict=True)
+    with pytest.raises(Rejected) as caught:
+        upsert_contact(adapted(fake), lead)
+    assert [one.name for one in caught.value.problems] == ["lifecyclestage"]
+    assert "city" not in fake.contacts[id]
+
+
+def test_a_step_forward_in_the_life_cycle_is_taken(fake: FakeHubSpot) -> None:
+    id = fake.add_contact(email="ann@x.org", lifecyclestage="lead")
+    saved = upsert_contact(adapted(fake), person(email="ann@x.org", lifecyclestage="Customer"))
+    assert (saved.outcome, saved.refused) == ("updated", ())
+    assert fake.contacts[id]["lifecyclestage"] == "customer"
+
+
+def test_a_phone_alone_is_the_name_until_there_is_one(fake: FakeHubSpot) -> None:
+    crm = adapted(fake)
+    lead = Lead({"phone": "+4915112345678"}, phone="+4915112345678")
+    saved = upsert_contact(crm, lead)
+    assert saved.outcome == "created"
+    assert fake.contacts[saved.id]["firstname"] == "+4915112345678"
+    named = Lead({**lead.properties, "firstname": "Ann"}, phone=lead.phone, contact_id=saved.id)
+    assert upsert_contact(crm, named).id == saved.id
+    assert fake.contacts[saved.id]["firstname"] == "Ann"
+
+
+def test_a_phone_alone_that_is_wrong_is_refused_by_name(fake: FakeHubSpot) -> None:
+    with pytest.raises(Rejected) as refused:
+        adapted(fake).create_contact({"phone": "+4915112345678", "lifecyclestage": "no such"})
+    assert "lifecyclestage" in {problem.name for problem in refused.value.problems}
+    assert not fake.contacts

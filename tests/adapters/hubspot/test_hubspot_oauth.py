@@ -1,0 +1,119 @@
+"""OAuth on a HubSpot-like CRM: one renewal for all, and no call lost to an expired token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import parse_qs
+
+import pytest
+
+from adapters.hubspot import HubSpotAdapter
+from adapters.hubspot.fake import FakeHubSpot
+from crmhub.adapter import BadConfig, Denied, Throttled, configured
+from crmhub.adapter.upserts import upsert_contact
+from tests.adapters.hubspot.hubspot_crm import (
+    OAUTH,
+    TOKEN,
+    VERSIONS,
+    HubSpotCrm,
+    adapted,
+    connected,
+    person,
+)
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeHubSpot]:
+    with HubSpotCrm(rotates=True) as crm:
+        yield crm.fake
+
+
+def renewals(fake: FakeHubSpot) -> int:
+    return fake.count("POST", "/oauth/*")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_token_is_asked_for_in_a_form_and_not_in_the_address(
+    fake: FakeHubSpot, version: str
+) -> None:
+    adapted(fake, OAUTH, api_version=version).find_contact(email="ann@x.org")
+    asked = fake.requests[0]
+    assert (asked.method, asked.path, asked.query) == ("POST", f"/oauth/{version}/token", "")
+    sent = {name: values[0] for name, values in parse_qs(asked.body.decode()).items()}
+    assert sent == {"grant_type": "refresh_token", **OAUTH}
+
+
+def test_many_threads_and_processes_renew_once(fake: FakeHubSpot) -> None:
+    connection = connected(fake, OAUTH)
+    adapters = [connection.adapter() for _ in range(2)]
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(lambda i: adapters[i % 2].find_contact(email=f"{i}@x.org"), range(40)))
+    assert renewals(fake) == 1
+    assert len(connection.saved) == 1
+
+
+def test_a_rotated_refresh_token_is_stored_and_used_next(fake: FakeHubSpot) -> None:
+    connection = connected(fake, OAUTH)
+    connection.adapter().find_contact(email="ann@x.org")
+    stored = connection.credentials["refresh_token"]
+    assert stored == fake.tokens.refresh_token != OAUTH["refresh_token"]
+    fake.expire_tokens()
+    connection.adapter().find_contact(email="ann@x.org")
+    assert connection.credentials["refresh_token"] == fake.tokens.refresh_token != stored
+    assert fake.tokens.refused_refreshes == 0
+
+
+def test_a_stored_token_serves_other_processes(fake: FakeHubSpot) -> None:
+    connection = connected(fake, OAUTH)
+    for _ in range(3):
+        connection.adapter().find_contact(email="ann@x.org")
+    assert renewals(fake) == 1
+
+
+def test_a_token_that_expires_in_a_burst_costs_no_call(fake: FakeHubSpot) -> None:
+    connection = connected(fake, OAUTH)
+    adapters = [connection.adapter() for _ in range(2)]
+
+    def upsert(i: int) -> str:
+        if i == 20:
+            fake.expire_tokens()
+        return upsert_contact(adapters[i % 2], person(email=f"ann{i}@x.org")).id
+
+    with ThreadPoolExecutor(20) as pool:
+        ids = list(pool.map(upsert, range(60)))
+    assert len(set(ids)) == len(fake.contacts) == 60
+    assert renewals(fake) == 2
+
+
+def test_the_limit_of_the_token_endpoint_is_kept(fake: FakeHubSpot) -> None:
+    fake.fail(429, path="/oauth/*", times=None, retry_after="seconds", retry_seconds=3600)
+    connection = connected(fake, OAUTH)
+    with pytest.raises(Throttled) as caught:
+        connection.adapter().find_contact(email="ann@x.org")
+    assert caught.value.retry_after == 3600
+    assert connection.budgets["oauth"].paused == [3600.0]
+    assert connection.budgets["general"].paused == []
+
+
+def test_a_refused_refresh_token_is_told_in_words(fake: FakeHubSpot) -> None:
+    credentials = OAUTH | {"refresh_token": "revoked-refresh-token"}
+    with pytest.raises(Denied) as caught:
+        adapted(fake, credentials).check()
+    assert "refresh token" in caught.value.message
+    assert "revoked-refresh-token" not in caught.value.message
+
+
+@pytest.mark.parametrize("left", [["client_id"], ["refresh_token"], ["client_id", "client_secret"]])
+def test_half_of_oauth_is_no_credential(left: list[str]) -> None:
+    some = {name: value for name, value in OAUTH.items() if name not in left}
+    with pytest.raises(BadConfig) as caught:
+        configured(HubSpotAdapter, {}, some)
+    assert all(name in caught.value.message for name in ("access_token", *OAUTH))
+
+
+@pytest.mark.parametrize("both", [{}, OAUTH | TOKEN, TOKEN | {"client_id": "some-client"}])
+def test_a_token_and_oauth_together_or_neither_is_no_credential(both: dict[str, str]) -> None:
+    with pytest.raises(BadConfig) as caught:
+        configured(HubSpotAdapter, {}, both)
+    assert not any(value in caught.value.message for value in both.values())

@@ -1,0 +1,139 @@
+"""What HubSpot's adapter tells operators, and what it never tells anybody."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Callable, Iterator
+from urllib.parse import quote
+
+import pytest
+
+from adapters.hubspot import HubSpotAdapter
+from adapters.hubspot.fake import FakeHubSpot, Options
+from crmhub.adapter import AdapterError, Denied, Unavailable
+from crmhub.adapter.testing.base import texts_of
+from crmhub.adapter.upserts import upsert_contact
+from tests.adapters.hubspot.hubspot_crm import (
+    OAUTH,
+    TOKEN,
+    HubSpotCrm,
+    adapted,
+    connected,
+    person,
+)
+
+EMAIL = "ann.secret@person.example"
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeHubSpot]:
+    with HubSpotCrm() as crm:
+        yield crm.fake
+
+
+def said(check: Callable[[], None]) -> str:
+    with pytest.raises(AdapterError) as caught:
+        check()
+    return caught.value.message
+
+
+@pytest.mark.parametrize("credentials", [TOKEN, OAUTH])
+@pytest.mark.parametrize("version", ["2026-09", "2026-03", "v3"])
+def test_a_connection_that_works_is_said_to_work(
+    fake: FakeHubSpot, credentials: dict[str, str], version: str
+) -> None:
+    adapted(fake, credentials, api_version=version).check()
+    assert fake.contacts == fake.deals == fake.tickets == {}
+
+
+def test_a_wrong_token_is_told(fake: FakeHubSpot) -> None:
+    adapter = adapted(fake, {"access_token": "pat-na1-of-somebody-else"})
+    assert "access token" in said(adapter.check)
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        {"tickets"},
+        {"crm.objects.contacts.write"},
+        {"crm.objects.deals.write", "crm.objects.owners.read", "tickets"},
+    ],
+)
+def test_missing_rights_are_all_named_at_once(fake: FakeHubSpot, lacking: set[str]) -> None:
+    fake.tokens.scopes -= lacking
+    message = said(adapted(fake).check)
+    assert set(message.rpartition("scopes ")[2].rstrip(".").split(", ")) == lacking
+
+
+def test_an_address_that_is_not_hubspots_is_told(fake: FakeHubSpot) -> None:
+    adapter = adapted(fake, base_url=f"{fake.url}/elsewhere")
+    assert "address" in said(adapter.check)
+
+
+@pytest.mark.parametrize("kind", ["html", "empty", "broken_json"])
+def test_an_answer_that_is_no_data_is_told(fake: FakeHubSpot, kind: str) -> None:
+    fake.fail(kind=kind, times=None)
+    with pytest.raises(Unavailable), connected(fake).within(0.5):
+        adapted(fake).check()
+
+
+def test_a_version_that_is_not_there_is_told(fake: FakeHubSpot) -> None:
+    fake.fail(404, times=None, body={"message": "resource not found"})
+    assert "api_version" in said(adapted(fake).check)
+
+
+def test_nothing_answers(fake: FakeHubSpot) -> None:
+    url = fake.url
+    fake.stop()
+    assert "127.0.0.1" in said(adapted(fake, base_url=url).check)
+
+
+def forms(secret: str) -> set[str]:
+    plain = {secret, quote(secret, safe=""), f"Bearer {secret}"}
+    return plain | {base64.b64encode(one.encode()).decode().rstrip("=") for one in plain}
+
+
+@pytest.mark.parametrize("oauth", [False, True])
+@pytest.mark.parametrize("status", [302, 400, 401, 403, 404, 409, 429, 500, 503])
+@pytest.mark.parametrize("where", ["*", "/oauth/*"])
+def test_no_secret_and_no_person_shows_in_logs_and_errors(
+    fake: FakeHubSpot, caplog: pytest.LogCaptureFixture, oauth: bool, status: int, where: str
+) -> None:
+    caplog.set_level(logging.DEBUG, "crmhub")
+    credentials = OAUTH if oauth else TOKEN
+    echo = {"message": f"{credentials} {EMAIL} {Options().token}", "error": str(credentials)}
+    fake.fail(status, times=None, path=where, body=echo)
+    adapter = adapted(fake, credentials)
+    told = f"{adapter!r} {vars(adapter)!r} {adapter.context!r} "
+    try:
+        upsert_contact(adapter, person(email=EMAIL, phone="+4915112345678"))
+    except AdapterError as exc:
+        told += texts_of(exc)
+    told_logs = told + caplog.text
+    for secret in credentials.values():
+        assert not [form for form in forms(secret) if form in told_logs]
+    assert EMAIL not in caplog.text
+    assert quote(EMAIL) not in caplog.text
+
+
+def test_a_token_that_was_got_does_not_show_either(
+    fake: FakeHubSpot, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "crmhub")
+    connection = connected(fake, OAUTH)
+    adapter = connection.adapter()
+    adapter.find_contact(email=EMAIL)
+    (token,) = fake.tokens.issued
+    fake.fail(400, times=None, body={"message": f"{token} {quote(token)}"})
+    with pytest.raises(AdapterError) as caught:
+        adapter.update_contact("7", {"city": "Rome"})
+    assert token not in texts_of(caught.value) + caplog.text
+    assert isinstance(adapter, HubSpotAdapter)
+    assert token not in repr(adapter.context)
+
+
+def test_a_refused_token_is_no_fault_of_a_record(fake: FakeHubSpot) -> None:
+    fake.fail(401, path="*/properties/*", times=None)
+    with pytest.raises(Denied):
+        adapted(fake).describe("contacts")

@@ -1,0 +1,112 @@
+"""The helpers in the OpenAPI document: what is answered is what is described."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask
+import pytest
+
+from tests.api.helpers.helper_calls import (
+    BODIES,
+    CREATE_DEAL,
+    CREATE_LEAD,
+    CREATE_TICKET,
+    GET_PROPERTIES,
+    SET_PROPERTIES,
+    body_for,
+)
+from tests.clients import Client
+
+
+def _operations(app: flask.Flask) -> dict[str, Any]:
+    document = app.test_client().get("/openapi.json").json
+    assert document is not None
+    prefixes = ("/chatbot/", "/crm-api-interface/")
+    return {
+        path: (methods, document)
+        for path, methods in document["paths"].items()
+        if path.startswith(prefixes)
+    }
+
+
+def test_every_helper_has_its_name_and_its_security(app: flask.Flask) -> None:
+    found = {}
+    for methods, _ in _operations(app).values():
+        [operation] = [each for method, each in methods.items() if method != "parameters"]
+        found[operation["operationId"]] = [list(each) for each in operation["security"]]
+    by_path = [[], ["WebhookSecret"]]
+    assert found == {
+        "createLead": by_path,
+        "getProperties": [*by_path, ["ApiKey"]],
+        "getPropertiesOfAccount": [*by_path, ["ApiKey"]],
+        "setProperties": [*by_path, ["ApiKey"]],
+        "setPropertiesOfAccount": [*by_path, ["ApiKey"]],
+        "getType": by_path,
+        "getRandomInt": [[]],
+        "getRandomIntOfAccount": by_path,
+        "createDealForContact": by_path,
+        "createTicketForContact": by_path,
+    }
+
+
+@pytest.mark.parametrize("path", list(BODIES))
+def test_an_answer_has_the_keys_that_are_described(
+    app: flask.Flask, client: Client, path: str
+) -> None:
+    described = path.format(generated="{generated_id}", portal="{portal_id}")
+    methods, document = _operations(app)[described]
+    content = methods["post"]["responses"]["200"]["content"]["application/json"]
+    name = content["schema"]["$ref"].rpartition("/")[2]
+    schema = document["components"]["schemas"][name]
+    answer = client.helper(path, body_for(client, path)).json
+    assert set(schema["required"]) <= set(answer)  # type: ignore[arg-type]
+    if path != GET_PROPERTIES:
+        assert set(answer) <= set(schema["properties"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", list(BODIES))
+def test_a_body_is_described_as_json_and_as_a_form(app: flask.Flask, path: str) -> None:
+    described = path.format(generated="{generated_id}", portal="{portal_id}")
+    methods, document = _operations(app)[described]
+    content = methods["post"]["requestBody"]["content"]
+    assert set(content) == {"application/json", "application/x-www-form-urlencoded"}
+    for media in content.values():
+        name = media["schema"]["$ref"].rpartition("/")[2]
+        assert set(document["components"]["schemas"][name]["properties"]) >= set(BODIES[path])
+
+
+def test_a_form_writes_names_with_commas_and_values_in_brackets(app: flask.Flask) -> None:
+    found = {}
+    for methods, _ in _operations(app).values():
+        content = methods["post"]["requestBody"]["content"]
+        form = content["application/x-www-form-urlencoded"]
+        found[methods["post"]["operationId"]] = form["encoding"]
+    commas = {"props": {"style": "form", "explode": False}}
+    brackets = {"style": "deepObject", "explode": True}
+    assert {id: encoding for id, encoding in found.items() if encoding} == {
+        "getProperties": commas,
+        "getPropertiesOfAccount": commas,
+        "setProperties": {"props": brackets},
+        "setPropertiesOfAccount": {"props": brackets},
+        "createDealForContact": {"properties": brackets},
+        "createTicketForContact": {"properties": brackets},
+    }
+
+
+@pytest.mark.parametrize("path", list(BODIES))
+def test_a_helper_that_writes_may_be_queued_and_takes_an_idempotency_key(
+    app: flask.Flask, path: str
+) -> None:
+    described = path.format(generated="{generated_id}", portal="{portal_id}")
+    methods, _ = _operations(app)[described]
+    responses, taken = methods["post"]["responses"], methods["post"].get("parameters", [])
+    keys = [each for each in taken if (each["in"], each["name"]) == ("header", "Idempotency-Key")]
+    if path not in (CREATE_LEAD, SET_PROPERTIES, CREATE_DEAL, CREATE_TICKET):
+        assert "202" not in responses
+        assert keys == []
+        return
+    assert responses["202"]["content"] == responses["200"]["content"]
+    assert "Idempotent-Replayed" in responses["200"]["headers"]
+    assert responses["202"]["headers"] == responses["200"]["headers"]
+    assert len(keys) == 1

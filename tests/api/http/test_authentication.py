@@ -1,0 +1,352 @@
+"""Who may call the public API: SPEC 5, CONTRACT 1.6 and 1.7."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from ipaddress import ip_network
+from typing import Any
+
+import flask
+import pytest
+
+from crmhub.accounts import accounts, directory, keys
+from crmhub.accounts.keys import IssuedKey
+from crmhub.accounts.limits import Limits
+from crmhub.accounts.webhook_ids import now_ms
+from crmhub.database.connection import Connection
+from crmhub.hub import Hub
+from crmhub.secrets import API_KEY_PREFIX, new_api_key
+from tests.api.endpoints import METHODS, Endpoint, endpoints, example
+from tests.api.refusals import assert_no_faults, faults, refused
+from tests.clients import Client, needed
+from tests.clocks import clock_of
+
+RESOURCES = ("contacts", "deals", "companies", "tickets")
+
+
+def new_key(hub: Hub, client: Client, *scopes: str, expires_at: int | None = None) -> IssuedKey:
+    def work(tx: Connection) -> IssuedKey:
+        return keys.create(tx, client.account.id, scopes=scopes, expires_at=expires_at)
+
+    return hub.database.transact(work)
+
+
+def with_key(client: Client, key: str) -> Callable[..., Any]:
+    """Return `client.call` with another key."""
+
+    def call(method: str, path: str, json: Any = None, **options: Any) -> Any:
+        headers = {**options.pop("headers", {}), "service-apikey": key}
+        return client.call(method, path, json, headers=headers, **options)
+
+    return call
+
+
+# --- no valid key ----------------------------------------------------------------------------
+
+NOT_KEYS = {
+    "none": None,
+    "an empty one": "",
+    "blanks": "   ",
+    "another form": "secret",
+    "one that was never issued": new_api_key(),
+    "a wrong checksum": new_api_key()[:-1] + "_",
+    "the prefix alone": API_KEY_PREFIX,
+    "a very long one": "x" * 50_000,
+    "not ASCII": "clé",
+    "not UTF-8": "\xff\xfe",
+    "NUL": "crmhub_\0",
+    "SQL": "' or '1'='1",
+    "Basic": "Basic dXNlcjpwYXNz",
+}
+
+
+@pytest.mark.parametrize("key", NOT_KEYS.values(), ids=NOT_KEYS)
+def test_a_request_without_a_valid_key_is_401(
+    app: flask.Flask, client: Client, key: str | None
+) -> None:
+    headers = {} if key is None else {"service-apikey": key}
+    answer = app.test_client().get(f"{client.base}/contacts", headers=headers)
+    assert "service-apikey" in refused(answer, 401)
+    assert key is None or not key.strip() or key not in answer.text
+
+
+def test_401_comes_before_everything_else(app: flask.Flask, client: Client) -> None:
+    """Whoever has no key learns nothing: not what there is, and not what would be wrong."""
+    http = app.test_client()
+    paths = {each.path(client) for each in endpoints(app) if each.of_api}
+    paths |= {f"{client.base}{tail}" for tail in ("", "/", "/nothing", "/contacts/%00", "/a/b/c/d")}
+    assert_no_faults(
+        (
+            (method, path),
+            faults(
+                http.open(
+                    path,
+                    method=method,
+                    query_string="limit=x",
+                    data=b"{" + b" " * 2_000_000,
+                    content_type="text/plain",
+                ),
+                401,
+            ),
+        )
+        for path in sorted(paths)
+        for method in (*METHODS, "OPTIONS")
+    )
+
+
+def test_an_unknown_client_and_a_wrong_key_get_the_same_401(
+    app: flask.Flask, client: Client, other: Client
+) -> None:
+    http = app.test_client()
+
+    def body(path: str, key: str) -> dict[str, str]:
+        answer = http.get(path, headers={"service-apikey": key})
+        refused(answer, 401)
+        told: dict[str, str] = dict(answer.json)  # type: ignore[arg-type]
+        del told["timestamp"]
+        return told
+
+    wrong = body(f"{client.base}/contacts", new_api_key())
+    assert body("/nobody/api/v1/contacts", new_api_key()) == wrong
+    assert body("/nobody/api/v1/contacts", client.key) == wrong
+    assert body(f"{client.base}/contacts", other.key) == wrong
+    assert body("/admin/api/v1/contacts", client.key) == wrong
+
+
+def test_a_key_opens_the_path_of_its_own_account_alone(client: Client, other: Client) -> None:
+    client.make()
+    assert client.get("/contacts").json["total"] == 1  # type: ignore[index]
+    assert other.get("/contacts").json["total"] == 0  # type: ignore[index]
+    refused(with_key(client, other.key)("GET", "/contacts"), 401)
+    refused(with_key(other, client.key)("GET", "/contacts"), 401)
+
+
+def test_another_accounts_records_are_as_good_as_none(client: Client, other: Client) -> None:
+    theirs, mine = other.make(), client.make()
+    for method, path, json in (
+        ("GET", f"/contacts/{theirs}", None),
+        ("PATCH", f"/contacts/{theirs}", {"properties": {"firstname": "x"}}),
+        ("DELETE", f"/contacts/{theirs}", None),
+        ("GET", f"/contacts/{theirs}/associations/deals", None),
+    ):
+        message = refused(client.call(method, path, json), 404)
+        nothing = refused(client.call(method, path.replace(str(theirs), "1"), json), 404)
+        assert message == nothing.replace(" 1.", f" {theirs}.")
+    refused(client.put(f"/contacts/{mine}/associations/contacts/{theirs}"), 422)
+    assert client.post("/contacts/batch/read", {"inputs": [{"id": theirs}]}).json == []
+    assert other.get(f"/contacts/{theirs}").status_code == 200
+
+
+def test_the_key_is_taken_from_its_header_alone(app: flask.Flask, client: Client) -> None:
+    http = app.test_client()
+    path = f"{client.base}/contacts"
+    refused(http.get(path, query_string={"service-apikey": client.key}), 401)
+    refused(http.get(path, headers={"Authorization": f"Bearer {client.key}"}), 401)
+    http.set_cookie("service-apikey", client.key)
+    refused(http.get(path), 401)
+
+
+def test_the_name_of_the_header_is_taken_in_any_case(app: flask.Flask, client: Client) -> None:
+    path = f"{client.base}/contacts"
+    for name in ("Service-ApiKey", "SERVICE-APIKEY"):
+        assert app.test_client().get(path, headers={name: client.key}).status_code == 200
+
+
+def test_a_client_id_is_taken_as_it_is_written(client: Client) -> None:
+    upper = client.base.replace(client.account.client_id, client.account.client_id.upper())
+    refused(client._http.get(f"{upper}/contacts", headers={"service-apikey": client.key}), 401)
+
+
+# --- guesses ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counted(app: flask.Flask) -> Iterator[flask.Flask]:
+    """The application with a fresh count of misses, behind a proxy on 127.0.0.1."""
+    hub: Hub = app.extensions["crmhub"]
+    settings = replace(hub.settings, trusted_proxies=(ip_network("127.0.0.1"),))
+    app.extensions["crmhub"] = replace(hub, settings=settings, limits=Limits(None))
+    yield app
+    app.extensions["crmhub"] = hub
+
+
+def test_wrong_keys_are_throttled_and_right_ones_are_not(
+    counted: flask.Flask, client: Client
+) -> None:
+    wrong = with_key(client, new_api_key())
+    assert [wrong("GET", "/contacts").status_code for _ in range(62)] == [401] * 60 + [429] * 2
+    answer = wrong("DELETE", "/nothing")
+    assert "check the key" in refused(answer, 429)
+    assert 1 <= int(answer.headers["Retry-After"]) <= 60
+    assert client.get("/contacts").status_code == 200
+    # No key is no guess.
+    refused(with_key(client, "")("GET", "/contacts"), 401)
+    elsewhere = {"REMOTE_ADDR": "203.0.113.9"}
+    refused(wrong("GET", "/contacts", environ_overrides=elsewhere), 401)
+
+
+def test_who_names_another_address_for_each_guess_is_throttled_with_the_proxy(
+    counted: flask.Flask, client: Client
+) -> None:
+    def guess(forwarded: str, key: str = "wrong", peer: str = "127.0.0.1") -> int:
+        headers = {"X-Forwarded-For": forwarded}
+        environ = {"REMOTE_ADDR": peer}
+        call = with_key(client, key)
+        status: int = call(
+            "GET", "/contacts", headers=headers, environ_overrides=environ
+        ).status_code
+        return status
+
+    assert {guess(f"10.0.{n // 256}.{n % 256}") for n in range(300)} == {401}
+    assert guess("203.0.113.7") == 429
+    assert guess("203.0.113.7", client.key) == 200
+    # Nobody has passed that on for them.
+    assert guess("203.0.113.7", peer="203.0.113.8") == 401
+
+
+# --- keys that end ---------------------------------------------------------------------------
+
+
+def test_a_revoked_key_is_refused_within_a_second(
+    hub: Hub, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issued = new_key(hub, client)
+    call = with_key(client, issued.api_key)
+    assert call("GET", "/contacts").status_code == 200
+    hub.database.transact(lambda tx: keys.revoke(tx, client.account.id, issued.key_id))
+    clock_of(directory, monkeypatch).forward(1)
+    refused(call("GET", "/contacts"), 401)
+    assert client.get("/contacts").status_code == 200
+
+
+def test_a_new_key_works_at_once(hub: Hub, client: Client) -> None:
+    first = new_key(hub, client)
+    assert with_key(client, first.api_key)("GET", "/contacts").status_code == 200
+    second = new_key(hub, client)
+    assert with_key(client, second.api_key)("GET", "/contacts").status_code == 200
+    assert with_key(client, first.api_key)("GET", "/contacts").status_code == 200
+
+
+def test_an_expired_key_is_refused(
+    hub: Hub, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = clock_of(directory, monkeypatch)
+    call = with_key(client, new_key(hub, client, expires_at=now_ms() + 600_000).api_key)
+    assert call("GET", "/contacts").status_code == 200
+    clock.forward(600)
+    refused(call("GET", "/contacts"), 401)
+
+
+def test_a_disabled_account_is_refused_until_it_is_enabled(hub: Hub, client: Client) -> None:
+    hub.database.transact(lambda tx: accounts.disable(tx, client.account.id))
+    hub.directory.forget(client.account.id)
+    refused(client.get("/contacts"), 401)
+    refused(client.helper("/chatbot/createLead/{generated}", {"contactToken": "t"}), 404)
+    hub.database.transact(lambda tx: accounts.enable(tx, client.account.id))
+    hub.directory.forget(client.account.id)
+    assert client.get("/contacts").status_code == 200
+
+
+# --- scopes ----------------------------------------------------------------------------------
+
+
+def right_of(endpoint: Endpoint) -> str:
+    """Return the right that an endpoint of the API needs: search and batch read are reading."""
+    reading = endpoint.method == "GET" or endpoint.rule.endswith(("/search", "/batch/read"))
+    return "read" if reading else "write"
+
+
+def resource_of(endpoint: Endpoint) -> str:
+    """Return the resource that an endpoint is about; "" for /usage, which any key may read."""
+    first = endpoint.rule.removeprefix("/<client_id>/api/v1/").partition("/")[0]
+    return {"workflows": "contacts", "usage": "", "properties": "*", "pipelines": "*"}.get(
+        first, first
+    )
+
+
+def scoped(app: flask.Flask, client: Client) -> list[tuple[str, str, Endpoint]]:
+    """Return path and scope of every endpoint; those of any resource once for each."""
+    found = []
+    for endpoint in endpoints(app):
+        if not endpoint.of_api or not (resource := resource_of(endpoint)):
+            continue
+        listed = {each["name"]: each["schema"].get("enum") for each in endpoint.path_parameters}
+        kinds = listed["resource"] if resource == "*" else [resource]
+        found += [
+            (endpoint.path(client, resource=kind), f"{kind}:{right_of(endpoint)}", endpoint)
+            for kind in kinds
+        ]
+    return found
+
+
+def test_every_endpoint_needs_its_scope_and_no_other(
+    app: flask.Flask, hub: Hub, client: Client
+) -> None:
+    """Without the scope 403, with that alone whatever the request is worth, but not 403."""
+    http = app.test_client()
+    every = {scope for _, scope, _ in scoped(app, client)}
+    assert every == {f"{each}:{right}" for each in RESOURCES for right in ("read", "write")}
+    only = {scope: new_key(hub, client, scope).api_key for scope in every}
+    without = {scope: new_key(hub, client, *(every - {scope})).api_key for scope in every}
+    problems = []
+    for path, scope, endpoint in scoped(app, client):
+        options: dict[str, Any] = {}
+        if endpoint.body_schema is not None:
+            options["json"] = example(endpoint.body_schema, endpoint.document)
+        for key, allowed in ((without[scope], False), (only[scope], True)):
+            headers = {"service-apikey": key}
+            answer = http.open(path, method=endpoint.method, headers=headers, **options)
+            found = [] if allowed else faults(answer, 403)
+            if not allowed and not found and scope not in answer.text:
+                found = [f"{scope} is not named: {answer.text}"]
+            if allowed and answer.status_code in (401, 403, 405, 500):
+                found = [answer.text]
+            problems.append(((endpoint.method, path, allowed), found))
+    assert len(problems) > 100
+    assert_no_faults(problems)
+
+
+def test_403_comes_before_a_body_is_read(hub: Hub, client: Client) -> None:
+    call = with_key(client, new_key(hub, client, "contacts:read").api_key)
+    refused(call("POST", "/contacts", data=b"{", content_type="application/json"), 403)
+    refused(call("DELETE", "/contacts/1"), 403)
+    refused(call("GET", "/deals?limit=x"), 403)
+
+
+def test_a_key_without_named_scopes_may_do_all(hub: Hub, client: Client) -> None:
+    call = with_key(client, new_key(hub, client).api_key)
+    for resource in RESOURCES:
+        body = {"properties": needed(resource)}
+        assert call("POST", f"/{resource}", body).status_code == 201
+        assert call("GET", f"/{resource}").status_code == 200
+
+
+def test_any_key_may_read_the_usage(hub: Hub, client: Client) -> None:
+    call = with_key(client, new_key(hub, client, "tickets:read").api_key)
+    assert call("GET", "/usage").status_code == 200
+
+
+def test_a_path_of_nothing_is_404_whatever_the_scopes(hub: Hub, client: Client) -> None:
+    call = with_key(client, new_key(hub, client, "deals:read").api_key)
+    refused(call("GET", "/nothing"), 404)
+    refused(call("PUT", "/contacts"), 405)
+
+
+# --- keys ------------------------------------------------------------------------------------
+
+
+def test_a_key_is_recognisable_and_holds_160_random_bits(client: Client) -> None:
+    assert client.key.startswith("crmhub_")
+    assert len(client.key.removeprefix("crmhub_")) - 6 >= 27  # of 62 characters each
+    assert new_api_key() != new_api_key()
+
+
+def test_only_a_hash_of_a_key_is_stored(hub: Hub, client: Client) -> None:
+    with hub.database.reading() as connection:
+        rows = connection.rows(
+            "select * from api_key where account_id = :id", {"id": client.account.id}
+        )
+    assert rows
+    assert client.key not in str(rows)
+    assert client.key.removeprefix("crmhub_")[:20] not in str(rows)

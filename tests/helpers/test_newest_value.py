@@ -1,0 +1,220 @@
+"""Of each property of a contact the value that was accepted last stands, whatever runs when."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import flask
+import pytest
+
+from adapters.hubspot.fake.fake import FakeHubSpot, Options
+from crmhub.adapter import Rejected, Unavailable
+from crmhub.hub import Hub
+from crmhub.journal.action_queries import Wanted, retry
+from crmhub.operations import correct_action
+from tests.api.helpers.helper_calls import (
+    SET_PROPERTIES,
+    known,
+    lead,
+    switch,
+)
+from tests.clients import TESTS, Client
+from tests.fakes import (
+    FAKE,
+    FakeCrm,
+    adapters,
+    fake_client,
+    hubspot_client,
+)
+from tests.journal.working import (
+    change,
+    hurry,
+    rows,
+    soon,
+    states,
+    work_off,
+)
+
+Json = Any
+
+
+@pytest.fixture(autouse=True)
+def fakes(app: flask.Flask) -> Iterator[None]:
+    with adapters(app, FAKE):
+        yield
+
+
+@pytest.fixture
+def hub(app: flask.Flask) -> Hub:
+    found: Hub = app.extensions["crmhub"]
+    return found
+
+
+def fail_all(hub: Hub, client: Client, crm: FakeCrm) -> None:
+    """Let what is queued be dead, and the CRM be well again."""
+    crm.failure = None
+    change(hub, client, "state = 'dead', finished_at = run_at where state = 'queued'")
+    hurry(hub, client)
+
+
+def retry_all(hub: Hub, client: Client) -> None:
+    retry(hub.database, Wanted(account=client.account), by=TESTS)
+    work_off(hub, client)
+
+
+def set_properties(client: Client, token: str = "t", /, **properties: str) -> int:
+    body = {"contactToken": token, "props": properties}
+    return client.helper(SET_PROPERTIES, body).status_code
+
+
+def test_a_retried_lead_writes_no_older_value(app: flask.Flask, hub: Hub) -> None:
+    client, crm = fake_client(app)
+    crm.failure = Unavailable("no route")
+    assert lead(client, name="Ann Old").status_code == 202
+    assert set_properties(client, city="Rome") == 202
+    fail_all(hub, client, crm)
+    contact_id = known(client, name="Ann New")
+    retry_all(hub, client)
+    assert states(hub, client) == ["done"] * 3
+    assert crm.contacts[contact_id] == {
+        "email": "ann@x.org",
+        "firstname": "Ann",
+        "lastname": "New",
+        "city": "Rome",
+    }
+
+
+def test_a_retried_set_properties_writes_what_nobody_has_said_since(
+    app: flask.Flask, hub: Hub
+) -> None:
+    client, crm = fake_client(app)
+    contact_id = known(client)
+    crm.failure = Unavailable("no route")
+    set_properties(client, city="Rome", firstname="Anna")
+    fail_all(hub, client, crm)
+    assert set_properties(client, city="Oslo") == 200
+    retry_all(hub, client)
+    assert crm.contacts[contact_id]["city"] == "Oslo"
+    assert crm.contacts[contact_id]["firstname"] == "Anna"
+
+
+def test_a_value_that_was_said_again_since_counts_from_then(app: flask.Flask, hub: Hub) -> None:
+    client, crm = fake_client(app)
+    contact_id = known(client)
+    set_properties(client, city="Oslo")
+    crm.failure = Unavailable("no route")
+    set_properties(client, city="Rome")
+    fail_all(hub, client, crm)
+    assert set_properties(client, city="Oslo") == 200
+    retry_all(hub, client)
+    assert crm.contacts[contact_id]["city"] == "Oslo"
+
+
+def test_a_refused_value_leaves_the_older_one_to_be_written(app: flask.Flask, hub: Hub) -> None:
+    client, crm = fake_client(app)
+    contact_id = known(client)
+    crm.failure = Unavailable("no route")
+    set_properties(client, city="Rome")
+    fail_all(hub, client, crm)
+    assert set_properties(client, city="{{city}}", firstname="Anna") == 200
+    retry_all(hub, client)
+    assert crm.contacts[contact_id]["city"] == "Rome"
+
+
+def test_a_corrected_value_counts_from_its_correction(app: flask.Flask, hub: Hub) -> None:
+    client, crm = fake_client(app)
+    contact_id = known(client)
+    crm.failure = Unavailable("no route")
+    set_properties(client, city="Rome", firstname="Anna")
+    fail_all(hub, client, crm)
+    assert set_properties(client, city="Oslo", firstname="Annie") == 200
+    (action_id,) = [id for id, state in rows(hub, client, "id, state") if state == "dead"]
+    correct_action.correct(hub, action_id, {"city": "Bern"}, by=TESTS)
+    work_off(hub, client)
+    assert crm.contacts[contact_id]["city"] == "Bern"
+    assert crm.contacts[contact_id]["firstname"] == "Annie"
+
+
+def test_a_retried_action_waits_for_a_newer_one_in_progress(app: flask.Flask, hub: Hub) -> None:
+    client, crm = fake_client(app)
+    switch(app, client, deadline_s=25)
+    contact_id = known(client)
+    crm.failure = Unavailable("no route")
+    set_properties(client, city="Rome")
+    fail_all(hub, client, crm)
+    arrived, go_on = threading.Event(), threading.Event()
+
+    def wait(call: str) -> None:
+        if call == "update_contact" and not arrived.is_set():
+            arrived.set()
+            assert go_on.wait(60)
+
+    crm.during = wait
+    with ThreadPoolExecutor(1) as pool:
+        newer = pool.submit(set_properties, client, city="Oslo")
+        assert arrived.wait(60)
+        retry(hub.database, Wanted(account=client.account), by=TESTS)
+        here = (client.account.id, client.account.connection.id)
+        assert hub.journal.claim(*here, most=10, lease_s=60) == []
+        go_on.set()
+        assert newer.result() == 200
+    work_off(hub, client)
+    assert crm.contacts[contact_id]["city"] == "Oslo"
+
+
+@pytest.mark.parametrize("older_first", [True, False])
+def test_two_emails_of_one_contact_at_once_leave_the_newest_value(
+    app: flask.Flask, hub: Hub, older_first: bool
+) -> None:
+    """The CRM alone knows that both are one contact; the two calls are in progress together."""
+    with FakeHubSpot(Options(limit="100000/10s", search_limit="none")) as fake:
+        client = hubspot_client(app, fake)
+        switch(app, client, deadline_s=25)
+        id = fake.add_contact(email="ann@x.org")
+        held = fake.portal.load("contacts", id)
+        fake.portal.store(held, {**held.properties, "hs_additional_emails": "ann@home.org"})
+        # The write of the first call takes long; the second one arrives meanwhile.
+        slow = fake.fail(kind="latency", method="PATCH", seconds=1.0)
+
+        def call(email: str, name: str) -> int:
+            return lead(client, email, email=email, name=f"Ann {name}").status_code
+
+        emails = ["ann@x.org", "ann@home.org"] if older_first else ["ann@home.org", "ann@x.org"]
+        with ThreadPoolExecutor(2) as pool:
+            older = pool.submit(call, emails[0], "Older")
+            soon(lambda: slow.struck == 1)
+            newer = pool.submit(call, emails[1], "Newer")
+            assert {older.result(), newer.result()} <= {200, 202}
+        hurry(hub, client)
+        work_off(hub, client)
+        assert fake.contacts[id]["lastname"] == "Newer"
+        assert fake.contacts[id]["email"] == "ann@x.org"
+        assert len({person for (person,) in rows(hub, client, "person")}) == 1
+
+
+def test_what_was_blocked_goes_on_once_a_lead_finds_the_contact_even_if_that_lead_fails(
+    app: flask.Flask, hub: Hub
+) -> None:
+    client, crm = fake_client(app)
+    crm.failure = Unavailable("no route")
+    lead(client)
+    fail_all(hub, client, crm)
+    set_properties(client, city="Rome")
+    work_off(hub, client)
+    assert states(hub, client) == ["dead", "parked"]
+    crm.contacts["c-1"] = {"email": "ann@x.org"}
+
+    def refuse_the_lead(call: str) -> None:
+        if call == "update_contact":
+            raise Rejected([], "No changes now.")
+
+    crm.during = refuse_the_lead
+    assert lead(client, name="Ann Fox").status_code == 422
+    crm.during = None
+    hurry(hub, client)
+    work_off(hub, client)
+    assert states(hub, client) == ["dead", "done", "refused"]
+    assert crm.contacts["c-1"] == {"email": "ann@x.org", "city": "Rome"}

@@ -1,0 +1,464 @@
+"""Erasing a person: nothing of them is left, and everything of everybody else is."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import flask
+import pytest
+
+from crmhub.adapter import Denied, Rejected, Uncertain
+from crmhub.errors import Conflict
+from crmhub.helpers.contact_properties import SetProperties
+from crmhub.helpers.create_lead import CreateLead
+from crmhub.helpers.dispatch import Action, attempt
+from crmhub.hub import Hub
+from crmhub.identity.bindings import note_chat
+from crmhub.journal.discard_action import discard_one
+from crmhub.journal.models import Entry
+from crmhub.operations import erase_person
+from crmhub.operations.correct_action import correct
+from crmhub.operations.erase_person import Erased
+from crmhub.settings import Settings
+from tests.api.helpers.helper_calls import (
+    CREATE_DEAL,
+    SET_PROPERTIES,
+    known,
+    lead,
+    switch,
+    total,
+)
+from tests.clients import TESTS, Client
+from tests.fakes import (
+    FAKE,
+    FakeCrm,
+    adapters,
+    fake_client,
+)
+from tests.journal.working import (
+    change,
+    hurry,
+    rows,
+    soon,
+    states,
+    work_off,
+)
+from tests.operations.traces import (
+    CITY,
+    COLLEAGUE,
+    EMAIL,
+    FIRST,
+    LAST,
+    PHONE,
+    PLANTED,
+    TOKEN,
+    Planted,
+    forms,
+    left,
+    plant,
+    query,
+)
+from tests.records.index_rows import assert_links_are_whole, recomputed, stored
+
+
+def erase(hub: Hub, client: Client, text: str, **how: Any) -> Erased:
+    """Erase whom the text names, who must be there, and return what was found."""
+    person, _ = erase_person.find(hub, client.account, text)
+    assert person is not None
+    return erase_person.erase(hub, client.account, person, by=TESTS, **how)
+
+
+def gone(hub: Hub, client: Client, text: str) -> bool:
+    """Return whether nothing is held of whom the text names."""
+    person, _ = erase_person.find(hub, client.account, text)
+    return person is None or erase_person.look(hub, client.account, person).nothing
+
+
+def whole(hub: Hub, client: Client) -> None:
+    assert stored(hub, client) == recomputed(hub, client)
+    assert_links_are_whole(hub, client)
+
+
+NOTATIONS: dict[str, Callable[[Planted], str]] = {
+    "record": lambda one: str(one.contact_id),
+    "hub id": lambda one: one.hub_id,
+    "email": lambda one: EMAIL.upper(),
+    "phone": lambda one: "0049 (30) 901-777",
+    "bare digits": lambda one: PHONE[1:],
+    "token": lambda one: TOKEN,
+}
+
+
+@pytest.mark.parametrize("notation", NOTATIONS)
+def test_nothing_is_left_whatever_names_the_person(
+    app: flask.Flask, hub: Hub, client: Client, notation: str
+) -> None:
+    planted = plant(app, client)
+    before = set(left(hub, PLANTED, client.account.id))
+    # The test would find each of these: what is erased here was there.
+    for place in (
+        f"records.properties: {CITY}",
+        f"archived_record.properties: {FIRST}",
+        f"ix_text.value: {EMAIL}",
+        f"unique_value.value: {EMAIL}",
+        f"binding.email: {EMAIL}",
+        f"binding.last_values: {CITY}",
+        f"action.request: {FIRST}",
+        f"idempotency.body: {FIRST}",
+        f"idempotency.key: {EMAIL}",
+    ):
+        assert place in before
+    text = NOTATIONS[notation](planted)
+    found = erase(hub, client, text)
+    assert found.contacts == (planted.contact_id,)
+    assert found.archived == (planted.archived_id,)
+    assert (found.enrolments, found.acquaintances) == (1, 2)
+    assert found.kept_numbers >= 2 <= found.answers
+    assert left(hub, PLANTED, client.account.id) == []
+    whole(hub, client)
+    assert gone(hub, client, text)
+
+
+def test_everybody_else_is_left_as_they_are(
+    app: flask.Flask, hub: Hub, client: Client, other: Client
+) -> None:
+    mine = plant(app, client)
+    plant(app, other)
+    theirs = everything(hub, other)
+    erase(hub, client, EMAIL)
+    assert everything(hub, other) == theirs
+    bob = client.get(f"/contacts/{mine.colleague}").json
+    assert bob["properties"]["lastname"] == LAST
+    assert bob["associations"]["companies"] == [mine.company]
+    assert bob["associations"]["deals"] == [mine.shared_deal]
+    bound = query(hub, client, "select email, phone, contact_token from binding where 1 = 1")
+    assert bound == [(*COLLEAGUE.values(), "bobs-token")]
+    # His answer is repeated as it was, hers without her.
+    ((body,),) = query(hub, client, "select body from idempotency where key = 'batch'")
+    hers, his = json.loads(body)
+    assert (hers["id"], hers["properties"]) == (mine.contact_id, {})
+    assert his["properties"]["firstname"] == "Bob"
+
+
+def test_an_answer_that_is_made_anew_does_not_bring_the_person_back(
+    hub: Hub, client: Client
+) -> None:
+    long = CITY.ljust(40_000, "x")
+    body = {"properties": {"email": EMAIL, "city": long, "address": long}}
+    headers = {"Idempotency-Key": "long"}
+    first: Any = client.post("/contacts", body, headers=headers).json
+    assert client.post("/contacts", body, headers=headers).json["properties"] == first["properties"]  # type: ignore[index]
+    erase(hub, client, EMAIL)
+    again: Any = client.post("/contacts", body, headers=headers)
+    assert (again.status_code, again.json["id"]) == (201, first["id"])
+    assert again.json["properties"] == {}
+    assert client.get("/contacts").json["total"] == 0  # type: ignore[index]
+
+
+def everything(hub: Hub, client: Client) -> list[Any]:
+    tables = ("records", "archived_record", "ix_text", "unique_value", "association", "binding")
+    tables += ("action", "action_try", "enrolment", "kept_number", "idempotency", "record_count")
+    return [sorted(map(str, query(hub, client, f"select * from {t} where 1 = 1"))) for t in tables]
+
+
+def test_linked_records_stay_or_go_with_the_person(
+    app: flask.Flask, hub: Hub, client: Client
+) -> None:
+    planted = plant(app, client)
+    person, _ = erase_person.find(hub, client.account, EMAIL)
+    assert person is not None
+    seen = erase_person.look(hub, client.account, person)
+    linked = {"deals": [planted.deal, planted.shared_deal], "tickets": [planted.ticket]}
+    assert seen.linked == {**linked, "companies": [planted.company]}
+    assert seen.alone == {"deals": [planted.deal], "tickets": [planted.ticket]}
+    found = erase(hub, client, EMAIL, with_linked=True)
+    assert found.gone == seen.alone
+    assert found.linked == {"deals": [planted.shared_deal], "companies": [planted.company]}
+    assert client.get(f"/deals/{planted.deal}").status_code == 404
+    assert client.get(f"/tickets/{planted.ticket}").status_code == 404
+    assert client.get(f"/deals/{planted.shared_deal}").status_code == 200
+    assert query(hub, client, "select kind from archived_record where 1 = 1") == []
+    whole(hub, client)
+
+
+def test_looking_changes_nothing(app: flask.Flask, hub: Hub, client: Client) -> None:
+    plant(app, client)
+    before = everything(hub, client)
+    person, ways = erase_person.find(hub, client.account, TOKEN)
+    assert person is not None
+    assert ways == ("token",)
+    seen = erase_person.look(hub, client.account, person)
+    assert everything(hub, client) == before
+    assert erase(hub, client, TOKEN) == seen
+
+
+def test_a_phone_of_several_people_names_them(hub: Hub, client: Client) -> None:
+    ids = [client.make(email=f"{n}@x.org", phone=PHONE) for n in "ab"]
+    with pytest.raises(Conflict) as told:
+        erase_person.find(hub, client.account, "+49 30 901777")
+    assert all(str(id) in told.value.message for id in ids)
+    found = erase(hub, client, "a@x.org")
+    assert found.contacts == (ids[0],)
+    assert found.same_phone == (str(ids[1]),)
+    assert client.get(f"/contacts/{ids[1]}").status_code == 200
+
+
+def test_a_text_that_is_two_things_wants_to_be_told_as_which(hub: Hub, client: Client) -> None:
+    id = client.make(email="a@x.org")
+    known(client, str(id), email="b@x.org")
+    with pytest.raises(Conflict) as told:
+        erase_person.find(hub, client.account, str(id))
+    assert "as id: " in told.value.message
+    assert "--as" in told.value.message
+    person, _ = erase_person.find(hub, client.account, str(id), "token")
+    assert person is not None
+    assert person.emails == {"b@x.org"}
+
+
+def test_an_email_that_became_somebody_elses_leads_to_both(hub: Hub, client: Client) -> None:
+    first = known(client, "t", email="typo@x.org")
+    client.patch(f"/contacts/{first}", {"properties": {"email": EMAIL}})
+    second = client.make(email="typo@x.org")
+    with pytest.raises(Conflict) as told:
+        erase_person.find(hub, client.account, "typo@x.org")
+    assert first in told.value.message
+    assert str(second) in told.value.message
+    assert erase(hub, client, EMAIL).contacts == (int(first),)
+    assert client.get(f"/contacts/{second}").status_code == 200
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("path", [SET_PROPERTIES, CREATE_DEAL])
+def test_a_call_that_looked_before_the_erasure_and_writes_after_it_is_refused(
+    hub: Hub, client: Client, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    known(client, TOKEN, email=EMAIL)
+    ((hub_id,),) = query(hub, client, "select hub_id from binding where 1 = 1")
+
+    # SQLite's one writer at a time lets nobody in between.
+    def late(*args: Any) -> bool:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(erase, hub, client, EMAIL).result()
+        return note_chat(*args)
+
+    for place in ("helpers.contact_properties.note_chat", "identity.bindings.note_chat"):
+        monkeypatch.setattr(f"crmhub.{place}", late)
+    body = {"contactToken": TOKEN, "props": {"city": CITY}}
+    if path == CREATE_DEAL:
+        body = {"contactId": hub_id, "properties": {"dealname": CITY}}
+    assert client.helper(path, body).status_code == 404
+    assert left(hub, PLANTED, client.account.id) == []
+
+
+def test_a_new_lead_makes_a_new_contact(hub: Hub, client: Client) -> None:
+    first = known(client, "t", email=EMAIL)
+    erase(hub, client, first)
+    second = known(client, "t", email=EMAIL)
+    assert second != first
+    assert total(client) == 1
+    whole(hub, client)
+
+
+def test_many_actions_go_in_batches(
+    hub: Hub, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crmhub.operations.erase_person._BATCH", 3)
+    contact_id = known(client, email=EMAIL)
+    for i in range(7):
+        body = {"contactId": contact_id, "properties": {"dealname": f"{i}"}}
+        assert client.helper(CREATE_DEAL, body).status_code == 200
+    assert erase(hub, client, EMAIL).actions == {"done": 8}
+    assert rows(hub, client, "id") == rows(hub, client, "action_id", "action_try") == []
+
+
+# --- What has not been sent yet ---------------------------------------------------------------
+
+
+@pytest.fixture
+def bot(app: flask.Flask) -> Iterator[tuple[Client, FakeCrm]]:
+    """A caller whose account's CRM is a fake one."""
+    with adapters(app, FAKE):
+        yield fake_client(app)
+
+
+def test_what_waits_is_not_sent(app: flask.Flask, bot: tuple[Client, FakeCrm]) -> None:
+    client, crm = bot
+    hub: Hub = app.extensions["crmhub"]
+    known(client, email=EMAIL, phone=PHONE)
+    crm.failure = Denied(f"the token of {EMAIL} was refused")
+    assert lead(client, email=EMAIL, name=FIRST).status_code == 202
+    assert lead(client, "of another", email="b@x.org").status_code == 202
+    assert EMAIL in rows(hub, client, "reason", "outage")[0][0]
+    found = erase(hub, client, EMAIL)
+    assert found.elsewhere == (("fake", "c-1"),)
+    assert found.actions == {"done": 1, "queued": 1}
+    assert found.reasons == 1
+    assert left(hub, PLANTED, client.account.id) == []
+    crm.failure = None
+    crm.calls.clear()
+    hurry(hub, client)
+    work_off(hub, client)
+    assert states(hub, client) == ["done"]
+    assert crm.contacts["c-1"]["firstname"] == "Ann"
+
+
+def test_what_may_have_been_written_is_told(app: flask.Flask, bot: tuple[Client, FakeCrm]) -> None:
+    client, crm = bot
+    hub: Hub = app.extensions["crmhub"]
+    crm.failure = Uncertain("the connection broke")
+    assert lead(client, email=EMAIL).status_code == 202
+    ((action_id,),) = rows(hub, client, "id")
+    (one,) = erase(hub, client, EMAIL).unsettled
+    assert (one.action_id, one.kind, one.adapter) == (action_id, "createLead", "fake")
+
+
+def test_a_call_under_way_leaves_nothing_behind(
+    app: flask.Flask, bot: tuple[Client, FakeCrm]
+) -> None:
+    client, crm = bot
+    hub: Hub = app.extensions["crmhub"]
+    erased = []
+
+    def meanwhile(call: str) -> None:
+        if call == "create_contact":
+            with ThreadPoolExecutor(1) as pool:
+                erased.append(pool.submit(erase, hub, client, EMAIL).result())
+
+    crm.during = meanwhile
+    assert lead(client, TOKEN, email=EMAIL).status_code == 202
+    assert [one.kind for one in erased[0].unsettled] == ["createLead"]
+    assert gone(hub, client, EMAIL)
+    assert gone(hub, client, TOKEN)
+    assert left(hub, PLANTED, client.account.id) == []
+
+
+def test_what_others_wait_behind_goes_and_they_are_shown(
+    app: flask.Flask, bot: tuple[Client, FakeCrm]
+) -> None:
+    client, crm = bot
+    hub: Hub = app.extensions["crmhub"]
+    switch(app, client, deadline_s=5)
+    hub.journal.shut(client.account, "away")
+    for email in (EMAIL, "b@x.org"):
+        assert lead(client, "shared", email=email).status_code == 202
+    crm.failure = Rejected([])
+    hurry(hub, client)
+    work_off(hub, client)
+    # Both were thought to be one contact then.
+    (first, _), (second, _) = rows(hub, client, "id, state")
+    parked = "state = 'parked', behind = :first where action.id = :second"
+    change(hub, client, parked, first=first, second=second)
+    erase(hub, client, EMAIL)
+    assert rows(hub, client, "state, behind") == [("dead", None)]
+    assert left(hub, PLANTED, client.account.id) == []
+
+
+def test_what_operators_noted_of_them_on_actions_of_others_goes(hub: Hub, client: Client) -> None:
+    for token in ("one", "two"):
+        known(client, token, name="Bob", email=f"{token}@x.org")
+    (first,), (second,) = rows(hub, client, "id")
+    change(hub, client, "state = 'dead'")
+    correct(hub, first, {"email": EMAIL}, by=TESTS)
+    change(hub, client, "state = 'dead'")
+    correct(hub, first, {"email": "right@x.org"}, by=TESTS)
+    discard_one(hub.database, second, reason=f"The same as {EMAIL.upper()}", by=TESTS)
+    known(client, TOKEN, email=EMAIL)
+    found = erase(hub, client, EMAIL)
+    assert (found.notes, found.actions) == (2, {"done": 1})
+    assert left(hub, PLANTED, client.account.id) == []
+    assert sorted(rows(hub, client, "state, reason, versions")) == [
+        ("discarded", "The reason named a person who was erased.", None),
+        ("queued", "", None),
+    ]
+
+
+def test_notes_on_an_action_go_with_it(hub: Hub, client: Client) -> None:
+    known(client, TOKEN, name=FIRST, email=EMAIL)
+    ((id,),) = rows(hub, client, "id")
+    change(hub, client, "state = 'dead'")
+    correct(hub, id, {"name": LAST}, by=TESTS)
+    discard_one(hub.database, id, reason=f"{FIRST} asked for it", by=TESTS)
+    assert erase(hub, client, EMAIL).actions == {"discarded": 1}
+    assert left(hub, PLANTED, client.account.id) == []
+
+
+def entry_of(hub: Hub, client: Client, action: Action) -> Entry:
+    """Accept an action and return it in the hands of a process that is slow to begin."""
+    accepted = hub.journal.accept(
+        client.account, lambda tx: action.enter(tx, client.account), lease_s=60, now=True
+    )
+    assert accepted.entry is not None
+    return accepted.entry
+
+
+def test_what_a_slow_process_does_later_makes_no_record(hub: Hub, client: Client) -> None:
+    action = CreateLead(TOKEN, FIRST, EMAIL, PHONE)
+    entry = entry_of(hub, client, action)
+    assert erase(hub, client, EMAIL).actions == {"running": 1}
+    tried = attempt(hub, client.account, entry, action, waits=False)
+    assert tried.done is None
+    assert total(client) == 0
+    assert left(hub, PLANTED, client.account.id) == []
+
+
+def test_what_a_slow_process_changes_later_changes_nothing(hub: Hub, client: Client) -> None:
+    known(client, TOKEN, email=EMAIL)
+    action = SetProperties(TOKEN, {"city": CITY})
+    entry = entry_of(hub, client, action)
+    erase(hub, client, TOKEN)
+    attempt(hub, client.account, entry, action, waits=False)
+    assert total(client) == 0
+    assert left(hub, PLANTED, client.account.id) == []
+
+
+def test_people_are_erased_while_leads_come_in(
+    app: flask.Flask, settings: Settings, hub: Hub, client: Client
+) -> None:
+    switch(app, client, deadline_s=3)
+    answers: list[int] = []
+    stop = threading.Event()
+
+    def call(n: int) -> None:
+        while not stop.is_set():
+            answers.append(lead(client, f"{TOKEN}{n}", email=EMAIL, phone=PHONE).status_code)
+            body = {"contactToken": f"{TOKEN}{n}", "props": {"city": CITY}}
+            answers.append(client.helper(SET_PROPERTIES, body).status_code)
+
+    own = Hub.open(settings)
+    try:
+        with ThreadPoolExecutor(3) as pool:
+            calls = [pool.submit(call, n) for n in range(3)]
+            try:
+                for _ in range(6):
+                    soon(lambda: not gone(own, client, EMAIL))
+                    erase(own, client, EMAIL)
+            finally:
+                stop.set()
+            for each in calls:
+                each.result()
+    finally:
+        own.close()
+    # A call that met an erasure is told that its conversation has no contact, or is queued.
+    assert set(answers) <= {200, 202, 404}
+    whole(hub, client)
+    work_off(hub, client)
+    person, _ = erase_person.find(hub, client.account, EMAIL)
+    if person is not None:
+        erase_person.erase(hub, client.account, person, by=TESTS)
+    assert left(hub, PLANTED, client.account.id) == []
+    whole(hub, client)
+
+
+def test_a_text_is_found_however_it_is_written() -> None:
+    for written in (
+        b"x Ada@X.org y",
+        b"ada%40x.org",
+        b"6164614078.6f7267".replace(b".", b"2e"),
+        b"eyJlbWFpbCI6ImFkYUB4Lm9yZyJ9",
+    ):
+        assert any(form in written.lower() for form in forms("ada@x.org")), written
+    assert not any(form in b"ada@y.org" for form in forms("ada@x.org"))

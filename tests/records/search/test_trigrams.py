@@ -1,0 +1,222 @@
+"""The optional index of trigrams: parts of texts are found by it, and the same ones as without."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from crmhub.app import create_app
+from crmhub.bounds import MAX_PART_LENGTH
+from crmhub.database.connection import Database
+from crmhub.errors import Conflict, Semantic
+from crmhub.hub import Hub
+from crmhub.properties.kinds import CONTACTS
+from crmhub.records import trigrams
+from crmhub.records.search import filters
+from crmhub.records.search.filters import Filter
+from crmhub.secrets import BASE36, EncryptionKey, token
+from crmhub.settings import Settings
+from tests import databases
+from tests.clients import Client, open_client
+from tests.pages import walk
+from tests.records.search.made_up import TRICKY
+
+PROPERTY = "jobtitle"
+
+
+@contextmanager
+def caller(url: str, root: Path) -> Iterator[Client]:
+    app = create_app(
+        Settings(
+            root=root,
+            database_url=url,
+            secret_key="the secret key of the tests alone",
+            encryption_keys=(EncryptionKey("k1", b"k" * 32),),
+        )
+    )
+    yield open_client(app)
+    app.extensions["crmhub"].close()
+
+
+@pytest.fixture(scope="module")
+def postgresql_url() -> Iterator[str]:
+    """A PostgreSQL database of our own."""
+    if reason := databases.left_out("postgresql"):
+        pytest.skip(f"PostgreSQL left out: {reason}")
+    with databases.postgresql_database() as url:
+        yield url
+
+
+@pytest.fixture
+def database(postgresql_url: str) -> Iterator[Database]:
+    with closing(Database(postgresql_url, pool_size=4)) as database:
+        yield database
+        trigrams.drop(database)
+
+
+@pytest.fixture(scope="module")
+def searcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A caller whose texts can be reached through the index of trigrams only."""
+    if reason := databases.left_out("postgresql"):
+        pytest.skip(f"PostgreSQL left out: {reason}")
+    with databases.postgresql_database() as url:
+        with closing(Database(url, pool_size=2)) as database, database.reading() as connection:
+            assert trigrams.make(database)
+            connection.run("alter table ix_text drop constraint ix_text_pkey")
+            name = connection.scalar("select current_database()")
+            connection.run(f"alter database {name} set enable_seqscan = off")
+        with caller(url, tmp_path_factory.mktemp("trigrams")) as client:
+            yield client
+        with closing(Database(url, pool_size=1)) as database, database.reading() as connection:
+            known = "select idx_scan from pg_stat_user_indexes where indexrelname = :name"
+            end = time.monotonic() + 120
+            # The server tells of it when the last connection has ended.
+            while not connection.scalar(known, {"name": trigrams.NAME}):
+                assert time.monotonic() < end
+                time.sleep(0.1)
+
+
+letters = st.sampled_from([*TRICKY, *"abcxyz019"])
+words = st.lists(letters, min_size=1, max_size=12).map("".join)
+texts = st.one_of(words, st.builds(lambda a, b: a + b * 30, words, words))
+
+
+@st.composite
+def parts(draw: st.DrawFn, held: Sequence[str]) -> str:
+    """Give a part of one of the texts (of 1 or 2 characters, or long), or any other text."""
+    text = draw(st.sampled_from(held))
+    start = draw(st.integers(0, len(text) - 1))
+    size = draw(st.sampled_from([1, 2, 3, 4, 8, 16, 17, 101, MAX_PART_LENGTH]))
+    part = draw(st.one_of(st.just(text[start : start + size]), words))
+    return draw(st.sampled_from([part, part.swapcase(), part.upper()]))
+
+
+@settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=set(Phase) - {Phase.shrink, Phase.explain},
+)
+@given(data=st.data())
+def test_the_same_is_found_through_the_index(searcher: Client, data: st.DataObject) -> None:
+    sent = data.draw(st.lists(texts, min_size=8, max_size=8))
+    inputs = [{"properties": {"firstname": "Ada", PROPERTY: each}} for each in sent]
+    made = searcher.post("/contacts/batch/create", {"inputs": inputs}).get_json()
+    held = {each["id"]: each["properties"].get(PROPERTY) or "" for each in made}
+    for part in data.draw(st.lists(parts(sent), min_size=8, max_size=8)):
+        expected = {id for id, text in held.items() if part.casefold() in text.casefold()}
+        for operator, ids in (
+            ("CONTAINS_TOKEN", expected),
+            ("NOT_CONTAINS_TOKEN", held.keys() - expected),
+        ):
+            one = {"propertyName": PROPERTY, "operator": operator, "value": part}
+            found = walk(searcher, "/contacts/search", {"filters": [one]})
+            assert {each["id"] for each in found} == ids, (operator, part)
+    gone = {"inputs": [{"id": id} for id in held]}
+    assert searcher.post("/contacts/batch/archive", gone).status_code == 204
+
+
+def test_the_planner_takes_the_index(
+    postgresql_url: str, database: Database, tmp_path: Path
+) -> None:
+    with caller(postgresql_url, tmp_path) as client:
+        hub: Hub = client._http.application.extensions["crmhub"]
+        catalogue = hub.records.catalogue(client.account, CONTACTS)
+        known = catalogue.get(PROPERTY)
+        assert known is not None
+
+        def plan(part: str) -> str:
+            condition = filters.parse(
+                [Filter(PROPERTY, "CONTAINS_TOKEN", part)], catalogue, region=""
+            )[0]
+            with database.reading() as connection:
+                sql = condition.ids(connection, 0)
+                of = {"account": client.account.id, **sql.params}
+                return str(connection.rows(f"explain {sql.text}", of))
+
+        with database.reading() as connection:
+            connection.run(
+                "insert into ix_text select :account, :prop, 'Person ' || md5(n::text), n, null,"
+                " 'person ' || md5(n::text) from generate_series(1, 20000) as n",
+                {"account": client.account.id, "prop": known.prop_id},
+            )
+            connection.run("analyze ix_text")
+        assert trigrams.NAME not in plan("C4CA42")
+        trigrams.make(database)
+        assert trigrams.NAME in plan("C4CA42")
+        assert trigrams.NAME in plan(f"{'- ' * 50}C4CA42{'x' * 90}")
+        for nothing_to_look_up in ("c4", "a b", "--- -", "- " * 50):
+            assert trigrams.NAME not in plan(nothing_to_look_up)
+
+
+def test_it_is_made_once_and_a_broken_one_again(database: Database) -> None:
+    assert trigrams.make(database)
+    assert not trigrams.make(database)
+    with database.reading() as connection:
+        connection.run(
+            "update pg_index set indisvalid = false"
+            " where indexrelid = cast('ix_text_trigram' as regclass)"
+        )
+    assert trigrams.make(database)
+    assert not trigrams.make(database)
+    assert trigrams.drop(database)
+    assert not trigrams.drop(database)
+
+
+def test_others_write_while_it_is_built_and_none_builds_it_too(
+    postgresql_url: str, database: Database, tmp_path: Path
+) -> None:
+    with (
+        caller(postgresql_url, tmp_path) as client,
+        closing(Database(postgresql_url, pool_size=1)) as slow,
+        slow.reading() as connection,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        # Building waits for whoever has begun to write.
+        connection.run("begin")
+        connection.run("lock table ix_text in row exclusive mode")
+        building = pool.submit(trigrams.make, database)
+        try:
+            end = time.monotonic() + 120
+            while not trigrams.progress(database):
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            with pytest.raises(Conflict, match="being built already"):
+                _until_known(database)
+            assert client.make(jobtitle="Engineer")
+            assert not building.done()
+        finally:
+            connection.run("commit")
+        assert building.result(timeout=120)
+    assert trigrams.progress(database) == ""
+
+
+def _until_known(database: Database) -> None:
+    """Try to drop the index until its builder has said which one it builds."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        assert not trigrams.drop(database)
+        time.sleep(0.05)
+
+
+def test_who_may_not_make_the_extension_is_told(postgresql_url: str) -> None:
+    with closing(Database(postgresql_url, pool_size=1)) as admin, admin.reading() as connection:
+        connection.run("drop extension if exists pg_trgm cascade")
+        role = f"crmhub_test_{token(40, BASE36)}"
+        connection.run(f"create role {role} login")
+        try:
+            theirs = admin.url.set(username=role).render_as_string(hide_password=False)
+            with (
+                closing(Database(theirs, pool_size=1)) as database,
+                pytest.raises(Semantic, match="owner run `create extension pg_trgm`"),
+            ):
+                trigrams.make(database)
+        finally:
+            connection.run(f"drop role {role}")

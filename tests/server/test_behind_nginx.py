@@ -1,0 +1,244 @@
+"""The hub behind a real nginx, with the configuration that is shipped."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.places import free_port
+from crmhub.bounds import MAX_BODY_BYTES
+from tests import databases
+from tests.cli.conftest import CommandLine
+from tests.server.servers import (
+    Server,
+    serving,
+    soon,
+    waiting,
+)
+
+SHIPPED = Path(__file__).parents[2] / "config" / "nginx" / "crmhub.conf"
+# Around what is shipped: where it may write, and one process of the user it is started by.
+_MAIN = """
+daemon off;
+master_process off;
+pid nginx.pid;
+events { worker_connections 256; }
+http {
+    access_log off;
+    client_body_temp_path body;
+    proxy_temp_path proxy;
+    fastcgi_temp_path fastcgi;
+    uwsgi_temp_path uwsgi;
+    scgi_temp_path scgi;
+    include crmhub.conf;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def nginx() -> str:
+    """The program; skips without it."""
+    if reason := databases.left_out("nginx"):
+        pytest.skip(f"nginx left out: {reason}")
+    return os.fspath(databases.NGINX)
+
+
+@pytest.fixture(scope="module")
+def database_url() -> str:
+    """SQLite alone: what stands before the hub does not know."""
+    return ""
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A running nginx."""
+
+    port: int
+
+    def answer(
+        self,
+        path: str = "/healthz",
+        body: Any = None,
+        *,
+        address: str = "127.0.0.2",
+        **headers: str,
+    ) -> tuple[int, Any]:
+        """Call from an address; return status and body. Names of headers are taken as given."""
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.port, timeout=120, source_address=(address, 0)
+        )
+        with closing(connection):
+            connection.request("GET" if body is None else "POST", path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+
+@contextmanager
+def proxying(nginx: str, root: Path, hub_port: int) -> Iterator[Proxy]:
+    """Run nginx before a hub, with the shipped configuration on another port and without TLS."""
+    port, conf = free_port(), SHIPPED.read_text()
+    for pattern, ours in (
+        (r"listen 443 ssl;", f"listen 127.0.0.1:{port};"),
+        (r"ssl_certificate \S+;", ""),
+        (r"ssl_certificate_key \S+;", ""),
+        (r"server 127\.0\.0\.1:8080;", f"server 127.0.0.1:{hub_port};"),
+    ):
+        conf, changed = re.subn(pattern, ours, conf)
+        assert changed == 1, pattern
+    (root / "crmhub.conf").write_text(conf)
+    (root / "nginx.conf").write_text(_MAIN)
+    with open(root / "nginx.log", "w") as log:
+        running = subprocess.Popen(
+            [nginx, "-p", os.fspath(root), "-c", "nginx.conf", "-e", "stderr"], stderr=log
+        )
+    try:
+        soon(lambda: _listens(port) or running.poll() is not None)
+        assert running.poll() is None, (root / "nginx.log").read_text()
+        yield Proxy(port)
+    finally:
+        running.terminate()
+        running.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as line:
+        return line.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture
+def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    for name in [name for name in os.environ if name.startswith("CRMHUB_")]:
+        monkeypatch.delenv(name)
+    made: dict[str, str] = CommandLine(tmp_path, {}).json("account", "create", "Acme")
+    return made
+
+
+@pytest.fixture
+def hub(tmp_path: Path, acme: dict[str, str]) -> Iterator[Server]:
+    """A hub that trusts the proxy of this machine."""
+    with serving(tmp_path, "--workers", "1", "--no-worker", trusted_proxies="127.0.0.1") as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(nginx: str, tmp_path: Path, hub: Server) -> Iterator[Proxy]:
+    """nginx before the hub."""
+    with proxying(nginx, tmp_path, hub.port) as proxy:
+        yield proxy
+
+
+def test_a_call_goes_through(proxy: Proxy, acme: dict[str, str]) -> None:
+    path = f"/{acme['clientId']}/api/v1/contacts"
+    headers = {"service-apikey": acme["apiKey"], "Content-Type": "application/json"}
+    status, made = proxy.answer(path, b'{"properties": {"firstname": "Ada"}}', **headers)
+    assert status == 201
+    status, page = proxy.answer(path, **headers)
+    assert (status, page["results"][0]["id"]) == (200, made["id"])
+
+
+def test_a_caller_is_known_by_its_address_whatever_it_says(proxy: Proxy) -> None:
+    helper = "/chatbot/createLead/nobody"
+
+    def guess(address: str, **headers: str) -> int:
+        return proxy.answer(helper, b"{}", address=address, **headers)[0]
+
+    soon(lambda: guess("127.0.0.2") == 429)
+    assert guess("127.0.0.3") == 404
+    for name in ("X-Forwarded-For", "X_Forwarded_For", "x_forwarded-for"):
+        assert guess("127.0.0.2", **{name: "203.0.113.7"}) == 429, name
+
+
+def test_a_body_that_is_too_large_is_refused_as_the_hub_would(
+    proxy: Proxy, acme: dict[str, str]
+) -> None:
+    path = f"/{acme['clientId']}/api/v1/contacts"
+    headers = {"service-apikey": acme["apiKey"], "Content-Type": "application/json"}
+    status, told = proxy.answer(path, b"x" * (MAX_BODY_BYTES + 1), **headers)
+    assert (status, sorted(told)) == (413, ["category", "message", "status", "timestamp"])
+    assert told["status"] == "error"
+    # What it lets through, the hub takes.
+    value = "x" * 60_000
+    body = json.dumps([{"properties": {f"text{n}": value for n in range(17)}}]).encode()
+    assert len(body) < MAX_BODY_BYTES
+    assert proxy.answer(f"{path}/batch/create", body, **headers)[0] != 413
+
+
+def test_a_slow_body_does_not_reach_the_hub(proxy: Proxy, hub: Server) -> None:
+    head = (
+        b"POST /chatbot/createLead/nobody HTTP/1.1\r\nHost: test\r\n"
+        b"Content-Length: 100\r\nConnection: close\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", proxy.port)) as slow:
+        slow.sendall(head + b"x" * 99)
+        assert proxy.answer()[0] == 200
+        # The one that nginx keeps.
+        assert _connections(hub.port) == 1
+        slow.sendall(b"x")
+        assert slow.recv(65_536).startswith(b"HTTP/1.1 404 ")
+
+
+def _connections(port: int) -> int:
+    """Return how many connections to a port of this machine are open."""
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[1].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
+
+
+def test_a_restarted_hub_loses_no_call(nginx: str, tmp_path: Path, acme: dict[str, str]) -> None:
+    """As systemd restarts it: calls wait in the socket that stays."""
+    answers: list[int] = []
+    ends = threading.Event()
+
+    def call(proxy: Proxy) -> None:
+        while not ends.is_set():
+            answers.append(proxy.answer()[0])
+
+    with socket.create_server(("127.0.0.1", 0)) as kept, ExitStack() as stack:
+        proxy = stack.enter_context(proxying(nginx, tmp_path, kept.getsockname()[1]))
+        callers = [threading.Thread(target=call, args=(proxy,)) for _ in range(4)]
+        with serving(tmp_path, "--workers", "2", "--no-worker", listening=kept) as server:
+            for caller in callers:
+                caller.start()
+            soon(lambda: len(answers) > 50)
+            assert server.stop() == 0
+        before = len(answers)
+        with serving(tmp_path, "--workers", "2", "--no-worker", listening=kept):
+            soon(lambda: len(answers) > before + 50)
+            ends.set()
+            for caller in callers:
+                caller.join()
+    assert set(answers) == {200}
+
+
+def test_a_caller_who_hangs_up_is_gone_for_the_hub_too(nginx: str, tmp_path: Path) -> None:
+    """nginx ends its connection to the hub; the connections that it keeps say nothing."""
+    with (
+        serving(tmp_path, "--workers", "1", "--no-worker", program=waiting(tmp_path)) as server,
+        proxying(nginx, tmp_path, server.port) as proxy,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        assert proxy.answer()[0] == 200
+        stays = pool.submit(proxy.answer, "/wait?stays")
+        soon((tmp_path / "stays-waits").exists)
+        with socket.create_connection(("127.0.0.1", proxy.port)) as hangs_up:
+            hangs_up.sendall(b"GET /wait?leaves HTTP/1.1\r\nHost: test\r\n\r\n")
+            soon((tmp_path / "leaves-waits").exists)
+            # The page looks who is there when it begins to wait.
+            time.sleep(0.2)
+        (tmp_path / "stays-let-go").touch()
+        assert stays.result() == (200, {})
+        soon((tmp_path / "leaves-gone").exists)
+        assert (tmp_path / "stays-there").exists()

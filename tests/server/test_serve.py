@@ -1,0 +1,415 @@
+"""crmhub serve: started, called, killed and stopped for real."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from benchmarks.places import free_port
+from tests.cli.conftest import CRMHUB, CommandLine, environment
+from tests.database.test_write_queue import is_taken
+from tests.server.servers import (
+    handing_over,
+    serving,
+    soon,
+)
+
+
+@pytest.fixture(scope="module")
+def database_url():
+    """SQLite alone, each test with a file of its own: what a server process does is the same."""
+    return ""
+
+
+@pytest.fixture
+def crmhub(tmp_path, monkeypatch):
+    for name in [name for name in os.environ if name.startswith("CRMHUB_")]:
+        monkeypatch.delenv(name)
+    return CommandLine(tmp_path, {})
+
+
+@pytest.fixture
+def acme(crmhub):
+    return crmhub.json("account", "create", "Acme")
+
+
+def get(server, made, path="contacts", **more):
+    return server.answer(
+        path=f"/{made['clientId']}/api/v1/{path}",
+        headers={"service-apikey": made["apiKey"]},
+        **more,
+    )
+
+
+def post(made, body, *headers):
+    """Return the head of a request that creates a contact."""
+    lines = [
+        f"POST /{made['clientId']}/api/v1/contacts HTTP/1.1",
+        "Host: test",
+        f"service-apikey: {made['apiKey']}",
+        "Content-Type: application/json",
+        "Connection: close",
+        *headers,
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def chunked(body):
+    return b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+
+
+CONTACT = b'{"properties": {"firstname": "Ada"}}'
+
+
+def test_it_serves_and_every_process_holds_its_share(crmhub, acme, tmp_path):
+    with serving(tmp_path, "--workers", "2", "--no-worker") as server:
+        status, headers, body = get(server, acme)
+        assert (status, json.loads(body)["total"]) == (200, 0)
+        assert headers["RateLimit-Limit"] == "500"
+        assert len(server.children()) == 2
+
+
+def test_bodies_of_every_form_are_read(acme, tmp_path):
+    with serving(tmp_path, "--workers", "1") as server:
+        for parts in (
+            [post(acme, CONTACT, f"Content-Length: {len(CONTACT)}")],
+            [post(acme, chunked(CONTACT), "Transfer-Encoding: chunked")],
+            [
+                post(acme, b"", "Transfer-Encoding: chunked"),
+                b"5\r\n" + CONTACT[:5] + b"\r\n",
+                chunked(CONTACT[5:]),
+            ],
+            [post(acme, b"", "Expect: 100-continue", f"Content-Length: {len(CONTACT)}"), CONTACT],
+        ):
+            assert b"201 Created" in server.raw(*parts)
+        status, headers, body = get(server, acme, method="HEAD")
+        assert (status, body) == (200, b"")
+        assert int(headers["Content-Length"]) > 100
+
+
+@pytest.mark.parametrize("form", ["length", "chunked"])
+def test_a_body_that_is_too_large_is_413(acme, tmp_path, form):
+    body = json.dumps({"properties": {"firstname": "x" * 1024 * 1024}}).encode()
+    request = (
+        post(acme, body, f"Content-Length: {len(body)}")
+        if form == "length"
+        else post(acme, chunked(body), "Transfer-Encoding: chunked")
+    )
+    with serving(tmp_path, "--workers", "1") as server:
+        answer = server.raw(request)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["status"] == "error"
+
+
+def test_what_a_caller_did_not_finish_sending_is_not_done(acme, tmp_path):
+    """The part that came would do as a whole: a lead with half an address."""
+    whole = b"contactToken=t&name=Ada&email=ada@example.community"
+    head = (
+        f"POST /chatbot/createLead/{acme['generatedId']} HTTP/1.1\r\nHost: test\r\n"
+        "Content-Type: application/x-www-form-urlencoded\r\nConnection: close\r\n"
+        f"Content-Length: {len(whole)}\r\n\r\n"
+    ).encode()
+    with serving(tmp_path, "--workers", "1") as server:
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall(head + whole[:-6])
+            time.sleep(0.3)
+        soon(lambda: "createLead" in server.log.read_text())
+        assert json.loads(get(server, acme)[2])["total"] == 0
+        assert b"200 OK" in server.raw(head + whole)
+        assert json.loads(get(server, acme)[2])["total"] == 1
+
+
+def test_bodies_that_do_not_end_hold_up_nobody(acme, tmp_path):
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(tmp_path, "--workers", "1", "--threads", "2"))
+        long = json.dumps({"properties": {"firstname": "x" * 100_000}}).encode()
+        lines = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 30))
+            for _ in range(40)
+        ]
+        for line, body in zip(lines, [CONTACT, long] * 20, strict=True):
+            line.sendall(post(acme, body[:-1], f"Content-Length: {len(body)}"))
+        assert get(server, acme)[0] == 200
+        assert b"201 Created" in server.raw(post(acme, CONTACT, f"Content-Length: {len(CONTACT)}"))
+        # Nor is one refused for being slow.
+        lines[0].sendall(CONTACT[-1:])
+        assert lines[0].recv(65_536).startswith(b"HTTP/1.1 201 ")
+        # What does not end is not waited for either, until the process would be killed.
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < import_module("crmhub.cli.serve")._GRACE_SECONDS
+
+
+def test_whoever_stalls_makes_room(acme, tmp_path):
+    """More than a process has room for: without an end, they would keep all others out."""
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(tmp_path, "--workers", "1", "--threads", "2"))
+        head = post(acme, b"", "Content-Length: 9")
+        for _ in range(520):
+            line = socket.create_connection(("127.0.0.1", server.port), 30)
+            stack.enter_context(line).sendall(head)
+        assert get(server, acme)[0] == 200
+        soon(lambda: "connections closed" in server.log.read_text())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists all locks")
+def test_no_process_loses_its_locks_on_the_database(acme, tmp_path):
+    """A file that is closed takes its process's locks on it along, and then SQLite's database may
+    be written over by another process."""
+    connections, folder = import_module("crmhub.server.connections"), tmp_path / "var"
+    with serving(tmp_path, "--workers", "1") as server:
+
+        def users():
+            return [pid for pid in server.children() if _has_open(pid, folder / "crmhub.db")]
+
+        soon(lambda: get(server, acme)[0] == 200 and len(users()) == 2)
+        time.sleep(connections._LOOK_SECONDS * 4)
+        assert get(server, acme)[0] == 200
+        for file in ("crmhub.db", "crmhub.db-shm"):
+            assert set(users()) <= _lock_holders(folder / file)
+
+
+def _has_open(pid, file):
+    with suppress(OSError):
+        return any(os.readlink(one) == str(file) for one in Path(f"/proc/{pid}/fd").iterdir())
+    return False
+
+
+def _lock_holders(file):
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return {
+        int(line[4])
+        for line in lines
+        if line[1] == "POSIX" and line[5].endswith(f":{file.stat().st_ino}")
+    }
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_request_under_way_is_finished_before_the_end(acme, tmp_path, number):
+    with serving(tmp_path, "--workers", "2", "--no-worker") as server:
+        # Another writer holds the database, so the request has to wait.
+        file = tmp_path / "var" / "crmhub.db"
+        writer = sqlite3.connect(file, isolation_level=None)
+        writer.execute("BEGIN IMMEDIATE")
+        answers = []
+        request = post(acme, CONTACT, f"Content-Length: {len(CONTACT)}")
+        caller = threading.Thread(target=lambda: answers.append(server.raw(request)))
+        caller.start()
+        soon(lambda: is_taken(file))
+        server.process.send_signal(number)
+        time.sleep(1)
+        assert answers == []
+        writer.execute("ROLLBACK")
+        writer.close()
+        caller.join()
+        assert b"201 Created" in answers[0]
+        assert server.process.wait(timeout=120) == 0
+        assert not server.answers()
+
+
+@pytest.fixture
+def hangups():
+    """Let a service be begun with another way to take SIGHUP, as nohup does."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield lambda way: signal.signal(signal.SIGHUP, way)
+    signal.signal(signal.SIGHUP, before)
+
+
+def test_it_ends_with_its_terminal(hangups, tmp_path):
+    hangups(signal.SIG_DFL)
+    with serving(tmp_path, "--workers", "1") as server:
+        os.killpg(server.process.pid, signal.SIGHUP)
+        assert server.process.wait(timeout=120) == 0
+        assert not server.answers()
+
+
+def test_it_outlives_its_terminal_when_told_to(hangups, acme, tmp_path):
+    hangups(signal.SIG_IGN)
+    with serving(tmp_path, "--workers", "1") as server:
+        before = server.children()
+        os.killpg(server.process.pid, signal.SIGHUP)
+        assert get(server, acme)[0] == 200
+        assert set(before) <= set(server.children())
+        assert server.stop() == 0
+
+
+def test_the_last_use_of_a_key_is_written_at_the_end(crmhub, acme, tmp_path):
+    with serving(tmp_path) as server:
+        get(server, acme)
+        assert server.stop() == 0
+    (key,) = crmhub.json("key", "list", "acme")
+    assert key["lastUsedAt"] is not None
+
+
+def test_it_starts_again_at_once_on_the_same_port(acme, tmp_path):
+    port = free_port()
+    for _ in range(2):
+        with serving(tmp_path, port=port) as server:
+            assert get(server, acme)[0] == 200
+            server.stop()
+
+
+def test_a_killed_server_process_is_replaced_however_soon(acme, tmp_path):
+    with serving(tmp_path, "--workers", "2", "--no-worker") as server:
+        for _ in range(3):
+            before = server.children()
+            os.kill(before[-1], signal.SIGKILL)
+            soon(lambda before=before: len(set(server.children()) - set(before)) == 1)
+            soon(lambda: len(server.children()) == 2 and server.answers())
+        assert all(get(server, acme)[0] == 200 for _ in range(20))
+
+
+def test_server_processes_end_with_a_killed_supervisor(acme, tmp_path):
+    with serving(tmp_path, "--workers", "2") as server:
+        server.process.kill()
+        server.process.wait()
+        soon(lambda: not server.answers())
+
+
+def test_calls_wait_for_a_restart_in_the_socket_that_systemd_keeps(acme, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as kept, ThreadPoolExecutor(1) as pool:
+        with serving(tmp_path, "--workers", "2", listening=kept) as server:
+            os.kill(server.children()[-1], signal.SIGKILL)
+            soon(lambda: len(server.children()) == 3)
+            assert all(get(server, acme)[0] == 200 for _ in range(20))
+            assert server.stop() == 0
+            waiting = pool.submit(get, server, acme)
+            time.sleep(0.3)
+            assert not waiting.done()
+        with serving(tmp_path, listening=kept):
+            assert waiting.result()[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("listens", "times", "words"),
+    [(True, 2, "hands over 2 sockets"), (False, 1, "listens on no port")],
+)
+def test_what_systemd_hands_over_is_to_be_listened_on(tmp_path, listens, times, words):
+    with socket.socket() as kept:
+        kept.bind(("127.0.0.1", 0))
+        if listens:
+            kept.listen()
+        refused = subprocess.run(
+            [*handing_over(kept, times), *CRMHUB, "serve"],
+            cwd=tmp_path,
+            env=environment(),
+            pass_fds=[kept.fileno()],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert refused.returncode == 1
+    assert words in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+def test_a_taken_port_is_told(crmhub, tmp_path):
+    with serving(tmp_path) as server:
+        refused = crmhub("serve", "--port", str(server.port), code=1).stderr
+    assert refused.startswith(f"crmhub: Port {server.port} on 127.0.0.1 is taken")
+    assert "--port" in refused
+    assert refused.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [("192.0.2.1", "no address of this machine"), ("no.such.host.invalid", "is not known here")],
+)
+def test_a_host_that_is_not_here_is_told(crmhub, host, words):
+    refused = crmhub("serve", "--host", host, code=1).stderr
+    assert words in refused
+    assert refused.count("\n") == 1
+    # It is off while the service starts.
+    assert gc.isenabled()
+
+
+def test_a_name_and_a_port_of_the_environment_will_do(crmhub, tmp_path):
+    port = free_port()
+    process = subprocess.Popen(
+        [*CRMHUB, "serve"],
+        cwd=tmp_path,
+        env=environment(host="localhost", port=str(port), workers="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout.readline() == f"crmhub is ready at http://127.0.0.1:{port}\n"
+    process.terminate()
+    assert process.wait(timeout=120) == 0
+    process.stdout.close()
+
+
+def test_a_start_that_takes_long_is_told_and_then_that_it_is_ready(tmp_path):
+    slow = tmp_path / "slow.py"
+    slow.write_text(
+        "from crmhub.cli import main, serving\n"
+        "serving._START_SECONDS = 0\n"
+        "answers, late = serving._answers, iter([False, False])\n"
+        "serving._answers = lambda *where: next(late, True) and answers(*where)\n"
+        "main()\n"
+    )
+    port = free_port()
+    process = subprocess.Popen(
+        [CRMHUB[0], str(slow), "serve", "--port", str(port), "--workers", "1", "--no-worker"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == f"crmhub is ready at http://127.0.0.1:{port}\n"
+    process.terminate()
+    _, log = process.communicate(timeout=120)
+    assert f"crmhub does not answer at http://127.0.0.1:{port} yet: see the log.\n" in log
+
+
+def test_every_log_line_is_json_without_personal_data(acme, tmp_path):
+    with serving(tmp_path) as server:
+        get(server, acme)
+        server.raw(post(acme, CONTACT, f"Content-Length: {len(CONTACT)}"))
+        server.answer("POST", f"/chatbot/createLead/{acme['generatedId']}", b"{}")
+        os.kill(server.children()[0], signal.SIGKILL)
+        soon(lambda: "Unexpected exit" in server.log.read_text())
+        server.stop()
+        log = server.log.read_text()
+    events = [json.loads(line) for line in log.splitlines()]
+    assert {"timestamp", "level", "event"} <= set.intersection(*map(set, events))
+    for private in ("Ada", acme["apiKey"], acme["generatedId"]):
+        assert private not in log
+
+
+def test_a_log_that_nobody_takes_changes_no_answer(acme, tmp_path):
+    reader, writer = os.pipe()
+    with serving(tmp_path, "--workers", "1", stderr=writer) as server:
+        os.close(reader)
+        for _ in range(3):
+            answer = server.raw(post(acme, CONTACT, f"Content-Length: {len(CONTACT)}"))
+            assert b"201 Created" in answer
+        # More than a buffer holds of what could not be written.
+        for _ in range(100):
+            status, _, body = get(server, acme)
+            assert (status, json.loads(body)["total"]) == (200, 3)
+        assert server.stop() == 0
+
+
+def test_a_revoked_key_is_refused_by_every_process_within_a_second(crmhub, acme, tmp_path):
+    with serving(tmp_path, "--workers", "2") as server:
+        assert all(get(server, acme)[0] == 200 for _ in range(20))
+        (key,) = crmhub.json("key", "list", "acme")
+        crmhub("key", "revoke", "acme", key["keyId"])
+        time.sleep(1)
+        assert {get(server, acme)[0] for _ in range(20)} == {401}
