@@ -1,7 +1,7 @@
 """Where a benchmark runs: a database of its own, and the processes of a service, each as it is.
 
 The service is started as the README starts it; the CRM is the HubSpot-like one of
-`crmhub fake-hubspot`, told what to do over its `/_control`.
+`crmhub fake hubspot`, told what to do over its `/_control`.
 """
 
 from __future__ import annotations
@@ -416,7 +416,7 @@ def fake_crm(
 ) -> Iterator[Crm]:
     """Run a HubSpot-like CRM, without limits unless told otherwise; `more` are its options."""
     port = port or free_port()
-    command = [sys.executable, "-m", "crmhub", "fake-hubspot", "--port", str(port)]
+    command = [sys.executable, "-m", "crmhub", "fake", "hubspot", "--port", str(port)]
     command += ["--token", _TOKEN, "--limit", limit, "--latency", str(latency)]
     process = subprocess.Popen(
         [*command, "--search-limit", "none", *more], stdout=subprocess.DEVNULL

@@ -136,7 +136,7 @@ def test_a_new_adapter_is_tried_by_the_commands_of_the_page(tmp_path: Path, acme
 
 def test_the_fake_hubspot_is_used_by_the_commands_of_the_page(tmp_path: Path) -> None:
     serve, use = BLOCKS[2:]
-    options = shlex.split(serve)[2:]
+    options = shlex.split(serve)[3:]
     assert options == ["--port", "8181", "--token", "pat-of-the-fake"]
     ids = json.loads(_run("crmhub account create Demo --json", tmp_path, environment()))
     assert ids["clientId"] == "demo"

@@ -28,7 +28,7 @@ from crmhub.cli.demo import demo
 from crmhub.cli.doctor import doctor
 from crmhub.cli.duplicates import duplicates
 from crmhub.cli.erase import erase
-from crmhub.cli.fake import fake_hubspot
+from crmhub.cli.fake import fake
 from crmhub.cli.key import key
 from crmhub.cli.serve import serve
 from crmhub.cli.worker import worker
@@ -44,6 +44,12 @@ _STDOUT = 1
 
 class _Commands(click.RichGroup):
     """The group that turns every expected failure into one line on standard error."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; `fake-NAME` is a former name of `fake NAME`."""
+        if cmd_name.startswith("fake-"):
+            return fake.get_command(ctx, cmd_name.removeprefix("fake-"))
+        return super().get_command(ctx, cmd_name)
 
     def main(
         self,
@@ -147,6 +153,6 @@ for _command in (
     erase,
     db,
     doctor,
-    fake_hubspot,
+    fake,
 ):
     main.add_command(_command)

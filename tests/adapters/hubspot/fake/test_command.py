@@ -1,4 +1,4 @@
-"""`crmhub fake-hubspot`: what it prints, and that it stops."""
+"""`crmhub fake hubspot`: what it prints, and that it stops."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import EntryPoint
 
 import pytest
 import requests
@@ -15,11 +17,13 @@ from click.testing import CliRunner
 
 from crmhub.cli import main
 
+NAMES = (["fake", "hubspot"], ["fake-hubspot"])
+
 
 @contextmanager
 def _running(*args: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The command in a process of its own, and all that it prints at its start."""
-    command = [sys.executable, "-m", "crmhub", "fake-hubspot", "--port", "0", *args]
+    command = [sys.executable, "-m", "crmhub", "fake", "hubspot", "--port", "0", *args]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     try:
@@ -74,12 +78,30 @@ def test_it_stops_in_peace(how: signal.Signals) -> None:
     ],
 )
 def test_a_wrong_option_is_explained(args: list[str], words: str) -> None:
-    result = CliRunner().invoke(main, ["fake-hubspot", *args])
+    result = CliRunner().invoke(main, ["fake", "hubspot", *args])
     assert result.exit_code == 2
     assert words in result.output
 
 
 def test_an_address_that_is_not_ours_is_explained() -> None:
-    result = CliRunner().invoke(main, ["fake-hubspot", "--host", "203.0.113.1", "--port", "0"])
+    result = CliRunner().invoke(main, ["fake", "hubspot", "--host", "203.0.113.1", "--port", "0"])
     assert result.exit_code == 1
     assert "203.0.113.1" in result.output
+
+
+def test_its_former_name_still_works() -> None:
+    told = [CliRunner().invoke(main, [*name, "--limit", "x"]) for name in NAMES]
+    assert {one.exit_code for one in told} == {2}
+    assert all("--limit x: a limit is written as 100/10s" in one.output for one in told)
+
+
+def test_a_fake_that_is_not_there_or_cannot_be_loaded_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = EntryPoint("odd", "tests.no_such_module:command", "crmhub.fakes")
+    module = import_module("crmhub.cli.fake")
+    monkeypatch.setattr(module, "entry_points", lambda group: [broken])
+    absent, odd = (CliRunner().invoke(main, ["fake", name]) for name in ("hubspot", "odd"))
+    assert (absent.exit_code, odd.exit_code) == (2, 1)
+    assert "No such command 'hubspot'" in absent.output
+    assert "The fake odd (tests.no_such_module:command) cannot be loaded" in odd.output
