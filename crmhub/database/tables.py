@@ -1,0 +1,669 @@
+"""Every table, once: what each row is, its key, and the indexes that statements rely on.
+
+`account_id` comes first in every key of a table that grows, and no sequence is shared between
+accounts, so that the tables can be distributed by account. The tables that route a call to its
+account (`ROUTING`) and those of the service itself have keys of their own. Times (`MS`) are
+milliseconds since 1970 in UTC; `kind` is the number of a resource (properties/kinds.py).
+
+The migrations make these tables; a test holds both against each other. Triggers and settings of
+autovacuum stand in the migrations alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import DOUBLE_PRECISION, JSONB
+
+metadata = sa.MetaData()
+
+# Compared by code point on both databases, whatever their locale.
+KEY_TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+JSON = sa.Text().with_variant(JSONB(), "postgresql")
+DOUBLE: sa.types.TypeEngine[float] = sa.REAL().with_variant(DOUBLE_PRECISION(), "postgresql")
+ROW_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+MS = sa.BigInteger()
+
+
+def _where(rows: str) -> dict[str, Any]:
+    """Return the condition of a partial index, the same on both databases."""
+    return {"postgresql_where": sa.text(rows), "sqlite_where": sa.text(rows)}
+
+
+# --- Accounts and who is calling --------------------------------------------------------------
+
+account = sa.Table(
+    "account",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("client_id", KEY_TEXT, nullable=False, unique=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("plan", sa.Text, nullable=False),
+    # JSON: how the account's helpers and writes behave (accounts/switches.py).
+    sa.Column("switches", sa.Text, nullable=False),
+    # The connection that helpers use now.
+    sa.Column("connection_id", sa.Integer, nullable=False),
+    # Grows with each change of properties or pipelines: caches compare it.
+    sa.Column("catalogue_version", sa.Integer, nullable=False),
+    sa.Column("next_prop_id", sa.Integer, nullable=False),
+    # Whether an operator has changed a pipeline: bots then add no stages.
+    sa.Column("pipelines_edited", sa.Boolean, nullable=False),
+    sa.Column("disabled_at", MS),
+    sa.Column("created_at", MS, nullable=False),
+)
+"""An account: one tenant, with its plan, its switches and the connection it uses now."""
+
+connection = sa.Table(
+    "connection",
+    metadata,
+    sa.Column("account_id", sa.Integer, sa.ForeignKey("account.id"), primary_key=True),
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("adapter", sa.Text, nullable=False),
+    # JSON, without secrets; `credentials` is sealed.
+    sa.Column("settings", sa.Text, nullable=False),
+    sa.Column("credentials", sa.Text, nullable=False),
+    sa.Column("created_at", MS, nullable=False),
+    # JSON: what bots call a property or a value, and what the CRM calls it.
+    sa.Column("field_map", sa.Text, nullable=False, server_default="{}"),
+)
+"""A connection of an account to a CRM; a change of CRM makes another one."""
+
+api_key = sa.Table(
+    "api_key",
+    metadata,
+    sa.Column("digest", KEY_TEXT, primary_key=True),
+    sa.Column("account_id", sa.Integer, sa.ForeignKey("account.id"), nullable=False),
+    sa.Column("id", KEY_TEXT, nullable=False),
+    sa.Column("hint", sa.Text, nullable=False),
+    sa.Column("scopes", sa.Text, nullable=False),
+    sa.Column("created_at", MS, nullable=False),
+    sa.Column("expires_at", MS),
+    sa.Column("revoked_at", MS),
+    sa.Column("last_used_at", MS),
+    sa.UniqueConstraint("account_id", "id"),
+)
+"""A key of the public API, found by its digest."""
+
+admin_token = sa.Table(
+    "admin_token",
+    metadata,
+    sa.Column("digest", KEY_TEXT, primary_key=True),
+    sa.Column("id", KEY_TEXT, nullable=False, unique=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("hint", sa.Text, nullable=False),
+    sa.Column("scopes", sa.Text, nullable=False),
+    sa.Column("created_at", MS, nullable=False),
+    sa.Column("expires_at", MS),
+    sa.Column("revoked_at", MS),
+    sa.Column("last_used_at", MS),
+)
+"""A token of the admin API; it belongs to the operator and to no account."""
+
+webhook_id = sa.Table(
+    "webhook_id",
+    metadata,
+    sa.Column("value", KEY_TEXT, primary_key=True),
+    sa.Column("account_id", sa.Integer, sa.ForeignKey("account.id"), nullable=False),
+    sa.Column("purpose", sa.Text, nullable=False),
+    sa.Column("created_at", MS, nullable=False),
+    sa.Column("expires_at", MS),
+    sa.Index("webhook_id_account", "account_id", "purpose"),
+)
+"""What an account is called by in the paths of helpers, and its webhook secret."""
+
+console_user = sa.Table(
+    "console_user",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("email", sa.Text, nullable=False, unique=True),
+    sa.Column("password", sa.Text, nullable=False),
+    sa.Column("created_at", MS, nullable=False),
+    sa.Column("disabled_at", MS),
+    sa.Column("last_sign_in_at", MS),
+)
+"""A person who may use the console."""
+
+console_session = sa.Table(
+    "console_session",
+    metadata,
+    sa.Column("digest", sa.Text, primary_key=True),
+    sa.Column(
+        "user_id", sa.Text, sa.ForeignKey("console_user.id", ondelete="CASCADE"), nullable=False
+    ),
+    sa.Column("seen_at", MS, nullable=False),
+    sa.Column("ends_at", MS, nullable=False),
+    sa.Index("ix_console_session_user_id", "user_id"),
+)
+"""A session of the console, found by the digest of its cookie."""
+
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("id", ROW_NUMBER, sa.Identity(always=False), primary_key=True),
+    sa.Column("at", MS, nullable=False),
+    sa.Column("author_kind", sa.Text, nullable=False),
+    sa.Column("author", sa.Text, nullable=False),
+    sa.Column("author_id", sa.Text, nullable=False),
+    sa.Column("verb", sa.Text, nullable=False),
+    sa.Column("object", sa.Text, nullable=False),
+    sa.Column("object_id", sa.Text, nullable=False),
+    sa.Column("account_id", sa.Integer),
+    sa.Column("was", sa.Text, nullable=False),
+    sa.Column("became", sa.Text, nullable=False),
+    sa.Index("audit_account", "account_id", "id"),
+)
+"""What operators changed: before and after. Without account_id for what has no account."""
+
+# --- What records may hold --------------------------------------------------------------------
+
+property_def = sa.Table(
+    "property_def",
+    metadata,
+    sa.Column("account_id", sa.Integer, sa.ForeignKey("account.id"), primary_key=True),
+    sa.Column("prop_id", sa.Integer, primary_key=True),
+    sa.Column("kind", sa.SmallInteger, nullable=False),
+    sa.Column("name", KEY_TEXT, nullable=False),
+    sa.Column("label", sa.Text, nullable=False),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("description", sa.Text, nullable=False),
+    sa.Column("required", sa.Boolean, nullable=False),
+    sa.Column("is_unique", sa.Boolean, nullable=False),
+    sa.Column("read_only", sa.Boolean, nullable=False),
+    sa.Column("built_in", sa.Boolean, nullable=False),
+    sa.Column("any_case", sa.Boolean, nullable=False),
+    # The object whose pipelines are the options, '' for none.
+    sa.Column("options_from", sa.Text, nullable=False),
+    sa.Column("options", sa.Text, nullable=False),
+    sa.UniqueConstraint("account_id", "kind", "name"),
+)
+"""A property of an account's records: name, type, flags, options."""
+
+pipeline = sa.Table(
+    "pipeline",
+    metadata,
+    sa.Column("account_id", sa.Integer, sa.ForeignKey("account.id"), primary_key=True),
+    sa.Column("kind", sa.SmallInteger, primary_key=True),
+    sa.Column("id", KEY_TEXT, primary_key=True),
+    sa.Column("label", sa.Text, nullable=False),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("stages", sa.Text, nullable=False),
+)
+"""A pipeline of deals or tickets; `stages` is JSON."""
+
+# --- Records ----------------------------------------------------------------------------------
+
+records = sa.Table(
+    "records",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("kind", sa.SmallInteger, primary_key=True),
+    sa.Column("id", sa.BigInteger, primary_key=True),
+    sa.Column("created_at", MS, nullable=False),
+    sa.Column("updated_at", MS, nullable=False),
+    # Grows by one with each write: the ETag.
+    sa.Column("version", sa.Integer, nullable=False),
+    # JSON: the text of each value by the property's name; empty values are left out.
+    sa.Column("properties", JSON, nullable=False),
+    sa.Index(
+        "records_created",
+        "account_id",
+        "kind",
+        "created_at",
+        "id",
+        postgresql_include=["updated_at"],
+    ),
+    sa.Index(
+        "records_updated",
+        "account_id",
+        "kind",
+        "updated_at",
+        "id",
+        postgresql_include=["created_at"],
+    ),
+)
+"""A record: its document, and the times it is listed by."""
+
+archived_record = sa.Table(
+    "archived_record",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("kind", sa.SmallInteger, primary_key=True),
+    sa.Column("id", sa.BigInteger, primary_key=True),
+    sa.Column("archived_at", MS, nullable=False),
+    sa.Column("created_at", MS, nullable=False),
+    sa.Column("updated_at", MS, nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("properties", JSON, nullable=False),
+    sa.Index("archived_record_at", "archived_at"),
+)
+"""A deleted record, kept for a time."""
+
+association = sa.Table(
+    "association",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("from_kind", sa.SmallInteger, primary_key=True),
+    sa.Column("from_id", sa.BigInteger, primary_key=True),
+    sa.Column("to_kind", sa.SmallInteger, primary_key=True),
+    sa.Column("to_id", sa.BigInteger, primary_key=True),
+    sqlite_with_rowid=False,
+)
+"""A link between two records, stored from both ends."""
+
+unique_value = sa.Table(
+    "unique_value",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("prop_id", sa.Integer, primary_key=True),
+    sa.Column("value", KEY_TEXT, primary_key=True),
+    sa.Column("record_id", sa.BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""The record that has a unique value: a duplicate breaks the key."""
+
+record_count = sa.Table(
+    "record_count",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("kind", sa.SmallInteger, primary_key=True),
+    sa.Column("shard", sa.SmallInteger, primary_key=True),
+    sa.Column("n", sa.BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""How many live records an account has of a kind; the sum over the shards."""
+
+id_block = sa.Table(
+    "id_block",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("kind", sa.SmallInteger, primary_key=True),
+    sa.Column("next_id", sa.BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""The next block of record ids that a process may reserve."""
+
+mark = sa.Table(
+    "mark",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("mark", KEY_TEXT, primary_key=True),
+    sa.Column("kind", sa.SmallInteger, nullable=False),
+    sa.Column("record_id", sa.BigInteger, nullable=False),
+    sa.Column("created_at", MS, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""A write of a helper by its name, so that a repeated one makes nothing twice."""
+
+idempotency = sa.Table(
+    "idempotency",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("key", KEY_TEXT, primary_key=True),
+    # Of the request: another request under the same key is refused.
+    sa.Column("fingerprint", KEY_TEXT, nullable=False),
+    sa.Column("status", sa.SmallInteger, nullable=False),
+    sa.Column("headers", sa.Text, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("created_at", MS, nullable=False),
+    # Whether `body` holds the ids alone, since the answer was too long to keep.
+    sa.Column("shortened", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Index("idempotency_created", "created_at"),
+)
+"""The answer to a request with an Idempotency-Key, kept for a day."""
+
+csv_import = sa.Table(
+    "csv_import",
+    metadata,
+    sa.Column("account_id", sa.Integer, sa.ForeignKey("account.id"), primary_key=True),
+    sa.Column("kind", sa.SmallInteger, primary_key=True),
+    sa.Column("digest", sa.Text, primary_key=True),
+    sa.Column("choices", sa.Text, nullable=False),
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.Column("lines", sa.BigInteger, nullable=False),
+    sa.Column("created", sa.BigInteger, nullable=False),
+    sa.Column("updated", sa.BigInteger, nullable=False),
+    sa.Column("refused", sa.BigInteger, nullable=False),
+    sa.Column("refused_bytes", sa.BigInteger, nullable=False),
+    sa.Column("changed_at", MS, nullable=False),
+    sa.Column("ended_at", MS),
+)
+"""How far a CSV file was imported."""
+
+# --- What search reads ------------------------------------------------------------------------
+
+ix_text = sa.Table(
+    "ix_text",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("prop_id", sa.Integer, primary_key=True),
+    # The first 255 characters; `full_value` is the whole text where it is longer.
+    sa.Column("value", KEY_TEXT, primary_key=True),
+    sa.Column("record_id", sa.BigInteger, primary_key=True),
+    sa.Column("full_value", KEY_TEXT),
+    # Case-folded text for CONTAINS, where it differs from the text.
+    sa.Column("folded", KEY_TEXT),
+    sa.Column("updated_at", MS, nullable=False, server_default="0"),
+    sqlite_with_rowid=False,
+)
+"""The indexed texts of records: first 255 characters, rest and case-folded form beside."""
+
+ix_num = sa.Table(
+    "ix_num",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("prop_id", sa.Integer, primary_key=True),
+    sa.Column("value", DOUBLE, primary_key=True),
+    sa.Column("record_id", sa.BigInteger, primary_key=True),
+    sa.Column("updated_at", MS, nullable=False, server_default="0"),
+    sqlite_with_rowid=False,
+)
+"""The indexed numbers of records."""
+
+ix_date = sa.Table(
+    "ix_date",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("prop_id", sa.Integer, primary_key=True),
+    sa.Column("value", sa.Integer, primary_key=True),
+    sa.Column("record_id", sa.BigInteger, primary_key=True),
+    sa.Column("updated_at", MS, nullable=False, server_default="0"),
+    sqlite_with_rowid=False,
+)
+"""The indexed dates of records, in days."""
+
+index_behind = sa.Table(
+    "index_behind",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("kind", sa.SmallInteger, primary_key=True),
+    sa.Column("id", sa.BigInteger, primary_key=True),
+    sa.Column("updated_at", MS, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""Records whose index rows show an earlier `updated_at` than the record has."""
+
+# --- Helpers ----------------------------------------------------------------------------------
+
+binding = sa.Table(
+    "binding",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("connection_id", sa.Integer, primary_key=True),
+    # The id that bots get while the CRM has none.
+    sa.Column("hub_id", KEY_TEXT, primary_key=True),
+    # Actions with the same person run in the order of their acceptance.
+    sa.Column("person", KEY_TEXT, nullable=False),
+    sa.Column("contact_token", KEY_TEXT),
+    # The contact's id in the CRM, empty until it is known.
+    sa.Column("crm_id", KEY_TEXT),
+    sa.Column("email", KEY_TEXT),
+    sa.Column("phone", KEY_TEXT),
+    sa.Column("last_chat_at", MS),
+    # JSON: the values last sent, or read from the CRM.
+    sa.Column("last_values", sa.Text),
+    sa.Column("created_at", MS, nullable=False),
+    # JSON: when the newest value of each property was accepted.
+    sa.Column("accepted", sa.Text),
+    sa.UniqueConstraint("account_id", "connection_id", "contact_token"),
+    sa.Index("binding_crm_id", "account_id", "connection_id", "crm_id"),
+    sa.Index("binding_email", "account_id", "connection_id", "email"),
+    sa.Index("binding_person", "account_id", "connection_id", "person"),
+    sa.Index("binding_phone", "account_id", "phone", "connection_id"),
+    sa.Index("binding_token", "contact_token", "account_id"),
+)
+"""A conversation's contact on a connection, and what bots have said of the person."""
+
+possible_duplicate = sa.Table(
+    "possible_duplicate",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("connection_id", sa.Integer, primary_key=True),
+    sa.Column("one", KEY_TEXT, primary_key=True),
+    sa.Column("other", KEY_TEXT, primary_key=True),
+    # JSON: the names of the properties that both contacts share.
+    sa.Column("shares", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("found_at", MS, nullable=False),
+    sa.Column("decided_at", MS),
+    sa.Column("decided_by", sa.Text, nullable=False, server_default=""),
+    sa.Column("kept_id", KEY_TEXT),
+    sa.Column("merged_id", KEY_TEXT),
+    sa.Column("email", KEY_TEXT),
+    # JSON: what an unmerge puts back.
+    sa.Column("undo", sa.Text),
+    sa.Index(
+        "possible_duplicate_email",
+        "account_id",
+        "connection_id",
+        "email",
+        **_where("email is not null"),
+    ),
+    sa.Index(
+        "possible_duplicate_kept_id",
+        "account_id",
+        "connection_id",
+        "kept_id",
+        **_where("kept_id is not null"),
+    ),
+    sa.Index(
+        "possible_duplicate_listed",
+        "account_id",
+        "connection_id",
+        "state",
+        "found_at",
+        "one",
+        "other",
+    ),
+    sa.Index(
+        "possible_duplicate_merged_id",
+        "account_id",
+        "connection_id",
+        "merged_id",
+        **_where("merged_id is not null"),
+    ),
+    sa.Index("possible_duplicate_other", "account_id", "connection_id", "other"),
+    sa.Index("possible_duplicate_undo", "decided_at", **_where("undo is not null")),
+)
+"""Two contacts that may be one person, and what an operator decided."""
+
+enrolment = sa.Table(
+    "enrolment",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("connection_id", sa.Integer, primary_key=True),
+    sa.Column("contact_id", KEY_TEXT, primary_key=True),
+    sa.Column("workflow_id", KEY_TEXT, primary_key=True),
+    sa.Column("enrolled_at", MS, nullable=False),
+)
+"""A contact in a workflow, for CRMs that cannot tell."""
+
+rotation = sa.Table(
+    "rotation",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("smallest", sa.BigInteger, primary_key=True),
+    sa.Column("largest", sa.BigInteger, primary_key=True),
+    sa.Column("strategy", KEY_TEXT, nullable=False),
+    sa.Column("seed", sa.BigInteger, nullable=False),
+    sa.Column("draws", sa.BigInteger, nullable=False),
+    sa.Column("used_at", MS, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""How many numbers getRandomInt has drawn from a range."""
+
+kept_number = sa.Table(
+    "kept_number",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("contact", KEY_TEXT, primary_key=True),
+    sa.Column("smallest", sa.BigInteger, primary_key=True),
+    sa.Column("largest", sa.BigInteger, primary_key=True),
+    sa.Column("value", sa.BigInteger, nullable=False),
+    sa.Column("used_at", MS, nullable=False),
+    sa.Index("kept_number_used", "account_id", "used_at"),
+    sqlite_with_rowid=False,
+)
+"""A sticky assignment: the number that a contact keeps."""
+
+# --- The journal and calls to CRMs ------------------------------------------------------------
+
+action = sa.Table(
+    "action",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("id", KEY_TEXT, primary_key=True),
+    sa.Column("connection_id", sa.Integer, nullable=False),
+    # The helper.
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("person", KEY_TEXT, nullable=False),
+    sa.Column("hub_id", KEY_TEXT, nullable=False),
+    # running, queued, done, refused, dead, parked or discarded (journal/models.py).
+    sa.Column("state", sa.Text, nullable=False),
+    # JSON: the call as it was accepted; `mapped` is what the CRM was sent.
+    sa.Column("request", sa.Text, nullable=False),
+    sa.Column("mapped", sa.Text),
+    # Failed attempts that count.
+    sa.Column("tries", sa.Integer, nullable=False),
+    # When the next attempt is due; of a running action, when its lease ends.
+    sa.Column("run_at", MS, nullable=False),
+    # Held by whoever attempts it; recording an outcome must bring it back.
+    sa.Column("lease", KEY_TEXT),
+    sa.Column("give_up_at", MS, nullable=False),
+    # When the first attempt began whose write may or may not have happened.
+    sa.Column("doubt_since", MS),
+    # The failed action that blocks this one.
+    sa.Column("behind", KEY_TEXT),
+    # Equal for an equal action of the same contact.
+    sa.Column("identity", KEY_TEXT),
+    sa.Column("idempotency_key", KEY_TEXT),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("result", sa.Text),
+    sa.Column("created_at", MS, nullable=False),
+    sa.Column("finished_at", MS),
+    # JSON: earlier requests, before operators corrected values.
+    sa.Column("versions", sa.Text),
+    # JSON: when each value was corrected.
+    sa.Column("corrected", sa.Text),
+    # Until when a write in doubt may have been sent.
+    sa.Column("written_at", MS),
+    sa.UniqueConstraint("account_id", "idempotency_key"),
+    sa.Index("action_behind", "behind", **_where("behind is not null")),
+    sa.Index("action_corrected", "account_id", **_where("versions is not null")),
+    sa.Index(
+        "action_due",
+        "account_id",
+        "connection_id",
+        "run_at",
+        "state",
+        "created_at",
+        **_where("state in ('running', 'queued')"),
+    ),
+    sa.Index(
+        "action_finished",
+        "finished_at",
+        "created_at",
+        "state",
+        "account_id",
+        **_where("finished_at is not null"),
+    ),
+    sa.Index("action_id", "id", "kind"),
+    sa.Index("action_identity", "account_id", "identity", **_where("identity is not null")),
+    sa.Index("action_person", "account_id", "person", "created_at"),
+    sa.Index("action_reason", "id", **_where("reason <> ''")),
+    sa.Index(
+        "action_stopped",
+        "state",
+        "id",
+        **_where("state in ('refused', 'dead', 'parked', 'discarded')"),
+    ),
+    sa.Index("action_stuck", "state", "created_at", **_where("state in ('dead', 'parked')")),
+    sa.Index(
+        "action_turn", "account_id", "person", "id", **_where("state in ('running', 'queued')")
+    ),
+)
+"""An action that a helper accepted, until the CRM has it."""
+
+action_try = sa.Table(
+    "action_try",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("action_id", KEY_TEXT, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("began_at", MS, nullable=False),
+    sa.Column("ms", sa.Integer, nullable=False),
+    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("message", sa.Text, nullable=False),
+    sa.Column("correlation_id", sa.Text, nullable=False),
+)
+"""An attempt of an action, and its outcome."""
+
+outage = sa.Table(
+    "outage",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("connection_id", sa.Integer, primary_key=True),
+    sa.Column("since", MS, nullable=False),
+    sa.Column("until", MS, nullable=False),
+    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    # credentials where the CRM refuses them, else away.
+    sa.Column("cause", sa.Text, nullable=False, server_default="away"),
+    sqlite_with_rowid=False,
+)
+"""A connection whose circuit breaker is open, or that has to pause."""
+
+lease = sa.Table(
+    "lease",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("connection_id", sa.Integer, primary_key=True),
+    sa.Column("key", KEY_TEXT, primary_key=True),
+    sa.Column("token", KEY_TEXT, nullable=False),
+    sa.Column("expires_at", MS, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""A lock between processes, held while a CRM is called."""
+
+budget = sa.Table(
+    "budget",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("connection_id", sa.Integer, primary_key=True),
+    sa.Column("lane", KEY_TEXT, primary_key=True),
+    sa.Column("tat", DOUBLE, nullable=False),
+    sa.Column("burst", sa.Integer, nullable=False),
+    sa.Column("step", DOUBLE, nullable=False),
+    sa.Column("paused_until", DOUBLE, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""The calls that a CRM allows on a lane of a connection, as one theoretical arrival time."""
+
+alert = sa.Table(
+    "alert",
+    metadata,
+    sa.Column("account_id", sa.Integer, sa.ForeignKey("account.id"), primary_key=True),
+    sa.Column("connection_id", sa.Integer, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("since", MS, nullable=False),
+    sa.Column("told_of", sa.BigInteger, nullable=False),
+    sa.Column("told_at", MS, nullable=False),
+)
+"""An alert that is active, and what the operator was told of it."""
+
+outbox = sa.Table(
+    "outbox",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("created_at", MS, nullable=False),
+    sa.Column("tries", sa.Integer, nullable=False),
+    sa.Column("run_at", MS, nullable=False),
+)
+"""A message to the operator's webhook, until it is delivered."""
+
+ROUTING = frozenset(
+    table.name
+    for table in (account, api_key, admin_token, webhook_id, console_user, console_session)
+)
+"""The tables by which a call finds its account or its operator, before an account is known."""
