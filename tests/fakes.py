@@ -195,7 +195,7 @@ BATCHING = EntryPoint("batching", "tests.fakes:BatchingAdapter", "crmhub.adapter
 LOCKING = EntryPoint("locking", "tests.fakes:LockingAdapter", "crmhub.adapters")
 LATE = EntryPoint("late", "tests.fakes:LateAdapter", "crmhub.adapters")
 LATE_BATCHING = EntryPoint("late_batching", "tests.fakes:LateBatchingAdapter", "crmhub.adapters")
-BROKEN = EntryPoint("broken", "tests.adapters.no_such_module:Adapter", "crmhub.adapters")
+BROKEN = EntryPoint("broken", "tests.no_such_module:Adapter", "crmhub.adapters")
 
 
 @contextmanager

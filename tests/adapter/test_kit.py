@@ -106,7 +106,7 @@ def test_what_the_crm_lacks_is_skipped(
     ]
     path = pytester.makepyfile(
         f"""
-        from tests.adapters import test_kit
+        from tests.adapter import test_kit
 
         class TestLacking(test_kit.Small):
             adapter_class = test_kit.{lacks.__name__}
@@ -157,7 +157,7 @@ def _failed(
     """
     path = pytester.makepyfile(
         f"""
-        from tests.adapters import liars, test_kit
+        from tests.adapter import liars, test_kit
 
         class TestLiar(test_kit.Small):
             adapter_class = liars.{liar.__name__}

@@ -324,7 +324,7 @@ def test_what_changes_while_it_is_corrected_is_left_alone(
         change(hub, client, meanwhile)
         return found
 
-    monkeypatch.setattr(correct_action.mending, "shown", changed)
+    monkeypatch.setattr(correct_action.action_queries, "shown", changed)
     with pytest.raises(Conflict, match="somebody else"):
         correct(hub, id, {"email": "bea@x.org"}, by=TESTS)
     assert rows(hub, client, "email", "binding") == [("ann@x.org",)]
