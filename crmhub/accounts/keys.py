@@ -10,14 +10,39 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
+import sqlalchemy as sa
+
 from crmhub.accounts import scopes as scope_names
 from crmhub.accounts.plans import RESOURCES
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import api_key
 from crmhub.errors import BadRequest, Conflict, NotFound
 from crmhub.secrets import digest, new_api_key, token
 
 _ID = re.compile(r"key_[0-9A-Za-z]{11}", re.ASCII)
 SCOPES = tuple(f"{resource}:{right}" for resource, right in product(RESOURCES, ("read", "write")))
+
+_key = api_key.c
+_OF_ACCOUNT = _key.account_id == param("account_id")
+_IS_KEY = sa.and_(_OF_ACCOUNT, _key.id == param("id"))
+_CREATE = Statement(
+    lambda insert: (
+        insert(api_key)
+        .values(params("digest", "account_id", "id", "hint", "scopes", "created_at", "expires_at"))
+        .on_conflict_do_nothing(index_elements=["account_id", "id"])
+    )
+)
+_LIST = Statement(sa.select(api_key).where(_OF_ACCOUNT).order_by(_key.created_at, _key.id))
+_EXISTS = Statement(sa.select(sa.func.count()).select_from(api_key).where(_IS_KEY))
+_REVOKE = Statement(
+    sa.update(api_key).where(_IS_KEY, _key.revoked_at.is_(None)).values(params("revoked_at"))
+)
+_NOTE_USE = Statement(
+    sa.update(api_key)
+    .where(_IS_KEY, sa.func.coalesce(_key.last_used_at, 0) < param("last_used_at"))
+    .values(params("last_used_at"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +91,17 @@ def create(
     scope_names.check_end(expires_at)
     if key_id is not None and not _ID.fullmatch(key_id):
         raise BadRequest("The id of the key to be made is missing or is none.")
-    api_key = new_api_key()
+    secret = new_api_key()
     key_id = key_id or new_id()
     made = tx.run(
-        "insert into api_key (digest, account_id, id, hint, scopes, created_at, expires_at)"
-        " values (:digest, :account, :id, :hint, :scopes, :now, :expires_at)"
-        " on conflict (account_id, id) do nothing",
+        _CREATE,
         {
-            "digest": digest(api_key),
-            "account": account_id,
+            "digest": digest(secret),
+            "account_id": account_id,
             "id": key_id,
-            "hint": api_key[-4:],
+            "hint": secret[-4:],
             "scopes": stored,
-            "now": now_ms(),
+            "created_at": now_ms(),
             "expires_at": expires_at,
         },
     )
@@ -87,25 +110,30 @@ def create(
             f"The key {key_id} was made already, and shown then."
             " If nobody has copied it, revoke it and make another one."
         )
-    return IssuedKey(key_id, api_key, scopes_of(stored), expires_at)
+    return IssuedKey(key_id, secret, scopes_of(stored), expires_at)
 
 
 def list_keys(db: Connection, account_id: int) -> list[Key]:
     """Return all keys of the account, revoked and expired ones too, the oldest first."""
-    rows = db.rows(
-        "select id, hint, scopes, created_at, expires_at, revoked_at, last_used_at"
-        " from api_key where account_id = :account order by created_at, id",
-        {"account": account_id},
-    )
-    return [Key(row[0], row[1], scopes_of(row[2]), *row[3:]) for row in rows]
+    return [
+        Key(
+            key_id=row.id,
+            hint=row.hint,
+            scopes=scopes_of(row.scopes),
+            created_at=row.created_at,
+            expires_at=row.expires_at,
+            revoked_at=row.revoked_at,
+            last_used_at=row.last_used_at,
+        )
+        for row in db.rows(_LIST, {"account_id": account_id})
+    ]
 
 
 def revoke(tx: Connection, account_id: int, key_id: str) -> bool:
     """End the key now and return whether it had not been; raises NotFound."""
-    of = {"now": now_ms(), "account": account_id, "id": key_id}
-    where = "where account_id = :account and id = :id"
-    ended = tx.run(f"update api_key set revoked_at = :now {where} and revoked_at is null", of)
-    if not ended and not tx.scalar(f"select count(*) from api_key {where}", of):
+    key = {"account_id": account_id, "id": key_id}
+    ended = tx.run(_REVOKE, key | {"revoked_at": now_ms()})
+    if not ended and not tx.scalar(_EXISTS, key):
         raise NotFound(f"The account has no key {key_id[:60]!r}; `crmhub key list` shows its keys.")
     return ended > 0
 
@@ -114,11 +142,7 @@ def note_use(tx: Connection, used: Mapping[tuple[int, str], int]) -> None:
     """Store when keys, by account and key id, were last used."""
     # Sorted, so that two processes take the row locks in the same order.
     for (account_id, key_id), at in sorted(used.items()):
-        tx.run(
-            "update api_key set last_used_at = :at where account_id = :account and id = :id"
-            " and (last_used_at is null or last_used_at < :at)",
-            {"account": account_id, "id": key_id, "at": at},
-        )
+        tx.run(_NOTE_USE, {"account_id": account_id, "id": key_id, "last_used_at": at})
 
 
 def scopes_of(stored: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from hashlib import sha256
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, overload
 
 import sqlalchemy
 from sqlalchemy.engine import make_url
@@ -55,6 +55,7 @@ from crmhub.database.drivers import (
     translate_psycopg,
     translate_sqlite,
 )
+from crmhub.database.statements import Statement
 from crmhub.database.write_queue import WriteQueue
 from crmhub.errors import Unavailable
 from crmhub.search_limits import SearchLimit, SearchWatch, Stopped
@@ -155,31 +156,45 @@ class Connection:
                 pass
         return cursor
 
-    def _execute(self, sql: str, params: Params | None) -> Any:
+    def _execute(self, sql: str | Statement, params: Params | None) -> Any:
+        if isinstance(sql, Statement):
+            return self._sent(sql.text(self.dialect), sql.values(self.dialect, params))
         if params and self.dialect == "postgresql":
             sql = _for_psycopg(sql)
         return self._sent(sql, params)
 
-    def rows(self, sql: str, params: Params | None = None) -> list[Row]:
-        """Return all rows."""
+    @overload
+    def rows(self, sql: str, params: Params | None = None) -> list[Row]: ...
+
+    @overload
+    def rows(self, sql: Statement, params: Params | None = None) -> list[Any]: ...
+
+    def rows(self, sql: str | Statement, params: Params | None = None) -> list[Any]:
+        """Return all rows: tuples, whose values have names where `sql` is a Statement."""
         cursor = self._execute(sql, params)
         try:
             rows: list[Row] = cursor.fetchall()
         except self._database.drivers_errors as exc:
             self._database.raise_ours(exc)
-        return rows
+        return sql.rows(rows) if isinstance(sql, Statement) else rows
 
-    def row(self, sql: str, params: Params | None = None) -> Row | None:
+    @overload
+    def row(self, sql: str, params: Params | None = None) -> Row | None: ...
+
+    @overload
+    def row(self, sql: Statement, params: Params | None = None) -> Any: ...
+
+    def row(self, sql: str | Statement, params: Params | None = None) -> Any:
         """Return the first row, or None."""
         rows = self.rows(sql, params)
         return rows[0] if rows else None
 
-    def scalar(self, sql: str, params: Params | None = None) -> Any:
+    def scalar(self, sql: str | Statement, params: Params | None = None) -> Any:
         """Return the first column of the first row, or None."""
         row = self.row(sql, params)
         return row[0] if row else None
 
-    def run(self, sql: str, params: Params | None = None) -> int:
+    def run(self, sql: str | Statement, params: Params | None = None) -> int:
         """Run a statement for its effect and return the number of rows it touched."""
         count: int = self._execute(sql, params).rowcount
         return count

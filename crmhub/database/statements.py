@@ -1,0 +1,140 @@
+"""Statements: SQLAlchemy Core on the tables, compiled once to the text of each database.
+
+The text runs through the driver at the cost of hand-written text; Core's own execution would
+cost several times as much as the queries. A statement that depends on its arguments is built per
+call, which costs about half a millisecond.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql.base import PGDialect
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+
+# The base dialect renders no casts; a column gives its parameter the type.
+_DIALECTS: Mapping[str, sa.Dialect] = {
+    "postgresql": PGDialect(paramstyle="pyformat"),  # type: ignore[no-untyped-call]
+    "sqlite": sqlite.dialect(paramstyle="named"),
+}
+_WORD = re.compile(r"[a-z_]+")
+
+Built = sa.Select[Any] | sa.CompoundSelect[Any] | sa.Insert | sa.Update | sa.Delete
+Insert = Callable[[sa.Table], Any]
+"""`insert` of one database; both know `on_conflict_do_nothing` and `on_conflict_do_update`."""
+
+
+class Statement:
+    """A statement of Core; its parameters are named by `param`, its rows by their columns.
+
+    `built` is the statement, or a function that builds it with the database's own `insert`.
+    """
+
+    def __init__(self, built: Built | Callable[[Insert], Built]) -> None:
+        self._built = built
+        self._texts: dict[str, tuple[str, Mapping[str, Any], frozenset[str]]] = {}
+        self._row: Any = tuple
+
+    def text(self, dialect: str) -> str:
+        """Return the text that the driver of `postgresql` or `sqlite` takes."""
+        return self._compiled(dialect)[0]
+
+    def values(self, dialect: str, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """Return the values of all parameters, as the driver takes them."""
+        _, constants, lists = self._compiled(dialect)
+        if not constants and not lists:
+            return params or {}
+        values = {**constants, **(params or {})}
+        for name in lists:
+            chosen = list(values[name])
+            values[name] = chosen if dialect == "postgresql" else json.dumps(chosen)
+        return values
+
+    def rows(self, found: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """Return rows whose values are attributes: `row.state`."""
+        return list(map(self._row._make, found))
+
+    def _compiled(self, dialect: str) -> tuple[str, Mapping[str, Any], frozenset[str]]:
+        compiled = self._texts.get(dialect)
+        if compiled is None:
+            compiled = self._texts[dialect] = self._compile(dialect)
+        return compiled
+
+    def _compile(self, dialect: str) -> tuple[str, Mapping[str, Any], frozenset[str]]:
+        insert: Any = postgresql.insert if dialect == "postgresql" else sqlite.insert
+        built = self._built(insert) if callable(self._built) else self._built
+        made = built.compile(dialect=_DIALECTS[dialect])
+        self._row = _row_class(built)
+        text = str(made)
+        if "POSTCOMPILE" in text:
+            raise ValueError(f"a list of values is no `in_list`: {text}")
+        binds = made.bind_names.items()
+        constants = {name: bind.effective_value for bind, name in binds if not bind.required}
+        lists = frozenset(name for bind, name in binds if isinstance(bind.type, _List))
+        return text, constants, lists
+
+
+def _row_class(built: Built) -> Any:
+    if isinstance(built, sa.Select | sa.CompoundSelect):
+        names: Iterable[object] = built.selected_columns.keys()
+    else:
+        names = built.exported_columns.keys()
+    # A column without a name of its own gets one by its place.
+    return namedtuple("Row", map(str, names), rename=True)
+
+
+def param(name: str) -> sa.BindParameter[Any]:
+    """Return the parameter `name`; whoever runs the statement gives its value."""
+    return sa.bindparam(name)
+
+
+def params(*names: str) -> dict[str, sa.BindParameter[Any]]:
+    """Return, for `values()` of an insert or update, a parameter for each of these columns."""
+    return {name: param(name) for name in names}
+
+
+def one_of(column: sa.ColumnElement[Any], *words: str) -> sa.ColumnElement[bool]:
+    """Return that `column` is one of these words, which stand in the text as they are.
+
+    PostgreSQL uses a partial index only where its words are no parameters.
+    """
+    if not all(map(_WORD.fullmatch, words)):
+        raise ValueError(f"{words} are not plain words")
+    return column.in_([sa.literal_column(f"'{word}'") for word in words])
+
+
+class _List(sa.types.TypeEngine[Any]):
+    """Any number of values in one parameter."""
+
+
+class in_list(sa.sql.expression.ColumnElement[bool]):
+    """The condition that `column` is one of the values of the parameter `name`, however many."""
+
+    inherit_cache = True
+    # Not Boolean: SQLAlchemy would compare that with 1 on SQLite.
+    type = sa.types.NullType()  # type: ignore[assignment]
+
+    def __init__(self, column: sa.ColumnElement[Any], name: str) -> None:
+        self.column = column
+        self.values = sa.bindparam(name, type_=_List())
+
+
+@compiles(in_list, "postgresql")
+def _any(element: in_list, compiler: SQLCompiler, **options: Any) -> str:
+    column = compiler.process(element.column, **options)
+    return f"{column} = any({compiler.process(element.values, **options)})"
+
+
+@compiles(in_list, "sqlite")
+def _each(element: in_list, compiler: SQLCompiler, **options: Any) -> str:
+    column = compiler.process(element.column, **options)
+    return (
+        f"{column} in (select value from json_each({compiler.process(element.values, **options)}))"
+    )
