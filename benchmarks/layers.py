@@ -35,10 +35,10 @@ from crmhub.settings import Settings
 
 _LAYERS = {
     "Flask": ("/flask/", "/werkzeug/", "/blinker/"),
-    "database": ("/psycopg/", "/sqlalchemy/", "/crmhub/db.py", "/crmhub/drivers.py"),
+    "database": ("/psycopg/", "/sqlalchemy/", "/crmhub/database/"),
     "schemas": ("/marshmallow/", "/flask_smorest/", "/crmhub/api/schemas.py"),
     "api": ("/crmhub/api/", "/crmhub/app.py"),
-    "records": ("/crmhub/records/",),
+    "records": ("/crmhub/records/", "/crmhub/properties/"),
     "the rest": ("/",),
     "C": ("",),
 }
