@@ -1,4 +1,4 @@
-"""The nine categories of failure a caller can see (SPEC 7), as one exception tree.
+"""The nine categories of failure a caller can see, as one exception tree.
 
 HubError
   BadRequest        400  BadRequestError      cannot be read as the request it should be

@@ -48,7 +48,7 @@ def walk(
 
 
 def check_frame(page: Page) -> None:
-    """Hold a page against the shape of SPEC 2.2."""
+    """Check the shape of a page."""
     assert list(page) == ["total", "results", "cursor", "hasMore"]
     assert list(page["cursor"]) == ["next", "nextLink"]
     following = page["cursor"]["next"]

@@ -390,7 +390,7 @@ class BatchArchive(Strict):
 
 
 class FilterInput(Strict):
-    """One condition; all conditions of a search must hold (SPEC 4.4)."""
+    """One condition; all conditions of a search must hold."""
 
     property_name = Text(
         data_key="propertyName", required=True, metadata={"description": "Property to test."}
@@ -434,14 +434,14 @@ _FIELDS = ("associations", "createdAt", "updatedAt")
 
 
 class Sorting(Strict):
-    """What to sort by and in which direction (SPEC 4.3)."""
+    """What to sort by and in which direction."""
 
     sort = Choice(SORTS, metadata={"description": "What to sort by.", "default": "date_modified"})
     order = Choice(ORDERS, metadata={"description": "Direction.", "default": "desc"})
 
 
 class ListQuery(LinkQuery, Sorting):
-    """Paging, sorting, and what to show (SPEC 4.2, 4.3)."""
+    """Paging, sorting, and what to show."""
 
     properties = Joined(metadata=_NAMES)
     include = Joined(_FIELDS, metadata=_INCLUDE)
@@ -498,7 +498,7 @@ class Exactly(ma.Schema):
 
 
 class ErrorSchema(Exactly):
-    """Every answer outside 2xx (SPEC 2.3)."""
+    """Every answer outside 2xx."""
 
     category = fields.String(
         required=True,
@@ -537,7 +537,7 @@ class Associations(Shown):
 
 
 class RecordShown(Shown):
-    """A whole record (SPEC 2.1)."""
+    """A whole record."""
 
     id = fields.Integer(required=True, metadata=ID)
     properties = _values()
@@ -570,7 +570,7 @@ class CursorShown(Exactly):
 
 
 class PageShown(Exactly):
-    """A page of records (SPEC 2.2)."""
+    """A page of records."""
 
     total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Nested(ListedShown), required=True)

@@ -134,7 +134,7 @@ def finish(response: flask.Response) -> flask.Response:
 
 
 def _as_page(failed: flask.Response) -> flask.Response:
-    """Return the page that says what a failure of SPEC 2.3 says."""
+    """Return a failure as a page for people."""
     # Of a path that is none there was no view to be guarded: nobody has looked who asks.
     with suppress(HubError):
         sessions.recognise()

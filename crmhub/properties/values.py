@@ -210,7 +210,7 @@ def search_number(value: str) -> float:
 def search_day(value: str) -> int:
     """Return the day (proleptic ordinal) a filter names as YYYY-MM-DD or YYYY-MM-DD HH:mm.
 
-    The format is exact (SPEC 4.4); InvalidValue for any other, and for a day that never was.
+    The format is exact; InvalidValue for any other, and for a day that never was.
     """
     match = _SEARCH_DAY.fullmatch(value)
     if match is None:

@@ -96,7 +96,7 @@ class RecordStore:
         request: PageRequest,
         limit: SearchLimit | None = None,
     ) -> Page:
-        """Return a page; BadRequest or Semantic for filters that cannot be (SPEC 4.2 to 4.4).
+        """Return a page; BadRequest or Semantic for filters that cannot be.
 
         Raises Stopped where the `limit` ends the search.
         """

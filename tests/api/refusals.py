@@ -1,4 +1,4 @@
-"""What every refusal looks like (SPEC 2.3, CONTRACT 1.6), checked in one place."""
+"""What every refusal looks like, checked in one place."""
 
 from __future__ import annotations
 

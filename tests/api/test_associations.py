@@ -1,4 +1,4 @@
-"""Links between records, seen from both ends (CONTRACT 1.1, 1.5)."""
+"""Links between records, seen from both ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches: 1 to 100 inputs, all or nothing, every failing one named (SPEC 4.5)."""
+"""Batches: 1 to 100 inputs, all or nothing, every failing one named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ETag and If-Match: a change is made to what was read, or not at all (CONTRACT 1.5)."""
+"""ETag and If-Match: a change is made to what was read, or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walking through listings: each record once, whatever happens meanwhile (SPEC 4.2, 4.3)."""
+"""Walking through listings: each record once, whatever happens meanwhile."""
 
 from __future__ import annotations
 

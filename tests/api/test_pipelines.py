@@ -1,4 +1,4 @@
-"""Pipelines and their stages: `/pipelines/{deals|tickets}` (CONTRACT 1.1, 1.4)."""
+"""Pipelines and their stages: `/pipelines/{deals|tickets}`."""
 
 from __future__ import annotations
 

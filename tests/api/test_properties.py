@@ -1,4 +1,4 @@
-"""The property catalogue: `/properties/{resource}` (CONTRACT 1.1, 1.4)."""
+"""The property catalogue: `/properties/{resource}`."""
 
 from __future__ import annotations
 

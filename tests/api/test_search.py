@@ -1,4 +1,4 @@
-"""The filter language through the front door: what is taken, what is refused (SPEC 4.4)."""
+"""The filter language through the front door: what is taken, what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the plan allows and what is used: `GET /usage` (CONTRACT 1.7)."""
+"""What the plan allows and what is used: `GET /usage`."""
 
 from __future__ import annotations
 

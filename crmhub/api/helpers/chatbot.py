@@ -1,4 +1,4 @@
-"""The helpers under /chatbot: createLead, getProperties, setProperties, getType (SPEC 4.6)."""
+"""The helpers under /chatbot: createLead, getProperties, setProperties, getType."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The helpers under /crm-api-interface: getRandomInt, createDeal, createTicket (SPEC 4.6)."""
+"""The helpers under /crm-api-interface: getRandomInt, createDeal, createTicket."""
 
 from __future__ import annotations
 

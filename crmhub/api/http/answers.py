@@ -60,7 +60,7 @@ def nothing() -> flask.Response:
 
 
 def failure(error: HubError) -> flask.Response:
-    """Return the answer of SPEC 2.3."""
+    """Return the answer to a failure: category, message, timestamp, status."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     body = {
         "category": error.category,
@@ -84,7 +84,7 @@ def links_shown(links: Links, asked: Iterable[str] = ()) -> dict[str, list[int]]
 def record_shown(
     record: Record | Stored, *, properties: tuple[str, ...] | None = None, asked: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return a whole record as JSON (SPEC 2.1)."""
+    """Return a whole record as JSON."""
     if isinstance(record, Record):
         shown: Any = narrowed(record.properties, properties)
     elif properties is None:
@@ -110,7 +110,7 @@ def narrowed(properties: dict[str, str], names: tuple[str, ...] | None) -> dict[
 def page_shown(
     page: Page, *, properties: tuple[str, ...] | None, include: tuple[str, ...]
 ) -> bytes:
-    """Return a page of records as JSON (SPEC 2.2)."""
+    """Return a page of records as JSON."""
     shown = []
     for listed in page.records:
         text = listed.properties

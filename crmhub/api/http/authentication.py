@@ -1,4 +1,4 @@
-"""Who calls the public API: the key in `service-apikey`, its limits and its scopes (SPEC 5, 8).
+"""Who calls the public API: the key in `service-apikey`, its limits and its scopes.
 
 Runs before routing fails, so that under /<client_id>/api/v1 a 401 comes before 404, 405 and 400.
 """
@@ -102,7 +102,7 @@ def give_place_back(environ: WSGIEnvironment, here: Hub) -> None:
 
 
 def add_rate_headers(response: flask.Response) -> flask.Response:
-    """Tell the caller where it stands (CONTRACT 1.7)."""
+    """Tell the caller where it stands."""
     rate: RateStatus | None = flask_proxies.g().get("rate")
     if rate is not None:
         for name, value in rate.headers.items():

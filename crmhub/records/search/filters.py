@@ -1,4 +1,4 @@
-"""The filter language (SPEC 4.4): what a filter means, in SQL and on a record in hand.
+"""The filter language: what a filter means, in SQL and on a record in hand.
 
 Each operator is a positive set of record ids, or the exact complement of one: NEQ, NOT_IN,
 NOT_CONTAINS_TOKEN and NOT_HAS_PROPERTY therefore include records without a value. A `Condition`
@@ -661,7 +661,7 @@ def _starts(day: int) -> int:
 
 
 def iso(moment: int) -> str:
-    """Return milliseconds since 1970 as `YYYY-MM-DDTHH:MM:SS.mmmZ` (SPEC 2.1)."""
+    """Return milliseconds since 1970 as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
     seconds, ms = divmod(moment, 1000)
     # Half as dear as strftime: each record that is answered whole has two of them.
     return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{ms:03d}Z"

@@ -1,4 +1,4 @@
-"""Who may call the public API: SPEC 5, CONTRACT 1.6 and 1.7."""
+"""Who may call the public API: keys, scopes, and what each refusal says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often an account may call and how much it may hold: SPEC 8, CONTRACT 1.7."""
+"""How often an account may call, and how much it may hold."""
 
 from __future__ import annotations
 
