@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass, field
 from io import StringIO
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
@@ -31,6 +33,8 @@ from crmhub.csv.spreadsheets import (
     unguarded,
 )
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import csv_import
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.properties.catalogue import (
     FIELDS,
@@ -47,7 +51,36 @@ _ADDED = ("crmhub_line", "crmhub_refused")
 
 _ROWS = 500
 _KEPT_MS = 90 * 24 * 3600 * 1000
-_OF = "account_id = :account and kind = :kind and digest = :digest"
+_import = csv_import.c
+_OF_ACCOUNT = _import.account_id == param("account_id")
+_IS_FILE = sa.and_(_OF_ACCOUNT, _import.kind == param("kind"), _import.digest == param("digest"))
+_NOT_ENDED = _import.ended_at.is_(None)
+_LOCK = Statement(sa.select(_import.position).where(_IS_FILE, _NOT_ENDED).with_for_update())
+_NOTE_PROGRESS = Statement(
+    sa.update(csv_import)
+    .where(_IS_FILE)
+    .values(
+        params("position", "lines", "created", "updated", "refused", "refused_bytes", "changed_at")
+    )
+)
+_BEGIN_ANEW = Statement(sa.delete(csv_import).where(_IS_FILE))
+_FORGET = Statement(sa.delete(csv_import).where(_OF_ACCOUNT, _import.changed_at < param("before")))
+_BEGIN = Statement(
+    lambda insert: (
+        insert(csv_import)
+        .values(
+            params("account_id", "kind", "digest", "choices", "position", "lines", "changed_at")
+            | dict.fromkeys(("created", "updated", "refused", "refused_bytes"), 0)
+        )
+        .on_conflict_do_nothing(index_elements=["account_id", "kind", "digest"])
+    )
+)
+_FIND = Statement(sa.select(csv_import).where(_IS_FILE))
+_END = Statement(
+    sa.update(csv_import)
+    .where(_IS_FILE, _import.position == param("end"), _NOT_ENDED)
+    .values(ended_at=param("now"), changed_at=param("now"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +171,7 @@ class Import:
         self._kind = kind
         self._choices = choices
         self._author = by
-        self._of = {"account": account.id, "kind": kind.code, "digest": sheet.digest}
+        self._of = {"account_id": account.id, "kind": kind.code, "digest": sheet.digest}
         catalogue = records.catalogues.reload(account.id, kind)
         self._properties = _columns(catalogue, sheet.header, choices)
         self._unique = {each.name for each in catalogue if each.unique}
@@ -223,10 +256,7 @@ class Import:
 
         def work(tx: Connection) -> Tally:
             # Held until the commit: another process with the same file waits here.
-            at = tx.scalar(
-                f"select position from csv_import where {_OF} and ended_at is null{tx.for_update}",
-                self._of,
-            )
+            at = tx.scalar(_LOCK, self._of)
             if at != self._at.bytes:
                 raise ImportedElsewhere(
                     f"Another process imports {self.sheet.path.name} as well; it goes on."
@@ -240,16 +270,14 @@ class Import:
                 before.created + created, before.updated + updated, before.refused + len(refused)
             )
             tx.run(
-                "update csv_import set position = :end, lines = :lines, created = :created,"
-                " updated = :updated, refused = :refused, refused_bytes = :bytes, changed_at = :now"
-                f" where {_OF}",
+                _NOTE_PROGRESS,
                 self._of
                 | asdict(done)
                 | {
-                    "end": end.bytes,
+                    "position": end.bytes,
                     "lines": end.lines,
-                    "bytes": self._refusals.size,
-                    "now": now_ms(),
+                    "refused_bytes": self._refusals.size,
+                    "changed_at": now_ms(),
                 },
             )
             return done
@@ -293,52 +321,37 @@ class Import:
         """Find how far the file was imported before, or write down that it begins."""
         choices = json.dumps(asdict(self._choices), sort_keys=True)
         if again:
-            tx.run(f"delete from csv_import where {_OF}", self._of)
+            tx.run(_BEGIN_ANEW, self._of)
+        tx.run(_FORGET, {"account_id": self._account.id, "before": now_ms() - _KEPT_MS})
         tx.run(
-            "delete from csv_import where account_id = :account and changed_at < :before",
-            {"account": self._account.id, "before": now_ms() - _KEPT_MS},
-        )
-        tx.run(
-            "insert into csv_import (account_id, kind, digest, choices, position, lines,"
-            " created, updated, refused, refused_bytes, changed_at)"
-            " values (:account, :kind, :digest, :choices, :position, :lines, 0, 0, 0, 0, :now)"
-            " on conflict (account_id, kind, digest) do nothing",
+            _BEGIN,
             self._of
             | {
                 "choices": choices,
                 "position": self.sheet.start.bytes,
                 "lines": self.sheet.start.lines,
-                "now": now_ms(),
+                "changed_at": now_ms(),
             },
         )
-        found = tx.row(
-            "select choices, position, lines, created, updated, refused, refused_bytes,"
-            f" ended_at from csv_import where {_OF}",
-            self._of,
-        )
-        assert found is not None
-        begun, position, lines, created, updated, refused, size, ended_at = found
-        self.tally = Tally(created, updated, refused)
-        if ended_at is not None:
+        found = tx.row(_FIND, self._of)
+        self.tally = Tally(found.created, found.updated, found.refused)
+        if found.ended_at is not None:
             raise Conflict(
-                f"{self.sheet.path.name} was imported already: {created} created, {updated}"
-                f" updated, {refused} refused. --again imports it anew."
+                f"{self.sheet.path.name} was imported already: {found.created} created,"
+                f" {found.updated} updated, {found.refused} refused. --again imports it anew."
             )
-        if begun != choices:
+        if found.choices != choices:
             raise Conflict(
-                f"{self.sheet.path.name} was imported up to line {lines} with other options:"
-                f" {begun}. Give the same to go on, or --again to begin anew."
+                f"{self.sheet.path.name} was imported up to line {found.lines} with other"
+                f" options: {found.choices}. Give the same to go on, or --again to begin anew."
             )
-        self._at = Position(position, lines)
-        self._refusals.open(size, behind=lines if self._at != self.sheet.start else None)
+        self._at = Position(found.position, found.lines)
+        goes_on = self._at != self.sheet.start
+        self._refusals.open(found.refused_bytes, behind=found.lines if goes_on else None)
 
     def _end(self) -> None:
         def work(tx: Connection) -> None:
-            ended = tx.run(
-                "update csv_import set ended_at = :now, changed_at = :now"
-                f" where {_OF} and position = :position and ended_at is null",
-                self._of | {"now": now_ms(), "position": self._at.bytes},
-            )
+            ended = tx.run(_END, self._of | {"now": now_ms(), "end": self._at.bytes})
             if ended:
                 audit.note(
                     tx,

@@ -15,7 +15,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
+import sqlalchemy as sa
+
 from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import account, property_def
+from crmhub.database.tables import pipeline as pipeline_table
 from crmhub.errors import NotFound
 from crmhub.properties import defaults
 from crmhub.properties.kinds import KINDS, Kind
@@ -196,41 +201,60 @@ class Catalogues:
             self._known.pop((account_id, kind.code), None)
 
 
+_property, _pipeline = property_def.c, pipeline_table.c
+_VERSION = Statement(sa.select(account.c.catalogue_version).where(account.c.id == param("id")))
+_PIPELINES = Statement(
+    sa.select(_pipeline.id, _pipeline.label, _pipeline.stages)
+    .where(_pipeline.account_id == param("account_id"), _pipeline.kind == param("kind"))
+    .order_by(_pipeline.position, _pipeline.id)
+)
+_PROPERTIES = Statement(
+    sa.select(property_def)
+    .where(_property.account_id == param("account_id"), _property.kind == param("kind"))
+    .order_by(_property.prop_id)
+)
+_NEXT_VERSION = Statement(
+    sa.update(account)
+    .where(account.c.id == param("id"))
+    .values(catalogue_version=account.c.catalogue_version + 1)
+    .returning(account.c.catalogue_version)
+)
+_TAKE_ID = Statement(
+    sa.update(account)
+    .where(account.c.id == param("id"))
+    .values(next_prop_id=account.c.next_prop_id + 1)
+    .returning((account.c.next_prop_id - 1).label("taken"))
+)
+_SET_NEXT_ID = Statement(
+    sa.update(account).where(account.c.id == param("id")).values(params("next_prop_id"))
+)
+
+
 def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
     """Read a catalogue; its version may be older than its content, never newer."""
-    of_kind = {"account": account_id, "kind": kind.code}
+    of_kind = {"account_id": account_id, "kind": kind.code}
     version = version_of(connection, account_id)
     pipelines = tuple(
-        Pipeline(id=id_, label=label, stages=tuple(Stage(**each) for each in json.loads(stages)))
-        for id_, label, stages in connection.rows(
-            "select id, label, stages from pipeline"
-            " where account_id = :account and kind = :kind order by position, id",
-            of_kind,
-        )
+        Pipeline(row.id, row.label, tuple(Stage(**each) for each in json.loads(row.stages)))
+        for row in connection.rows(_PIPELINES, of_kind)
     )
-    properties = {}
-    for row in connection.rows(
-        "select prop_id, name, label, type, description, required, is_unique, read_only,"
-        " built_in, any_case, options, options_from from property_def"
-        " where account_id = :account and kind = :kind order by prop_id",
-        of_kind,
-    ):
-        prop_id, name, label, type, description, *flags, options, options_from = row
-        required, unique, read_only, built_in, any_case = map(bool, flags)
-        properties[name] = Property(
-            prop_id=prop_id,
-            name=name,
-            label=label,
-            type=type,
-            description=description,
-            required=required,
-            unique=unique,
-            read_only=read_only,
-            built_in=built_in,
-            any_case=any_case,
-            options=_options(options_from, options, pipelines),
-            options_from=options_from,
+    properties = {
+        row.name: Property(
+            prop_id=row.prop_id,
+            name=row.name,
+            label=row.label,
+            type=row.type,
+            description=row.description,
+            required=bool(row.required),
+            unique=bool(row.is_unique),
+            read_only=bool(row.read_only),
+            built_in=bool(row.built_in),
+            any_case=bool(row.any_case),
+            options=_options(row.options_from, row.options, pipelines),
+            options_from=row.options_from,
         )
+        for row in connection.rows(_PROPERTIES, of_kind)
+    }
     return Catalogue(
         account_id=account_id,
         kind=kind,
@@ -242,9 +266,7 @@ def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
 
 def version_of(connection: Connection, account_id: int) -> int:
     """Return the version of the account's catalogue as it is in the database now."""
-    version: int | None = connection.scalar(
-        "select catalogue_version from account where id = :account", {"account": account_id}
-    )
+    version: int | None = connection.scalar(_VERSION, {"id": account_id})
     if version is None:
         raise NotFound("This account does not exist any more.")
     return version
@@ -265,11 +287,7 @@ def change(tx: Connection, account_id: int) -> int:
     Writers of records wait until the transaction ends, and those that wrote first are waited for.
     """
     tx.hold(account_id, alone=True)
-    version: int | None = tx.scalar(
-        "update account set catalogue_version = catalogue_version + 1"
-        " where id = :account returning catalogue_version",
-        {"account": account_id},
-    )
+    version: int | None = tx.scalar(_NEXT_VERSION, {"id": account_id})
     if version is None:
         raise NotFound("This account does not exist any more.")
     return version
@@ -297,11 +315,7 @@ def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> 
 
 def next_id(tx: Connection, account_id: int) -> int:
     """Return a number that nothing in the account's catalogue was called by before."""
-    number: int = tx.scalar(
-        "update account set next_prop_id = next_prop_id + 1"
-        " where id = :account returning next_prop_id - 1",
-        {"account": account_id},
-    )
+    number: int = tx.scalar(_TAKE_ID, {"id": account_id})
     return number
 
 
@@ -400,10 +414,7 @@ def fill(tx: Connection, account_id: int) -> None:
     tx.insert(
         "record_count", {"account_id": "int", "kind": "int", "shard": "int", "n": "bigint"}, counts
     )
-    tx.run(
-        "update account set next_prop_id = :next where id = :account",
-        {"next": prop_id, "account": account_id},
-    )
+    tx.run(_SET_NEXT_ID, {"id": account_id, "next_prop_id": prop_id})
 
 
 PIPELINE = {

@@ -11,9 +11,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TypedDict
 
+import sqlalchemy as sa
+
 from crmhub.accounts.accounts import Account
 from crmhub.bounds import MAX_OPTIONS, MAX_PROPERTIES
 from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import property_def
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import (
@@ -300,26 +304,32 @@ def _refuse_held(
         raise Conflict(f"{listed(problems)}; give them another one first, or keep the option.")
 
 
+_IS_PROPERTY = sa.and_(
+    property_def.c.account_id == param("account_id"), property_def.c.prop_id == param("prop_id")
+)
+_STORE = Statement(
+    sa.update(property_def)
+    .where(_IS_PROPERTY)
+    .values(params("label", "description", "required", "is_unique", "read_only", "options"))
+)
+_REMOVE = Statement(sa.delete(property_def).where(_IS_PROPERTY))
+
+
 def _store(tx: Connection, account_id: int, changed: Property) -> None:
     tx.run(
-        "update property_def set label = :label, description = :description,"
-        " required = :required, is_unique = :unique, read_only = :read_only, options = :options"
-        " where account_id = :account and prop_id = :prop",
+        _STORE,
         {
+            "account_id": account_id,
+            "prop_id": changed.prop_id,
             "label": changed.label,
             "description": changed.description,
             "required": changed.required,
-            "unique": changed.unique,
+            "is_unique": changed.unique,
             "read_only": changed.read_only,
             "options": catalogues.dump_options(() if changed.options_from else changed.options),
-            "account": account_id,
-            "prop": changed.prop_id,
         },
     )
 
 
 def _remove(tx: Connection, account_id: int, gone: Property) -> None:
-    tx.run(
-        "delete from property_def where account_id = :account and prop_id = :prop",
-        {"account": account_id, "prop": gone.prop_id},
-    )
+    tx.run(_REMOVE, {"account_id": account_id, "prop_id": gone.prop_id})

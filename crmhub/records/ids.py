@@ -10,11 +10,28 @@ import random
 import threading
 from collections import OrderedDict
 
+import sqlalchemy as sa
+
 from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import id_block
 
 _BLOCK = 200
 _LOWEST, _HIGHEST = 10**10, 10**12
 _MOST_BLOCKS = 10_000
+
+_block = id_block.c
+_TAKE = Statement(
+    sa.update(id_block)
+    .where(_block.account_id == param("account_id"), _block.kind == param("kind"))
+    .values(next_id=_block.next_id + param("size"))
+    .returning((_block.next_id - param("size")).label("first"))
+)
+_BEGIN = Statement(
+    lambda insert: (
+        insert(id_block).values(params("account_id", "kind", "next_id")).on_conflict_do_nothing()
+    )
+)
 
 
 class Ids:
@@ -54,16 +71,11 @@ class Ids:
 
 def reserve(tx: Connection, account_id: int, kind: int, size: int) -> int:
     """Reserve `size` ids in the transaction at hand and return the first one."""
-    of = {"account": account_id, "kind": kind, "size": size}
-    take = (
-        "update id_block set next_id = next_id + :size"
-        " where account_id = :account and kind = :kind returning next_id - :size"
-    )
-    first: int | None = tx.scalar(take, of)
+    owner = {"account_id": account_id, "kind": kind}
+    first: int | None = tx.scalar(_TAKE, owner | {"size": size})
     if first is None:
         start = random.SystemRandom().randrange(_LOWEST, _HIGHEST)
-        block = {"account_id": "int", "kind": "int", "next_id": "bigint"}
-        tx.insert("id_block", block, [(account_id, kind, start)], or_skip=True)
-        first = tx.scalar(take, of)
+        tx.run(_BEGIN, owner | {"next_id": start})
+        first = tx.scalar(_TAKE, owner | {"size": size})
     assert first is not None
     return first

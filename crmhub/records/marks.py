@@ -4,11 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import sqlalchemy as sa
+
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement, in_list, param, params
+from crmhub.database.tables import mark as mark_table
 from crmhub.properties.kinds import CONTACTS, Kind
 
 # No record has this id: what stands under the mark was erased, or must never be created.
 _NOTHING = 0
+
+_mark = mark_table.c
+_OF_ACCOUNT = _mark.account_id == param("account_id")
+_OF_KIND = sa.and_(_OF_ACCOUNT, _mark.kind == param("kind"))
+_KEEP = Statement(
+    lambda insert: (
+        insert(mark_table)
+        .values(params("account_id", "mark", "kind", "record_id", "created_at"))
+        .on_conflict_do_nothing()
+    )
+)
+_KEPT = Statement(sa.select(_mark.record_id).where(_OF_ACCOUNT, _mark.mark == param("mark")))
+_MADE = Statement(
+    sa.select(_mark.record_id).where(
+        _OF_KIND, _mark.record_id != _NOTHING, in_list(_mark.mark, "marks")
+    )
+)
+_ERASE = Statement(
+    sa.update(mark_table)
+    .where(_OF_KIND, in_list(_mark.record_id, "ids"))
+    .values(record_id=_NOTHING)
+)
+_FORGET_CLOSED = Statement(
+    sa.delete(mark_table).where(
+        _OF_ACCOUNT, _mark.mark < param("closed_before"), _mark.record_id == _NOTHING
+    )
+)
 
 
 class AlreadyWritten(Exception):
@@ -28,15 +59,10 @@ def keep(tx: Connection, account_id: int, mark: str, kind: Kind, record_id: int)
 
     Raises Closed for a mark that `close` was called for.
     """
-    of = {"account": account_id, "mark": mark, "kind": kind.code}
-    tx.run(
-        "insert into mark (account_id, mark, kind, record_id, created_at)"
-        " values (:account, :mark, :kind, :record, :now) on conflict do nothing",
-        of | {"record": record_id, "now": now_ms()},
-    )
-    kept: int = tx.scalar(
-        "select record_id from mark where account_id = :account and mark = :mark", of
-    )
+    key = {"account_id": account_id, "mark": mark}
+    row = {"kind": kind.code, "record_id": record_id, "created_at": now_ms()}
+    tx.run(_KEEP, key | row)
+    kept: int = tx.scalar(_KEPT, key)
     if kept == _NOTHING:
         raise Closed
     if kept != record_id:
@@ -53,24 +79,14 @@ def close(tx: Connection, account_id: int, marks: Collection[str]) -> set[int]:
     rows = [(account_id, mark, CONTACTS.code, _NOTHING, now_ms()) for mark in sorted(marks)]
     types = {"account_id": "int", "mark": "text", "kind": "int", "record_id": "bigint"}
     tx.insert("mark", types | {"created_at": "bigint"}, rows, or_skip=True)
-    among, params = tx.among("mark", "marks", sorted(marks))
-    made = tx.rows(
-        "select record_id from mark where account_id = :account and kind = :kind"
-        f" and record_id <> {_NOTHING} and {among}",
-        {"account": account_id, "kind": CONTACTS.code, **params},
-    )
-    return {row[0] for row in made}
+    of = {"account_id": account_id, "kind": CONTACTS.code, "marks": sorted(marks)}
+    return {row.record_id for row in tx.rows(_MADE, of)}
 
 
 def erase(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> None:
     """Let the marks of these records, which are going, tell of them no more; they stay closed."""
     if ids:
-        among, params = tx.among("record_id", "ids", sorted(ids))
-        tx.run(
-            f"update mark set record_id = {_NOTHING}"
-            f" where account_id = :account and kind = :kind and {among}",
-            {"account": account_id, "kind": kind.code, **params},
-        )
+        tx.run(_ERASE, {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)})
 
 
 def forget(tx: Connection, marks: Sequence[tuple[int, str]], *, closed_before: str) -> None:
@@ -79,9 +95,5 @@ def forget(tx: Connection, marks: Sequence[tuple[int, str]], *, closed_before: s
     Of these accounts it deletes what was closed and sorts before `closed_before`, too.
     """
     tx.delete("mark", {"account_id": "integer", "mark": "text"}, marks)
-    if marks:
-        among, params = tx.among("account_id", "ids", sorted({account for account, _ in marks}))
-        tx.run(
-            f"delete from mark where {among} and mark < :before and record_id = {_NOTHING}",
-            {"before": closed_before, **params},
-        )
+    for account_id in sorted({account for account, _ in marks}):
+        tx.run(_FORGET_CLOSED, {"account_id": account_id, "closed_before": closed_before})

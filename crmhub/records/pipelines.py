@@ -10,9 +10,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+import sqlalchemy as sa
+
 from crmhub.accounts.accounts import Account
 from crmhub.bounds import MAX_PIPELINES, MAX_STAGES
 from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, in_list, param, params
+from crmhub.database.tables import account as account_table
+from crmhub.database.tables import ix_text
+from crmhub.database.tables import pipeline as pipeline_table
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties import values
@@ -45,6 +51,43 @@ class StageInput:
 def find(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -> Pipeline:
     """Return the pipeline as it is in the database now; NotFound."""
     return _named(records.catalogues.reload(account.id, kind), pipeline_id)
+
+
+_text, _pipeline = ix_text.c, pipeline_table.c
+_OF_ACCOUNT = _text.account_id == param("account_id")
+_COUNT_RECORDS = Statement(
+    sa.select(sa.func.count())
+    .select_from(ix_text)
+    .where(_OF_ACCOUNT, _text.prop_id == param("prop_id"), _text.value == param("value"))
+)
+_in_pipeline = ix_text.alias("in_pipeline")
+_COUNT_BY_STAGE = Statement(
+    sa.select(_text.value, sa.func.count().label("n"))
+    .where(
+        _OF_ACCOUNT,
+        _text.prop_id == param("stage"),
+        in_list(_text.value, "stages"),
+        _text.record_id.in_(
+            sa.select(_in_pipeline.c.record_id).where(
+                _in_pipeline.c.account_id == param("account_id"),
+                _in_pipeline.c.prop_id == param("pipeline"),
+                _in_pipeline.c.value == param("pipeline_id"),
+            )
+        ),
+    )
+    .group_by(_text.value)
+    .order_by(_text.value)
+)
+_OF_KIND = sa.and_(_pipeline.account_id == param("account_id"), _pipeline.kind == param("kind"))
+_IS_PIPELINE = sa.and_(_OF_KIND, _pipeline.id == param("id"))
+_NEXT_POSITION = Statement(
+    sa.select(sa.func.coalesce(sa.func.max(_pipeline.position) + 1, 0)).where(_OF_KIND)
+)
+_UPDATE = Statement(sa.update(pipeline_table).where(_IS_PIPELINE).values(params("label", "stages")))
+_DELETE = Statement(sa.delete(pipeline_table).where(_IS_PIPELINE))
+_NOTE_EDITED = Statement(
+    sa.update(account_table).where(account_table.c.id == param("id")).values(pipelines_edited=True)
+)
 
 
 def add(
@@ -118,11 +161,10 @@ def delete(records: RecordStore, account: Account, kind: Kind, pipeline_id: str)
         if len(catalogue.pipelines) == 1:
             raise Conflict(f"{pipeline_id} is the last pipeline of {kind.name}; add another first.")
         held = tx.scalar(
-            "select count(*) from ix_text"
-            " where account_id = :account and prop_id = :prop and value = :value",
+            _COUNT_RECORDS,
             {
-                "account": account.id,
-                "prop": _prop_id(catalogue, kind.pipeline),
+                "account_id": account.id,
+                "prop_id": _prop_id(catalogue, kind.pipeline),
                 "value": known.id,
             },
         )
@@ -268,24 +310,20 @@ def _refuse_held(tx: Connection, catalogue: Catalogue, known: Pipeline, wanted: 
     if not gone:
         return
     kind = catalogue.kind
-    where, ids = tx.among("value", "gone", sorted(gone))
     held = tx.rows(
-        "select value, count(*) from ix_text"
-        f" where account_id = :account and prop_id = :stage and {where} and record_id in"
-        " (select record_id from ix_text"
-        " where account_id = :account and prop_id = :pipeline and value = :known)"
-        " group by value order by value",
+        _COUNT_BY_STAGE,
         {
-            "account": catalogue.account_id,
+            "account_id": catalogue.account_id,
             "stage": _prop_id(catalogue, kind.stage),
+            "stages": sorted(gone),
             "pipeline": _prop_id(catalogue, kind.pipeline),
-            "known": known.id,
-            **ids,
+            "pipeline_id": known.id,
         },
     )
     if held:
         stages = [
-            ("stages", f"{_counted(n, kind)} in the stage {id} ({gone[id]})") for id, n in held
+            ("stages", f"{_counted(row.n, kind)} in the stage {row.value} ({gone[row.value]})")
+            for row in held
         ]
         raise Conflict(
             f"{listed(stages)}; move them to another stage first,"
@@ -301,42 +339,24 @@ def _prop_id(catalogue: Catalogue, name: str) -> int:
 
 
 def _insert(tx: Connection, account_id: int, kind: Kind, new: Pipeline) -> None:
-    position = tx.scalar(
-        "select coalesce(max(position) + 1, 0) from pipeline"
-        " where account_id = :account and kind = :kind",
-        {"account": account_id, "kind": kind.code},
-    )
+    position = tx.scalar(_NEXT_POSITION, {"account_id": account_id, "kind": kind.code})
     row = (account_id, kind.code, new.id, new.label, position, catalogues.dump_stages(new.stages))
     tx.insert("pipeline", catalogues.PIPELINE, [row])
     _edited(tx, account_id)
 
 
 def _update(tx: Connection, account_id: int, kind: Kind, changed: Pipeline) -> None:
-    tx.run(
-        "update pipeline set label = :label, stages = :stages"
-        " where account_id = :account and kind = :kind and id = :id",
-        {
-            "label": changed.label,
-            "stages": catalogues.dump_stages(changed.stages),
-            "account": account_id,
-            "kind": kind.code,
-            "id": changed.id,
-        },
-    )
+    of = {"account_id": account_id, "kind": kind.code, "id": changed.id}
+    stages = catalogues.dump_stages(changed.stages)
+    tx.run(_UPDATE, of | {"label": changed.label, "stages": stages})
     _edited(tx, account_id)
 
 
 def _remove(tx: Connection, account_id: int, kind: Kind, gone: Pipeline) -> None:
-    tx.run(
-        "delete from pipeline where account_id = :account and kind = :kind and id = :id",
-        {"account": account_id, "kind": kind.code, "id": gone.id},
-    )
+    tx.run(_DELETE, {"account_id": account_id, "kind": kind.code, "id": gone.id})
     _edited(tx, account_id)
 
 
 def _edited(tx: Connection, account_id: int) -> None:
     # From now on the pipelines are somebody's decision: what bots name is not added any more.
-    tx.run(
-        "update account set pipelines_edited = :yes where id = :account",
-        {"yes": True, "account": account_id},
-    )
+    tx.run(_NOTE_EDITED, {"id": account_id})
