@@ -15,14 +15,47 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.dialects.postgresql.base import PGDialect
+from sqlalchemy.dialects.postgresql.base import PGCompiler, PGDialect
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler, SQLiteDialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 
-# The base dialect renders no casts; a column gives its parameter the type.
+
+class _NumbersInText(SQLCompiler):
+    """Writes whole numbers that a statement itself has into its text.
+
+    PostgreSQL plans a statement for any value of a parameter: it must know a `limit 1`.
+    """
+
+    def visit_bindparam(self, bindparam: Any, *args: Any, **options: Any) -> Any:
+        """Return the text of a parameter, or of a number."""
+        if not bindparam.required and type(bindparam.value) is int:
+            return str(bindparam.value)
+        return super().visit_bindparam(bindparam, *args, **options)  # type: ignore[no-untyped-call]
+
+
+class _PostgresqlCompiler(_NumbersInText, PGCompiler):
+    pass
+
+
+class _SqliteCompiler(_NumbersInText, SQLiteCompiler):
+    pass
+
+
+class _Postgresql(PGDialect):
+    # The base dialect renders no casts; a column gives its parameter the type.
+    statement_compiler = _PostgresqlCompiler
+    supports_statement_cache = True
+
+
+class _Sqlite(SQLiteDialect):
+    statement_compiler = _SqliteCompiler
+    supports_statement_cache = True
+
+
 _DIALECTS: Mapping[str, sa.Dialect] = {
-    "postgresql": PGDialect(paramstyle="pyformat"),  # type: ignore[no-untyped-call]
-    "sqlite": sqlite.dialect(paramstyle="named"),
+    "postgresql": _Postgresql(paramstyle="pyformat"),  # type: ignore[no-untyped-call]
+    "sqlite": _Sqlite(paramstyle="named"),
 }
 _WORD = re.compile(r"[a-z_]+")
 

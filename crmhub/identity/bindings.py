@@ -12,7 +12,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
+
+import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.advisory_locks import hold, hold_all
@@ -22,6 +25,9 @@ from crmhub.database.connection import (
     now_ms,
 )
 from crmhub.database.drivers import Unwritable
+from crmhub.database.statements import Statement, in_list, one_of, param, params
+from crmhub.database.tables import account as account_table
+from crmhub.database.tables import action, binding, possible_duplicate
 from crmhub.errors import NotFound
 from crmhub.secrets import BASE36
 from crmhub.secrets import token as random_token
@@ -34,8 +40,290 @@ _SAME_CALL_MS = 5_000
 _MOST_VALUES = 200
 # A phone that more contacts were said to have is a switchboard's.
 _MOST_SHARING = 50
-_HERE = "account_id = :account and connection_id = :connection"
-_ROW = "hub_id, person, crm_id, email, last_values, contact_token is null"
+# --- statements --------------------------------------------------------------------------------
+
+_b = binding.c
+_other = binding.alias("other")
+_HERE = sa.and_(_b.account_id == param("account_id"), _b.connection_id == param("connection_id"))
+_OTHERS_HERE = sa.and_(
+    _other.c.account_id == param("account_id"), _other.c.connection_id == param("connection_id")
+)
+_IS_ROW = sa.and_(_HERE, _b.hub_id == param("hub_id"))
+_COLUMNS = {"token": _b.contact_token, "email": _b.email, "phone": _b.phone}
+_ROW = (
+    _b.hub_id,
+    _b.person,
+    _b.crm_id,
+    _b.email,
+    _b.last_values,
+    _b.contact_token.is_(None).label("free"),
+)
+
+
+def _newest_with(column: sa.ColumnElement[Any]) -> Statement:
+    newest = (_b.last_chat_at.desc(), _b.hub_id)
+    return Statement(
+        sa.select(*_ROW).where(_HERE, column == param("value")).order_by(*newest).limit(1)
+    )
+
+
+def _updating(**values: Any) -> Statement:
+    return Statement(sa.update(binding).where(_IS_ROW).values(values))
+
+
+_BY_TOKEN = _newest_with(_b.contact_token)
+_BY_HUB_ID = _newest_with(_b.hub_id)
+_BY_CRM_ID = _newest_with(_b.crm_id)
+# Of several contacts the oldest.
+_CONTACT_WITH_PHONE = Statement(
+    sa.select(_b.crm_id)
+    .where(_HERE, _b.phone == param("phone"), _b.crm_id.is_not(None))
+    .order_by(_b.created_at, _b.hub_id)
+    .limit(1)
+)
+_OF_CRM_ID = Statement(
+    sa.select(_b.hub_id, _b.person, _b.accepted)
+    .where(_HERE, _b.crm_id == param("crm_id"))
+    .order_by(_b.created_at, _b.hub_id)
+)
+_OTHERS_WITH_PHONE = Statement(
+    sa.select(*_ROW)
+    .where(_HERE, _b.phone == param("phone"), _b.crm_id != param("besides"))
+    .order_by(_b.created_at, _b.hub_id)
+    .limit(param("most"))
+)
+_SET_CRM_ID = Statement(
+    sa.update(binding)
+    .where(_IS_ROW, sa.or_(_b.crm_id.is_(None), _b.crm_id != param("crm_id")))
+    .values(crm_id=param("crm_id"), accepted=None)
+)
+_UNITE = tuple(
+    Statement(
+        sa.update(table)
+        .where(
+            table.c.account_id == param("account_id"),
+            table.c.connection_id == param("connection_id"),
+            table.c.person == param("former"),
+        )
+        .values(params("person"))
+    )
+    for table in (binding, action)
+)
+_ACCEPTED = Statement(
+    sa.select(_b.accepted)
+    .where(_HERE, _b.person == param("person"), _b.accepted.is_not(None))
+    .order_by(_b.last_chat_at.desc())
+    .limit(20)
+)
+# Across accounts: the token alone says whose conversation it is.
+_ACCOUNTS_OF_TOKEN = Statement(
+    sa.select(_b.account_id)
+    .distinct()
+    .join_from(
+        binding,
+        account_table,
+        sa.and_(
+            account_table.c.id == _b.account_id,
+            account_table.c.connection_id == _b.connection_id,
+        ),
+    )
+    .where(_b.contact_token == param("token"))
+    .limit(1000)
+)
+_LAST_CHAT = Statement(
+    sa.select(sa.func.max(_b.last_chat_at)).where(_HERE, _b.crm_id == param("crm_id"))
+)
+_NOTE_SAID = Statement(
+    sa.update(binding)
+    .where(_IS_ROW)
+    .values(
+        last_chat_at=param("last_chat_at"),
+        email=sa.func.coalesce(param("email"), _b.email),
+        phone=sa.func.coalesce(param("phone"), _b.phone),
+        last_values=sa.func.coalesce(param("last_values"), _b.last_values),
+    )
+    .returning(_b.person)
+)
+_PERSON_NOW = Statement(sa.select(_b.person).where(_IS_ROW).with_for_update())
+_TO_SETTLE = Statement(
+    sa.select(
+        *_ROW,
+        _b.accepted,
+        sa.select(_other.c.person)
+        .where(
+            _OTHERS_HERE,
+            _other.c.crm_id == param("crm_id"),
+            _other.c.hub_id != param("hub_id"),
+        )
+        .order_by(_other.c.created_at, _other.c.hub_id)
+        .limit(1)
+        .scalar_subquery()
+        .label("other_person"),
+        sa.exists(
+            sa.select(sa.literal_column("1"))
+            .select_from(action)
+            .where(action.c.account_id == param("account_id"), action.c.person == param("crm_id"))
+        ).label("named_by_crm_id"),
+    ).where(_IS_ROW)
+)
+_SET_CONTACT = _updating(**params("crm_id", "last_values", "accepted"))
+_SET_LAST_VALUES = _updating(**params("last_values"))
+_SET_TOKEN = _updating(**params("contact_token"))
+_NOTE_CHAT = Statement(
+    sa.update(binding).where(_IS_ROW).values(params("last_chat_at")).returning(_b.person)
+)
+_ADD = Statement(
+    sa.insert(binding).values(
+        params(
+            "account_id",
+            "connection_id",
+            "hub_id",
+            "person",
+            "contact_token",
+            "crm_id",
+            "email",
+            "phone",
+            "last_values",
+            "last_chat_at",
+            "created_at",
+        )
+    )
+)
+_CLEAR_TOKEN = Statement(
+    sa.update(binding).where(_HERE, _b.contact_token == param("token")).values(contact_token=None)
+)
+# No index is to answer what is null: after an outage that may be all.
+_NO_CONTACT = sa.func.coalesce(_b.crm_id, "") == ""
+_OTHERS_WITHOUT_CONTACT = {
+    "email": Statement(
+        sa.select(_b.hub_id).where(
+            _HERE, _b.hub_id != param("hub_id"), _NO_CONTACT, _b.email == param("email")
+        )
+    ),
+    # Where neither has an email.
+    "phone": Statement(
+        sa.select(_b.hub_id).where(
+            _HERE,
+            _b.hub_id != param("hub_id"),
+            _NO_CONTACT,
+            _b.phone == param("phone"),
+            sa.func.coalesce(_b.email, "") == "",
+            sa.exists(
+                sa.select(sa.literal_column("1")).where(
+                    _OTHERS_HERE,
+                    _other.c.hub_id == param("hub_id"),
+                    sa.func.coalesce(_other.c.email, "") == "",
+                )
+            ),
+        )
+    ),
+}
+_SET_SAID = {
+    name: Statement(sa.update(binding).where(_IS_ROW).values({column.name: param("said")}))
+    for name, column in _COLUMNS.items()
+}
+_PERSON_ALIKE = Statement(
+    sa.select(_other.c.person)
+    .select_from(binding)
+    .join(
+        _other,
+        sa.and_(
+            _other.c.account_id == _b.account_id,
+            _other.c.connection_id == _b.connection_id,
+            _other.c.hub_id != _b.hub_id,
+            sa.or_(
+                _other.c.email == _b.email,
+                sa.and_(_other.c.email.is_(None), _b.email.is_(None), _other.c.phone == _b.phone),
+            ),
+        ),
+    )
+    .where(_IS_ROW)
+    .order_by(_other.c.created_at, _other.c.hub_id)
+    .limit(1)
+)
+
+
+@cache
+def _with_any(names: tuple[str, ...]) -> Statement:
+    """Return the query of the newest row with this token, this email and this phone."""
+    newest = (_b.last_chat_at.desc(), _b.hub_id)
+    parts = [
+        sa.select(
+            sa.select(sa.literal_column(f"'{name}'").label("said"), *_ROW)
+            .where(_HERE, _COLUMNS[name] == param(name))
+            .order_by(*newest)
+            .limit(1)
+            .subquery(name)
+        )
+        for name in names
+    ]
+    return Statement(sa.union_all(*parts))
+
+
+_merge = possible_duplicate.c
+_MERGES_HERE = sa.and_(
+    _merge.account_id == param("account_id"), _merge.connection_id == param("connection_id")
+)
+_MERGED_INTO = Statement(
+    sa.select(_merge.kept_id).where(_MERGES_HERE, _merge.merged_id == param("crm_id"))
+)
+_WITH_FORMER_EMAIL = Statement(
+    sa.select(_merge.kept_id)
+    .where(_MERGES_HERE, _merge.email == param("email"))
+    .order_by(_merge.decided_at)
+    .limit(1)
+)
+_PERSONS_OF = Statement(sa.select(_b.person).distinct().where(_HERE, in_list(_b.crm_id, "crm_ids")))
+_LOCK_ACTIONS = Statement(
+    sa.select(action.c.id)
+    .where(
+        action.c.account_id == param("account_id"),
+        in_list(action.c.person, "persons"),
+        one_of(action.c.state, "running", "queued"),
+    )
+    .order_by(action.c.id)
+    .with_for_update()
+)
+_LOCK_MERGED = Statement(
+    sa.select(_b.hub_id, _b.person, _b.crm_id)
+    .where(_HERE, sa.or_(_b.crm_id == param("merged"), _b.crm_id == param("kept")))
+    .order_by(_b.created_at, _b.hub_id)
+    .with_for_update()
+)
+_OF_PERSONS = Statement(sa.select(_b.hub_id, _b.person).where(_HERE, in_list(_b.person, "persons")))
+_MOVE_ALL = Statement(
+    sa.update(binding).where(_HERE, _b.crm_id == param("merged")).values(crm_id=param("kept"))
+)
+_MOVE_BACK = Statement(
+    sa.update(binding)
+    .where(_HERE, _b.crm_id == param("kept"), in_list(_b.hub_id, "hub_ids"))
+    .values(crm_id=param("merged"))
+)
+_UNITE_ALL = tuple(
+    Statement(
+        sa.update(table)
+        .where(
+            table.c.account_id == param("account_id"),
+            table.c.connection_id == param("connection_id"),
+            in_list(table.c.person, "persons"),
+        )
+        .values(params("person"))
+    )
+    for table in (binding, action)
+)
+_PART = tuple(
+    Statement(
+        sa.update(table)
+        .where(
+            table.c.account_id == param("account_id"),
+            table.c.connection_id == param("connection_id"),
+            table.c.person == param("joined"),
+            in_list(table.c.hub_id, "hub_ids"),
+        )
+        .values(params("person"))
+    )
+    for table in (binding, action)
+)
 _OF_ACTION = "account_id = a.account_id and {0}.connection_id = a.connection_id and {0}.hub_id"
 SAME_CONTACT = (
     "(a.hub_id = :hub_id or exists (select 1 from binding o"
@@ -82,12 +370,12 @@ class Known:
 
 def of_token(connection: Connection, account: Account, token: str) -> Bound | None:
     """Return whom the conversation is about, None when the hub was never told."""
-    return _bound(connection, account, "contact_token = :it", token)
+    return _bound(connection, account, _BY_TOKEN, token)
 
 
 def of_hub_id(connection: Connection, account: Account, hub_id: str) -> Bound | None:
     """Return the acquaintance of this hub id."""
-    return _bound(connection, account, "hub_id = :it", hub_id)
+    return _bound(connection, account, _BY_HUB_ID, hub_id)
 
 
 def of_contact(connection: Connection, account: Account, contact_id: str) -> Bound | None:
@@ -98,7 +386,7 @@ def of_contact(connection: Connection, account: Account, contact_id: str) -> Bou
     """
     if not contact_id.startswith(HUB_ID):
         crm_id = merged_into(connection, account, contact_id[:LONGEST])
-        return _bound(connection, account, "crm_id = :it", crm_id)
+        return _bound(connection, account, _BY_CRM_ID, crm_id)
     found = of_hub_id(connection, account, contact_id)
     if found is None:
         raise NotFound(
@@ -119,10 +407,7 @@ def known(
     mine = of_hub_id(connection, account, before) if before else None
     theirs = of_hub_id(connection, account, hub_id) if hub_id != before else None
     phone_id: str | None = phone and connection.scalar(
-        f"select crm_id from binding where {_HERE} and phone = :phone and crm_id is not null"
-        # Of several contacts the oldest.
-        " order by created_at, hub_id limit 1",
-        _of(account) | {"phone": phone[:LONGEST]},
+        _CONTACT_WITH_PHONE, _of(account) | {"phone": phone[:LONGEST]}
     )
     return Known(
         mine.crm_id if mine else "",
@@ -146,15 +431,11 @@ class Acquaintances:
 
 def of_crm_id(connection: Connection, account: Account, crm_id: str) -> Acquaintances:
     """Return the acquaintances that are this contact of the CRM."""
-    rows = connection.rows(
-        f"select hub_id, person, accepted from binding where {_HERE} and crm_id = :crm_id"
-        " order by created_at, hub_id",
-        _of(account) | {"crm_id": crm_id},
-    )
+    rows = connection.rows(_OF_CRM_ID, _of(account) | {"crm_id": crm_id})
     return Acquaintances(
-        tuple(hub_id for hub_id, _, _ in rows),
-        tuple(dict.fromkeys(person for _, person, _ in rows)),
-        _latest(json.loads(times) for _, _, times in rows if times),
+        tuple(row.hub_id for row in rows),
+        tuple(dict.fromkeys(row.person for row in rows)),
+        _latest(json.loads(row.accepted) for row in rows if row.accepted),
     )
 
 
@@ -168,8 +449,7 @@ def with_phone(
 ) -> Bound | None:
     """Return the oldest acquaintance of another contact that took this phone, None for none."""
     rows = connection.rows(
-        f"select {_ROW} from binding where {_HERE} and phone = :phone and crm_id <> :besides"
-        " order by created_at, hub_id limit :most",
+        _OTHERS_WITH_PHONE,
         _of(account) | {"phone": phone[:LONGEST], "besides": besides, "most": _MOST_SHARING},
     )
     known = (_as_bound(row) for row in rows)
@@ -178,32 +458,21 @@ def with_phone(
 
 def set_crm_id(tx: Connection, account: Account, hub_id: str, crm_id: str) -> bool:
     """Note which contact of the CRM an acquaintance is; return whether that was not known."""
-    changed = tx.run(
-        f"update binding set crm_id = :crm_id, accepted = null where {_HERE} and hub_id = :hub_id"
-        " and (crm_id is null or crm_id <> :crm_id)",
-        _of(account) | {"hub_id": hub_id, "crm_id": crm_id},
-    )
+    changed = tx.run(_SET_CRM_ID, _of(account) | {"hub_id": hub_id, "crm_id": crm_id})
     return bool(changed)
 
 
 def unite(tx: Connection, account: Account, persons: Iterable[str], into: str) -> None:
     """Let these persons be one from now on: their actions keep one order."""
     for person in persons:
-        for table in ("binding", "action"):
-            tx.run(
-                f"update {table} set person = :into where {_HERE} and person = :person",
-                _of(account) | {"person": person, "into": into},
-            )
+        for statement in _UNITE:
+            tx.run(statement, _of(account) | {"former": person, "person": into})
 
 
 def last_accepted(tx: Connection, account: Account, person: str) -> int:
     """Return when a value of a person was accepted last (ms), 0 for never."""
-    rows = tx.rows(
-        f"select accepted from binding where {_HERE} and person = :person"
-        " and accepted is not null order by last_chat_at desc limit 20",
-        _of(account) | {"person": person},
-    )
-    return max((at for (times,) in rows for at in json.loads(times).values()), default=0)
+    rows = tx.rows(_ACCEPTED, _of(account) | {"person": person})
+    return max((at for row in rows for at in json.loads(row.accepted).values()), default=0)
 
 
 def _latest(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -218,21 +487,13 @@ def _latest(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
 def accounts_of_token(database: Database, token: str) -> list[int]:
     """Return the accounts whose present connection holds this token (no more than a thousand)."""
     with database.reading() as connection:
-        rows = connection.rows(
-            "select distinct b.account_id from binding b join account a"
-            " on a.id = b.account_id and a.connection_id = b.connection_id"
-            " where b.contact_token = :token limit 1000",
-            {"token": token},
-        )
-    return [row[0] for row in rows]
+        rows = connection.rows(_ACCOUNTS_OF_TOKEN, {"token": token})
+    return [row.account_id for row in rows]
 
 
 def last_chat(connection: Connection, account: Account, crm_id: str) -> int:
     """Return when a helper was last called for this contact, in ms; 0 for never."""
-    moment: int | None = connection.scalar(
-        f"select max(last_chat_at) from binding where {_HERE} and crm_id = :crm_id",
-        _of(account) | {"crm_id": crm_id},
-    )
+    moment: int | None = connection.scalar(_LAST_CHAT, _of(account) | {"crm_id": crm_id})
     return moment or 0
 
 
@@ -290,12 +551,9 @@ def meet(
         bound = _add(tx, account, person, crm_id, said, {} if crm_id else kept)
         return Met(bound, before.hub_id if before else "", new=alike is None)
     person = tx.scalar(
-        "update binding set last_chat_at = :now,"
-        " email = coalesce(:email, email), phone = coalesce(:phone, phone),"
-        " last_values = coalesce(:last_values, last_values)"
-        f" where {_HERE} and hub_id = :hub_id returning person",
+        _NOTE_SAID,
         _of(account)
-        | {"hub_id": bound.hub_id, "now": now_ms()}
+        | {"hub_id": bound.hub_id, "last_chat_at": now_ms()}
         | {"email": said.get("email"), "phone": said.get("phone")}
         | {"last_values": _kept(bound, values) if values else None},
     )
@@ -305,10 +563,7 @@ def meet(
 
 def _person_now(tx: Connection, account: Account, bound: Bound) -> str:
     """Return the person this is now, and until the transaction ends; see `note_chat`."""
-    person: str | None = tx.scalar(
-        f"select person from binding where {_HERE} and hub_id = :hub_id{tx.for_update}",
-        _of(account) | {"hub_id": bound.hub_id},
-    )
+    person: str | None = tx.scalar(_PERSON_NOW, _of(account) | {"hub_id": bound.hub_id})
     return person or bound.person
 
 
@@ -335,57 +590,46 @@ def settle(
     # Who is made acquainted with this contact at once would not see that it is the same.
     crm_id = hold_contact(tx, account, crm_id)
     here = _of(account) | {"hub_id": hub_id, "crm_id": crm_id}
-    row = tx.row(
-        f"select {_ROW}, accepted, (select o.person from binding o where o.account_id = :account"
-        " and o.connection_id = :connection and o.crm_id = :crm_id and o.hub_id <> :hub_id"
-        " order by o.created_at, o.hub_id limit 1), exists (select 1 from action a"
-        " where a.account_id = :account and a.person = :crm_id)"
-        f" from binding where {_HERE} and hub_id = :hub_id",
-        here,
-    )
+    row = tx.row(_TO_SETTLE, here)
     if row is None:
         return
-    bound, (times, other, named) = _as_bound(row[:-3]), row[-3:]
+    bound = _as_bound(row)
     changed = _merged(bound.last_values, values)
     if bound.crm_id == crm_id and changed == bound.last_values and not accepted:
         return
-    former = json.loads(times or "{}") if bound.crm_id == crm_id else {}
+    former = json.loads(row.accepted or "{}") if bound.crm_id == crm_id else {}
     latest = _latest([former, accepted or {}])
     tx.run(
-        "update binding set crm_id = :crm_id, last_values = :last_values, accepted = :accepted"
-        f" where {_HERE} and hub_id = :hub_id",
+        _SET_CONTACT,
         here
         | {"last_values": json.dumps(changed)}
         | {"accepted": json.dumps(latest) if latest else None},
     )
-    person = other or bound.person
+    person = row.other_person or bound.person
     # What was accepted for the contact by the CRM's id, before anyone here was known to be it.
-    unite(tx, account, {bound.person, *([crm_id] if named else [])} - {person}, person)
+    named = [crm_id] if row.named_by_crm_id else []
+    unite(tx, account, {bound.person, *named} - {person}, person)
 
 
 def remember(tx: Connection, account: Account, bound: Bound, values: Mapping[str, str]) -> None:
     """Keep what was said of somebody whom the CRM does not know yet, to be read meanwhile."""
     if (kept := _kept(bound, values)) is not None:
-        tx.run(
-            f"update binding set last_values = :last_values where {_HERE} and hub_id = :hub_id",
-            _of(account) | {"hub_id": bound.hub_id, "last_values": kept},
-        )
+        tx.run(_SET_LAST_VALUES, _of(account) | {"hub_id": bound.hub_id, "last_values": kept})
 
 
 def acquaint(tx: Connection, account: Account, crm_id: str) -> Bound:
     """Return the acquaintance of a contact of the CRM that a bot named, made when there is none."""
     crm_id = hold_contact(tx, account, crm_id)
-    found = _bound(tx, account, "crm_id = :it", crm_id)
+    found = _bound(tx, account, _BY_CRM_ID, crm_id)
     # What was accepted for the contact before it was known here has its id for the person, too.
     return found or _add(tx, account, crm_id, crm_id, {}, {})
 
 
 def chatted(database: Database, account: Account, crm_id: str) -> None:
     """Note that a helper was called for this contact just now."""
-    here = _of(account) | {"crm_id": crm_id, "now": now_ms()}
     with database.reading() as connection:
         # It lies ahead where the clock was set back.
-        if abs(here["now"] - last_chat(connection, account, crm_id)) < _SAME_CALL_MS:
+        if abs(now_ms() - last_chat(connection, account, crm_id)) < _SAME_CALL_MS:
             return
 
     def work(tx: Connection) -> None:
@@ -403,11 +647,9 @@ def note_chat(tx: Connection, account: Account, bound: Bound) -> str:
     It may have turned out to be another one since it was read, and stays this one until the
     transaction ends.
     """
+    # Not in all rows of a contact of the CRM: each of their conversations has left one.
     person: str | None = tx.scalar(
-        # Not in all rows of a contact of the CRM: each of their conversations has left one.
-        f"update binding set last_chat_at = :now where {_HERE} and hub_id = :hub_id"
-        " returning person",
-        _of(account) | {"hub_id": bound.hub_id, "now": now_ms()},
+        _NOTE_CHAT, _of(account) | {"hub_id": bound.hub_id, "last_chat_at": now_ms()}
     )
     return person or ""
 
@@ -421,39 +663,30 @@ def _add(
     values: Mapping[str, str],
 ) -> Bound:
     """Add an acquaintance with the token, email and phone that were said."""
+    now = now_ms()
     here = _of(account) | {
         "hub_id": _new_id(),
         "person": person,
-        "token": said.get("token"),
+        "contact_token": said.get("token"),
         "crm_id": crm_id or None,
         "email": said.get("email"),
         "phone": said.get("phone"),
         "last_values": json.dumps(_merged({}, values)) if values else None,
-        "now": now_ms(),
+        "last_chat_at": now,
+        "created_at": now,
     }
-    tx.run(
-        "insert into binding (account_id, connection_id, hub_id, person, contact_token, crm_id,"
-        " email, phone, last_values, last_chat_at, created_at) values (:account, :connection,"
-        " :hub_id, :person, :token, :crm_id, :email, :phone, :last_values, :now, :now)",
-        here,
-    )
+    tx.run(_ADD, here)
     email = said.get("email", "")
     return Bound(here["hub_id"], person, crm_id, email, dict(values), free="token" not in said)
 
 
 def _point(tx: Connection, account: Account, token: str, bound: Bound) -> None:
     _unpoint(tx, account, token)
-    tx.run(
-        f"update binding set contact_token = :token where {_HERE} and hub_id = :hub_id",
-        _of(account) | {"token": token, "hub_id": bound.hub_id},
-    )
+    tx.run(_SET_TOKEN, _of(account) | {"contact_token": token, "hub_id": bound.hub_id})
 
 
 def _unpoint(tx: Connection, account: Account, token: str) -> None:
-    tx.run(
-        f"update binding set contact_token = null where {_HERE} and contact_token = :token",
-        _of(account) | {"token": token},
-    )
+    tx.run(_CLEAR_TOKEN, _of(account) | {"token": token})
 
 
 def settle_others(
@@ -466,21 +699,11 @@ def settle_others(
     email, phone = values.get("email", "")[:LONGEST], values.get("phone", "")[:LONGEST]
     if not (email or phone):
         return
-    # No index is to answer what is null: after an outage that may be all.
-    alike = (
-        "o.email = :email"
-        if email
-        else "o.phone = :phone and coalesce(o.email, '') = '' and exists (select 1 from binding m"
-        " where m.account_id = o.account_id and m.connection_id = o.connection_id"
-        " and m.hub_id = :hub_id and coalesce(m.email, '') = '')"
-    )
     others = tx.rows(
-        "select o.hub_id from binding o where o.account_id = :account"
-        " and o.connection_id = :connection and o.hub_id <> :hub_id"
-        f" and coalesce(o.crm_id, '') = '' and {alike}",
-        _of(account) | {"hub_id": hub_id, "email": email, "phone": phone},
+        _OTHERS_WITHOUT_CONTACT["email" if email else "phone"],
+        _of(account) | {"hub_id": hub_id} | ({"email": email} if email else {"phone": phone}),
     )
-    for (other,) in sorted(others):
+    for other in sorted(row.hub_id for row in others):
         settle(tx, account, other, crm_id=crm_id, values={})
 
 
@@ -506,55 +729,36 @@ def correct(
     remember(tx, account, bound, values)
     here = _of(account) | {"hub_id": hub_id}
     for name, text in said.items():
-        tx.run(
-            f"update binding set {_COLUMNS[name]} = :it where {_HERE} and hub_id = :hub_id",
-            here | {"it": text or None},
-        )
+        tx.run(_SET_SAID[name], here | {"said": text or None})
     if not said:
         return
-    other: str | None = tx.scalar(
-        "select o.person from binding m join binding o on o.account_id = m.account_id"
-        " and o.connection_id = m.connection_id and o.hub_id <> m.hub_id and (o.email = m.email"
-        " or (o.email is null and m.email is null and o.phone = m.phone))"
-        " where m.account_id = :account and m.connection_id = :connection and m.hub_id = :hub_id"
-        " order by o.created_at, o.hub_id limit 1",
-        here,
-    )
+    other: str | None = tx.scalar(_PERSON_ALIKE, here)
     if other and other != person:
-        for table in ("binding", "action"):
-            tx.run(
-                f"update {table} set person = :person where {_HERE} and person = :former",
-                here | {"person": other, "former": person},
-            )
-
-
-_COLUMNS = {"token": "contact_token", "email": "email", "phone": "phone"}
+        unite(tx, account, [person], other)
 
 
 def _all_of(connection: Connection, account: Account, said: Mapping[str, str]) -> dict[str, Bound]:
     """Return the acquaintances that have this token, email and phone, by these words."""
-    parts = [
-        f"select * from (select '{name}', {_ROW} from binding where {_HERE}"
-        f" and {_COLUMNS[name]} = :{name} order by last_chat_at desc, hub_id limit 1) as {name}"
-        for name in said
-    ]
-    rows = connection.rows(" union all ".join(parts), {**_of(account), **said})
-    return {row[0]: _as_bound(row[1:]) for row in rows}
+    rows = connection.rows(_with_any(tuple(said)), {**_of(account), **said})
+    return {row.said: _as_bound(row) for row in rows}
 
 
-def _bound(connection: Connection, account: Account, where: str, it: str) -> Bound | None:
-    row = connection.row(
-        f"select {_ROW} from binding where {_HERE} and {where}"
-        " order by last_chat_at desc, hub_id limit 1",
-        _of(account) | {"it": it},
-    )
+def _bound(
+    connection: Connection, account: Account, statement: Statement, value: str
+) -> Bound | None:
+    row = connection.row(statement, _of(account) | {"value": value})
     return None if row is None else _as_bound(row)
 
 
-def _as_bound(row: Sequence[Any]) -> Bound:
-    hub_id, person, crm_id, email, values, free = row
-    known_values = json.loads(values or "{}")
-    return Bound(hub_id, person, crm_id or "", email or "", known_values, free=bool(free))
+def _as_bound(row: Any) -> Bound:
+    return Bound(
+        row.hub_id,
+        row.person,
+        row.crm_id or "",
+        row.email or "",
+        json.loads(row.last_values or "{}"),
+        free=bool(row.free),
+    )
 
 
 def _kept(bound: Bound, values: Mapping[str, str]) -> str | None:
@@ -572,7 +776,7 @@ def _new_id() -> str:
 
 
 def _of(account: Account) -> dict[str, Any]:
-    return {"account": account.id, "connection": account.connection.id}
+    return {"account_id": account.id, "connection_id": account.connection.id}
 
 
 # --- merged contacts -------------------------------------------------------------------------
@@ -580,20 +784,13 @@ def _of(account: Account) -> dict[str, Any]:
 
 def merged_into(connection: Connection, account: Account, crm_id: str) -> str:
     """Return the contact that this contact of the CRM was merged into, else its own id."""
-    kept_id: str | None = connection.scalar(
-        f"select kept_id from possible_duplicate where {_HERE} and merged_id = :crm_id",
-        _of(account) | {"crm_id": crm_id},
-    )
+    kept_id: str | None = connection.scalar(_MERGED_INTO, _of(account) | {"crm_id": crm_id})
     return kept_id or crm_id
 
 
 def with_former_email(connection: Connection, account: Account, email: str) -> str:
     """Return the contact that got another email when it was merged, "" for none."""
-    kept_id: str | None = connection.scalar(
-        f"select kept_id from possible_duplicate where {_HERE} and email = :email"
-        " order by decided_at limit 1",
-        _of(account) | {"email": email},
-    )
+    kept_id: str | None = connection.scalar(_WITH_FORMER_EMAIL, _of(account) | {"email": email})
     return kept_id or ""
 
 
@@ -618,16 +815,9 @@ def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> No
     An outcome is recorded under the lock of its action, then under that of its contact: who needs
     both calls this before `hold_contacts`.
     """
-    among, params = tx.among("crm_id", "ids", crm_ids)
-    rows = tx.rows(
-        f"select distinct person from binding where {_HERE} and {among}", _of(account) | params
-    )
-    among, params = tx.among("person", "persons", sorted({*crm_ids, *(row[0] for row in rows)}))
-    tx.rows(
-        f"select 1 from action where account_id = :account and {among}"
-        f" and state in ('running', 'queued') order by id{tx.for_update}",
-        _of(account) | params,
-    )
+    rows = tx.rows(_PERSONS_OF, _of(account) | {"crm_ids": crm_ids})
+    persons = sorted({*crm_ids, *(row.person for row in rows)})
+    tx.rows(_LOCK_ACTIONS, {"account_id": account.id, "persons": persons})
 
 
 @dataclass(frozen=True, slots=True)
@@ -647,31 +837,22 @@ def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Join
 
     The caller holds both contacts. The actions of both keep the order of their acceptance.
     """
-    here = _of(account) | {"merged": merged_id, "kept": kept_id}
-    rows = tx.rows(
-        f"select hub_id, person, crm_id from binding where {_HERE} and crm_id in (:merged, :kept)"
-        f" order by created_at, hub_id{tx.for_update}",
-        here,
-    )
-    of_kept = [person for _, person, crm_id in rows if crm_id == kept_id]
-    of_merged = [person for _, person, crm_id in rows if crm_id == merged_id]
+    here = _of(account)
+    contacts = {"merged": merged_id, "kept": kept_id}
+    rows = tx.rows(_LOCK_MERGED, here | contacts)
+    of_kept = [row.person for row in rows if row.crm_id == kept_id]
+    of_merged = [row.person for row in rows if row.crm_id == merged_id]
     person = [*of_kept, *of_merged, kept_id][0]
     # Actions may name a contact by the CRM's id, which is then their person as long as no binding
     # is known.
     own = {merged_id: [*of_merged, merged_id][0], kept_id: [*of_kept, kept_id][0]}
     former = sorted({*of_kept, *of_merged, *own, *own.values()} - {person})
-    among, params = tx.among("person", "former", former)
-    changed = tx.rows(
-        f"select hub_id, person from binding where {_HERE} and {among}", _of(account) | params
-    )
-    tx.run(f"update binding set crm_id = :kept where {_HERE} and crm_id = :merged", here)
-    for table in ("binding", "action"):
-        tx.run(
-            f"update {table} set person = :person where {_HERE} and {among}",
-            _of(account) | params | {"person": person},
-        )
-    hub_ids = tuple(hub_id for hub_id, _, crm_id in rows if crm_id == merged_id)
-    return Joined(person, hub_ids, {**own, **dict(changed)})
+    changed = tx.rows(_OF_PERSONS, here | {"persons": former})
+    tx.run(_MOVE_ALL, here | contacts)
+    for statement in _UNITE_ALL:
+        tx.run(statement, here | {"persons": former, "person": person})
+    hub_ids = tuple(row.hub_id for row in rows if row.crm_id == merged_id)
+    return Joined(person, hub_ids, {**own, **{row.hub_id: row.person for row in changed}})
 
 
 def part(tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined) -> None:
@@ -679,18 +860,10 @@ def part(tx: Connection, account: Account, merged_id: str, kept_id: str, joined:
 
     They have their former person again, and so have their actions, also those accepted since.
     """
-    here = _of(account) | {"merged": merged_id, "kept": kept_id, "joined": joined.person}
-    among, params = tx.among("hub_id", "hub_ids", joined.hub_ids)
-    tx.run(
-        f"update binding set crm_id = :merged where {_HERE} and crm_id = :kept and {among}",
-        here | params,
-    )
+    here = _of(account)
+    contacts = {"merged": merged_id, "kept": kept_id}
+    tx.run(_MOVE_BACK, here | contacts | {"hub_ids": joined.hub_ids})
     for person in sorted({*joined.persons.values()} - {joined.person}):
         ids = sorted(id for id, former in joined.persons.items() if former == person)
-        among, params = tx.among("hub_id", "hub_ids", ids)
-        for table in ("binding", "action"):
-            tx.run(
-                f"update {table} set person = :person"
-                f" where {_HERE} and person = :joined and {among}",
-                here | params | {"person": person},
-            )
+        for statement in _PART:
+            tx.run(statement, here | {"person": person, "joined": joined.person, "hub_ids": ids})

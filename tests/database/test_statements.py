@@ -79,3 +79,10 @@ def test_a_list_of_constants_is_refused() -> None:
     statement = Statement(sa.select(mark.c.kind).where(mark.c.mark.in_(["a", "b"])))
     with pytest.raises(ValueError, match="is no `in_list`"):
         statement.text("sqlite")
+
+
+def test_numbers_of_the_statement_stand_in_its_text() -> None:
+    statement = Statement(sa.select(mark.c.kind).where(mark.c.mark == "a").limit(1))
+    for dialect in ("postgresql", "sqlite"):
+        assert "LIMIT 1" in statement.text(dialect)
+        assert list(statement.values(dialect, None).values()) == ["a"]
