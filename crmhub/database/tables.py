@@ -421,7 +421,7 @@ possible_duplicate = sa.Table(
     sa.Column("connection_id", sa.Integer, primary_key=True),
     sa.Column("one", KEY_TEXT, primary_key=True),
     sa.Column("other", KEY_TEXT, primary_key=True),
-    # JSON: the names of the properties that both contacts share.
+    # The names of the properties that both contacts share, joined by commas.
     sa.Column("shares", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("found_at", MS, nullable=False),

@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
+import sqlalchemy as sa
+
 from crmhub.accounts.accounts import Account
-from crmhub.database.connection import (
-    Connection,
-    Database,
-    now_ms,
-)
+from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.tables import possible_duplicate
 from crmhub.errors import NotFound
 from crmhub.identity import bindings
 from crmhub.identity.bindings import LONGEST
@@ -27,12 +27,94 @@ STATES: tuple[State, ...] = get_args(State)
 UNMERGE_MS = 30 * 86_400_000
 """For so long a merge can be undone."""
 
-_TABLE = "possible_duplicate"
-_HERE = "account_id = :account and connection_id = :connection"
-_PAIR = f"{_HERE} and one = :one and other = :other"
-_COLUMNS = (
-    "one, other, shares, state, found_at, decided_at, decided_by, kept_id, merged_id,"
-    " undo is not null"
+_p = possible_duplicate.c
+_HERE = sa.and_(_p.account_id == param("account_id"), _p.connection_id == param("connection_id"))
+_IS_PAIR = sa.and_(_HERE, _p.one == param("one"), _p.other == param("other"))
+_PAIR = (
+    _p.one,
+    _p.other,
+    _p.shares,
+    _p.state,
+    _p.found_at,
+    _p.decided_at,
+    _p.decided_by,
+    _p.kept_id,
+    _p.merged_id,
+    _p.undo.is_not(None).label("undoable"),
+)
+_STORED = ("shares", "state", "found_at", "decided_at", "decided_by")
+_FIND = Statement(sa.select(*_PAIR).where(_IS_PAIR))
+_LOCK = Statement(sa.select(*_PAIR).where(_IS_PAIR).with_for_update())
+_COUNT_OPEN = Statement(
+    sa.select(sa.func.count())
+    .select_from(possible_duplicate)
+    .where(_HERE, one_of(_p.state, "open"))
+)
+_INSERT = Statement(
+    lambda insert: (
+        insert(possible_duplicate)
+        .values(params("account_id", "connection_id", "one", "other", *_STORED))
+        .on_conflict_do_nothing()
+    )
+)
+_UPDATE = Statement(
+    sa.update(possible_duplicate)
+    .where(_IS_PAIR)
+    .values(params(*_STORED, "kept_id", "merged_id", "email", "undo"))
+)
+_DELETE = Statement(sa.delete(possible_duplicate).where(_IS_PAIR))
+_DELETE_AS_IT_WAS = Statement(
+    sa.delete(possible_duplicate).where(
+        _IS_PAIR, _p.state == param("state"), _p.shares == param("shares")
+    )
+)
+_of_all = possible_duplicate.alias()
+_FORGET_UNDO_OF_ALL_ACCOUNTS = Statement(
+    sa.update(possible_duplicate)
+    .where(
+        sa.tuple_(_p.account_id, _p.connection_id, _p.one, _p.other).in_(
+            sa.select(_of_all.c.account_id, _of_all.c.connection_id, _of_all.c.one, _of_all.c.other)
+            .where(_of_all.c.undo.is_not(None), _of_all.c.decided_at <= param("before"))
+            .order_by(_of_all.c.decided_at)
+            .limit(param("most"))
+        )
+    )
+    .values(undo=None)
+)
+_OF_MERGED = Statement(
+    sa.select(*_PAIR)
+    .where(
+        _HERE,
+        _p.state != "merged",
+        sa.or_(_p.one == param("merged_id"), _p.other == param("merged_id")),
+        sa.not_(sa.and_(_p.one == param("one"), _p.other == param("other"))),
+    )
+    .order_by(_p.one, _p.other)
+    .with_for_update()
+)
+_FOLLOW = Statement(
+    sa.update(possible_duplicate)
+    .where(_HERE, _p.kept_id == param("former_id"))
+    .values(params("kept_id"))
+    .returning(_p.one, _p.other)
+)
+_FOLLOW_BACK = Statement(
+    sa.update(possible_duplicate)
+    .where(_IS_PAIR, _p.kept_id == param("former_id"))
+    .values(params("kept_id"))
+)
+_UNDO = Statement(sa.select(_p.undo).where(_IS_PAIR))
+_SET_UNDO = Statement(sa.update(possible_duplicate).where(_IS_PAIR).values(params("undo")))
+_MERGES_INTO = Statement(
+    sa.select(*_PAIR)
+    .where(
+        _HERE,
+        _p.kept_id == param("kept_id"),
+        sa.or_(_p.one == param("kept_id"), _p.other == param("kept_id")),
+        _p.undo.is_not(None),
+    )
+    .order_by(_p.one, _p.other)
+    .with_for_update()
 )
 
 
@@ -115,32 +197,29 @@ def listed(
 
     `state` narrows; `after` is `found_at` and ids of the last pair of the page before.
     """
-    conditions, params = [_HERE], _of(account) | {"limit": limit}
+    query = sa.select(*_PAIR).where(_HERE)
+    values = _of(account) | {"limit": limit}
     if state:
-        conditions.append("state = :state")
-        params["state"] = state
+        query = query.where(_p.state == param("state"))
+        values["state"] = state
     if after is not None:
-        conditions.append("(found_at, one, other) < (:at, :one, :other)")
-        params |= dict(zip(("at", "one", "other"), after, strict=True))
-    rows = db.rows(
-        f"select {_COLUMNS} from {_TABLE} where {' and '.join(conditions)}"
-        " order by found_at desc, one desc, other desc limit :limit",
-        params,
-    )
-    return [_pair(row) for row in rows]
+        place = sa.tuple_(param("found_at"), param("one"), param("other"))
+        query = query.where(sa.tuple_(_p.found_at, _p.one, _p.other) < place)
+        values |= dict(zip(("found_at", "one", "other"), after, strict=True))
+    newest = (_p.found_at.desc(), _p.one.desc(), _p.other.desc())
+    statement = Statement(query.order_by(*newest).limit(param("limit")))
+    return [_pair(row) for row in db.rows(statement, values)]
 
 
 def count_open(db: Connection, account: Account) -> int:
     """Return how many pairs nobody has decided on."""
-    count: int = db.scalar(
-        f"select count(*) from {_TABLE} where {_HERE} and state = 'open'", _of(account)
-    )
+    count: int = db.scalar(_COUNT_OPEN, _of(account))
     return count
 
 
 def find(db: Connection, account: Account, one: str, other: str) -> Pair:
     """Return the pair of two contacts, in any order; raises NotFound."""
-    return _find(db, account, one, other, lock="")
+    return _find(db, account, one, other, statement=_FIND)
 
 
 # --- decided by operators ----------------------------------------------------------------------
@@ -171,10 +250,7 @@ def forget(database: Database, *, most: int = 1000) -> int:
     """Delete what up to `most` merges of 30 days ago could be undone with; return how many."""
     return database.transact(
         lambda tx: tx.run(
-            f"update {_TABLE} set undo = null where (account_id, connection_id, one, other) in"
-            f" (select account_id, connection_id, one, other from {_TABLE} where undo is not null"
-            " and decided_at <= :before order by decided_at limit :most)",
-            {"before": now_ms() - UNMERGE_MS, "most": most},
+            _FORGET_UNDO_OF_ALL_ACCOUNTS, {"before": now_ms() - UNMERGE_MS, "most": most}
         )
     )
 
@@ -183,7 +259,10 @@ def erase(tx: Connection, account: Account, contacts: Collection[tuple[int, str]
     """Delete every pair of contacts, given as connection and id; return how many these were."""
     rows = [(account.id, *contact) for contact in sorted(contacts)]
     types = {"account_id": "int", "connection_id": "int"}
-    return sum(tx.delete(_TABLE, {**types, column: "text"}, rows) for column in ("one", "other"))
+    return sum(
+        tx.delete(possible_duplicate.name, {**types, column: "text"}, rows)
+        for column in ("one", "other")
+    )
 
 
 # --- the pairs of a contact that is merged -----------------------------------------------------
@@ -194,26 +273,19 @@ def take_over(tx: Connection, account: Account, merged: Pair) -> dict[str, Any]:
 
     Contacts that were merged into the merged one lead to the kept one, too.
     """
-    rows = tx.rows(
-        f"select {_COLUMNS} from {_TABLE} where {_HERE} and state <> 'merged'"
-        f" and (one = :merged or other = :merged) and not (one = :one and other = :other)"
-        f" order by one, other{tx.for_update}",
-        _of(account, merged) | {"merged": merged.merged_id},
-    )
+    rows = tx.rows(_OF_MERGED, _of(account, merged) | {"merged_id": merged.merged_id})
     pairs = []
     for former in map(_pair, rows):
-        tx.run(f"delete from {_TABLE} where {_PAIR}", _of(account, former))
+        tx.run(_DELETE, _of(account, former))
         instead = _instead(former, merged)
         made = _insert(tx, account, instead)
         if not made and former.state == "open":
             _add(tx, account, instead)
         pairs.append({"pair": asdict(former), "made": made})
     followers = tx.rows(
-        f"update {_TABLE} set kept_id = :kept where {_HERE} and kept_id = :merged"
-        " returning one, other",
-        _of(account) | {"kept": merged.kept_id, "merged": merged.merged_id},
+        _FOLLOW, _of(account) | {"kept_id": merged.kept_id, "former_id": merged.merged_id}
     )
-    return {"pairs": pairs, "followers": [list(row) for row in followers]}
+    return {"pairs": pairs, "followers": [[row.one, row.other] for row in followers]}
 
 
 def give_back(
@@ -229,19 +301,13 @@ def give_back(
     A pair comes back when its third contact `exists`; one that somebody has decided on since stays.
     """
     for one, other in undo["followers"]:
-        tx.run(
-            f"update {_TABLE} set kept_id = :merged where {_PAIR} and kept_id = :kept",
-            _of(account)
-            | {"one": one, "other": other, "merged": pair.merged_id, "kept": pair.kept_id},
-        )
+        follower = _of(account) | {"one": one, "other": other}
+        tx.run(_FOLLOW_BACK, follower | {"kept_id": pair.merged_id, "former_id": pair.kept_id})
     for stored in undo["pairs"]:
         former = Pair(**stored["pair"] | {"shares": tuple(stored["pair"]["shares"])})
         instead = _instead(former, pair)
         if stored["made"]:
-            tx.run(
-                f"delete from {_TABLE} where {_PAIR} and state = :state and shares = :shares",
-                _of(account, instead) | _stored(instead),
-            )
+            tx.run(_DELETE_AS_IT_WAS, _of(account, instead) | _stored(instead))
         if exists(former.but(pair.merged_id)):
             _insert(tx, account, former)
 
@@ -257,37 +323,24 @@ def _instead(former: Pair, merged: Pair) -> Pair:
 
 def undo_of(tx: Connection, account: Account, pair: Pair) -> dict[str, Any]:
     """Return what was stored to undo the merge of a pair."""
-    undo: dict[str, Any] = json.loads(
-        tx.scalar(f"select undo from {_TABLE} where {_PAIR}", _of(account, pair))
-    )
+    undo: dict[str, Any] = json.loads(tx.scalar(_UNDO, _of(account, pair)))
     return undo
 
 
 def merges_into(tx: Connection, account: Account, contact_id: str) -> list[Pair]:
     """Return the merges that can be undone of which this contact was kept, and is still left."""
-    rows = tx.rows(
-        f"select {_COLUMNS} from {_TABLE} where {_HERE} and kept_id = :kept"
-        " and (one = :kept or other = :kept) and undo is not null"
-        f" order by one, other{tx.for_update}",
-        _of(account) | {"kept": contact_id},
-    )
+    rows = tx.rows(_MERGES_INTO, _of(account) | {"kept_id": contact_id})
     return [_pair(row) for row in rows]
 
 
 def set_undo(tx: Connection, account: Account, pair: Pair, undo: Mapping[str, Any]) -> None:
     """Replace what is stored to undo the merge of a pair."""
-    tx.run(
-        f"update {_TABLE} set undo = :undo where {_PAIR}",
-        _of(account, pair) | {"undo": json.dumps(undo)},
-    )
+    tx.run(_SET_UNDO, _of(account, pair) | {"undo": json.dumps(undo)})
 
 
-def _find(db: Connection, account: Account, one: str, other: str, *, lock: str) -> Pair:
+def _find(db: Connection, account: Account, one: str, other: str, *, statement: Statement) -> Pair:
     ids = sorted((one, other))
-    row = db.row(
-        f"select {_COLUMNS} from {_TABLE} where {_PAIR}{lock}",
-        _of(account) | {"one": ids[0], "other": ids[1]},
-    )
+    row = db.row(statement, _of(account) | {"one": ids[0], "other": ids[1]})
     if row is None:
         raise NotFound(f"Contacts {one[:60]} and {other[:60]} are no possible duplicates.")
     return _pair(row)
@@ -295,19 +348,12 @@ def _find(db: Connection, account: Account, one: str, other: str, *, lock: str) 
 
 def locked(tx: Connection, account: Account, one: str, other: str) -> Pair:
     """Return the pair of two contacts, which nobody else changes meanwhile; raises NotFound."""
-    return _find(tx, account, one, other, lock=tx.for_update)
+    return _find(tx, account, one, other, statement=_LOCK)
 
 
 def _insert(tx: Connection, account: Account, pair: Pair) -> bool:
     """Store a pair unless there is one of these contacts; return whether it was stored."""
-    return bool(
-        tx.run(
-            f"insert into {_TABLE} (account_id, connection_id, one, other, shares, state, found_at,"
-            " decided_at, decided_by) values (:account, :connection, :one, :other, :shares, :state,"
-            " :found_at, :decided_at, :decided_by) on conflict do nothing",
-            _of(account, pair) | _stored(pair),
-        )
-    )
+    return bool(tx.run(_INSERT, _of(account, pair) | _stored(pair)))
 
 
 def update(
@@ -320,9 +366,7 @@ def update(
 ) -> None:
     """Store what is known of a pair now; what a merge left behind is replaced, too."""
     tx.run(
-        f"update {_TABLE} set shares = :shares, state = :state, found_at = :found_at,"
-        " decided_at = :decided_at, decided_by = :decided_by, kept_id = :kept_id,"
-        f" merged_id = :merged_id, email = :email, undo = :undo where {_PAIR}",
+        _UPDATE,
         _of(account, pair)
         | _stored(pair)
         | {"kept_id": pair.kept_id or None, "merged_id": pair.merged_id or None}
@@ -340,22 +384,21 @@ def _stored(pair: Pair) -> dict[str, Any]:
     }
 
 
-def _pair(row: Sequence[Any]) -> Pair:
-    one, other, shares, state, found_at, decided_at, decided_by, kept_id, merged_id, undoable = row
+def _pair(row: Any) -> Pair:
     return Pair(
-        one,
-        other,
-        tuple(shares.split(",")) if shares else (),
-        state,
-        found_at,
-        decided_at or 0,
-        decided_by,
-        kept_id or "",
-        merged_id or "",
-        bool(undoable),
+        row.one,
+        row.other,
+        tuple(row.shares.split(",")) if row.shares else (),
+        row.state,
+        row.found_at,
+        row.decided_at or 0,
+        row.decided_by,
+        row.kept_id or "",
+        row.merged_id or "",
+        bool(row.undoable),
     )
 
 
 def _of(account: Account, pair: Pair | None = None) -> dict[str, Any]:
-    of: dict[str, Any] = {"account": account.id, "connection": account.connection.id}
+    of: dict[str, Any] = {"account_id": account.id, "connection_id": account.connection.id}
     return of | ({"one": pair.one, "other": pair.other} if pair is not None else {})
