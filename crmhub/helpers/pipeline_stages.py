@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import sqlalchemy as sa
+
 from crmhub.accounts.accounts import Account
 from crmhub.bounds import MAX_PIPELINES, MAX_STAGES
 from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import account as account_table
+from crmhub.database.tables import pipeline as pipeline_table
 from crmhub.properties import catalogue
 from crmhub.properties.catalogue import (
     Catalogue,
@@ -23,6 +28,16 @@ from crmhub.records.definitions import label_problems
 from crmhub.records.store import RecordStore
 
 _LONGEST_ID = 100
+
+_pipeline = pipeline_table.c
+_OF_KIND = sa.and_(_pipeline.account_id == param("account_id"), _pipeline.kind == param("kind"))
+_ARE_EDITED = Statement(
+    sa.select(account_table.c.pipelines_edited).where(account_table.c.id == param("id"))
+)
+_NEXT_POSITION = Statement(sa.select(sa.func.max(_pipeline.position) + 1).where(_OF_KIND))
+_SET_STAGES = Statement(
+    sa.update(pipeline_table).where(_OF_KIND, _pipeline.id == param("id")).values(params("stages"))
+)
 
 
 def make(
@@ -43,10 +58,7 @@ def make(
         return frozenset({kind.pipeline, kind.stage} if named.is_in(known) else ())
 
     def work(tx: Connection, known: Catalogue) -> frozenset[str]:
-        edited = tx.scalar(
-            "select pipelines_edited from account where id = :account", {"account": account.id}
-        )
-        if edited:
+        if tx.scalar(_ARE_EDITED, {"id": account.id}):
             return frozenset()
         changed = named.new_in(known)
         if changed is not None:
@@ -112,15 +124,9 @@ def _store(tx: Connection, known: Catalogue, pipeline: Pipeline) -> None:
     account_id, kind = known.account_id, known.kind
     stages = catalogue.dump_stages(pipeline.stages)
     if known.pipeline(pipeline.id) is None:
-        position = tx.scalar(
-            "select max(position) + 1 from pipeline where account_id = :account and kind = :kind",
-            {"account": account_id, "kind": kind.code},
-        )
+        position = tx.scalar(_NEXT_POSITION, {"account_id": account_id, "kind": kind.code})
         new = (account_id, kind.code, pipeline.id, pipeline.label, position, stages)
         tx.insert("pipeline", catalogue.PIPELINE, [new])
         return
-    tx.run(
-        "update pipeline set stages = :stages"
-        " where account_id = :account and kind = :kind and id = :id",
-        {"account": account_id, "kind": kind.code, "id": pipeline.id, "stages": stages},
-    )
+    of = {"account_id": account_id, "kind": kind.code, "id": pipeline.id}
+    tx.run(_SET_STAGES, of | {"stages": stages})

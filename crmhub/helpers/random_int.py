@@ -17,6 +17,9 @@ import secrets
 from array import array
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.rotations import RANDOM, SHUFFLE_BAG, WEIGHTED, Rotation, read_rotation
@@ -25,6 +28,8 @@ from crmhub.database.connection import (
     Database,
     now_ms,
 )
+from crmhub.database.statements import Insert, Statement, params
+from crmhub.database.tables import rotation as rotation_table
 from crmhub.errors import Semantic
 from crmhub.helpers import sticky_assignments
 
@@ -77,7 +82,7 @@ def int_of_account(
     else:
         value = database.transact(turns.draw)
     if turns.first:
-        sticky_assignments.forget(database, "rotation", account.id, most=MOST_RANGES)
+        sticky_assignments.forget(database, rotation_table, account.id, most=MOST_RANGES)
     return value
 
 
@@ -122,28 +127,44 @@ class _Turns:
         """Return the next number."""
         if self.rotation.how == RANDOM:
             return random_int(smallest=self.smallest, largest=self.largest)
-        given = {
-            "account": self.account_id,
-            "smallest": self.smallest,
-            "largest": self.largest,
-            "strategy": self.rotation.strategy,
-            "seed": secrets.randbits(62),
-            "now": now_ms(),
-        }
-        ((draws, seed),) = tx.rows(_DRAW, given)
-        self.first = draws == 0
-        return self.smallest + _offset(self.rotation, draws, seed, self.size)
+        drawn = tx.row(
+            _DRAW,
+            {
+                "account_id": self.account_id,
+                "smallest": self.smallest,
+                "largest": self.largest,
+                "strategy": self.rotation.strategy,
+                "seed": secrets.randbits(62),
+                "used_at": now_ms(),
+            },
+        )
+        self.first = drawn.draws == 0
+        return self.smallest + _offset(self.rotation, drawn.draws, drawn.seed, self.size)
 
 
-_DRAW = (
-    "insert into rotation (account_id, smallest, largest, strategy, seed, draws, used_at)"
-    " values (:account, :smallest, :largest, :strategy, :seed, 0, :now)"
-    " on conflict (account_id, smallest, largest) do update set"
-    " draws = case when rotation.strategy = excluded.strategy then rotation.draws + 1 else 0 end,"
-    " seed = case when rotation.strategy = excluded.strategy"
-    " then rotation.seed else excluded.seed end,"
-    " strategy = excluded.strategy, used_at = excluded.used_at returning draws, seed"
-)
+def _drawing(insert: Insert) -> Any:
+    """Build the statement that counts a draw; another strategy begins anew."""
+    row, new = rotation_table.c, insert(rotation_table)
+    same = row.strategy == new.excluded.strategy
+    return (
+        new.values(
+            params("account_id", "smallest", "largest", "strategy", "seed", "used_at")
+            | {"draws": 0}
+        )
+        .on_conflict_do_update(
+            index_elements=["account_id", "smallest", "largest"],
+            set_={
+                "draws": sa.case((same, row.draws + 1), else_=0),
+                "seed": sa.case((same, row.seed), else_=new.excluded.seed),
+                "strategy": new.excluded.strategy,
+                "used_at": new.excluded.used_at,
+            },
+        )
+        .returning(row.draws, row.seed)
+    )
+
+
+_DRAW = Statement(_drawing)
 
 
 def _offset(rotation: Rotation, draws: int, seed: int, size: int) -> int:

@@ -11,7 +11,9 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.advisory_locks import hold
@@ -20,6 +22,8 @@ from crmhub.database.connection import (
     Database,
     now_ms,
 )
+from crmhub.database.statements import Insert, Statement, in_list, param, params
+from crmhub.database.tables import kept_number
 from crmhub.errors import NotFound
 from crmhub.helpers.inputs import check_filled
 from crmhub.identity import bindings
@@ -31,6 +35,38 @@ MOST_KEPT = 300_000
 """Rows of an account; what was used longest ago makes room."""
 # One new contact in so many pays for the tidying up.
 _SWEEP = 500
+
+
+_kept_row = kept_number.c
+_KEPT = Statement(
+    sa.select(_kept_row.contact, _kept_row.largest, _kept_row.value, _kept_row.used_at).where(
+        _kept_row.account_id == param("account_id"),
+        in_list(_kept_row.contact, "contacts"),
+        _kept_row.smallest == param("smallest"),
+        _kept_row.used_at > param("since"),
+    )
+)
+_KEY = ("account_id", "contact", "smallest", "largest")
+
+
+def _keeping(insert: Insert) -> Any:
+    new = insert(kept_number)
+    return new.values(params(*_KEY, "value", "used_at")).on_conflict_do_update(
+        index_elements=_KEY, set_={"value": new.excluded.value, "used_at": new.excluded.used_at}
+    )
+
+
+def _sharing(insert: Insert) -> Any:
+    rest = (_kept_row.smallest, _kept_row.largest, _kept_row.value, _kept_row.used_at)
+    numbers = sa.select(_kept_row.account_id, param("to"), *rest).where(
+        _kept_row.account_id == param("account_id"), _kept_row.contact == param("of")
+    )
+    columns = [*_KEY, "value", "used_at"]
+    return insert(kept_number).from_select(columns, numbers).on_conflict_do_nothing()
+
+
+_KEEP = Statement(_keeping)
+_SHARE = Statement(_sharing)
 
 
 class Turns(Protocol):
@@ -117,7 +153,7 @@ def of_contact(database: Database, account: Account, contact: Contact, turns: Tu
 
     value, new = database.transact(work)
     if new and secrets.randbelow(_SWEEP) == 0:
-        forget(database, "kept_number", account.id, most=MOST_KEPT)
+        forget(database, kept_number, account.id, most=MOST_KEPT)
     return value
 
 
@@ -136,22 +172,28 @@ def _kept(
 
     A team grows and shrinks at its end, and nobody is to lose their agent by that.
     """
-    among, params = connection.among("contact", "keys", keys)
     now = now_ms()
     rows = connection.rows(
-        "select contact, largest, value, used_at from kept_number where account_id = :account"
-        f" and {among} and smallest = :smallest and used_at > :since",
-        params | {"account": account.id, "smallest": turns.smallest, "since": now - KEPT_MS},
+        _KEPT,
+        {
+            "account_id": account.id,
+            "contacts": keys,
+            "smallest": turns.smallest,
+            "since": now - KEPT_MS,
+        },
     )
-    rows = [row for row in rows if turns.holds(row[2])]
+    rows = [row for row in rows if turns.holds(row.value)]
     if not rows:
         return None
-    rows.sort(key=lambda row: (row[1] != turns.largest, keys.index(row[0]), -row[3]))
-    value = rows[0][2]
+    best = min(
+        rows,
+        key=lambda row: (row.largest != turns.largest, keys.index(row.contact), -row.used_at),
+    )
+    value = best.value
     fresh = {
-        contact
-        for contact, largest, number, used_at in rows
-        if (largest, number) == (turns.largest, value) and used_at > now - _DAY_MS
+        row.contact
+        for row in rows
+        if (row.largest, row.value) == (turns.largest, value) and row.used_at > now - _DAY_MS
     }
     return _Kept(value, fresh == set(keys))
 
@@ -159,17 +201,14 @@ def _kept(
 def _keep(tx: Connection, account: Account, keys: Sequence[str], turns: Turns, value: int) -> None:
     for key in keys:
         tx.run(
-            "insert into kept_number (account_id, contact, smallest, largest, value, used_at)"
-            " values (:account, :contact, :smallest, :largest, :value, :now)"
-            " on conflict (account_id, contact, smallest, largest)"
-            " do update set value = excluded.value, used_at = excluded.used_at",
+            _KEEP,
             {
-                "account": account.id,
+                "account_id": account.id,
                 "contact": key,
                 "smallest": turns.smallest,
                 "largest": turns.largest,
                 "value": value,
-                "now": now_ms(),
+                "used_at": now_ms(),
             },
         )
 
@@ -179,27 +218,19 @@ def share(tx: Connection, account: Account, of: str, to: str) -> None:
 
     Both are hashes, as `of_person` and `of_id` return them.
     """
-    tx.run(
-        "insert into kept_number (account_id, contact, smallest, largest, value, used_at)"
-        " select account_id, :to, smallest, largest, value, used_at from kept_number"
-        " where account_id = :account and contact = :of on conflict do nothing",
-        {"account": account.id, "of": of, "to": to},
-    )
+    tx.run(_SHARE, {"account_id": account.id, "of": of, "to": to})
 
 
-def forget(database: Database, table: str, account_id: int, *, most: int) -> None:
+def forget(database: Database, table: sa.Table, account_id: int, *, most: int) -> None:
     """Delete what was not used for KEPT_MS, and all but about the `most` last used rows."""
+    of_account = table.c.account_id == param("account_id")
+    last_used = sa.select(table.c.used_at).where(of_account).order_by(table.c.used_at.desc())
+    oldest_kept = Statement(last_used.limit(1).offset(most - 1))
+    delete = Statement(sa.delete(table).where(of_account, table.c.used_at < param("before")))
 
     def work(tx: Connection) -> None:
-        here = {"account": account_id}
-        newest = tx.scalar(
-            f"select used_at from {table} where account_id = :account"
-            " order by used_at desc limit 1 offset :most",
-            here | {"most": most - 1},
-        )
-        tx.run(
-            f"delete from {table} where account_id = :account and used_at < :before",
-            here | {"before": max(newest or 0, now_ms() - KEPT_MS)},
-        )
+        here = {"account_id": account_id}
+        oldest = tx.scalar(oldest_kept, here) or 0
+        tx.run(delete, here | {"before": max(oldest, now_ms() - KEPT_MS)})
 
     database.transact(work)
