@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from crmhub.cli.reseal import reseal
 
 if TYPE_CHECKING:
     from crmhub.database.connection import Database
+    from crmhub.settings import Settings
 
 _TOLD_EVERY_S = 5
 
@@ -96,21 +98,48 @@ def restore(file: Path, as_json: bool) -> None:
     All or nothing, and brought to the newest schema. What waited in the journal then may have
     been carried out since: each is looked up in its CRM before it is sent again.
     """
+    from crmhub.cli.open_hub import upgrade as run_migrations
     from crmhub.operations import backup as backups
     from crmhub.settings import Settings
 
     settings = Settings.load()
     try:
-        held = backups.restore(settings.database_url, file)
+        backups.restore(settings.database_url, file)
     except OSError as exc:
         raise click.ClickException(f"{exc.filename or file}: {exc.strerror}.") from exc
+    run_migrations(settings)
+    _print_contents(settings, "Restored", as_json=as_json)
+
+
+@db.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def settle(as_json: bool) -> None:
+    """Make a database that was restored by other means safe to start the service on.
+
+    Run it after PostgreSQL's or SQLite's own tools, before the service; `crmhub db restore` does
+    the same. It brings the database to the newest schema, has each unfinished action looked up in
+    its CRM before it is sent again, and skips the ids that may have been given out since. Safe to
+    run again.
+    """
+    from crmhub.cli.open_hub import upgrade as run_migrations
+    from crmhub.operations import backup as backups
+    from crmhub.settings import Settings
+
+    settings = Settings.load()
+    run_migrations(settings)
+    backups.settle(settings.database_url)
+    _print_contents(settings, "Settled", as_json=as_json)
+
+
+def _print_contents(settings: Settings, done: str, *, as_json: bool) -> None:
+    from crmhub.operations import backup as backups
+
+    held = backups.contents(settings.database_url)
     if as_json:
-        print_json(
-            {"accounts": held.accounts, "records": held.records, "unfinished": held.unfinished}
-        )
+        print_json(asdict(held))
         return
     click.echo(
-        f"Restored: {held.accounts:,} accounts, {held.records:,} records,"
+        f"{done}: {held.accounts:,} accounts, {held.records:,} records,"
         f" {held.unfinished:,} unfinished actions. `crmhub doctor` tells whether all is in place."
     )
 
