@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     type=click.Choice(("id", "contact", "email", "phone", "token")),
     help="What CONTACT is.",
 )
+@click.option(
+    "--include",
+    "included",
+    multiple=True,
+    metavar="ID",
+    help="Erase someone with the same phone, too, by an id that the command lists; repeatable.",
+)
 @click.option("--with-linked", is_flag=True, help="Deals and tickets linked to nobody else, too.")
 @click.option("--dry-run", is_flag=True, help="Show what would be erased, and stop.")
 @click.option("--yes", is_flag=True, help="Erase without asking.")
@@ -37,6 +44,7 @@ def erase(
     client_id: str,
     contact: str,
     reading: Reading | None,
+    included: tuple[str, ...],
     with_linked: bool,
     dry_run: bool,
     yes: bool,
@@ -47,7 +55,8 @@ def erase(
     CONTACT is the id of a contact among the hub's records (id), a contactId of the helpers, that
     is hub-… or the CRM's own (contact), a text with an @ (email), a number in any notation
     (phone), or a contactToken (token). It is read in each of these ways; where they lead to
-    several people these are named, and --as says which way is meant.
+    several people these are named, and --as says which way is meant. Who has no more than a phone
+    in common with the person is listed, and stays unless you name them with --include.
 
     A contact in a remote CRM stays, and is named so that it can be erased there. Deals, tickets
     and companies stay and lose their link. Exits with 1 when nothing is held of such a person.
@@ -62,6 +71,7 @@ def erase(
         found = erase_person.Erased()
         erases = False
         if person is not None:
+            person = erase_person.include(hub, account, person, included)
             found = erase_person.look(hub, account, person, with_linked=with_linked)
             erases = not (dry_run or found.nothing)
             if not (as_json or found.nothing):
@@ -107,6 +117,11 @@ def _print(found: Erased) -> None:
         )
         if value
     )
+    if found.same_phone:
+        click.echo(
+            f"The same phone, and nothing else, leads to {', '.join(found.same_phone)}: these stay;"
+            " --include ID erases one of them, too."
+        )
     if found.alone:
         told = "; ".join(f"{kind} {_ids(ids)}" for kind, ids in found.alone.items())
         click.echo(f"Linked to nobody else: {told}; --with-linked erases these, too.")
@@ -129,8 +144,6 @@ def _to_do(found: Erased) -> Iterator[str]:
     for kind, ids in found.linked.items():
         if kind != "companies":
             yield f"{kind.capitalize()} {_ids(ids)} may hold personal text; look at them."
-    if found.same_phone:
-        yield f"Others with the same phone stay: {', '.join(found.same_phone)}."
     if not found.swept:
         yield (
             "The database was busy: deleted pages stay in its files until its next VACUUM"

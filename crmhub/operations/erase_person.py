@@ -6,7 +6,8 @@ A remote CRM is not touched. The hub's own records are, also where they are the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from crmhub.database.connection import (
     Database,
     now_ms,
 )
-from crmhub.errors import Conflict, Unavailable
+from crmhub.errors import BadRequest, Conflict, Unavailable
 from crmhub.helpers import sticky_assignments as kept_numbers
 from crmhub.helpers.create_lead import lease_key
 from crmhub.helpers.inputs import shortened
@@ -45,8 +46,6 @@ from crmhub.records import erasing, marks
 from crmhub.records.associations import Links
 from crmhub.records.search.filters import iso
 
-# So many ended actions go in one transaction.
-_BATCH = 5_000
 # A shorter text says nothing of anybody.
 _SHORTEST = 3
 _TABLES = (
@@ -54,6 +53,10 @@ _TABLES = (
     " enrolment, kept_number, action, action_try, idempotency, outage, lease, mark,"
     " possible_duplicate"
 )
+_UNAVAILABLE = "The CRM is away."
+_NAMED = "The reason named a person who was erased."
+# The first half is that of a partial index.
+_DISCARDED = "state in ('refused', 'dead', 'parked', 'discarded') and state = 'discarded'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,18 +135,37 @@ def find(
     return first, tuple(dict.fromkeys(one for one, _ in found))
 
 
+def include(hub: Hub, account: Account, person: Person, names: Collection[str]) -> Person:
+    """Return the person together with others who have the same phone, named by their ids.
+
+    Raises BadRequest for a name that `Erased.same_phone` does not list.
+    """
+    with hub.database.reading() as connection:
+        others = People(hub, connection, account).others(person)
+    for name in names:
+        same = next((one for one in others if name in one.names), None)
+        if same is None:
+            listed = ", ".join(id for one in others for id in one.names) or "nobody"
+            raise BadRequest(f"{shortened(name)} has none of the person's phones; {listed} has.")
+        person |= same
+    return person
+
+
 def look(hub: Hub, account: Account, person: Person, *, with_linked: bool = False) -> Erased:
     """Return what `erase` would erase; nothing is changed."""
 
-    def work(tx: Connection) -> None:
-        erasure = _Erasure(hub, tx, account, person)
-        raise _Undone(erasure.run(with_linked=with_linked, count_only=True))
+    class Undone(Exception):
+        """Rolls the transaction back."""
 
-    try:
+    seen: list[Erased] = []
+
+    def work(tx: Connection) -> None:
+        seen.append(_Erasure(hub, tx, account, person).run(with_linked=with_linked))
+        raise Undone
+
+    with suppress(Undone):
         hub.database.transact(work)
-    except _Undone as undone:
-        return undone.erased
-    raise AssertionError("unreachable")
+    return seen[-1]
 
 
 def erase(
@@ -152,41 +174,17 @@ def erase(
     """Erase the person; whatever was accepted of them before this returns is gone then.
 
     `with_linked` erases the deals and tickets, too, that are linked to no other contact. Raises
-    Unavailable; what is left then is found by the same name again, since what leads to the
-    person goes last.
+    Unavailable, and nothing is erased then.
     """
-    before = Erased()
-    # Those that ended are changed by nobody: they need none of the locks, and may be many.
-    while True:
-        some = hub.database.transact(lambda tx: _Erasure(hub, tx, account, person).some_ended())
-        if not some.actions:
-            break
-        before = _sum(before, some)
 
     def work(tx: Connection) -> Erased:
         erased = _Erasure(hub, tx, account, person).run(with_linked=with_linked)
         # That somebody was erased, not who.
-        audit.note(
-            tx,
-            by,
-            "erase",
-            "person",
-            "",
-            account_id=account.id,
-            after={"contacts": len(erased.contacts) + len(erased.archived)},
-        )
+        after = {"contacts": len(erased.contacts) + len(erased.archived)}
+        audit.note(tx, by, "erase", "person", "", account_id=account.id, after=after)
         return erased
 
-    rest = hub.database.transact(work)
-    return replace(_sum(before, rest), swept=_sweep(hub.database))
-
-
-class _Undone(Exception):
-    """Carries what was found out of a transaction that changes nothing."""
-
-    def __init__(self, erased: Erased) -> None:
-        super().__init__()
-        self.erased = erased
+    return replace(hub.database.transact(work), swept=_sweep(hub.database))
 
 
 class _Erasure:
@@ -197,29 +195,16 @@ class _Erasure:
         self._account = account
         self._people = People(hub, tx, account)
         self._person = self._people.whole(person)
-        self._numbers = sorted(
-            number
-            for (number,) in tx.rows(
-                "select id from connection where account_id = :account", {"account": account.id}
-            )
-        )
 
-    def some_ended(self) -> Erased:
-        """Delete some of the actions that ended."""
-        rows = self._actions("and finished_at is not null limit :most", most=_BATCH)
-        self._delete_actions(rows)
-        return self._told(rows)
-
-    def run(self, *, with_linked: bool, count_only: bool = False) -> Erased:
-        """Delete everything; with `count_only` the actions, which may be many, stay."""
+    def run(self, *, with_linked: bool) -> Erased:
+        """Delete everything and return what it was."""
         self._hold()
         person, tx, account_id = self._person, self._tx, self._account.id
         held = erasing.contacts(tx, account_id, person.contacts)
         ids = {one.id for one in held}
         same_phone = tuple(name for one in self._people.others(person) for name in one.names)
         rows = self._actions("")
-        if not count_only:
-            self._delete_actions(rows)
+        self._delete_actions(rows)
         linked = erasing.linked(tx, account_id, CONTACTS, ids)
         linked.pop(CONTACTS.name, None)
         alone = self._linked_to_nobody_else(linked, ids)
@@ -232,21 +217,20 @@ class _Erasure:
             erasing.erase(tx, catalogue.load(tx, account_id, kind), some, now=now_ms())
             marks.erase(tx, account_id, kind, some)
         leases.forget(tx, account_id, [lease_key(phone) for phone in person.phones])
-        return replace(
-            self._told(rows),
+        created = {(one.id, iso(one.created_at)) for one in records}
+        texts = self._texts(records)
+        return Erased(
             contacts=tuple(one.id for one in held if not one.archived),
             archived=tuple(one.id for one in held if one.archived),
+            actions=Counter(row[1] for row in rows),
+            unsettled=self._unsettled(rows),
             enrolments=self._delete("enrolment", "contact_id", self._contact_ids()),
             kept_numbers=self._delete_kept_numbers(),
             duplicates=duplicates.erase(tx, self._account, self._contact_ids()),
-            answers=idempotency.erase(
-                tx,
-                account_id,
-                records={(one.id, iso(one.created_at)) for one in records},
-                texts=self._texts(records),
-            ),
-            reasons=self._blank_reasons(),
-            notes=self._blank_notes(),
+            answers=idempotency.erase(tx, account_id, records=created, texts=texts),
+            reasons=self._blank("outage", "connection_id", "reason", "true", _UNAVAILABLE),
+            notes=self._blank("action", "id", "versions", "versions is not null", None)
+            + self._blank("action", "id", "reason", _DISCARDED, _NAMED),
             acquaintances=self._delete("binding", "hub_id", person.hub_ids),
             linked={name: some for name, some in linked.items() if some},
             alone={} if with_linked else alone,
@@ -266,7 +250,7 @@ class _Erasure:
         tx.hold(account.id, alone=True)
         while True:
             person = self._person
-            for number in self._numbers:
+            for number in self._people.connections:
                 for name, some in (
                     ("token", {token for at, token in person.tokens if at == number}),
                     ("email", {email[:LONGEST] for email in person.emails}),
@@ -323,15 +307,11 @@ class _Erasure:
             {"account": self._account.id, **one, **two, **three, **params},
         )
 
-    def _told(self, rows: Sequence[tuple[Any, ...]]) -> Erased:
-        """Return what there is to say of actions that are going."""
-        return Erased(
-            actions=Counter(row[1] for row in rows),
-            unsettled=tuple(
-                Unsettled(id, kind, self._adapter(number))
-                for id, state, kind, number, doubt in sorted(rows)
-                if doubt and state not in ("done", "refused") and number not in self._people.own
-            ),
+    def _unsettled(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Unsettled, ...]:
+        return tuple(
+            Unsettled(id, kind, self._adapter(number))
+            for id, state, kind, number, doubt in sorted(rows)
+            if doubt and state not in ("done", "refused") and number not in self._people.own
         )
 
     def _delete_actions(self, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -381,45 +361,21 @@ class _Erasure:
         )
         return any((number, hub_id) not in self._person.hub_ids for (hub_id,) in rows)
 
-    def _blank_reasons(self) -> int:
-        """Take the person out of the words in which a CRM said why it is away."""
+    def _blank(self, table: str, key: str, column: str, which: str, instead: str | None) -> int:
+        """Replace texts that tell of the person on what is not theirs; return how many."""
         texts = [text.casefold() for text in self._texts(())]
-        blanked = 0
-        for number, reason in self._tx.rows(
-            "select connection_id, reason from outage where account_id = :account",
+        rows = self._tx.rows(
+            f"select {key}, {column} from {table} where account_id = :account and {which}",
             {"account": self._account.id},
-        ):
-            if any(text in reason.casefold() for text in texts):
-                blanked += self._tx.run(
-                    "update outage set reason = 'The CRM is away.'"
-                    " where account_id = :account and connection_id = :connection",
-                    {"account": self._account.id, "connection": number},
-                )
-        return blanked
-
-    def _blank_notes(self) -> int:
-        """Take the person out of what operators have noted on actions of others."""
-        texts = [text.casefold() for text in self._texts(())]
-        blanked = 0
-        for column, which, instead in (
-            ("versions", "versions is not null", None),
-            (
-                "reason",
-                "state in ('refused', 'dead', 'parked', 'discarded') and state = 'discarded'",
-                "The reason named a person who was erased.",
-            ),
-        ):
-            for id, note in self._tx.rows(
-                f"select id, {column} from action where account_id = :account and {which}",
-                {"account": self._account.id},
-            ):
-                if any(text in note.casefold() for text in texts):
-                    blanked += self._tx.run(
-                        f"update action set {column} = :instead"
-                        " where account_id = :account and id = :id",
-                        {"account": self._account.id, "id": id, "instead": instead},
-                    )
-        return blanked
+        )
+        theirs = [id for id, told in rows if any(text in told.casefold() for text in texts)]
+        for id in theirs:
+            self._tx.run(
+                f"update {table} set {column} = :instead"
+                f" where account_id = :account and {key} = :id",
+                {"account": self._account.id, "id": id, "instead": instead},
+            )
+        return len(theirs)
 
     def _texts(self, records: Iterable[erasing.Held]) -> set[str]:
         """Return what would tell of the person in a text."""
@@ -443,14 +399,6 @@ class _Erasure:
 
     def _adapter(self, number: int) -> str:
         return accounts.load_connection(self._tx, self._account.id, number).adapter
-
-
-def _sum(one: Erased, other: Erased) -> Erased:
-    return replace(
-        other,
-        actions=dict(Counter(one.actions) + Counter(other.actions)),
-        unsettled=one.unsettled + other.unsettled,
-    )
 
 
 def _sweep(database: Database) -> bool:

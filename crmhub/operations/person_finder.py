@@ -1,7 +1,7 @@
 """One person in all that the hub holds of an account: found by what names them, told from others.
 
-Whoever has the same email, or is the same contact of a CRM, is one person. A phone may be shared:
-it leads to people, and makes two of them one only where nothing else is known of one of the two.
+Whoever has the same email, or is the same contact of a CRM, is one person. A phone may be shared,
+so it never makes two of them one: who has the same phone is listed, for the operator to decide.
 """
 
 from __future__ import annotations
@@ -54,11 +54,6 @@ class Person:
         return Person(*(getattr(self, f.name) | getattr(other, f.name) for f in fields(Person)))
 
     @property
-    def identified(self) -> bool:
-        """Whether more than a conversation or a phone is known of them."""
-        return bool(self.contacts or self.crm_ids or self.emails)
-
-    @property
     def names(self) -> list[str]:
         """Ids by which `contact` or `id` finds them again."""
         ids = [str(id) for id in sorted(self.contacts)]
@@ -80,7 +75,9 @@ class People:
     def __init__(self, hub: Hub, connection: Connection, account: Account) -> None:
         self._connection = connection
         self._account = account
-        self.own = _own_connections(hub, connection, account)
+        rows = self._rows("select id from connection where account_id = :account order by id")
+        self.connections = [number for (number,) in rows]
+        self.own = frozenset(it for it in self.connections if self._is_own(hub, it))
         """The connections whose CRM are the hub's own records."""
 
     def found(self, text: str, reading: Reading) -> list[Person]:
@@ -103,14 +100,18 @@ class People:
         return found
 
     def whole(self, person: Person) -> Person:
-        """Return the person with all that is theirs."""
-        while True:
-            grown = self._grown(person)
-            if grown == person:
-                grown |= self._by_phone_alone(person)
-            if grown == person:
-                return person
+        """Return the person with all that their ids and emails lead to."""
+        while (grown := self._grown(person)) != person:
             person = grown
+        return person
+
+    def _is_own(self, hub: Hub, number: int) -> bool:
+        adapter = accounts.load_connection(self._connection, self._account.id, number).adapter
+        try:
+            return not hub.registry.load(adapter).remote
+        except BadConfig:
+            # What cannot be loaded now was another CRM's, as far as anybody can tell.
+            return False
 
     # What leads to somebody.
 
@@ -204,26 +205,6 @@ class People:
             ):
                 grown |= one
         return grown
-
-    def _by_phone_alone(self, person: Person) -> Person:
-        """Return those of whom nothing but a phone is known, when it is this person's alone."""
-        together = Person()
-        for phone in sorted(person.phones):
-            holders = self._with_phones({phone})
-            known = [one for one in holders if one.identified]
-            if not person.identified and known:
-                first = self._strictly(known[0])
-                if all(one.meets(first) for one in known):
-                    together |= first
-            elif all(one.meets(person) for one in known):
-                for one in holders:
-                    together |= one
-        return together
-
-    def _strictly(self, person: Person) -> Person:
-        while (grown := self._grown(person)) != person:
-            person = grown
-        return person
 
     # The rows.
 
@@ -327,19 +308,3 @@ def _of_records(held: Collection[erasing.Held], own: Collection[int]) -> Person:
         phones=values_of(*erasing.PHONES),
         said=frozenset(value for one in held for value in one.properties.values()),
     )
-
-
-def _own_connections(hub: Hub, connection: Connection, account: Account) -> frozenset[int]:
-    numbers = connection.rows(
-        "select id from connection where account_id = :account", {"account": account.id}
-    )
-    own = set()
-    for (number,) in numbers:
-        adapter = accounts.load_connection(connection, account.id, number).adapter
-        try:
-            if not hub.registry.load(adapter).remote:
-                own.add(number)
-        except BadConfig:
-            # What cannot be loaded now was another CRM's, as far as anybody can tell.
-            continue
-    return frozenset(own)

@@ -84,6 +84,16 @@ def test_several_people_are_named_and_none_is_erased(crmhub, client):
     assert client.get("/contacts").json["total"] == 2
 
 
+def test_who_has_the_same_phone_is_listed_and_erased_when_included(crmhub, client):
+    hers, his = (client.make(email=f"{n}@x.org", phone=PHONE) for n in "ab")
+    told = crmhub("erase", client.account.client_id, str(hers), stdin="n\n", code=1).stdout
+    assert f"leads to {his}: these stay" in told
+    words = ["erase", client.account.client_id, str(hers), "--include"]
+    assert "has none of the person's phones" in crmhub(*words, "77", "--yes", code=1).stderr
+    done = crmhub.json(*words, str(his), "--yes")
+    assert (done["contacts"], done["samePhone"]) == ([hers, his], [])
+
+
 def test_every_command_of_the_page_works(app, crmhub, client):
     page = Path(__file__).parents[2] / "docs" / "operator.md"
     commands = re.findall(r"^crmhub erase (.*?)(?:\s+#.*)?$", page.read_text(), re.MULTILINE)

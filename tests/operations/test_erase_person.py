@@ -12,7 +12,7 @@ import flask
 import pytest
 
 from crmhub.adapter import Denied, Rejected, Uncertain
-from crmhub.errors import Conflict
+from crmhub.errors import BadRequest, Conflict
 from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.dispatch import Action, attempt
@@ -263,10 +263,7 @@ def test_a_new_lead_makes_a_new_contact(hub: Hub, client: Client) -> None:
     whole(hub, client)
 
 
-def test_many_actions_go_in_batches(
-    hub: Hub, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("crmhub.operations.erase_person._BATCH", 3)
+def test_all_actions_of_a_person_go(hub: Hub, client: Client) -> None:
     contact_id = known(client, email=EMAIL)
     for i in range(7):
         body = {"contactId": contact_id, "properties": {"dealname": f"{i}"}}
@@ -304,6 +301,42 @@ def test_what_waits_is_not_sent(app: flask.Flask, bot: tuple[Client, FakeCrm]) -
     work_off(hub, client)
     assert states(hub, client) == ["done"]
     assert crm.contacts["c-1"]["firstname"] == "Ann"
+
+
+def test_who_shares_no_more_than_a_phone_stays_until_included(
+    app: flask.Flask, bot: tuple[Client, FakeCrm]
+) -> None:
+    client, crm = bot
+    hub: Hub = app.extensions["crmhub"]
+    switch(app, client, lead_requires="email_or_phone")
+    known(client, TOKEN, name=FIRST, email=EMAIL, phone=PHONE)
+    crm.failure = Denied("the token was refused")
+    for token in ("by-phone", "of-their-family"):
+        assert lead(client, token, name=token, email=None, phone=PHONE).status_code == 202
+    named = dict(query(hub, client, "select contact_token, hub_id from binding where 1 = 1"))
+    person, _ = erase_person.find(hub, client.account, EMAIL)
+    assert person is not None
+    seen = erase_person.look(hub, client.account, person)
+    assert {*seen.same_phone} == {named["by-phone"], named["of-their-family"]}
+    assert seen.actions == {"done": 1}
+    person = erase_person.include(hub, client.account, person, [named["by-phone"]])
+    found = erase_person.erase(hub, client.account, person, by=TESTS)
+    assert found.actions == {"done": 1, "queued": 1}
+    assert found.same_phone == (named["of-their-family"],)
+    assert left(hub, [EMAIL, TOKEN, "by-phone"], client.account.id) == []
+    assert query(hub, client, "select contact_token from binding where 1 = 1") == [
+        ("of-their-family",)
+    ]
+    assert states(hub, client) == ["queued"]
+
+
+def test_only_who_has_the_phone_can_be_included(hub: Hub, client: Client) -> None:
+    client.make(email=EMAIL, phone=PHONE)
+    stranger = client.make(email="stranger@x.org")
+    person, _ = erase_person.find(hub, client.account, EMAIL)
+    assert person is not None
+    with pytest.raises(BadRequest, match=f"{stranger} has none of the person's phones"):
+        erase_person.include(hub, client.account, person, [str(stranger)])
 
 
 def test_what_may_have_been_written_is_told(app: flask.Flask, bot: tuple[Client, FakeCrm]) -> None:
