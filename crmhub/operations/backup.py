@@ -34,13 +34,15 @@ _SETTLE = (
     f" written_at = {_UNTIL_NOW} where state not in ('done', 'refused', 'discarded')",
     f"update id_block set next_id = next_id + {_SKIPPED_IDS}",
 )
-# In one transaction, which a failure on either side leaves without its commit. What sed takes out
-# is set by pg_restore 17, and known to no older server.
+# In one transaction. Its commit, and the word behind it, come only when pg_restore has ended well.
+# What sed takes out is set by pg_restore 17, and known to no older server.
 _RESTORE = """
 {
     echo 'begin;'
-    pg_restore --file=- --no-owner --no-privileges "$0" && echo "$1" || echo 'incomplete;'
-} | sed 's/^SET transaction_timeout = 0;$//' | psql -X -q -v ON_ERROR_STOP=1 "$2" >/dev/null
+    pg_restore --file=- --no-owner --no-privileges "$0" && echo "$1" ||
+        echo 'pg_restore did not finish' >&2
+} | sed 's/^SET transaction_timeout = 0;$//' | psql -XqAt -v ON_ERROR_STOP=1 "$2" |
+    grep -x restored >/dev/null
 """
 
 
@@ -68,7 +70,7 @@ def backup(url: str, path: Path) -> int:
         else:
             # Not by its standard output: as of 17 that writes the table of contents twice.
             _require("pg_dump")
-            _run(parsed, "pg_dump", "--format=custom", f"--file={part}")
+            _run("The backup", parsed, "pg_dump", "--format=custom", f"--file={part}")
     return path.stat().st_size
 
 
@@ -179,9 +181,9 @@ def _restore_postgresql(path: Path, url: URL) -> None:
             f"The database {url.database} is not empty (it has the table {table}); make a new one"
             " with `createdb`, and name that in CRMHUB_DATABASE_URL."
         )
-    end = ("set search_path to public", *_SETTLE, "commit")
+    end = ("set search_path to public", *_SETTLE, "commit", "select 'restored'")
     _require("pg_restore", "psql")
-    _run(url, "sh", "-c", _RESTORE, str(path), "".join(f"{each};\n" for each in end))
+    _run("The restore", url, "sh", "-c", _RESTORE, str(path), "".join(f"{each};\n" for each in end))
 
 
 def _require(*programs: str) -> None:
@@ -193,7 +195,7 @@ def _require(*programs: str) -> None:
             )
 
 
-def _run(url: URL, *command: str) -> None:
+def _run(what: str, url: URL, *command: str) -> None:
     """Run a command on the database of `url`, named by its last argument.
 
     Raises Unavailable with what the command says.
@@ -213,4 +215,4 @@ def _run(url: URL, *command: str) -> None:
         check=False,
     )
     if done.returncode:
-        raise Unavailable(f"{command[0]} failed: {done.stderr.decode(errors='replace').strip()}")
+        raise Unavailable(f"{what} failed: {done.stderr.decode(errors='replace').strip()}")

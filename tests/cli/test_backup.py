@@ -177,11 +177,36 @@ def test_a_backup_of_the_other_database_is_named(elsewhere):
     assert f"is no backup of a {'sqlite' if sqlite else 'postgresql'} database" in told
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_programs_that_are_missing_are_named(crmhub, bot, tmp_path, monkeypatch):
+    (tmp_path / "b").write_bytes(b"PGDMP")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "pg_dump was not found; install" in crmhub("db", "backup", "c", code=1).stderr
+    assert not (crmhub.root / "c").exists()
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_restore_that_pg_restore_does_not_finish_commits_nothing(
+    crmhub, bot, elsewhere, tmp_path, monkeypatch
+):
+    crmhub("db", "backup", str(tmp_path / "b"))
+    killed = tmp_path / "bin" / "pg_restore"
+    killed.parent.mkdir()
+    # In the midst of a table's rows, where psql takes the end of its input for theirs.
+    cut = "sed '/^COPY public.account /q'"
+    killed.write_text(f'#!/bin/sh\n{shutil.which("pg_restore")} "$@" | {cut}; kill -9 $$\n')
+    killed.chmod(0o700)
+    monkeypatch.setenv("PATH", str(killed.parent), prepend=os.pathsep)
+    told = elsewhere("db", "restore", str(tmp_path / "b"), code=1).stderr
+    assert "pg_restore did not finish" in told
+    monkeypatch.undo()
+    elsewhere("db", "restore", str(tmp_path / "b"))
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_programs_that_are_newer_than_the_server_restore_too(
     crmhub, bot, elsewhere, tmp_path, monkeypatch
 ):
-    if crmhub.env["CRMHUB_DATABASE_URL"].startswith("sqlite"):
-        pytest.skip("SQLite needs no programs")
     crmhub("db", "backup", str(tmp_path / "b"))
     newer = tmp_path / "bin" / "pg_restore"
     newer.parent.mkdir()
@@ -193,10 +218,8 @@ def test_programs_that_are_newer_than_the_server_restore_too(
     assert "Restored: 1 accounts" in elsewhere("db", "restore", str(tmp_path / "b")).stdout
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_backup_on_a_disk_that_is_full_leaves_nothing(crmhub, bot, tmp_path, monkeypatch):
-    if not crmhub.env["CRMHUB_DATABASE_URL"].startswith("sqlite"):
-        pytest.skip("pg_dump leaves nothing beside its file")
-
     def full(copy, _source):
         # A log is there while it is written, and stays where it cannot be.
         Path(copy.execute("pragma database_list").fetchone()[2] + "-journal").write_text("x")
