@@ -35,11 +35,14 @@ class Caller:
             text=True,
         )
 
-    def start(self) -> None:
-        """Let it go; returns once it is under way."""
+    def get_ready(self) -> None:
+        """Wait until it is ready."""
         assert self.process.stdout is not None
-        assert self.process.stdin is not None
         assert self.process.stdout.readline() == "ready\n"
+
+    def go(self) -> None:
+        """Let it begin."""
+        assert self.process.stdin is not None
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
 
@@ -48,6 +51,14 @@ class Caller:
         out, _ = self.process.communicate()
         assert self.process.returncode == 0
         return json.loads(out)
+
+
+def start(*callers: Caller) -> None:
+    """Let processes begin together, once all of them are ready."""
+    for caller in callers:
+        caller.get_ready()
+    for caller in callers:
+        caller.go()
 
 
 def count_up(leases: Leases, path: str, rounds: int) -> None:
@@ -60,17 +71,22 @@ def count_up(leases: Leases, path: str, rounds: int) -> None:
             file.write_text(str(number + 1))
 
 
-def hog(leases: Leases, key: str, threads: int, seconds: float) -> int:
-    """Hold a lease again and again in many threads; return how often."""
+def hog(leases: Leases, key: str, threads: int) -> int:
+    """Hold a lease again and again in many threads, until standard input ends; return how often."""
     turns: list[int] = []
+    over = threading.Event()
 
     def work() -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while not over.is_set():
             with leases.hold(1, 1, key, seconds=30, patience=60):
                 time.sleep(0.002)
                 turns.append(1)
 
+    def wait_for_end() -> None:
+        sys.stdin.read()
+        over.set()
+
+    threading.Thread(target=wait_for_end).start()
     _in_threads(work, threads)
     return len(turns)
 

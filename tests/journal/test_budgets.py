@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
 
@@ -20,12 +21,12 @@ from crmhub.errors import Unavailable
 from crmhub.journal import budgets as module
 from crmhub.journal.budgets import Budgets, LaneBudget
 from tests.clocks import clock_of
-from tests.journal.callers import Caller
+from tests.journal.callers import Caller, start
 
 # So few that it is the limit that holds storms up, and not the machine.
-LIMIT = (20, 2.0)
-# 2 at once, then one each 111 ms.
-STEP = 2.0 / 18
+LIMIT = (20, 1.0)
+# 2 at once, then one each 56 ms.
+STEP = 1.0 / 18
 # Of each process of a storm.
 THREADS = 2
 
@@ -124,10 +125,10 @@ def test_a_refused_call_reserves_nothing(budgets: Budgets, account: int) -> None
 
 def test_a_call_waits_for_its_turn_when_it_may(budgets: Budgets, account: int) -> None:
     start = time.monotonic()
-    # One each second.
-    taken(of(budgets, account, seconds=90))
-    of(budgets, account, seconds=90, patience=50).take()
-    assert time.monotonic() - start > 0.9
+    # One each half second.
+    taken(of(budgets, account, seconds=45))
+    of(budgets, account, seconds=45, patience=50).take()
+    assert time.monotonic() - start > 0.45
 
 
 def test_turns_are_reserved_ahead_as_far_as_the_patience_goes(
@@ -188,12 +189,12 @@ def test_queued_calls_leave_a_quarter_of_the_burst(budgets: Budgets, account: in
 
 
 def test_queued_calls_wait_for_a_free_turn_and_reserve_none(budgets: Budgets, account: int) -> None:
-    taken(of(budgets, account, seconds=60, queued=True))
-    free = of(budgets, account, seconds=60, patience=59, queued=True)
+    taken(of(budgets, account, seconds=20, queued=True))
+    free = of(budgets, account, seconds=20, patience=59, queued=True)
     waiting = threading.Thread(target=free.take)
     waiting.start()
     time.sleep(0.1)
-    assert taken(of(budgets, account, seconds=60)) >= 2
+    assert taken(of(budgets, account, seconds=20)) >= 2
     waiting.join()
 
 
@@ -270,41 +271,51 @@ def test_after_a_pause_calls_start_gently(budgets: Budgets, account: int) -> Non
     assert taken(of(budgets, account)) <= 1
 
 
+class _SleptTwice(Exception):
+    """The call went to sleep a second time."""
+
+
 def test_who_sleeps_already_hears_of_a_pause(
-    budgets: Budgets, others: Budgets, account: int
+    budgets: Budgets, others: Budgets, account: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One each 5 s.
     taken(of(budgets, account, seconds=450))
-    done: list[float] = []
+    slept: list[float] = []
 
-    def wait() -> None:
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise _SleptTwice
+        of(others, account, seconds=450).pause(40)
+
+    monkeypatch.setattr(clock_of(module, monkeypatch), "sleep", sleep)
+    with pytest.raises(_SleptTwice):
         of(budgets, account, seconds=450, patience=59).take()
-        done.append(time.monotonic())
-
-    waiting = threading.Thread(target=wait)
-    waiting.start()
-    time.sleep(0.1)
-    start = time.monotonic()
-    of(others, account, seconds=450).pause(6)
-    waiting.join()
-    assert done[0] - start > 5.95
+    assert slept[0] <= 5
+    assert slept[1] > 20
 
 
 # Around it.
 
 
 def test_no_database_connection_is_held_while_a_call_waits(
-    budgets: Budgets, account: int, database: Database
+    budgets: Budgets, account: int, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # One each 5 s.
-    taken(of(budgets, account, seconds=450))
-    waiting = threading.Thread(target=of(budgets, account, seconds=450, patience=59).take)
-    waiting.start()
-    time.sleep(0.1)
-    with database.reading() as connection:  # the only one there is
-        connection.scalar("select 1")
-    assert waiting.is_alive()
-    waiting.join()
+    # One each 20 s.
+    taken(of(budgets, account, seconds=1800))
+    answers: list[int] = []
+
+    def ask() -> int:
+        with database.reading() as connection:  # the only one there is
+            return int(connection.scalar("select 1"))
+
+    def sleep(_: float) -> None:
+        with ThreadPoolExecutor(1) as another:
+            answers.append(another.submit(ask).result())
+
+    monkeypatch.setattr(clock_of(module, monkeypatch), "sleep", sleep)
+    of(budgets, account, seconds=1800, patience=59).take()
+    assert set(answers) == {1}
 
 
 def test_a_clock_that_was_set_back_blocks_nobody(
@@ -363,7 +374,7 @@ def test_postgresql_writes_no_log_for_budgets(postgresql_url: str) -> None:
 
 
 def storm(place: dict[str, Any], account: int, **options: Any) -> Caller:
-    given = {"limit": LIMIT, "threads": THREADS, "seconds": 5, "queued": False} | options
+    given = {"limit": LIMIT, "threads": THREADS, "seconds": 2.5, "queued": False} | options
     return Caller("storm", account=account, **place, **given)
 
 
@@ -381,8 +392,7 @@ def test_four_processes_at_once_keep_the_limit_and_use_it(
     place: dict[str, Any], account: int
 ) -> None:
     callers = [storm(place, account) for _ in range(4)]
-    for each in callers:
-        each.start()
+    start(*callers)
     times = [at for each in callers for at, _ in each.result()]
     assert fullest(times, LIMIT[1]) <= LIMIT[0] + 4 * THREADS
     assert len(times) >= 0.4 * (max(times) - min(times)) / STEP
@@ -391,27 +401,25 @@ def test_four_processes_at_once_keep_the_limit_and_use_it(
 def test_interactive_calls_find_the_way_free_while_queued_ones_go_on(
     place: dict[str, Any], account: int
 ) -> None:
-    queued = [storm(place, account, queued=True, threads=4, seconds=6) for _ in range(3)]
-    interactive = storm(place, account, threads=1, every=0.3, seconds=5)
-    for each in (*queued, interactive):
-        each.start()
+    queued = [storm(place, account, queued=True, threads=4, seconds=3) for _ in range(3)]
+    interactive = storm(place, account, threads=1, every=0.15, seconds=2.5)
+    start(*queued, interactive)
     waits = [waited for _, waited in interactive.result()]
     calls = [call for each in queued for call in each.result()]
     assert median(waits) < median(waited for _, waited in calls)
-    assert len(calls) >= 0.2 * 5 / STEP
+    assert len(calls) >= 0.2 * 2.5 / STEP
 
 
 def test_a_limit_raised_and_lowered_takes_effect_in_a_storm(
     place: dict[str, Any], account: int, budgets: Budgets
 ) -> None:
-    callers = [storm(place, account, limit=(4, 1), seconds=8) for _ in range(2)]
+    callers = [storm(place, account, limit=(4, 1), seconds=4.5) for _ in range(2)]
     mine = of(budgets, account, calls=4, seconds=1)
-    for each in callers:
-        each.start()
-    time.sleep(1.2)
+    start(*callers)
+    time.sleep(0.6)
     raised = time.time()
     mine.follow(60, 1)
-    time.sleep(3)
+    time.sleep(1.5)
     mine.follow(4, 1)
     lowered = time.time()
     times = [at for each in callers for at, _ in each.result()]
@@ -428,15 +436,14 @@ def test_a_pause_stops_every_process_of_a_storm(
     place: dict[str, Any], account: int, budgets: Budgets
 ) -> None:
     callers = [
-        storm(place, account, limit=(100, 2.0), queued=queued, seconds=8)
+        storm(place, account, limit=(100, 2.0), queued=queued, seconds=3.2)
         for queued in (False, False, True)
     ]
-    for each in callers:
-        each.start()
-    time.sleep(1)
-    of(budgets, account, calls=100, seconds=2.0).pause(3.0)
+    start(*callers)
+    time.sleep(0.5)
+    of(budgets, account, calls=100, seconds=2.0).pause(1.5)
     paused = time.time()
     times = [at for each in callers for at, _ in each.result()]
-    # Some hundred would come else.
-    assert len([at for at in times if paused + 0.5 < at < paused + 2.9]) <= 3 * THREADS
-    assert len([at for at in times if at > paused + 2.9]) > 3 * THREADS
+    # Some forty would come else.
+    assert len([at for at in times if paused + 0.5 < at < paused + 1.4]) <= 3 * THREADS
+    assert len([at for at in times if at > paused + 1.4]) > 3 * THREADS

@@ -30,7 +30,7 @@ from crmhub.records import marks
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.clients import Client, open_client
-from tests.journal.callers import Caller
+from tests.journal.callers import Caller, start
 from tests.journal.working import (
     change,
     hurry,
@@ -199,8 +199,7 @@ def test_claims_of_two_processes_never_give_one_action_twice(
     ids = [accept(f"p{i}", now=False).action_id for i in range(80)]
     where = {"account": client.account.id, "connection": client.account.connection.id}
     callers = [Caller("claim_all", database_url=database_url, **where) for _ in range(2)]
-    for caller in callers:
-        caller.start()
+    start(*callers)
     found = [caller.result() for caller in callers]
     assert sorted(found[0] + found[1]) == sorted(ids)
 
