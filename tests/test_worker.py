@@ -70,6 +70,12 @@ def database_url(
         yield url
 
 
+@pytest.fixture(autouse=True)
+def _workers_look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    for pause in ("_POLL_S", "_AWAY_S", "_CLEAN_ON_S"):
+        monkeypatch.setattr(f"crmhub.worker.{pause}", 0.1)
+
+
 @pytest.fixture
 def app(database_url: str, tmp_path: Path) -> Iterator[flask.Flask]:
     emptied(database_url)
@@ -451,11 +457,12 @@ def test_a_worker_does_not_ask_again_and_again_while_nothing_can_be_done(
     change(hub, client, "run_at = :then where id = :it", then=now_ms() + 3_600_000, it=first)
     looks: list[int] = []
     due = hub.journal.due
+    monkeypatch.setattr("crmhub.worker._POLL_S", 1.0)
     monkeypatch.setattr(hub.journal, "due", lambda: looks.append(1) or due())
     start = time.monotonic()
     with working(hub):
         soon(lambda: len(looks) >= 2)
-        time.sleep(2)
+        time.sleep(1)
         # About one a second.
         assert len(looks) <= 2 + 3 * (time.monotonic() - start)
     assert states(hub, client) == ["queued", "queued"]

@@ -225,17 +225,18 @@ def test_an_answer_that_is_too_large_is_not_asked_for_again(
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 503])
-@pytest.mark.parametrize("content", [*BROKEN, b"null", b"[]", b"7", b'"x"', b'[{"message": 7}]'])
 def test_a_failure_with_any_body_is_an_error_of_the_contract(
-    wire: responses.RequestsMock, status: int, content: bytes, monkeypatch: pytest.MonkeyPatch
+    wire: responses.RequestsMock, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock_of(module, monkeypatch)
-    wire.get(f"{URL}/contacts", status=status, body=content)
+    for content in (*BROKEN, b"null", b"[]", b"7", b'"x"', b'[{"message": 7}]'):
+        wire.reset()
+        wire.get(f"{URL}/contacts", status=status, body=content)
 
-    error = failed(make_http())
+        error = failed(make_http())
 
-    assert error.args == (error.message,)
-    assert len(error.message) < 400
+        assert error.args == (error.message,), content
+        assert len(error.message) < 400, content
 
 
 @pytest.mark.parametrize(
@@ -317,16 +318,17 @@ WRITES = {
 }
 
 
-@pytest.mark.parametrize("status", READS)
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
 def test_every_status_says_what_the_caller_can_do(
-    wire: responses.RequestsMock, status: int, method: str, monkeypatch: pytest.MonkeyPatch
+    wire: responses.RequestsMock, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock_of(module, monkeypatch)
-    wire.add(method, f"{URL}/contacts", status=status, json={"message": "because"})
     expected = READS if method == "GET" else WRITES
+    for status in READS:
+        wire.reset()
+        wire.add(method, f"{URL}/contacts", status=status, json={"message": "because"})
 
-    assert type(failed(make_http(), method)) is expected[status]
+        assert type(failed(make_http(), method)) is expected[status], status
 
 
 @pytest.mark.parametrize("status", [s for s in READS if s >= 500 or s in DOUBTFUL])
@@ -542,7 +544,7 @@ def test_tries_end_with_the_deadline() -> None:
     over = threading.Event()
     with server(reset, lambda connection: over.wait(120)) as (url, received):
         started = time.monotonic()
-        error = failed(make_http(url, seconds=5))
+        error = failed(make_http(url, seconds=2))
         took = time.monotonic() - started
         over.set()
 

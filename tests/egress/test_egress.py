@@ -121,18 +121,21 @@ PUBLIC_FORMS = words("""
 """)
 
 
-@pytest.mark.parametrize("address", NOT_PUBLIC)
-def test_addresses_that_are_not_public_are_refused(address: str, canary: Server) -> None:
-    egress = Egress(resolve=Names(crm__example=[[address]]))
-    refused = failure(lambda: egress.get(f"https://crm.example:{canary.port}/", timeout=2))
-    assert isinstance(refused, Refused)
-    assert f"crm.example ({address}) is not a public address" in str(refused)
-    assert "CRMHUB_EGRESS_ALLOW" in str(refused)
+def test_addresses_that_are_not_public_are_refused(canary: Server) -> None:
+    # One after the other is what the name stands for.
+    egress = Egress(resolve=Names(crm__example=[[address] for address in NOT_PUBLIC]))
+    url = f"https://crm.example:{canary.port}/"
+    for address in NOT_PUBLIC:
+        refused = failure(lambda: egress.get(url, timeout=2))
+        assert isinstance(refused, Refused), address
+        assert f"crm.example ({address}) is not a public address" in str(refused)
+        assert "CRMHUB_EGRESS_ALLOW" in str(refused)
 
 
-@pytest.mark.parametrize("address", PUBLIC_FORMS)
-def test_public_addresses_are_public_in_whatever_form(address: str) -> None:
-    assert special(destination(address)) == ""
+def test_public_addresses_are_public_in_whatever_form() -> None:
+    assert {form: special(destination(form)) for form in PUBLIC_FORMS} == dict.fromkeys(
+        PUBLIC_FORMS, ""
+    )
 
 
 def test_one_address_that_is_not_public_spoils_the_others(canary: Server) -> None:
@@ -141,14 +144,14 @@ def test_one_address_that_is_not_public_spoils_the_others(canary: Server) -> Non
         egress.get(f"https://crm.example:{canary.port}/")
 
 
-@pytest.mark.parametrize("form", HOSTILE)
-def test_hostile_base_urls_reach_nothing(form: str, canary: Server) -> None:
+def test_hostile_base_urls_reach_nothing(canary: Server) -> None:
     egress = Egress(resolve=Names(localhost=[["127.0.0.1"]], metadata=[["169.254.169.254"]]))
-    url = form.replace("{port}", str(canary.port)) + f"crm/v3/contacts?email={PERSON}"
-    exc = failure(lambda: egress.get(url, timeout=2))
-    assert surely_not_sent(exc)
-    assert PERSON not in told(exc)
-    assert egress.fault(url) != ""
+    for form in HOSTILE:
+        url = form.replace("{port}", str(canary.port)) + f"crm/v3/contacts?email={PERSON}"
+        exc = failure(lambda url=url: egress.get(url, timeout=2))
+        assert surely_not_sent(exc), form
+        assert PERSON not in told(exc), form
+        assert egress.fault(url) != "", form
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1", "2130706433", "[::ffff:127.0.0.1]"])
@@ -357,7 +360,7 @@ def test_a_server_that_does_not_read_ends_at_the_deadline(
     serve: Callable[..., Server], egress: Egress
 ) -> None:
     server = serve(silent)
-    exc = failure(lambda: egress.post(server.url, data=b"x" * (64 << 20), timeout=3))
+    exc = failure(lambda: egress.post(server.url, data=b"x" * (64 << 20), timeout=1))
     assert not surely_not_sent(exc)
 
 

@@ -711,13 +711,15 @@ def test_a_crm_that_hangs_is_answered_for_within_the_deadline(
 ) -> None:
     client, fake = hubspot
     contact_id = known(client)
-    switch(app, client, deadline_s=4)
-    fake.fail(kind="latency", method="POST", path="*/deals", seconds=9, written=written)
+    switch(app, client, deadline_s=1)
+    # Whoever waits for the CRM finds the deal there, or waits for a minute.
+    seconds = 60 if written else 4
+    fake.fail(kind="latency", method="POST", path="*/deals", seconds=seconds, written=written)
     start = time.monotonic()
     answer = deal(client, contact_id)
     took = time.monotonic() - start
     assert status(answer) == (202, "queued")
-    assert took < 8
+    assert took < seconds
     assert len(fake.deals) == written
     state, doubt_since = rows(hub, client, "state, doubt_since")[-1]
     assert (state, doubt_since > 0) == ("queued", True)

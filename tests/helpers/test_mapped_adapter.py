@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+import flask
 import pytest
 
 from adapters.local import LocalAdapter
 from crmhub.accounts import field_maps
 from crmhub.adapter import OPTIONAL, Adapter, Context, Linked, Written, features
 from crmhub.adapter.testing import AdapterTests, Connection
+from crmhub.app import create_app
 from crmhub.helpers.mapped_adapter import Translated
 from crmhub.helpers.own_records import OwnRecords
 from crmhub.hub import Hub
+from crmhub.secrets import EncryptionKey
+from crmhub.settings import Settings
 from tests.adapters.test_local import OwnCrm
 from tests.clients import Client
 
@@ -67,6 +71,22 @@ class MappedCrm(OwnCrm):
             id: {rules.hub_name(name): value for name, value in one.items()}
             for id, one in super().linked(kind, contact_id).items()
         }
+
+
+@pytest.fixture(scope="module")
+def app(sqlite_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[flask.Flask]:
+    """The application on one database: what lies behind the map is tested on each by `local`."""
+    app = create_app(
+        Settings(
+            root=tmp_path_factory.mktemp("root"),
+            database_url=sqlite_url,
+            secret_key="the secret key of the tests alone",
+            encryption_keys=(EncryptionKey("k1", b"k" * 32),),
+        )
+    )
+    hub: Hub = app.extensions["crmhub"]
+    yield app
+    hub.close()
 
 
 class TestTranslated(AdapterTests):

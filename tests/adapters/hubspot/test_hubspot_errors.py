@@ -111,21 +111,19 @@ def test_what_is_missing_is_named_by_the_context() -> None:
         {"errors": [{"context": {"propertyName": [None, {}, []]}}]},
     ],
 )
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 429])
-def test_every_field_may_be_missing_or_something_else(status: int, body: Any) -> None:
-    error = refused(status, body)
-    kinds = {400: Rejected, 401: Denied, 403: LacksRight, 404: NotFound, 409: Conflict}
-    kinds |= {429: Throttled}
-    assert isinstance(error, kinds[status] | Rejected if status == 409 else kinds[status])
-    assert error.message.strip()
+def test_every_field_may_be_missing_or_something_else(body: Any) -> None:
+    kinds: dict[int, Any] = {400: Rejected, 401: Denied, 403: LacksRight, 404: NotFound}
+    kinds |= {409: Conflict | Rejected, 429: Throttled}
+    for status, kind in kinds.items():
+        error = refused(status, body)
+        assert isinstance(error, kind), status
+        assert error.message.strip(), status
 
 
 @pytest.mark.parametrize(
     "status", [400, 401, 403, 404, 409, 429, 477, 500, 502, 503, 504, 521, 524]
 )
-@pytest.mark.parametrize("body", ["", "<html>no</html>", "[]", "null", "7", '{"message":'])
-def test_a_body_of_another_kind_changes_no_meaning(status: int, body: str) -> None:
-    error = refused(status, body)
+def test_a_body_of_another_kind_changes_no_meaning(status: int) -> None:
     usual: dict[int, type[AdapterError] | tuple[type[AdapterError], ...]] = {
         400: Rejected,
         401: Denied,
@@ -135,7 +133,8 @@ def test_a_body_of_another_kind_changes_no_meaning(status: int, body: str) -> No
         429: Throttled,
         477: Unavailable,
     }
-    assert isinstance(error, usual.get(status, Uncertain))
+    for body in ("", "<html>no</html>", "[]", "null", "7", '{"message":'):
+        assert isinstance(refused(status, body), usual.get(status, Uncertain)), body
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 521, 523, 524])

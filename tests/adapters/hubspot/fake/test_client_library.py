@@ -17,8 +17,8 @@ from adapters.hubspot.fake import FakeHubSpot
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
 
-@pytest.fixture(autouse=True)
-def _connections_end_with_their_test() -> Iterator[None]:
+@pytest.fixture(autouse=True, scope="module")
+def _connections_end_with_these_tests() -> Iterator[None]:
     yield
     gc.collect()
 

@@ -16,6 +16,8 @@ from tests.adapters.hubspot.fake.calls import Api, refreshed
 from tests.journal.working import soon
 
 _DETAILS = "/account-info/2026-09/details"
+# Time to connect, and to wait for an answer.
+_IMPATIENT = (30, 0.3)
 _ADA = {"properties": {"firstname": "Ada"}, "associations": []}
 
 
@@ -105,20 +107,20 @@ def test_an_answer_cut_off_in_its_middle(api: Api) -> None:
 def test_latency_outlasts_an_impatient_client(api: Api) -> None:
     api.fake.fail(kind="latency", seconds=20)
     with pytest.raises(requests.ReadTimeout):
-        api("GET", _DETAILS, timeout=2)
+        api("GET", _DETAILS, timeout=_IMPATIENT)
 
 
 def test_a_written_record_may_be_answered_too_late(api: Api) -> None:
     api.fake.fail(kind="latency", seconds=60, written=True)
     with pytest.raises(requests.ReadTimeout):
-        api("POST", "contacts", json=_ADA, timeout=2)
+        api("POST", "contacts", json=_ADA, timeout=_IMPATIENT)
     soon(lambda: len(api.fake.contacts) == 1)
 
 
 def test_a_record_may_be_written_after_the_client_gave_up(api: Api) -> None:
-    api.fake.fail(kind="latency", seconds=6.0)
+    api.fake.fail(kind="latency", seconds=3.0)
     with pytest.raises(requests.ReadTimeout):
-        api("POST", "contacts", json=_ADA, timeout=1)
+        api("POST", "contacts", json=_ADA, timeout=_IMPATIENT)
     assert not api.fake.contacts
     soon(lambda: len(api.fake.contacts) == 1)
 
@@ -131,10 +133,10 @@ def test_latency_ends_with_the_true_answer(api: Api) -> None:
 
 
 def test_a_dripping_body_beats_the_timeout_between_bytes(api: Api) -> None:
-    api.fake.fail(kind="drip", seconds=4.0)
+    api.fake.fail(kind="drip", seconds=2.0)
     began = time.monotonic()
-    assert api("GET", _DETAILS, timeout=3.5).json()["portalId"] == 62515
-    assert time.monotonic() - began >= 3.5
+    assert api("GET", _DETAILS, timeout=1.5).json()["portalId"] == 62515
+    assert time.monotonic() - began >= 1.5
 
 
 def test_a_page_with_status_200(api: Api) -> None:
