@@ -97,16 +97,14 @@ def test_a_mobile_phone_is_a_phone_too(local: Adapter, client: Client) -> None:
     assert found.id == str(id)
 
 
-@pytest.mark.parametrize(
-    "id", ["1", "0", "-1", "1.0", "abc", "", "٣", "9007199254740993", "9" * 400, "1 "]
-)
-def test_an_id_that_is_none_of_a_contact_is_not_found(local: Adapter, id: str) -> None:
-    with pytest.raises(NotFound):
-        local.get_contact(id, [])
-    with pytest.raises(NotFound):
-        local.update_contact(id, {"city": "Rome"})
-    with pytest.raises(NotFound):
-        local.create_for_contact("deals", id, {"dealname": "A deal"})
+def test_an_id_that_is_none_of_a_contact_is_not_found(local: Adapter) -> None:
+    for id in ("1", "0", "-1", "1.0", "abc", "", "٣", "9007199254740993", "9" * 400, "1 "):
+        with pytest.raises(NotFound):
+            local.get_contact(id, [])
+        with pytest.raises(NotFound):
+            local.update_contact(id, {"city": "Rome"})
+        with pytest.raises(NotFound):
+            local.create_for_contact("deals", id, {"dealname": "A deal"})
 
 
 def test_an_id_is_taken_only_as_it_was_given_out(local: Adapter) -> None:

@@ -92,11 +92,11 @@ def test_nothing_else_can_be_discarded(hub: Hub, client: Client, state: str) -> 
         discard_one(hub.database, "act-0", reason=WHY, by=TESTS)
 
 
-@pytest.mark.parametrize("reason", ["", "  ", "a\nb", "a\0", "\ud800", "x" * 501])
-def test_a_reason_has_up_to_500_printable_characters(hub: Hub, client: Client, reason: str) -> None:
+def test_a_reason_has_up_to_500_printable_characters(hub: Hub, client: Client) -> None:
     id = put(hub, client, "dead")
-    with pytest.raises(Semantic, match="reason: "):
-        discard_one(hub.database, id, reason=reason, by=TESTS)
+    for reason in ("", "  ", "a\nb", "a\0", "\ud800", "x" * 501):
+        with pytest.raises(Semantic, match="reason: "):
+            discard_one(hub.database, id, reason=reason, by=TESTS)
     assert discard_one(hub.database, id, reason="é" * 500, by=TESTS) == 1
 
 

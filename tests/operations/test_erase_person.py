@@ -466,7 +466,7 @@ def test_people_are_erased_while_leads_come_in(
         with ThreadPoolExecutor(3) as pool:
             calls = [pool.submit(call, n) for n in range(3)]
             try:
-                for _ in range(6):
+                for _ in range(4):
                     soon(lambda: not gone(own, client, EMAIL))
                     erase(own, client, EMAIL)
             finally:
