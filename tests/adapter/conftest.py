@@ -37,4 +37,6 @@ def _sampled(items: list[pytest.Item]) -> Iterator[pytest.Item]:
 def _values(item: pytest.Function, name: tuple[str, str]) -> set[object]:
     """Return the values of the test's parameters, each with the test's name."""
     callspec = getattr(item, "callspec", None)
-    return {(name, *value) for value in callspec.indices.items()} if callspec else set()
+    params = callspec.params if callspec else {}
+    # Not each value has a hash, but a value that comes again is the same object.
+    return {(name, param, id(value)) for param, value in params.items()}
