@@ -75,8 +75,10 @@ def test_every_lead_is_the_right_persons(where: str, postgresql_url: str) -> Non
 
 
 def test_failed_calls_are_decided_and_nothing_older_is_written() -> None:
-    size = ["--leads", "20", "--deals", "5", "--kills", "1", "--failing", "6"]
-    assert _printed("faults", "--sqlite", *size)[0].endswith("calls that fail, 1 processes killed")
+    size = ["--leads", "6", "--deals", "2", "--kills", "0", "--failing", "2"]
+    small = ["--workers", "1", "--threads", "4", "--bots", "4"]
+    told = _printed("faults", "--sqlite", *size, *small)[0]
+    assert told.endswith("calls that fail, 0 processes killed")
 
 
 # --- The oracle of `benchmarks.identity` --------------------------------------------------------
@@ -161,8 +163,9 @@ def test_a_hub_that_tells_nothing_is_silent_in_every_clash_it_accepts() -> None:
 
 
 def test_writes_that_land_late_make_nothing_twice() -> None:
-    late = ["--late", "1", "--under-way", "2", "--lost", "40", "--kills", "0"]
-    lines = _printed("late", "--sqlite", *late, "--leads", "9", "--deals", "4", "--workers", "1")
+    late = ["--late", "0.3", "--under-way", "1", "--lost", "40", "--kills", "0"]
+    size = ["--leads", "3", "--deals", "2", "--bots", "4", "--threads", "4", "--workers", "1"]
+    lines = _printed("late", "--sqlite", *late, *size)
     assert [line.split()[-1] for line in lines[-9:]] == ["0"] * 9
 
 

@@ -105,10 +105,10 @@ def test_every_command_of_the_page_works(app, crmhub, client):
     assert client.get("/contacts").json["total"] == 0
 
 
-@pytest.mark.parametrize("text", ["", " ", "@", "hub-", "0", "9" * 400, "\udcff", "%", "‎٣"])
-def test_what_names_nobody_is_told_in_a_line(crmhub, client, text):
-    told = crmhub("erase", client.account.client_id, "--yes", "--", text, code=1)
-    assert told.output.count("\n") == 1
+def test_what_names_nobody_is_told_in_a_line(crmhub, client):
+    for text in ("", " ", "@", "hub-", "0", "9" * 400, "\udcff", "%", "‎٣"):
+        told = crmhub("erase", client.account.client_id, "--yes", "--", text, code=1)
+        assert told.output.count("\n") == 1, text
 
 
 def test_json_asks_nothing(crmhub, client):

@@ -33,6 +33,8 @@ from tests.server.servers import (
     soon,
 )
 
+pytestmark = pytest.mark.databases("sqlite")
+
 SECRET = "the secret key of the tests alone"
 KEY = b"k" * 32
 LEAD = {"contactToken": "t", "name": "Ann Lee", "email": "ann@x.org"}

@@ -225,15 +225,18 @@ class _For:
         return self._vault.seal(plain, account_id=self._account_id, column=column)
 
 
+# Each command, and each fault of the keys.
 @pytest.mark.parametrize(
-    "command", [("serve",), ("worker",), ("db", "upgrade"), ("account", "list")]
-)
-@pytest.mark.parametrize(
-    ("keys", "words"),
+    ("command", "keys", "words"),
     [
-        ("", "CRMHUB_ENCRYPTION_KEYS: required in production and not given"),
-        ("nonsense", "CRMHUB_ENCRYPTION_KEYS (environment): key 1 has no id"),
-        (f"{K1},{K1}", "CRMHUB_ENCRYPTION_KEYS (environment): key id k1 is given twice"),
+        (("serve",), "", "CRMHUB_ENCRYPTION_KEYS: required in production and not given"),
+        (("worker",), "nonsense", "CRMHUB_ENCRYPTION_KEYS (environment): key 1 has no id"),
+        (("db", "upgrade"), "", "CRMHUB_ENCRYPTION_KEYS: required in production and not given"),
+        (
+            ("account", "list"),
+            f"{K1},{K1}",
+            "CRMHUB_ENCRYPTION_KEYS (environment): key id k1 is given twice",
+        ),
     ],
 )
 def test_production_starts_with_good_keys_only(tmp_path, command, keys, words):
@@ -259,6 +262,7 @@ def test_production_starts_with_good_keys_only(tmp_path, command, keys, words):
 # --- while it runs -----------------------------------------------------------------------------
 
 
+@pytest.mark.databases("postgresql")
 def test_keys_change_while_fifty_requests_a_second_are_answered(crmhub, database_url):
     """One service has the former key first still, the other one the new key, as while services
     are started again one by one; and the CRM gives a new refresh token every third second, each

@@ -46,6 +46,8 @@ from tests.journal.working import (
 from tests.own_databases import empty as emptied
 from tests.server.servers import Server, serving
 
+pytestmark = pytest.mark.databases("postgresql")
+
 SECRET = "the secret key of the tests alone"
 KEY = b"k" * 32
 DEAL = {"dealname": "A", "amount": "10"}
@@ -154,6 +156,8 @@ def test_a_worker_that_is_told_to_end_finishes_its_call(
         assert states(here.hub, bot) == ["done", "done"]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
+@pytest.mark.crash
 @pytest.mark.parametrize("written", [False, True], ids=["before", "after the write"])
 def test_what_a_killed_worker_was_at_is_done_once(
     here: Installation, bot: Client, hubspot: FakeHubSpot, written: bool
@@ -173,6 +177,8 @@ def test_what_a_killed_worker_was_at_is_done_once(
         done_once(here.hub, bot, hubspot)
 
 
+@pytest.mark.databases("sqlite", "postgresql")
+@pytest.mark.crash
 @pytest.mark.parametrize("written", [False, True], ids=["before", "after the write"])
 def test_what_a_killed_server_was_at_is_done_once(
     here: Installation, bot: Client, hubspot: FakeHubSpot, written: bool

@@ -16,6 +16,8 @@ from crmhub.operations import change_account
 from tests.clients import TESTS
 from tests.consoles import text_of, value_of
 
+pytestmark = pytest.mark.databases("postgresql")
+
 
 @pytest.fixture
 def path(client):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from crmhub import audit
 from crmhub.audit import Wanted
 from crmhub.operations import change_account
@@ -10,6 +12,8 @@ from tests.api.helpers.helper_calls import known
 from tests.clients import open_client
 from tests.consoles import text_of, value_of
 from tests.journal.working import change
+
+pytestmark = pytest.mark.databases("postgresql")
 
 
 def named(hub, client, name):

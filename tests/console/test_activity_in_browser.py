@@ -23,6 +23,8 @@ from tests.clients import TESTS
 from tests.console.conftest import Served
 from tests.console.past import HOUR, put
 
+pytestmark = pytest.mark.databases("sqlite")
+
 _PATIENCE_MS = 60_000
 
 

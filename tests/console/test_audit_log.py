@@ -8,6 +8,8 @@ from crmhub.operations import change_account
 from tests.clients import TESTS
 from tests.consoles import text_of
 
+pytestmark = pytest.mark.databases("sqlite")
+
 HOSTILE = "<b>Acme</b>"
 
 

@@ -15,6 +15,8 @@ from tests.api.helpers.helper_calls import known
 from tests.consoles import Operator
 from tests.journal.working import change
 
+pytestmark = pytest.mark.databases("sqlite")
+
 
 @pytest.fixture
 def look(app, operator):

@@ -17,6 +17,8 @@ from tests.clients import TESTS
 from tests.consoles import text_of
 from tests.journal.working import change
 
+pytestmark = pytest.mark.databases("postgresql")
+
 WRONG = "HubSpot refuses the access token"
 SECRET = "pat-na1-not-the-right-one"
 

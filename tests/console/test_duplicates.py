@@ -16,6 +16,8 @@ from tests.fakes import (
     fake_client,
 )
 
+pytestmark = pytest.mark.databases("postgresql")
+
 HOSTILE = "<img src=x onerror=alert(1)>\u202e🦊"
 
 

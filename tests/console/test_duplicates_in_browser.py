@@ -17,6 +17,8 @@ from tests.clients import TESTS, Client
 from tests.console.conftest import Served
 from tests.duplicates import listed_pair
 
+pytestmark = pytest.mark.databases("postgresql")
+
 PHONE = "+12025550100"
 
 

@@ -23,6 +23,8 @@ from tests.fakes import (
     hubspot_client,
 )
 
+pytestmark = pytest.mark.databases("sqlite")
+
 HOSTILE = """</textarea><script>alert("1")</script>' & {{ 7 * 7 }}"""
 EVERY_KIND = {
     "contacts": {

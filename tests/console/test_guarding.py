@@ -10,6 +10,8 @@ from crmhub.errors import Unavailable
 from crmhub.secrets import BASE36, token
 from tests.consoles import Operator, open_console, text_of
 
+pytestmark = pytest.mark.databases("sqlite")
+
 
 def opened(operator, **options):
     return operator.send("/accounts/new", {"name": f"Made by a form {token(8, BASE36)}"}, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
 from crmhub.operations import change_account
@@ -14,6 +15,8 @@ from tests.clients import TESTS
 from tests.console.conftest import Served, signed_in
 from tests.console.screenshots import PAGES
 from tests.consoles import PASSWORD, new_user
+
+pytestmark = pytest.mark.databases("postgresql")
 
 
 def test_one_signs_in_opens_an_account_and_signs_out(

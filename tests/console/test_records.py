@@ -10,6 +10,8 @@ from crmhub.console.records import OPERATOR_CHOICES
 from crmhub.records.search.filters import OPERATORS
 from tests.consoles import text_of
 
+pytestmark = pytest.mark.databases("postgresql")
+
 HOSTILE = "<img src=x onerror=alert(1)>\u202e🦊"
 
 

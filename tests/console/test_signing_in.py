@@ -23,6 +23,8 @@ from tests.consoles import (
     unused_email,
 )
 
+pytestmark = pytest.mark.databases("sqlite")
+
 HOUR = 3600 * 1000
 
 

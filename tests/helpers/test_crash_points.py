@@ -44,6 +44,7 @@ from tests.journal.working import (
 from tests.own_databases import KINDS as DATABASES
 from tests.own_databases import own_database
 
+pytestmark = pytest.mark.crash
 # More than anything takes that is tried until it is done.
 _PASSES = 12
 PHONE = "+12025550100"
