@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+import sqlalchemy as sa
 
 from crmhub.accounts import keys
 from crmhub.accounts.field_maps import EMPTY, FieldMap
@@ -26,8 +28,9 @@ from crmhub.accounts.webhook_ids import (
     rotate,
     set_alias,
 )
-from crmhub.database.bulk import Row
+from crmhub.database import tables
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement, in_list, param, params
 from crmhub.errors import Conflict, Internal, NotFound, Semantic, listed
 
 __all__ = [
@@ -115,44 +118,80 @@ class IssuedIds:
 
 # --- reading ---------------------------------------------------------------------------------
 
-# The tables and columns that `account_of` reads; further columns may be selected before them.
-COLUMNS = (
-    "a.id, a.client_id, a.name, a.plan, a.switches, a.catalogue_version, a.pipelines_edited,"
-    " a.disabled_at, a.created_at, c.id, c.adapter, c.settings, c.credentials, c.field_map"
+_account = tables.account.c
+_connection = tables.connection.c
+_CONNECTION_COLUMNS = (
+    _connection.id.label("connection_id"),
+    _connection.adapter,
+    _connection.settings,
+    _connection.credentials,
+    _connection.field_map,
 )
-TABLES = "account a join connection c on c.account_id = a.id and c.id = a.connection_id"
+_IS_CONNECTED = sa.and_(
+    _connection.account_id == _account.id, _connection.id == _account.connection_id
+)
+SELECT_ACCOUNTS = sa.select(
+    _account.id,
+    _account.client_id,
+    _account.name,
+    _account.plan,
+    _account.switches,
+    _account.catalogue_version,
+    _account.pipelines_edited,
+    _account.disabled_at,
+    _account.created_at,
+    *_CONNECTION_COLUMNS,
+).join_from(tables.account, tables.connection, _IS_CONNECTED)
+"""The rows that `account_of` reads; joins, columns and conditions may be added."""
+
+BY_CLIENT_ID = Statement(SELECT_ACCOUNTS.where(_account.client_id == param("client_id")))
+BY_ID = Statement(SELECT_ACCOUNTS.where(_connection.account_id == param("account_id")))
+_CONNECTION = Statement(
+    sa.select(*_CONNECTION_COLUMNS).where(
+        _connection.account_id == param("account_id"), _connection.id == param("connection_id")
+    )
+)
+_PAGE_OF_ALL_ACCOUNTS = Statement(
+    SELECT_ACCOUNTS.where(_account.id > param("after")).order_by(_account.id).limit(param("limit"))
+)
+_NAMES_OF_ALL_ACCOUNTS = Statement(
+    sa.select(_account.id, _account.name, _account.client_id)
+    .join_from(tables.account, tables.connection, _IS_CONNECTED)
+    .where(_account.id > param("after"))
+    .order_by(_account.id)
+)
+_SOME_OF_ALL_ACCOUNTS = Statement(
+    SELECT_ACCOUNTS.where(in_list(_account.id, "ids")).order_by(_account.id)
+)
+_PLANS_OF_ALL_ACCOUNTS = Statement(sa.select(_account.plan).distinct())
+_CLIENT_IDS_OF_ALL_ACCOUNTS = Statement(sa.select(_account.client_id).order_by(_account.id))
+# An outer join: SELECT_ACCOUNTS leaves out an account without its connection.
+_TEXTS_OF_ALL_ACCOUNTS = Statement(
+    sa.select(_account.client_id, _account.switches, _connection.settings, _connection.field_map)
+    .select_from(tables.account)
+    .outerjoin(tables.connection, _IS_CONNECTED)
+    .order_by(_account.id)
+)
 
 
-def account_of(row: Sequence[Any], plans: Mapping[str, Plan]) -> Account:
-    """Return the account that the columns COLUMNS describe; raises Unreadable.
+def account_of(row: Any, plans: Mapping[str, Plan]) -> Account:
+    """Return the account that a row of SELECT_ACCOUNTS describes; raises Unreadable.
 
     An account whose plan is gone from the file goes on under `default`, since refusing its
     leads would be worse; `crmhub doctor` tells.
     """
-    (
-        account_id,
-        client_id,
-        name,
-        plan,
-        switches,
-        catalogue_version,
-        pipelines_edited,
-        disabled_at,
-        created_at,
-        *connection,
-    ) = row
-    with _telling_whose(f"account {client_id}"):
+    with _telling_whose(f"account {row.client_id}"):
         return Account(
-            id=account_id,
-            client_id=client_id,
-            name=name,
-            plan=plans.get(plan) or plans["default"],
-            switches=Switches.from_json(switches),
-            connection=_connection_of(connection),
-            catalogue_version=catalogue_version,
-            pipelines_edited=bool(pipelines_edited),
-            disabled=disabled_at is not None,
-            created_at=created_at,
+            id=row.id,
+            client_id=row.client_id,
+            name=row.name,
+            plan=plans.get(row.plan) or plans["default"],
+            switches=Switches.from_json(row.switches),
+            connection=_connection_of(row),
+            catalogue_version=row.catalogue_version,
+            pipelines_edited=bool(row.pipelines_edited),
+            disabled=row.disabled_at is not None,
+            created_at=row.created_at,
         )
 
 
@@ -161,21 +200,20 @@ def load_connection(db: Connection, account_id: int, connection_id: int) -> Conn
 
     Raises NotFound and Unreadable.
     """
-    row = db.row(
-        "select id, adapter, settings, credentials, field_map from connection"
-        " where account_id = :account and id = :connection",
-        {"account": account_id, "connection": connection_id},
-    )
+    row = db.row(_CONNECTION, {"account_id": account_id, "connection_id": connection_id})
     if row is None:
         raise NotFound(f"There is no connection {connection_id} of account number {account_id}.")
     with _telling_whose(f"connection {connection_id} of account number {account_id}"):
         return _connection_of(row)
 
 
-def _connection_of(row: Sequence[Any]) -> ConnectionInfo:
-    id, adapter, settings, credentials, field_map = row
+def _connection_of(row: Any) -> ConnectionInfo:
     return ConnectionInfo(
-        id, adapter, dict(json.loads(settings).items()), credentials, FieldMap.from_json(field_map)
+        id=row.connection_id,
+        adapter=row.adapter,
+        settings=dict(json.loads(row.settings).items()),
+        credentials=row.credentials,
+        field_map=FieldMap.from_json(row.field_map),
     )
 
 
@@ -193,7 +231,8 @@ def _telling_whose(whose: str) -> Iterator[None]:
 def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
     """Return the account, disabled or not; raise NotFound and Unreadable."""
     # What cannot be a client id is not asked for: PostgreSQL takes no NUL.
-    row = _row(db, "a.client_id = :it", client_id) if _CLIENT_ID.fullmatch(client_id) else None
+    possible = _CLIENT_ID.fullmatch(client_id)
+    row = db.row(BY_CLIENT_ID, {"client_id": client_id}) if possible else None
     if row is None:
         raise NotFound(
             f"There is no account with the client id {client_id!r}; "
@@ -204,7 +243,7 @@ def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
 
 def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
     """Return the account, disabled or not; raise NotFound and Unreadable."""
-    row = _row(db, "a.id = :it", account_id)
+    row = db.row(BY_ID, {"account_id": account_id})
     if row is None:
         raise NotFound(f"There is no account number {account_id}.")
     return account_of(row, plans)
@@ -231,11 +270,8 @@ def list_accounts(
     What cannot be read is left out; `unreadable` names it.
     """
 
-    def rows(after: int, limit: int) -> list[Row]:
-        return db.rows(
-            f"select {COLUMNS} from {TABLES} where a.id > :after order by a.id limit :limit",
-            {"after": after, "limit": limit},
-        )
+    def rows(after: int, limit: int) -> list[Any]:
+        return db.rows(_PAGE_OF_ALL_ACCOUNTS, {"after": after, "limit": limit})
 
     return _readable(rows, plans, after, _EVERY if limit is None else limit)
 
@@ -249,25 +285,22 @@ def search_accounts(
     read is left out; `unreadable` names it.
     """
     wanted = words.casefold()
-    named = db.rows(
-        f"select a.id, a.name, a.client_id from {TABLES} where a.id > :after order by a.id",
-        {"after": after},
-    )
-    # Here and not in SQL: SQLite folds the letters of ASCII alone.
-    ids = [id for id, *names in named if any(wanted in name.casefold() for name in names)]
+    # Folded here and not in SQL: SQLite folds the letters of ASCII alone.
+    ids = [
+        row.id
+        for row in db.rows(_NAMES_OF_ALL_ACCOUNTS, {"after": after})
+        if wanted in row.name.casefold() or wanted in row.client_id.casefold()
+    ]
 
-    def rows(after: int, limit: int) -> list[Row]:
+    def rows(after: int, limit: int) -> list[Any]:
         page = [id for id in ids if id > after][:limit]
-        if not page:
-            return []
-        among, params = db.among("a.id", "ids", page)
-        return db.rows(f"select {COLUMNS} from {TABLES} where {among} order by a.id", params)
+        return db.rows(_SOME_OF_ALL_ACCOUNTS, {"ids": page}) if page else []
 
     return _readable(rows, plans, after, limit)
 
 
 def _readable(
-    rows: Callable[[int, int], list[Row]], plans: Mapping[str, Plan], after: int, limit: int
+    rows: Callable[[int, int], list[Any]], plans: Mapping[str, Plan], after: int, limit: int
 ) -> list[Account]:
     """Return the accounts that can be read, up to `limit`, of what `rows` finds behind an id."""
     found: list[Account] = []
@@ -275,7 +308,7 @@ def _readable(
         wanted = limit - len(found)
         page = rows(after, wanted)
         for row in page:
-            after = row[0]
+            after = row.id
             with suppress(Unreadable):
                 found.append(account_of(row, plans))
         if len(page) < wanted:
@@ -285,12 +318,12 @@ def _readable(
 
 def plans_in_use(db: Connection) -> set[str]:
     """Return the plan names that accounts stand on, whether they still exist or not."""
-    return {row[0] for row in db.rows("select distinct plan from account")}
+    return {row.plan for row in db.rows(_PLANS_OF_ALL_ACCOUNTS)}
 
 
 def client_ids(db: Connection) -> list[str]:
     """Return the client ids of all accounts, the oldest first."""
-    return [row[0] for row in db.rows("select client_id from account order by id")]
+    return [row.client_id for row in db.rows(_CLIENT_IDS_OF_ALL_ACCOUNTS)]
 
 
 def unreadable(db: Connection) -> dict[str, list[str]]:
@@ -299,16 +332,13 @@ def unreadable(db: Connection) -> dict[str, list[str]]:
     Such an account is not among the others of a list; one without its connection neither.
     """
     found: dict[str, list[str]] = {}
-    # From the outside: TABLES leaves out an account without its connection.
-    for client_id, *texts in db.rows(
-        "select a.client_id, a.switches, c.settings, c.field_map from account a"
-        " left join connection c on c.account_id = a.id and c.id = a.connection_id order by a.id"
-    ):
+    for row in db.rows(_TEXTS_OF_ALL_ACCOUNTS):
+        texts = (row.switches, row.settings, row.field_map)
         for (column, read), text in zip(_READERS.items(), texts, strict=True):
             try:
                 read(text)
             except _NOT_OURS:
-                found.setdefault(client_id, []).append(column)
+                found.setdefault(row.client_id, []).append(column)
     return found
 
 
@@ -324,11 +354,28 @@ _READERS: Mapping[str, Callable[[str], object]] = {
 }
 
 
-def _row(db: Connection, condition: str, value: str | int) -> Row | None:
-    return db.row(f"select {COLUMNS} from {TABLES} where {condition}", {"it": value})
-
-
 # --- opening ---------------------------------------------------------------------------------
+
+_FIRST_VALUES = {
+    "switches": "{}",
+    "connection_id": 1,
+    "catalogue_version": 1,
+    "next_prop_id": 1,
+    "pipelines_edited": False,
+}
+_CREATE = Statement(
+    lambda insert: (
+        insert(tables.account)
+        .values(params("client_id", "name", "plan", "created_at") | _FIRST_VALUES)
+        .on_conflict_do_nothing(index_elements=["client_id"])
+        .returning(_account.id)
+    )
+)
+_CONNECT = Statement(
+    sa.insert(tables.connection).values(
+        params("account_id", "id", "adapter", "settings", "credentials", "created_at")
+    )
+)
 
 
 def open_account(
@@ -366,17 +413,7 @@ def _insert(tx: Connection, *, name: str, client_id: str | None, plan: str) -> i
     for candidate in [_client_id(client_id)] if client_id is not None else _ids_from(name):
         # Not left to the unique key: on PostgreSQL its error would end the transaction.
         account_id: int | None = tx.scalar(
-            "insert into account (client_id, name, plan, switches, connection_id,"
-            " catalogue_version, next_prop_id, pipelines_edited, created_at)"
-            " values (:client_id, :name, :plan, '{}', 1, 1, 1, :no, :now)"
-            " on conflict (client_id) do nothing returning id",
-            {
-                "client_id": candidate,
-                "name": name,
-                "plan": plan,
-                "no": False,
-                "now": now_ms(),
-            },
+            _CREATE, {"client_id": candidate, "name": name, "plan": plan, "created_at": now_ms()}
         )
         if account_id is not None:
             return account_id
@@ -440,20 +477,52 @@ def _connect(
     credentials: str,
 ) -> None:
     tx.run(
-        "insert into connection (account_id, id, adapter, settings, credentials, created_at)"
-        " values (:account, :id, :adapter, :settings, :credentials, :now)",
+        _CONNECT,
         {
-            "account": account_id,
+            "account_id": account_id,
             "id": connection_id,
             "adapter": adapter,
             "settings": json.dumps(dict(settings)),
             "credentials": credentials,
-            "now": now_ms(),
+            "created_at": now_ms(),
         },
     )
 
 
 # --- changing --------------------------------------------------------------------------------
+
+_IS_ACCOUNT = _account.id == param("account_id")
+_IS_CONNECTION = sa.and_(
+    _connection.account_id == param("account_id"), _connection.id == param("id")
+)
+_LOCK = Statement(sa.select(_account.id).where(_IS_ACCOUNT).with_for_update())
+_SET_SWITCHES = Statement(
+    sa.update(tables.account)
+    .where(_IS_ACCOUNT)
+    .values(
+        switches=param("switches"),
+        name=sa.func.coalesce(param("name"), _account.name),
+        plan=sa.func.coalesce(param("plan"), _account.plan),
+    )
+)
+_CONFIGURE = Statement(
+    sa.update(tables.connection).where(_IS_CONNECTION).values(params("settings", "credentials"))
+)
+_NEWEST_CONNECTION = Statement(
+    sa.select(sa.func.max(_connection.id)).where(_connection.account_id == param("account_id"))
+)
+_SET_CONNECTION = Statement(
+    sa.update(tables.account).where(_IS_ACCOUNT).values(params("connection_id"))
+)
+_SET_FIELD_MAP = Statement(
+    sa.update(tables.connection).where(_IS_CONNECTION).values(params("field_map"))
+)
+_DISABLE = Statement(
+    sa.update(tables.account)
+    .where(_IS_ACCOUNT, _account.disabled_at.is_(None))
+    .values(params("disabled_at"))
+)
+_ENABLE = Statement(sa.update(tables.account).where(_IS_ACCOUNT).values(disabled_at=sa.null()))
 
 
 def set_switches(
@@ -483,13 +552,12 @@ def set_switches(
     if problems:
         raise Semantic(listed(problems))
     tx.run(
-        "update account set switches = :switches, name = coalesce(:name, name),"
-        " plan = coalesce(:plan, plan) where id = :account",
+        _SET_SWITCHES,
         {
+            "account_id": account_id,
             "switches": replace(account.switches, **read).to_json(),
             "name": None if name is None else _as_name(name),
             "plan": plan,
-            "account": account_id,
         },
     )
     if alias is not None:
@@ -517,24 +585,18 @@ def set_adapter(
     account = locked(tx, account_id, plans)
     if adapter == account.connection.adapter:
         tx.run(
-            "update connection set settings = :settings, credentials = :credentials"
-            " where account_id = :account and id = :id",
+            _CONFIGURE,
             {
+                "account_id": account_id,
+                "id": account.connection.id,
                 "settings": json.dumps(dict(settings)),
                 "credentials": credentials,
-                "account": account_id,
-                "id": account.connection.id,
             },
         )
     else:
-        newest = tx.scalar(
-            "select max(id) from connection where account_id = :account", {"account": account_id}
-        )
-        _connect(tx, account_id, newest + 1, adapter, settings, credentials)
-        tx.run(
-            "update account set connection_id = :id where id = :account",
-            {"id": newest + 1, "account": account_id},
-        )
+        connection_id = tx.scalar(_NEWEST_CONNECTION, {"account_id": account_id}) + 1
+        _connect(tx, account_id, connection_id, adapter, settings, credentials)
+        tx.run(_SET_CONNECTION, {"account_id": account_id, "connection_id": connection_id})
     return load_by_id(tx, account_id, plans)
 
 
@@ -543,27 +605,22 @@ def set_field_map(
 ) -> Account:
     """Set the field map of the account's present connection; return the account."""
     account = locked(tx, account_id, plans)
-    tx.run(
-        "update connection set field_map = :field_map where account_id = :account and id = :id",
-        {"field_map": field_map.to_json(), "account": account_id, "id": account.connection.id},
-    )
+    connection = {"account_id": account_id, "id": account.connection.id}
+    tx.run(_SET_FIELD_MAP, connection | {"field_map": field_map.to_json()})
     return load_by_id(tx, account_id, plans)
 
 
 def disable(tx: Connection, account_id: int) -> None:
     """Refuse the account everywhere from now on; its data stay as they are."""
-    tx.run(
-        "update account set disabled_at = :now where id = :account and disabled_at is null",
-        {"now": now_ms(), "account": account_id},
-    )
+    tx.run(_DISABLE, {"account_id": account_id, "disabled_at": now_ms()})
 
 
 def enable(tx: Connection, account_id: int) -> None:
     """Let a disabled account work again."""
-    tx.run("update account set disabled_at = null where id = :account", {"account": account_id})
+    tx.run(_ENABLE, {"account_id": account_id})
 
 
 def locked(tx: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
     """Return the account as it stays until this transaction ends."""
-    tx.row(f"select id from account where id = :it{tx.for_update}", {"it": account_id})
+    tx.row(_LOCK, {"account_id": account_id})
     return load_by_id(tx, account_id, plans)

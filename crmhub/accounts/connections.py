@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+import sqlalchemy as sa
+
 from crmhub.accounts.accounts import Account, locked, set_adapter
 from crmhub.accounts.plans import Plan
 from crmhub.adapter.contract import Adapter, BadConfig, configured
 from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, param
+from crmhub.database.tables import outage
 from crmhub.errors import Semantic
 from crmhub.secrets import SealBroken, Vault
 
 _COLUMN = "credentials"
+_END_OUTAGE = Statement(
+    sa.delete(outage).where(
+        outage.c.account_id == param("account_id"),
+        outage.c.connection_id == param("connection_id"),
+    )
+)
 
 
 def seal_credentials(vault: Vault, account_id: int, credentials: Mapping[str, str]) -> str:
@@ -100,10 +110,7 @@ def configure(
         plans=plans,
     )
     # What kept the connection waiting may be mended by this: its next call finds out.
-    tx.run(
-        "delete from outage where account_id = :account and connection_id = :connection",
-        {"account": account_id, "connection": account.connection.id},
-    )
+    tx.run(_END_OUTAGE, {"account_id": account_id, "connection_id": account.connection.id})
     return account
 
 

@@ -14,13 +14,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+import sqlalchemy as sa
+
 from crmhub.accounts import admin_tokens, keys
-from crmhub.accounts.accounts import COLUMNS, TABLES, Account, account_of
+from crmhub.accounts.accounts import BY_CLIENT_ID, BY_ID, SELECT_ACCOUNTS, Account, account_of
 from crmhub.accounts.last_use import LastUse
 from crmhub.accounts.plans import Plan
 from crmhub.accounts.webhook_ids import Purpose
-from crmhub.database.bulk import Row
+from crmhub.database import tables
 from crmhub.database.connection import Database, now_ms
+from crmhub.database.statements import Statement, one_of, param
+from crmhub.database.tables import admin_token, api_key, webhook_id
 from crmhub.errors import Unauthorized
 from crmhub.secrets import digest, looks_like_admin_token, looks_like_api_key
 
@@ -34,6 +38,52 @@ _UNAUTHORIZED = (
     "The API key is missing or not valid for this account; "
     "send a live key of the account in the header service-apikey."
 )
+
+_account, _key, _token, _webhook = tables.account.c, api_key.c, admin_token.c, webhook_id.c
+
+
+def _is_unexpired(expires_at: sa.Column[Any]) -> sa.ColumnElement[bool]:
+    return sa.or_(expires_at.is_(None), expires_at > param("now"))
+
+
+# These statements find the account, so they cannot name it.
+_BY_KEY = Statement(
+    SELECT_ACCOUNTS.add_columns(_key.id.label("key_id"), _key.scopes, _key.expires_at)
+    .join(api_key, _key.account_id == _account.id)
+    .where(
+        _key.digest == param("digest"),
+        _key.revoked_at.is_(None),
+        _is_unexpired(_key.expires_at),
+        _account.disabled_at.is_(None),
+    )
+)
+_BY_TOKEN = Statement(
+    sa.select(_token.id, _token.name, _token.scopes, _token.expires_at).where(
+        _token.digest == param("digest"),
+        _token.revoked_at.is_(None),
+        _is_unexpired(_token.expires_at),
+    )
+)
+_SELECT_BY_WEBHOOK = (
+    SELECT_ACCOUNTS.add_columns(_webhook.purpose, _webhook.expires_at)
+    .join(webhook_id, _webhook.account_id == _account.id)
+    .where(_is_unexpired(_webhook.expires_at), _account.disabled_at.is_(None))
+)
+_BY_WEBHOOK_ID = Statement(
+    _SELECT_BY_WEBHOOK.where(
+        _webhook.value.in_([param("value"), param("lower")]),
+        sa.or_(
+            sa.and_(
+                one_of(_webhook.purpose, "generated", "portal"), _webhook.value == param("lower")
+            ),
+            sa.and_(_webhook.purpose == "alias", _webhook.value == param("value")),
+        ),
+    ).order_by(_webhook.purpose.desc())
+)
+_BY_SECRET = Statement(
+    _SELECT_BY_WEBHOOK.where(_webhook.value == param("digest"), _webhook.purpose == "secret")
+)
+_FIRST_TWO_OF_ALL_ACCOUNTS = Statement(SELECT_ACCOUNTS.limit(2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +195,14 @@ class Directory:
         if not _ID.fullmatch(client_id):
             return None
         return self._account(
-            "client_id", client_id, lambda: self._one("a.client_id = :it", client_id)
+            "client_id", client_id, lambda: self._one(BY_CLIENT_ID, {"client_id": client_id})
         )
 
     def by_id(self, account_id: int) -> Account | None:
         """Return the account, disabled or not."""
-        return self._account("id", str(account_id), lambda: self._one("a.id = :it", account_id))
+        return self._account(
+            "id", str(account_id), lambda: self._one(BY_ID, {"account_id": account_id})
+        )
 
     def forget(self, account_id: int) -> None:
         """Remember nothing about the account, after a change to it in this process."""
@@ -199,74 +251,49 @@ class Directory:
 
     # The queries.
 
-    def _row(self, sql: str, params: Mapping[str, Any]) -> Row | None:
+    def _row(self, statement: Statement, params: Mapping[str, Any]) -> Any:
         with self._database.reading() as db:
-            return db.row(sql, params)
+            return db.row(statement, params)
 
     def _by_digest(self, hashed: str) -> _Found | None:
-        row = self._row(
-            f"select k.id, k.scopes, k.expires_at, {COLUMNS} from {TABLES}"
-            " join api_key k on k.account_id = a.id where k.digest = :digest"
-            " and k.revoked_at is null and (k.expires_at is null or k.expires_at > :now)"
-            " and a.disabled_at is null",
-            {"digest": hashed, "now": now_ms()},
-        )
+        row = self._row(_BY_KEY, {"digest": hashed, "now": now_ms()})
         if row is None:
             return None
-        account = account_of(row[3:], self._plans)
-        return _Found(
-            Caller(account, row[0], frozenset(keys.scopes_of(row[1]))), account.id, row[2]
-        )
+        account = account_of(row, self._plans)
+        caller = Caller(account, row.key_id, frozenset(keys.scopes_of(row.scopes)))
+        return _Found(caller, account.id, row.expires_at)
 
     def _by_token_digest(self, hashed: str) -> _Found | None:
-        row = self._row(
-            "select id, name, scopes, expires_at from admin_token where digest = :digest"
-            " and revoked_at is null and (expires_at is null or expires_at > :now)",
-            {"digest": hashed, "now": now_ms()},
-        )
+        row = self._row(_BY_TOKEN, {"digest": hashed, "now": now_ms()})
         if row is None:
             return None
-        operator = Operator(row[0], row[1], frozenset(admin_tokens.scopes_of(row[2])))
-        return _Found(operator, _NOBODY, row[3])
+        operator = Operator(row.id, row.name, frozenset(admin_tokens.scopes_of(row.scopes)))
+        return _Found(operator, _NOBODY, row.expires_at)
 
     def _by_webhook_id(self, value: str) -> _Found | None:
-        row = self._row(
-            f"select w.purpose, w.expires_at, {COLUMNS} from {TABLES}"
-            " join webhook_id w on w.account_id = a.id where w.value in (:value, :lower)"
-            " and ((w.purpose in ('generated', 'portal') and w.value = :lower)"
-            " or (w.purpose = 'alias' and w.value = :value))"
-            " and (w.expires_at is null or w.expires_at > :now) and a.disabled_at is null"
-            " order by w.purpose desc",
-            {"value": value, "lower": value.lower(), "now": now_ms()},
-        )
+        row = self._row(_BY_WEBHOOK_ID, {"value": value, "lower": value.lower(), "now": now_ms()})
         if row is None:
             return None
-        account = account_of(row[2:], self._plans)
-        return _Found((account, row[0]), account.id, row[1])
+        account = account_of(row, self._plans)
+        return _Found((account, row.purpose), account.id, row.expires_at)
 
     def _by_secret(self, hashed: str) -> _Found | None:
-        row = self._row(
-            f"select w.expires_at, {COLUMNS} from {TABLES}"
-            " join webhook_id w on w.account_id = a.id where w.value = :digest"
-            " and w.purpose = 'secret' and (w.expires_at is null or w.expires_at > :now)"
-            " and a.disabled_at is null",
-            {"digest": hashed, "now": now_ms()},
-        )
+        row = self._row(_BY_SECRET, {"digest": hashed, "now": now_ms()})
         if row is None:
             return None
-        account = account_of(row[1:], self._plans)
-        return _Found(account, account.id, row[0])
+        account = account_of(row, self._plans)
+        return _Found(account, account.id, row.expires_at)
 
     def _by_being_alone(self) -> _Found | None:
         with self._database.reading() as db:
-            rows = db.rows(f"select {COLUMNS} from {TABLES} limit 2")
+            rows = db.rows(_FIRST_TWO_OF_ALL_ACCOUNTS)
         if len(rows) != 1:
             return None
         account = account_of(rows[0], self._plans)
         return None if account.disabled else _Found(account, account.id)
 
-    def _one(self, condition: str, value: str | int) -> _Found | None:
-        row = self._row(f"select {COLUMNS} from {TABLES} where {condition}", {"it": value})
+    def _one(self, statement: Statement, params: Mapping[str, Any]) -> _Found | None:
+        row = self._row(statement, params)
         if row is None:
             return None
         account = account_of(row, self._plans)

@@ -17,6 +17,7 @@ import pytest
 import time_machine
 
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement
 from crmhub.hub import Hub
 from crmhub.records.search import pages as listing
 from crmhub.records.search import plans
@@ -272,7 +273,7 @@ def test_a_change_that_was_under_way_when_the_walk_began_is_not_missed(
     written, listed = threading.Event(), threading.Event()
     run = Connection.run
 
-    def slow_to_commit(self: Connection, sql: str, params: Any = None) -> int:
+    def slow_to_commit(self: Connection, sql: str | Statement, params: Any = None) -> int:
         if sql == "COMMIT" and threading.current_thread() is writer:
             written.set()
             assert listed.wait(120)
@@ -453,9 +454,9 @@ def after_statement(monkeypatch: pytest.MonkeyPatch, part: str, work: Callable[[
     """Let something happen, once, right behind the first statement that has this part."""
     rows, ran = Connection.rows, count()
 
-    def disturbed(self: Connection, sql: str, params: Any = None) -> Any:
+    def disturbed(self: Connection, sql: str | Statement, params: Any = None) -> Any:
         result = rows(self, sql, params)
-        if part in sql and next(ran) == 0:
+        if isinstance(sql, str) and part in sql and next(ran) == 0:
             work()
         return result
 
@@ -676,8 +677,8 @@ def test_a_page_costs_the_same_at_any_depth(
     statements: list[tuple[str, Any]] = []
     rows = Connection.rows
 
-    def noted(self: Connection, sql: str, params: Any = None) -> Any:
-        if " from records" in sql:
+    def noted(self: Connection, sql: str | Statement, params: Any = None) -> Any:
+        if isinstance(sql, str) and " from records" in sql:
             statements.append((sql, params))
         return rows(self, sql, params)
 
