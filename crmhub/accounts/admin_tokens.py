@@ -9,8 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
+import sqlalchemy as sa
+
 from crmhub.accounts import scopes as scope_names
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import admin_token
 from crmhub.errors import NotFound, Semantic
 from crmhub.secrets import digest, new_admin_token
 from crmhub.secrets import token as random_token
@@ -23,6 +27,26 @@ SCOPES = (
     "audit:read",
 )
 _LONGEST_NAME = 100
+
+_token = admin_token.c
+_IS_TOKEN = _token.id == param("id")
+_CREATE = Statement(
+    sa.insert(admin_token).values(
+        params("digest", "id", "name", "hint", "scopes", "created_at", "expires_at")
+    )
+)
+_LIST = Statement(sa.select(admin_token).order_by(_token.created_at, _token.id))
+_EXISTS = Statement(sa.select(sa.func.count()).select_from(admin_token).where(_IS_TOKEN))
+_REVOKE = Statement(
+    sa.update(admin_token)
+    .where(_IS_TOKEN, _token.revoked_at.is_(None))
+    .values(params("revoked_at"))
+)
+_NOTE_USE = Statement(
+    sa.update(admin_token)
+    .where(_IS_TOKEN, sa.func.coalesce(_token.last_used_at, 0) < param("last_used_at"))
+    .values(params("last_used_at"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +93,14 @@ def create(
     token = new_admin_token()
     token_id = f"adm_{random_token(64)}"
     tx.run(
-        "insert into admin_token (digest, id, name, hint, scopes, created_at, expires_at)"
-        " values (:digest, :id, :name, :hint, :scopes, :now, :expires_at)",
+        _CREATE,
         {
             "digest": digest(token),
             "id": token_id,
             "name": name,
             "hint": token[-4:],
             "scopes": stored,
-            "now": now_ms(),
+            "created_at": now_ms(),
             "expires_at": expires_at,
         },
     )
@@ -86,20 +109,25 @@ def create(
 
 def list_tokens(db: Connection) -> list[Token]:
     """Return all tokens, revoked and expired ones too, the oldest first."""
-    rows = db.rows(
-        "select id, name, hint, scopes, created_at, expires_at, revoked_at, last_used_at"
-        " from admin_token order by created_at, id"
-    )
-    return [Token(row[0], row[1], row[2], scopes_of(row[3]), *row[4:]) for row in rows]
+    return [
+        Token(
+            token_id=row.id,
+            name=row.name,
+            hint=row.hint,
+            scopes=scopes_of(row.scopes),
+            created_at=row.created_at,
+            expires_at=row.expires_at,
+            revoked_at=row.revoked_at,
+            last_used_at=row.last_used_at,
+        )
+        for row in db.rows(_LIST)
+    ]
 
 
 def revoke(tx: Connection, token_id: str) -> bool:
     """End the token now and return whether it had not been; raises NotFound."""
-    of = {"now": now_ms(), "id": token_id}
-    ended = tx.run(
-        "update admin_token set revoked_at = :now where id = :id and revoked_at is null", of
-    )
-    if not ended and not tx.scalar("select count(*) from admin_token where id = :id", of):
+    ended = tx.run(_REVOKE, {"id": token_id, "revoked_at": now_ms()})
+    if not ended and not tx.scalar(_EXISTS, {"id": token_id}):
         raise NotFound(
             f"There is no admin token {token_id!r}; `crmhub admin token list` shows them."
         )
@@ -110,11 +138,7 @@ def note_use(tx: Connection, used: Mapping[str, int]) -> None:
     """Store when tokens, by id, were last used."""
     # Sorted, so that two processes take the row locks in the same order.
     for token_id, at in sorted(used.items()):
-        tx.run(
-            "update admin_token set last_used_at = :at where id = :id"
-            " and (last_used_at is null or last_used_at < :at)",
-            {"id": token_id, "at": at},
-        )
+        tx.run(_NOTE_USE, {"id": token_id, "last_used_at": at})
 
 
 def scopes_of(stored: str) -> tuple[str, ...]:

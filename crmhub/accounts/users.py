@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import console_session, console_user
 from crmhub.errors import Conflict, NotFound, Semantic
 from crmhub.secrets import digest, new_secret, token
 
@@ -46,7 +51,30 @@ class SignedIn:
     stale: bool
 
 
-_COLUMNS = "id, email, created_at, disabled_at, last_sign_in_at"
+_user = console_user.c
+_IS_USER = _user.id == param("id")
+_HAS_EMAIL = _user.email == param("email")
+_IS_ENABLED = _user.disabled_at.is_(None)
+_SELECT = sa.select(
+    _user.id, _user.email, _user.created_at, _user.disabled_at, _user.last_sign_in_at
+)
+_CREATE = Statement(
+    lambda insert: (
+        insert(console_user)
+        .values(params("id", "email", "password", "created_at"))
+        .on_conflict_do_nothing(index_elements=["email"])
+    )
+)
+_LIST = Statement(_SELECT.order_by(_user.email))
+_LOAD = Statement(_SELECT.where(_HAS_EMAIL))
+_PASSWORD = Statement(sa.select(_user.id, _user.password).where(_HAS_EMAIL, _IS_ENABLED))
+_SET_PASSWORD = Statement(sa.update(console_user).where(_IS_USER).values(params("password")))
+_DISABLE = Statement(
+    sa.update(console_user).where(_IS_USER, _IS_ENABLED).values(params("disabled_at"))
+)
+_ENABLE = Statement(
+    sa.update(console_user).where(_IS_USER, sa.not_(_IS_ENABLED)).values(disabled_at=sa.null())
+)
 
 
 def create(tx: Connection, email: str, password: str) -> User:
@@ -59,31 +87,28 @@ def create(tx: Connection, email: str, password: str) -> User:
         raise Semantic(
             f"{email[:100]!r} is not an email address; give one such as ops@example.com."
         )
-    of = {"id": f"usr_{token(64)}", "email": email, "password": password, "now": now_ms()}
+    user = {"id": f"usr_{token(64)}", "email": email, "password": password, "created_at": now_ms()}
     # Not left to the unique key: on PostgreSQL its error would end the transaction.
-    made = tx.run(
-        "insert into console_user (id, email, password, created_at)"
-        " values (:id, :email, :password, :now) on conflict (email) do nothing",
-        of,
-    )
-    if not made:
+    if not tx.run(_CREATE, user):
         raise Conflict(f"There is a user {email} already; `crmhub admin user password` changes it.")
     return load(tx, email)
 
 
 def list_users(db: Connection) -> list[User]:
     """Return all users, disabled ones too, by their email."""
-    return [User(*row) for row in db.rows(f"select {_COLUMNS} from console_user order by email")]
+    return [_user_of(row) for row in db.rows(_LIST)]
 
 
 def load(db: Connection, email: str) -> User:
     """Return the user with this email; raises NotFound."""
-    row = db.row(
-        f"select {_COLUMNS} from console_user where email = :email", {"email": normal(email)}
-    )
+    row = db.row(_LOAD, {"email": normal(email)})
     if row is None:
         raise NotFound(f"There is no user {email[:100]!r}; `crmhub admin user list` shows them.")
-    return User(*row)
+    return _user_of(row)
+
+
+def _user_of(row: Any) -> User:
+    return User(row.id, row.email, row.created_at, row.disabled_at, row.last_sign_in_at)
 
 
 def stored_password(db: Connection, email: str) -> tuple[str, str] | None:
@@ -91,29 +116,22 @@ def stored_password(db: Connection, email: str) -> tuple[str, str] | None:
     if "\0" in email:
         # PostgreSQL takes no NUL, and no email holds one.
         return None
-    row = db.row(
-        "select id, password from console_user where email = :email and disabled_at is null",
-        {"email": normal(email)},
-    )
-    return None if row is None else (row[0], row[1])
+    row = db.row(_PASSWORD, {"email": normal(email)})
+    return None if row is None else (row.id, row.password)
 
 
 def set_password(tx: Connection, user: User, password: str) -> None:
     """Store another password, as `passwords.to_store` made it, and end the user's sessions."""
-    of = {"id": user.user_id, "password": password}
-    tx.run("update console_user set password = :password where id = :id", of)
+    tx.run(_SET_PASSWORD, {"id": user.user_id, "password": password})
     _end_all(tx, user)
 
 
 def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
     """Let the user in no more, whose sessions end, or again; return whether that is new."""
-    changed = tx.run(
-        "update console_user set disabled_at = :at where id = :id"
-        f" and disabled_at is {'null' if disabled else 'not null'}",
-        {"id": user.user_id, "at": now_ms() if disabled else None},
-    )
-    if disabled:
-        _end_all(tx, user)
+    if not disabled:
+        return tx.run(_ENABLE, {"id": user.user_id}) > 0
+    changed = tx.run(_DISABLE, {"id": user.user_id, "disabled_at": now_ms()})
+    _end_all(tx, user)
     return changed > 0
 
 
@@ -124,6 +142,40 @@ def normal(email: str) -> str:
 
 # --- sessions ----------------------------------------------------------------------------------
 
+_session = console_session.c
+_IS_SESSION = _session.digest == param("digest")
+_NOTE_SIGN_IN = Statement(
+    sa.update(console_user)
+    .where(_IS_USER, _user.password == param("password"), _IS_ENABLED)
+    .values(params("last_sign_in_at"))
+)
+_DELETE_ENDED = Statement(
+    sa.delete(console_session).where(
+        sa.or_(
+            _session.ends_at <= param("now"),
+            _session.seen_at <= param("idle"),
+            _session.ends_at > param("latest"),
+        )
+    )
+)
+_START = Statement(
+    sa.insert(console_session).values(params("digest", "user_id", "seen_at", "ends_at"))
+)
+_SIGNED_IN = Statement(
+    sa.select(_session.user_id, _user.email, _session.seen_at)
+    .join_from(console_session, console_user, _user.id == _session.user_id)
+    .where(
+        _IS_SESSION,
+        _session.ends_at > param("now"),
+        _session.ends_at <= param("latest"),
+        _session.seen_at > param("idle"),
+        _IS_ENABLED,
+    )
+)
+_NOTE_SEEN = Statement(sa.update(console_session).where(_IS_SESSION).values(params("seen_at")))
+_END = Statement(sa.delete(console_session).where(_IS_SESSION))
+_END_ALL = Statement(sa.delete(console_session).where(_session.user_id == param("user_id")))
+
 
 def start_session(tx: Connection, user_id: str, password: str) -> str | None:
     """Return the token of a new session; None when the user was disabled or changed meanwhile.
@@ -131,55 +183,39 @@ def start_session(tx: Connection, user_id: str, password: str) -> str | None:
     `password` is the stored one that was found to fit.
     """
     now = now_ms()
-    let_in = tx.run(
-        "update console_user set last_sign_in_at = :now"
-        " where id = :id and password = :password and disabled_at is null",
-        {"id": user_id, "password": password, "now": now},
-    )
-    if not let_in:
+    user = {"id": user_id, "password": password, "last_sign_in_at": now}
+    if not tx.run(_NOTE_SIGN_IN, user):
         return None
-    tx.run(
-        "delete from console_session"
-        " where ends_at <= :now or seen_at <= :idle or ends_at > :latest",
-        {"now": now, "idle": now - IDLE_MS, "latest": now + _LATEST_MS},
-    )
+    tx.run(_DELETE_ENDED, _bounds(now))
     session = new_secret()
-    tx.run(
-        "insert into console_session (digest, user_id, seen_at, ends_at)"
-        " values (:digest, :user, :now, :end)",
-        {"digest": digest(session), "user": user_id, "now": now, "end": now + LONGEST_MS},
-    )
+    times = {"seen_at": now, "ends_at": now + LONGEST_MS}
+    tx.run(_START, {"digest": digest(session), "user_id": user_id} | times)
     return session
 
 
 def signed_in(db: Connection, session: str) -> SignedIn | None:
     """Return whose live session this is, if anybody's."""
     now = now_ms()
-    row = db.row(
-        "select u.id, u.email, s.seen_at from console_session s"
-        " join console_user u on u.id = s.user_id where s.digest = :digest"
-        " and s.ends_at > :now and s.ends_at <= :latest and s.seen_at > :idle"
-        " and u.disabled_at is null",
-        {
-            "digest": digest(session),
-            "now": now,
-            "idle": now - IDLE_MS,
-            "latest": now + _LATEST_MS,
-        },
-    )
-    return None if row is None else SignedIn(row[0], row[1], row[2] <= now - _SEEN_EVERY_MS)
+    row = db.row(_SIGNED_IN, {"digest": digest(session)} | _bounds(now))
+    if row is None:
+        return None
+    return SignedIn(row.user_id, row.email, stale=row.seen_at <= now - _SEEN_EVERY_MS)
+
+
+def _bounds(now: int) -> dict[str, int]:
+    """Return the times that a live session is compared with."""
+    return {"now": now, "idle": now - IDLE_MS, "latest": now + _LATEST_MS}
 
 
 def note_seen(tx: Connection, session: str) -> None:
     """Store that the session is in use."""
-    of = {"digest": digest(session), "now": now_ms()}
-    tx.run("update console_session set seen_at = :now where digest = :digest", of)
+    tx.run(_NOTE_SEEN, {"digest": digest(session), "seen_at": now_ms()})
 
 
 def end_session(tx: Connection, session: str) -> None:
     """End a session; again is no error."""
-    tx.run("delete from console_session where digest = :digest", {"digest": digest(session)})
+    tx.run(_END, {"digest": digest(session)})
 
 
 def _end_all(tx: Connection, user: User) -> None:
-    tx.run("delete from console_session where user_id = :id", {"id": user.user_id})
+    tx.run(_END_ALL, {"user_id": user.user_id})

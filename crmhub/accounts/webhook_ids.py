@@ -10,7 +10,11 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+import sqlalchemy as sa
+
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import webhook_id
 from crmhub.errors import Conflict, Semantic
 from crmhub.secrets import digest, new_secret, new_webhook_id
 
@@ -20,6 +24,38 @@ Rotatable = Literal["generated", "portal", "secret"]
 WEEK_MS = 7 * 24 * 3600 * 1000
 
 _ALIAS = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+
+_id = webhook_id.c
+_OF_ACCOUNT = _id.account_id == param("account_id")
+_LIST = Statement(
+    sa.select(_id.purpose, _id.value, _id.expires_at)
+    .where(
+        _OF_ACCOUNT,
+        _id.purpose != "secret",
+        sa.or_(_id.expires_at.is_(None), _id.expires_at > param("now")),
+    )
+    .order_by(_id.purpose, _id.expires_at.is_not(None), _id.expires_at.desc())
+)
+_DELETE_EXPIRED = Statement(
+    sa.delete(webhook_id).where(_OF_ACCOUNT, _id.expires_at <= param("now"))
+)
+_EXPIRE = Statement(
+    sa.update(webhook_id)
+    .where(
+        _OF_ACCOUNT,
+        _id.purpose == param("purpose"),
+        sa.or_(_id.expires_at.is_(None), _id.expires_at > param("expires_at")),
+    )
+    .values(params("expires_at"))
+)
+_DELETE_ALIAS = Statement(sa.delete(webhook_id).where(_OF_ACCOUNT, _id.purpose == "alias"))
+_INSERT = Statement(
+    lambda insert: (
+        insert(webhook_id)
+        .values(params("value", "account_id", "purpose", "created_at"))
+        .on_conflict_do_nothing(index_elements=["value"])
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +69,8 @@ class WebhookId:
 
 def webhook_ids(db: Connection, account_id: int) -> list[WebhookId]:
     """Return the valid ids of the account, never its secrets; of each purpose the newest first."""
-    rows = db.rows(
-        "select purpose, value, expires_at from webhook_id where account_id = :account"
-        " and purpose <> 'secret' and (expires_at is null or expires_at > :now)"
-        " order by purpose, case when expires_at is null then 0 else 1 end, expires_at desc",
-        {"account": account_id, "now": now_ms()},
-    )
-    return [WebhookId(*row) for row in rows]
+    rows = db.rows(_LIST, {"account_id": account_id, "now": now_ms()})
+    return [WebhookId(row.purpose, row.value, row.expires_at) for row in rows]
 
 
 def issue(tx: Connection, account_id: int, kind: Rotatable) -> str:
@@ -54,15 +85,8 @@ def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = W
     if kind not in get_args(Rotatable):
         raise Semantic(f"{kind!r} cannot be changed; give one of {', '.join(get_args(Rotatable))}.")
     now = now_ms()
-    tx.run(
-        "delete from webhook_id where account_id = :account and expires_at <= :now",
-        {"account": account_id, "now": now},
-    )
-    tx.run(
-        "update webhook_id set expires_at = :end where account_id = :account"
-        " and purpose = :purpose and (expires_at is null or expires_at > :end)",
-        {"account": account_id, "purpose": kind, "end": now + keep_ms},
-    )
+    tx.run(_DELETE_EXPIRED, {"account_id": account_id, "now": now})
+    tx.run(_EXPIRE, {"account_id": account_id, "purpose": kind, "expires_at": now + keep_ms})
     return issue(tx, account_id, kind)
 
 
@@ -74,10 +98,7 @@ def set_alias(tx: Connection, account_id: int, alias: str) -> None:
     """
     if alias and not is_alias(alias):
         raise Semantic(f"portal_alias: {ALIAS_FORM}.")
-    tx.run(
-        "delete from webhook_id where account_id = :account and purpose = 'alias'",
-        {"account": account_id},
-    )
+    tx.run(_DELETE_ALIAS, {"account_id": account_id})
     if alias and not _insert(tx, account_id, "alias", alias):
         raise Conflict(f"portal_alias: {alias!r} is used already, by another account.")
 
@@ -93,9 +114,5 @@ def is_alias(text: str) -> bool:
 def _insert(tx: Connection, account_id: int, purpose: str, value: str) -> bool:
     """Store the value and return whether it was still free."""
     # Not left to the unique key: on PostgreSQL its error would end the transaction.
-    inserted = tx.run(
-        "insert into webhook_id (value, account_id, purpose, created_at)"
-        " values (:value, :account, :purpose, :now) on conflict (value) do nothing",
-        {"value": value, "account": account_id, "purpose": purpose, "now": now_ms()},
-    )
-    return inserted > 0
+    id = {"value": value, "account_id": account_id, "purpose": purpose, "created_at": now_ms()}
+    return tx.run(_INSERT, id) > 0
