@@ -12,7 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import sqlalchemy as sa
+
+from crmhub.database import tables
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement, param, params
 
 Verb = Literal[
     "open", "change", "create", "revoke", "rotate", "enrol", "unenrol", "retry", "edit", "discard",
@@ -31,6 +35,34 @@ AUTHOR_KINDS: tuple[AuthorKind, ...] = get_args(AuthorKind)
 SET = "set"
 """What stands for a secret that is there."""
 _SHOWN = 6
+
+_audit = tables.audit.c
+_NOTE = Statement(
+    sa.insert(tables.audit)
+    .values(
+        params(
+            "at", "author_kind", "author", "author_id", "verb", "object", "object_id",
+            "account_id", "was", "became",
+        )
+    )
+    # Without this, PostgreSQL would return the new id, which nobody reads.
+    .inline()
+)  # fmt: skip
+_ENTRIES = (
+    sa.select(tables.audit, sa.func.coalesce(tables.account.c.client_id, "").label("client_id"))
+    .select_from(tables.audit)
+    .outerjoin(tables.account, tables.account.c.id == _audit.account_id)
+    .order_by(_audit.id.desc())
+)
+_FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
+    "account_id": _audit.account_id == param("account_id"),
+    "object": _audit.object == param("object"),
+    "verb": _audit.verb == param("verb"),
+    "by": sa.or_(_audit.author == param("by"), _audit.author_id == param("by")),
+    "since": _audit.at >= param("since"),
+    "until": _audit.at < param("until"),
+    "before_id": _audit.id < param("before_id"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +122,7 @@ def note(
     if verb == "change" and not names:
         return
     tx.run(
-        "insert into audit (at, author_kind, author, author_id, verb, object, object_id,"
-        " account_id, was, became) values (:at, :author_kind, :author, :author_id, :verb, :object,"
-        " :object_id, :account, :was, :became)",
+        _NOTE,
         {
             "at": now_ms(),
             "author_kind": by.kind,
@@ -101,7 +131,7 @@ def note(
             "verb": verb,
             "object": object,
             "object_id": object_id,
-            "account": account_id,
+            "account_id": account_id,
             "was": json.dumps({name: was[name] for name in names if name in was}),
             "became": json.dumps({name: became[name] for name in names if name in became}),
         },
@@ -115,39 +145,31 @@ def beginning(id: str) -> str:
 
 def listed(db: Connection, wanted: Wanted, *, limit: int) -> list[Entry]:
     """Return the newest entries that are meant, up to `limit`."""
-    conditions, params = ["1 = 1"], dict[str, Any](limit=limit)
-    for condition, name, value in (
-        ("e.account_id = :account", "account", wanted.account_id),
-        ("e.object = :object", "object", wanted.object or None),
-        ("e.verb = :verb", "verb", wanted.verb or None),
-        (":by in (e.author, e.author_id)", "by", wanted.by or None),
-        ("e.at >= :since", "since", _ago(wanted.newer_than_ms)),
-        ("e.at < :until", "until", _ago(wanted.older_than_ms)),
-        ("e.id < :before", "before", wanted.before_id),
-    ):
-        if value is not None:
-            conditions.append(condition)
-            params[name] = value
-    rows = db.rows(
-        "select e.id, e.at, e.author_kind, e.author, e.author_id, e.verb, e.object, e.object_id,"
-        " coalesce(a.client_id, ''), e.was, e.became from audit e"
-        f" left join account a on a.id = e.account_id where {' and '.join(conditions)}"
-        " order by e.id desc limit :limit",
-        params,
-    )
+    given = {
+        "account_id": wanted.account_id,
+        "object": wanted.object or None,
+        "verb": wanted.verb or None,
+        "by": wanted.by or None,
+        "since": _ago(wanted.newer_than_ms),
+        "until": _ago(wanted.older_than_ms),
+        "before_id": wanted.before_id,
+    }
+    values = {name: value for name, value in given.items() if value is not None}
+    # Built per call: the filters that are given decide the conditions.
+    page = Statement(_ENTRIES.where(*[_FILTERS[name] for name in values]).limit(param("limit")))
     return [
         Entry(
-            id=row[0],
-            at=row[1],
-            by=Author(*row[2:5]),
-            verb=row[5],
-            object=row[6],
-            object_id=row[7],
-            client_id=row[8],
-            before=json.loads(row[9]),
-            after=json.loads(row[10]),
+            id=row.id,
+            at=row.at,
+            by=Author(row.author_kind, row.author, row.author_id),
+            verb=row.verb,
+            object=row.object,
+            object_id=row.object_id,
+            client_id=row.client_id,
+            before=json.loads(row.was),
+            after=json.loads(row.became),
         )
-        for row in rows
+        for row in db.rows(page, values | {"limit": limit})
     ]
 
 

@@ -10,6 +10,7 @@ import flask
 import pytest
 
 from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement
 from crmhub.hub import Hub
 from crmhub.operations import change_account
 from crmhub.secrets import BASE36, token
@@ -203,8 +204,12 @@ def test_a_change_that_fails_has_no_entry(admin: Admin, client: Client, other: C
 def test_a_change_whose_entry_cannot_be_written_does_not_happen(
     hub: Hub, admin: Admin, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: Connection, sql: str, params: Any = None) -> int:
-        if sql.startswith("insert into audit"):
+    failed: list[str] = []
+
+    def full(self: Connection, sql: str | Statement, params: Any = None) -> int:
+        text = sql.text(self.dialect) if isinstance(sql, Statement) else sql
+        if text.lower().startswith("insert into audit"):
+            failed.append(text)
             raise RuntimeError("no room")
         return run(self, sql, params)
 
@@ -217,6 +222,7 @@ def test_a_change_whose_entry_cannot_be_written_does_not_happen(
         admin.put(f"{path}/connection?check=false", {"adapter": "hubspot", **_TOKEN}),
     ):
         assert answer.status_code == 500
+    assert len(failed) == 3
     monkeypatch.undo()
     assert admin.get(path).get_json()["name"] == client.account.name
     assert admin.get(f"{path}/connection").get_json()["adapter"] == "local"
