@@ -8,7 +8,7 @@ import pwd
 import pytest
 
 from crmhub import audit
-from crmhub.cli import audit as auditing
+from crmhub.cli.audit import _OBJECTS, _VERBS
 from crmhub.hub import Hub
 from crmhub.settings import Settings
 from tests.operations.traces import left
@@ -117,4 +117,4 @@ def test_a_list_is_narrowed_and_readable(acme):
 
 
 def test_the_commands_words_are_those_of_the_log():
-    assert (auditing._OBJECTS, auditing._VERBS) == (audit.OBJECTS, audit.VERBS)
+    assert (_OBJECTS, _VERBS) == (audit.OBJECTS, audit.VERBS)
