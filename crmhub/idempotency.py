@@ -10,15 +10,64 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from crmhub.database.connection import (
-    Connection,
-    Database,
-    now_ms,
-)
+import sqlalchemy as sa
+
+from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.statements import Insert, Statement, in_list, param, params
+from crmhub.database.tables import idempotency
 from crmhub.errors import Conflict, Semantic
 
 KEPT_MS = 24 * 60 * 60 * 1000
 _BATCH = 5_000
+
+_answer = idempotency.c
+_KEY_COLUMNS = ("account_id", "key")
+_VALUE_COLUMNS = ("fingerprint", "status", "headers", "body", "shortened", "created_at")
+_OF_ACCOUNT = _answer.account_id == param("account_id")
+_IS_ANSWER = sa.and_(_OF_ACCOUNT, _answer.key == param("key"))
+_FIND = Statement(
+    sa.select(
+        _answer.fingerprint, _answer.status, _answer.headers, _answer.body, _answer.shortened
+    ).where(_IS_ANSWER, _answer.created_at > param("since"))
+)
+
+
+def _build_store(insert: Insert) -> sa.Insert:
+    statement = insert(idempotency).values(params(*_KEY_COLUMNS, *_VALUE_COLUMNS))
+    values = {name: statement.excluded[name] for name in _VALUE_COLUMNS}
+    # A row in the way is older than a day.
+    upsert: sa.Insert = statement.on_conflict_do_update(index_elements=_KEY_COLUMNS, set_=values)
+    return upsert
+
+
+_STORE = Statement(_build_store)
+_old = idempotency.alias("old").c
+_DELETE_OLD_OF_ALL_ACCOUNTS = Statement(
+    sa.delete(idempotency).where(
+        sa.tuple_(_answer.account_id, _answer.key).in_(
+            sa.select(_old.account_id, _old.key)
+            .where(_old.created_at <= param("created_at"))
+            .order_by(_old.created_at)
+            .limit(param("limit"))
+        )
+    )
+)
+_MENTIONING = Statement(
+    sa.select(_answer.key, _answer.body).where(
+        _OF_ACCOUNT, _answer.body.like(param("pattern")), _answer.status < 400
+    )
+)
+_SET_BODY = Statement(sa.update(idempotency).where(_IS_ANSWER).values(params("body")))
+_REFUSALS = Statement(
+    sa.select(
+        _answer.key,
+        sa.case((_answer.status >= 400, _answer.body), else_="").label("refusal"),
+    )
+    .where(_OF_ACCOUNT, _answer.key > param("after"))
+    .order_by(_answer.key)
+    .limit(param("limit"))
+)
+_DELETE = Statement(sa.delete(idempotency).where(_OF_ACCOUNT, in_list(_answer.key, "keys")))
 
 
 class StillRunning(Conflict):
@@ -68,19 +117,16 @@ def _kept(tx: Connection, account_id: int, key: str, fingerprint: str) -> Answer
     """Return what was kept; None: until the transaction ends nobody else begins with the key."""
     # First the lock, then the look: what ended between the two has left its row.
     alone = tx.try_hold(f"idempotency/{account_id}/{key}")
-    row = tx.row(
-        "select fingerprint, status, headers, body, shortened from idempotency"
-        " where account_id = :account and key = :key and created_at > :since",
-        {"account": account_id, "key": key, "since": now_ms() - KEPT_MS},
-    )
+    since = now_ms() - KEPT_MS
+    row = tx.row(_FIND, {"account_id": account_id, "key": key, "since": since})
     if row is not None:
-        if row[0] != fingerprint:
+        if row.fingerprint != fingerprint:
             raise Semantic(
                 "Idempotency-Key: was sent with another request before;"
                 " repeat that one as it was, or choose a new key."
             )
-        headers = tuple((name, value) for name, value in json.loads(row[2]))
-        return Answer(row[1], headers, row[3], bool(row[4]))
+        headers = tuple((name, value) for name, value in json.loads(row.headers))
+        return Answer(row.status, headers, row.body, bool(row.shortened))
     if not alone:
         raise StillRunning(
             "Idempotency-Key: the first request with this key is still running;"
@@ -91,35 +137,24 @@ def _kept(tx: Connection, account_id: int, key: str, fingerprint: str) -> Answer
 
 def _keep(tx: Connection, account_id: int, key: str, fingerprint: str, answer: Answer) -> None:
     tx.run(
-        "insert into idempotency"
-        " (account_id, key, fingerprint, status, headers, body, shortened, created_at)"
-        " values (:account, :key, :fingerprint, :status, :headers, :body, :shortened, :now)"
-        # What is there is older than a day.
-        " on conflict (account_id, key) do update set fingerprint = excluded.fingerprint,"
-        " status = excluded.status, headers = excluded.headers, body = excluded.body,"
-        " shortened = excluded.shortened, created_at = excluded.created_at",
+        _STORE,
         {
-            "account": account_id,
+            "account_id": account_id,
             "key": key,
             "fingerprint": fingerprint,
             "status": answer.status,
             "headers": json.dumps(answer.headers),
             "body": answer.body,
             "shortened": answer.shortened,
-            "now": now_ms(),
+            "created_at": now_ms(),
         },
     )
 
 
 def forget_old(database: Database, *, most: int = 1000) -> int:
     """Delete up to `most` answers that are older than 24 hours, and return how many went."""
-    return database.transact(
-        lambda tx: tx.run(
-            "delete from idempotency where (account_id, key) in (select account_id, key"
-            " from idempotency where created_at <= :before order by created_at limit :most)",
-            {"before": now_ms() - KEPT_MS, "most": most},
-        )
-    )
+    oldest = {"created_at": now_ms() - KEPT_MS, "limit": most}
+    return database.transact(lambda tx: tx.run(_DELETE_OLD_OF_ALL_ACCOUNTS, oldest))
 
 
 def erase(
@@ -136,29 +171,19 @@ def erase(
     out anew. A refusal that repeats one of `texts` goes, since its request wrote nothing, and so
     does what was kept under a key with one of them.
     """
-    of = {"account": account_id}
     changed = 0
     for moment in sorted({created for _, created in records}):
-        for key, body in tx.rows(
-            "select key, body from idempotency where account_id = :account"
-            " and body like :moment and status < 400",
-            of | {"moment": f"%{moment}%"},
-        ):
+        for row in tx.rows(_MENTIONING, {"account_id": account_id, "pattern": f"%{moment}%"}):
             try:
-                answer = json.loads(body)
+                answer = json.loads(row.body)
             except ValueError:
                 continue
             told = {id for id, created in records if created == moment}
             blanked = _blanked(answer, told, moment)
             if blanked != answer:
+                body = json.dumps(blanked, ensure_ascii=False, separators=(",", ":"))
                 changed += tx.run(
-                    "update idempotency set body = :body"
-                    " where account_id = :account and key = :key",
-                    of
-                    | {
-                        "key": key,
-                        "body": json.dumps(blanked, ensure_ascii=False, separators=(",", ":")),
-                    },
+                    _SET_BODY, {"account_id": account_id, "key": row.key, "body": body}
                 )
     return changed + _forget_saying(tx, account_id, {text.casefold() for text in texts})
 
@@ -166,19 +191,16 @@ def erase(
 def _forget_saying(tx: Connection, account_id: int, texts: Collection[str]) -> int:
     """Delete what is kept under a key with one of the texts, and refusals that repeat one."""
     changed = 0
-    last = ""
-    while rows := tx.rows(
-        "select key, case when status >= 400 then body else '' end from idempotency"
-        " where account_id = :account and key > :last order by key limit :most",
-        {"account": account_id, "last": last, "most": _BATCH},
-    ):
-        last = rows[-1][0]
+    page = {"account_id": account_id, "after": "", "limit": _BATCH}
+    while rows := tx.rows(_REFUSALS, page):
+        page["after"] = rows[-1].key
         theirs = [
-            (account_id, key)
-            for key, refusal in rows
-            if any(text in f"{key}\n{refusal}".casefold() for text in texts)
+            row.key
+            for row in rows
+            if any(text in f"{row.key}\n{row.refusal}".casefold() for text in texts)
         ]
-        changed += tx.delete("idempotency", {"account_id": "int", "key": "text"}, theirs)
+        if theirs:
+            changed += tx.run(_DELETE, {"account_id": account_id, "keys": theirs})
     return changed
 
 
