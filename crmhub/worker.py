@@ -32,15 +32,16 @@ from crmhub.helpers.deadlines import within
 from crmhub.helpers.dispatch import (
     Done,
     Mapped,
+    apply_circuit_breaker,
     attempt,
-    beside,
-    judged,
+    classify_error,
+    extra_writes,
     kept,
     newest,
-    weighed,
 )
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
+from crmhub.journal import clock_jumps
 from crmhub.journal.journal import LONGEST_LEASE_MS
 from crmhub.journal.models import (
     Due,
@@ -68,8 +69,8 @@ _PAUSE_S = 5.0
 _PAUSES = 9
 _END_S = 5.0
 _REDATING_S = 0.5
-# By less than that a clock may be moved: it is waited for.
-_MOVED_S = 30.0
+# A smaller jump of the clock is waited for.
+_JUMP_MS = 30_000
 _KEPT_MS = 30 * 86_400_000
 _log = logging.getLogger("crmhub.worker")
 
@@ -86,8 +87,8 @@ class Worker:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        # By how much the database's clock was ahead of the monotonic one, at least.
-        self._ahead_s = math.nan
+        # How far the database's clock is ahead of the monotonic one.
+        self._ahead_ms = math.nan
 
     def stop(self) -> None:
         """Begin nothing more."""
@@ -155,27 +156,18 @@ class Worker:
             took_s = time.monotonic() - began
 
     def _due(self) -> Due:
-        """Return what is due, also by a clock that was moved since the last look."""
-        if math.isnan(self._ahead_s):
-            # Of what was before its first look it knows what is stored.
-            set_back_by = self._hub.journal.set_back_by()
-            if set_back_by > _MOVED_S * 1000:
-                self._hasten(set_back_by)
-        began = time.monotonic()
+        """Return what is due; when the clock has jumped since the last look, restart the waits."""
+        database = self._hub.database
         due = self._hub.journal.due()
-        if due.moment / 1000 - began < self._ahead_s - _MOVED_S:
-            self._hasten(round((self._ahead_s + began) * 1000) - due.moment)
+        ahead_ms = due.moment - time.monotonic() * 1000
+        first_look = math.isnan(self._ahead_ms)
+        jump_ms = -clock_jumps.set_back_ms(database) if first_look else ahead_ms - self._ahead_ms
+        if abs(jump_ms) > _JUMP_MS:
+            _log.warning("The database's clock was set by %d s; waits begin anew.", jump_ms / 1000)
+            clock_jumps.restart_waits(database, round(jump_ms))
             due = self._hub.journal.due()
-        elif due.moment / 1000 - time.monotonic() > self._ahead_s + _MOVED_S:
-            _log.warning("The database's clock was set ahead; nobody's work is taken over yet.")
-            self._hub.journal.prolong()
-            due = self._hub.journal.due()
-        self._ahead_s = due.moment / 1000 - time.monotonic()
+        self._ahead_ms = ahead_ms
         return due
-
-    def _hasten(self, by_ms: int) -> None:
-        _log.warning("The database's clock was set back; what waits is tried now.")
-        self._hub.journal.hasten(by_ms)
 
     def _clean(self) -> bool:
         """Delete some of what is kept no longer; return whether there may be more of it."""
@@ -257,7 +249,7 @@ class Worker:
         except HubError as exc:
             # Of what was loaded before the first call: an attempt makes an outcome of any error.
             _log.warning("Nothing could be tried: %s", exc.message)
-            self._hub.unwritten.write(partial(self._hub.journal.give_back, entries))
+            self._hub.unwritten.write(partial(self._hub.journal.release, entries))
         # A bug of ours must not end the thread's work without a word; the leases end here too.
         except Exception:
             _log.exception("A try of the worker failed.")
@@ -293,11 +285,13 @@ def _try_one(hub: Hub, account: Account, entry: Entry) -> None:
 
 def _try_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
     """Try several leads of one connection in few calls; each has its own outcome."""
-    began_at, began = now_ms(), time.monotonic()
+    began = time.monotonic()
     try:
         adapter = connect(hub, account)
     except AdapterError as exc:
-        _finish_all(hub, account, [(one, judged(exc, waits=False), None) for one in entries])
+        _finish_all(
+            hub, account, [(one, classify_error(exc, waits=False), None) for one in entries]
+        )
         return
     together: list[tuple[Entry, CreateLead, Mapped, Lead]] = []
     alone: list[Entry] = []
@@ -329,16 +323,16 @@ def _try_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
             # What is good of it may still be stored.
             alone.append(entry)
             continue
-        judgement, done = _judged_lead(adapter, action, mapped, outcome)
+        result, done = _outcome_of_lead(adapter, action, mapped, outcome)
         sent = account.connection.field_map.of(action.record).sent(mapped.properties)
-        judgement = replace(judgement, mapped=sent, began_at=began_at, ms=ms, ended=ended)
-        tries.append((entry, judgement, done))
-    _finish_all(hub, account, _weighed_all(hub, tries))
+        result = replace(result, mapped=sent, ms=ms, ended=ended)
+        tries.append((entry, result, done))
+    _finish_all(hub, account, _apply_circuit_breaker(hub, tries))
     for entry in alone:
         _try_one(hub, account, entry)
 
 
-def _weighed_all(
+def _apply_circuit_breaker(
     hub: Hub, tries: Sequence[tuple[Entry, Outcome, Done | None]]
 ) -> list[tuple[Entry, Outcome, Done | None]]:
     """Weigh what a batch came to: a call that failed is one failure, for however many leads."""
@@ -346,7 +340,9 @@ def _weighed_all(
     for entry, outcome, _ in sorted(tries, key=lambda one: bool(one[1].trouble)):
         if outcome.trouble not in weights:
             here = (entry.account_id, entry.connection_id)
-            weights[outcome.trouble] = weighed(hub, here, outcome, probing=entry.probing)
+            weights[outcome.trouble] = apply_circuit_breaker(
+                hub, here, outcome, probing=entry.probing
+            )
     return [
         (entry, _like(weights[outcome.trouble], outcome) if outcome.trouble else outcome, done)
         for entry, outcome, done in tries
@@ -357,11 +353,11 @@ def _like(weight: Outcome, outcome: Outcome) -> Outcome:
     return replace(outcome, away=weight.away, wait_s=weight.wait_s)
 
 
-def _judged_lead(
+def _outcome_of_lead(
     adapter: Adapter, action: CreateLead, mapped: Mapped, outcome: SavedLead | Exception
 ) -> tuple[Outcome, Done | None]:
     if isinstance(outcome, Exception):
-        return judged(outcome, waits=False), None
+        return classify_error(outcome, waits=False), None
     refused = (*mapped.refused, *outcome.refused)
     done = action.done(adapter, outcome, refused)
     return Outcome("done", done.status, result=kept(done)), done
@@ -374,5 +370,7 @@ def _finish_all(
         metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
     # Contacts are locked one after the other: in one order by all.
     ordered = sorted(tries, key=lambda one: one[2].contact_id if one[2] else "")
-    written = [(entry, outcome, beside(account, entry, done)) for entry, outcome, done in ordered]
+    written = [
+        (entry, outcome, extra_writes(account, entry, done)) for entry, outcome, done in ordered
+    ]
     hub.unwritten.write(partial(hub.journal.finish_all, written))

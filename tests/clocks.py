@@ -59,12 +59,13 @@ class Clocks:
         self._time_machine = time_machine
         self._ahead_ms = 0
         time_machine.move_to(time.time(), tick=True)
-        clock = Connection.clock.fget
+        moment = Connection.now_ms
 
-        def moved(connection: Connection) -> str:
-            return f"({clock(connection)} + {self._ahead_ms})"  # type: ignore[misc]
+        def moved(connection: Connection) -> int:
+            # SQLite has this host's clock, which is moved already.
+            return moment(connection) + self._ahead_ms * (connection.dialect != "sqlite")
 
-        monkeypatch.setattr(Connection, "clock", property(moved))
+        monkeypatch.setattr(Connection, "now_ms", moved)
 
     def set(self, seconds: int) -> None:
         """Set both ahead, or back, by so much."""

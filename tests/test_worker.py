@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +103,7 @@ def hubspot() -> Iterator[FakeHubSpot]:
 
 def shut(hub: Hub, client: Client) -> None:
     """Let the account's connection be away until it is opened."""
-    hub.journal.shut(client.account, "away")
+    hub.journal.open_circuit(client.account, "away")
     change(hub, client, "until = :then", "outage", then=now_ms() + 3_600_000)
 
 
@@ -396,60 +395,6 @@ def _queue(hub: Hub, client: Client, token: str) -> str:
         client.account, lambda tx: lead.enter(tx, client.account), lease_s=5, now=False
     )
     return accepted.action_id
-
-
-def test_a_clock_that_was_set_back_holds_nothing_up(
-    hub: Hub, fake: tuple[Client, FakeCrm], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, _ = fake
-    ids = [_queue(hub, client, token) for token in ("t", "u")]
-    then = {"then": now_ms() + 3_600_000}
-    change(hub, client, "run_at = :then", **then)
-    change(hub, client, "state = 'running', lease = 'x' where id = :it", it=ids[0])
-    hub.database.transact(
-        lambda tx: tx.run(
-            "insert into lease (account_id, connection_id, key, token, expires_at)"
-            " values (:id, 1, 'k', 'x', :then)",
-            {"id": client.account.id, **then},
-        )
-    )
-    shut(hub, client)
-    due, ahead = hub.journal.due, [3_600_000]
-
-    def look() -> Due:
-        return replace(found := due(), moment=found.moment + (ahead.pop() if ahead else 0))
-
-    monkeypatch.setattr(hub.journal, "due", look)
-    with working(hub):
-        # Two of one moment come in any order.
-        soon(lambda: set(rows(hub, client, "id, state")) == {(ids[0], "running"), (ids[1], "done")})
-    # Who works on an action keeps it; what the dead have left behind ends as soon as ever.
-    until = dict(rows(hub, client, "id, run_at"))[ids[0]]
-    ((held_until,),) = rows(hub, client, "expires_at", "lease")
-    assert all(0 < moment - now_ms() <= 60_000 for moment in (until, held_until))
-
-
-def test_a_clock_that_was_set_ahead_ends_no_lease(
-    hub: Hub, fake: tuple[Client, FakeCrm], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, _ = fake
-    first, second = (_queue(hub, client, token) for token in ("t", "u"))
-    due, looks = hub.journal.due, []
-
-    def look() -> Due:
-        looks.append(found := due())
-        if len(looks) == 1:
-            # What is seen before the clock is moved.
-            change(hub, client, "run_at = :it where state = 'running'", it=found.moment - 1)
-            return replace(found, now=[], moment=found.moment - 3_600_000)
-        return found
-
-    change(hub, client, "state = 'running', lease = 'x' where id = :it", it=first)
-    monkeypatch.setattr(hub.journal, "due", look)
-    with working(hub):
-        soon(lambda: hub.journal.result(client.account.id, second) is not None)
-    held = {id: (state, lease) for id, state, lease in rows(hub, client, "id, state, lease")}
-    assert held[first] == ("running", "x")
 
 
 def test_a_worker_does_not_ask_again_and_again_while_nothing_can_be_done(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import re
 import sqlite3
 import threading
@@ -69,10 +68,6 @@ _DEADLOCK_TRIES = 5
 _BUSY_SECONDS = 10
 _BUSY_PAUSE_S = 0.05
 _AWAY_PAUSE_S = 0.1
-# Clocks are slewed by less, and a process that stood still for as long seems to have seen that.
-_SET_MS = 30_000
-# What is held under a lease, and what is taken for sent twice, is no older.
-_SET_S = 60.0
 # So many threads of a pool's go on to answer what needs no database while the others wait for it.
 _NEVER_PATIENT = 8
 # Reads go on while nothing can be written, so connections are not made anew more often.
@@ -417,23 +412,16 @@ class Connection:
     def now_ms(self) -> int:
         """Return the database's own time, the same for every host, in milliseconds.
 
-        As the first statement of a transaction it comes along with its beginning.
+        Statements get it as a parameter. As the first statement of a transaction it comes along
+        with its beginning.
         """
-        moment: int
         if self.dialect == "sqlite":
-            moment = now_ms()
-        else:
-            moment = self._message(f"select cast({self.clock} as bigint)").fetchone()[0]
-        self._database.clock.note(moment)
+            return now_ms()
+        # Not the transaction's start: it may have waited for a lock since.
+        moment: int = self._message(
+            "select cast(extract(epoch from clock_timestamp()) * 1000 as bigint)"
+        ).fetchone()[0]
         return moment
-
-    @property
-    def clock(self) -> str:
-        """SQL for the database's own time, the same for every host: milliseconds, as a double."""
-        if self.dialect == "postgresql":
-            # Not the transaction's start: a statement may have waited for a lock since.
-            return "(extract(epoch from clock_timestamp()) * 1000)::double precision"
-        return "((julianday('now') - 2440587.5) * 86400000.0)"
 
 
 class _LimitedConnection(Connection):
@@ -456,32 +444,6 @@ class _Transaction:
 
 class _Here(threading.local):
     transaction: _Transaction | None = None
-
-
-class Clock:
-    """Notices when the database's clock is set, which otherwise runs as the monotonic one does.
-
-    What was dated before compares wrongly with what is dated from then on.
-    """
-
-    def __init__(self) -> None:
-        self._ahead_ms = math.nan
-        self._set_by_ms = 0.0
-        self._until = 0.0
-
-    def note(self, moment: int) -> None:
-        """Note what the clock shows now (ms)."""
-        now = time.monotonic()
-        ahead_ms = moment - now * 1000
-        if abs(ahead_ms - self._ahead_ms) > _SET_MS:
-            self._set_by_ms = self.set_by_ms + ahead_ms - self._ahead_ms
-            self._until = now + _SET_S
-        self._ahead_ms = ahead_ms
-
-    @property
-    def set_by_ms(self) -> int:
-        """By how much it was set ahead within the last minute, negative when it was set back."""
-        return round(self._set_by_ms) if time.monotonic() < self._until else 0
 
 
 class _Lent:
@@ -559,7 +521,6 @@ class Database:
         self.searches = SearchWatch()
         # Searches leave half of the connections to others.
         self.search_turns = threading.BoundedSemaphore(max(1, pool_size // 2))
-        self.clock = Clock()
         self._here = _Here()
         self._patient = threading.BoundedSemaphore(max(1, pool_size - _NEVER_PATIENT))
         # What was connected before leads to a server that takes no writes.

@@ -106,7 +106,7 @@ def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Prop
         if not bound.last_values:
             raise too_many_at_once()
         return _last_known(bound, asked)
-    if reason := hub.journal.away(account):
+    if reason := hub.journal.outage_reason(account):
         return _last_known(bound, asked, reason)
     whole = account.connection.field_map.whole_name
     wanted = [name for name in asked if whole or name != WHOLE_NAME]
@@ -213,7 +213,7 @@ class SetProperties(Action):
     ) -> Done:
         """Update the contact that the conversation was about when this was accepted."""
         contact_id = crm_id_of(hub, account, entry)
-        hold_back_update(adapter, entry.written_ms)
+        hold_back_update(adapter, entry.written_at)
         written: dict[str, str] = {}
 
         def write(rest: Mapping[str, str]) -> Saved:

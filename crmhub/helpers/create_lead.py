@@ -154,8 +154,8 @@ class CreateLead(Action):
             phone_id=known.phone_id,
             strict=account.switches.strict,
             mark=entry.id,
-            tried_ms=entry.tried_ms,
-            written_ms=entry.written_ms,
+            tried_ms=entry.doubt_since,
+            written_ms=entry.written_at,
             initial=mapped.initial,
             # An email that cannot be used is no reason to take the lead for one without an email.
             by_phone_alone=not self.email and account.switches.lead_requires == "email_or_phone",

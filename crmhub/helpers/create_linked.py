@@ -194,10 +194,10 @@ class CreateForContact(Action):
             )
 
         can_tell = adapter.can("find_marked")
-        if entry.tried_ms and can_tell:
-            if found := earlier(entry.tried_ms):
+        if entry.doubt_since and can_tell:
+            if found := earlier(entry.doubt_since):
                 return found
-            hold_back_create(adapter, self.linked, properties, entry.written_ms)
+            hold_back_create(adapter, self.linked, properties, entry.written_at)
         began = now_ms()
         try:
             return adapter.create_for_contact(self.linked, contact_id, properties, mark=entry.id)

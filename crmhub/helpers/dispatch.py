@@ -20,7 +20,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import Adapter, Problem, Written, contract
 from crmhub.adapter.matching import Duplicate, shared
-from crmhub.database.connection import Connection, now_ms
+from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.helpers.crm_connection import (
     Broken,
@@ -180,7 +180,7 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
             if accepted.entry is None:
                 return _known(accepted)
             if late:
-                hub.unwritten.write(partial(hub.journal.give_back, [accepted.entry]))
+                hub.unwritten.write(partial(hub.journal.release, [accepted.entry]))
                 return _queued(accepted)
             # As it was written down: with what was known only then.
             as_kept = replace(action, **accepted.entry.request)
@@ -308,7 +308,7 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
     `waits` says that its caller waits for the answer, and so may be told of a final refusal; else
     that is a dead letter.
     """
-    began_at, began = now_ms(), time.monotonic()
+    began = time.monotonic()
     done: Done | None = None
     error: Exception | None = None
     mapped = Mapped({})
@@ -321,26 +321,25 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
         # Whatever an adapter raises must not lose the action: what is no error of the contract is
         # a bug, and the action waits until it is mended.
         except Exception as exc:
-            outcome = judged(exc, waits=waits, record=action.record)
+            outcome = classify_error(exc, waits=waits, record=action.record)
             error = exc if outcome.state == "refused" else None
         outcome = replace(
             outcome,
             mapped=account.connection.field_map.of(action.record).sent(mapped.properties),
-            began_at=began_at,
             ms=round((time.monotonic() - began) * 1000),
             ended=time.monotonic(),
         )
         here = (entry.account_id, entry.connection_id)
-        outcome = weighed(hub, here, outcome, probing=entry.probing)
+        outcome = apply_circuit_breaker(hub, here, outcome, probing=entry.probing)
         metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
-        finish = partial(hub.journal.finish, entry, outcome, beside(account, entry, done))
+        finish = partial(hub.journal.finish, entry, outcome, extra_writes(account, entry, done))
         held = hub.unwritten.write(finish, alone)
     if not held:
         return Tried()
     return Tried(done, error, _FULL if outcome.word == errors.LimitExceeded.__name__ else _QUEUED)
 
 
-def beside(account: Account, entry: Entry, done: Done | None) -> Callable[[Connection], None]:
+def extra_writes(account: Account, entry: Entry, done: Done | None) -> Callable[[Connection], None]:
     """Return what is written together with an outcome: the contact's binding and duplicates."""
 
     def write(tx: Connection) -> None:
@@ -424,14 +423,16 @@ def note_failure(
     if isinstance(exc, Broken):
         return
     here = (account.id, account.connection.id)
-    outcome = weighed(hub, here, judged(exc, waits=True, record=record))
+    outcome = apply_circuit_breaker(hub, here, classify_error(exc, waits=True, record=record))
     if outcome.away:
         # What is read is answered, also where nothing can be written.
         with suppress(Unwritable):
-            hub.journal.shut(account, outcome.away, outcome.word)
+            hub.journal.open_circuit(account, outcome.away, outcome.word)
 
 
-def weighed(hub: Hub, here: tuple[int, int], outcome: Outcome, *, probing: bool = False) -> Outcome:
+def apply_circuit_breaker(
+    hub: Hub, here: tuple[int, int], outcome: Outcome, *, probing: bool = False
+) -> Outcome:
     """Return the outcome of a try of this connection with what it says about the CRM.
 
     One failed call is tried again by itself; several in a row, or one that was to find out
@@ -449,7 +450,7 @@ def weighed(hub: Hub, here: tuple[int, int], outcome: Outcome, *, probing: bool 
     return replace(outcome, wait_s=DELAYS_S[0] * random.uniform(0.8, 1.2))
 
 
-def judged(exc: Exception, *, waits: bool, record: str = "contacts") -> Outcome:
+def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> Outcome:
     """Return what an error of a try means for its action, which is about this kind of record."""
     word, message = _word(exc), getattr(exc, "message", "")
     correlation = getattr(exc, "correlation_id", "")

@@ -90,7 +90,7 @@ def get_type(
             if known := _last_known(hub, account, asked):
                 return known
             raise too_many_at_once()
-        if reason := hub.journal.away(account):
+        if reason := hub.journal.outage_reason(account):
             if known := _last_known(hub, account, asked):
                 return known
             raise Unavailable(

@@ -266,88 +266,78 @@ class _Rows:
         params = key.params | {"patience": patience, "share": share}
         with self._writing, self._database.reading() as connection:
             while True:
-                row = connection.row(_reserve(connection.clock), params)
+                params["now"] = connection.now_ms()
+                row = connection.row(_RESERVE, params)
                 turn = _turn(row) if row else self._refused(connection, key, params)
                 if turn is not None:
                     return turn
 
     def _refused(self, connection: Connection, key: _Key, params: dict[str, Any]) -> _Turn | None:
         """Return when a call would be due, or None when it may try again."""
-        clock = connection.clock
         row = connection.row(
-            f"select tat - {_SLACK} - {clock}, burst, step, tat - {clock}, paused_until - {clock}"
+            f"select tat - {_SLACK} - :now, burst, step, tat - :now, paused_until - :now"
             f" from budget where {_HERE}",
             params,
         )
         if row is None:
-            _open(connection, key)
+            _open(connection, key, params["now"])
             return None
         if row[0] <= params["patience"]:
             # Opened, or given another limit, since the reservation found nothing to update.
             return None
         limit = _Limit(row[1], row[2])
         if _beyond(limit, ahead=row[3], paused=row[4]):
-            connection.run(_START_AFRESH.format(clock=clock, here=_HERE), params)
+            connection.run(_START_AFRESH, params)
             return None
         return _Turn(mine=False, wait=max(0.0, row[0]), limit=limit)
 
     def paused(self, key: _Key) -> float:
         with self._database.reading() as connection:
-            rest = connection.scalar(
-                f"select paused_until - {connection.clock} from budget where {_HERE}", key.params
-            )
-        return rest or 0.0
+            end = connection.scalar(f"select paused_until from budget where {_HERE}", key.params)
+            return end - connection.now_ms() if end else 0.0
 
     def follow(self, key: _Key, limit: _Limit) -> None:
         params = key.params | {"burst": limit.burst, "step": limit.step}
-        self._change(
-            key, lambda _: f"update budget set burst = :burst, step = :step where {_HERE}", params
-        )
+        self._change(key, f"update budget set burst = :burst, step = :step where {_HERE}", params)
 
     def pause(self, key: _Key, ms: float) -> None:
-        self._change(key, _pause, key.params | {"ms": ms})
+        self._change(key, _PAUSE, key.params | {"ms": ms})
 
-    def _change(self, key: _Key, sql: Callable[[str], str], params: dict[str, Any]) -> None:
+    def _change(self, key: _Key, sql: str, params: dict[str, Any]) -> None:
         with self._database.reading() as connection:
-            if not connection.run(sql(connection.clock), params):
-                _open(connection, key)
-                connection.run(sql(connection.clock), params)
+            params["now"] = connection.now_ms()
+            if not connection.run(sql, params):
+                _open(connection, key, params["now"])
+                connection.run(sql, params)
 
 
-def _open(connection: Connection, key: _Key) -> None:
+def _open(connection: Connection, key: _Key, now: int) -> None:
     connection.run(
         "insert into budget (account_id, connection_id, lane, tat, burst, step, paused_until)"
-        f" values (:account, :connection, :lane, {connection.clock}, :burst, :step, 0)"
+        " values (:account, :connection, :lane, :now, :burst, :step, 0)"
         " on conflict (account_id, connection_id, lane) do nothing",
-        key.params | {"burst": key.start.burst, "step": key.start.step},
+        key.params | {"burst": key.start.burst, "step": key.start.step, "now": now},
     )
 
 
-def _reserve(clock: str) -> str:
-    return (
-        f"update budget set tat = (case when tat > {clock} then tat else {clock} end) + step"
-        f" where {_HERE} and tat - {_SLACK} <= {clock} + :patience"
-        f" returning tat - burst * step - {clock}, burst, step"
-    )
+_RESERVE = (
+    "update budget set tat = (case when tat > :now then tat else :now end) + step"
+    f" where {_HERE} and tat - {_SLACK} <= :now + :patience"
+    " returning tat - burst * step - :now, burst, step"
+)
 
 
 def _turn(row: tuple[Any, ...]) -> _Turn:
     return _Turn(mine=True, wait=max(0.0, row[0]), limit=_Limit(row[1], row[2]))
 
 
-def _pause(clock: str) -> str:
-    end = f"({clock} + :ms)"
-    empty = f"({end} + (burst - 1) * step)"
-    return (
-        "update budget set"
-        f" paused_until = case when paused_until > {end} then paused_until else {end} end,"
-        f" tat = case when tat > {empty} then tat else {empty} end where {_HERE}"
-    )
-
-
-_START_AFRESH = (
-    "update budget set tat = {clock} + (burst - 1) * step, paused_until = 0 where {here}"
+_EMPTY = "(:now + :ms + (burst - 1) * step)"
+_PAUSE = (
+    "update budget set"
+    " paused_until = case when paused_until > :now + :ms then paused_until else :now + :ms end,"
+    f" tat = case when tat > {_EMPTY} then tat else {_EMPTY} end where {_HERE}"
 )
+_START_AFRESH = f"update budget set tat = :now + (burst - 1) * step, paused_until = 0 where {_HERE}"
 
 
 def _beyond(limit: _Limit, *, ahead: float, paused: float) -> bool:

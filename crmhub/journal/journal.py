@@ -29,7 +29,6 @@ from crmhub.database.advisory_locks import hold
 from crmhub.database.connection import (
     Connection,
     Database,
-    now_ms,
 )
 from crmhub.errors import Semantic
 from crmhub.identity import bindings
@@ -151,7 +150,7 @@ class Journal:
                 if not wait_s:
                     self._wake(tx)
                 return Accepted(row["id"], new.hub_id, behind=behind)
-            return Accepted(row["id"], new.hub_id, _entry_of_new(row, new, moment))
+            return Accepted(row["id"], new.hub_id, _entry_of_new(row, new))
 
         try:
             return self._database.transact(work)
@@ -224,9 +223,7 @@ class Journal:
             " and a.identity = :identity and a.person = :person and a.idempotency_key is null"
             " and (a.state in ('running', 'queued')"
             # What seems to have ended later than that did so before the clock was set back.
-            " or (a.state = 'done' and (a.finished_at between :since and :until"
-            # What ended before the clock was set, by that clock.
-            " or a.finished_at between :since - :set_by and :until - :set_by)))"
+            " or (a.state = 'done' and a.finished_at between :since and :until))"
             f" and {SAME_CONTACT}"
             " order by a.created_at desc limit 1",
             {
@@ -237,7 +234,6 @@ class Journal:
                 "hub_id": new.hub_id,
                 "since": moment - IDENTITY_MS,
                 "until": moment + IDENTITY_MS,
-                "set_by": self._database.clock.set_by_ms,
             },
         )
         if row is None:
@@ -246,7 +242,7 @@ class Journal:
         unchanged = {**earlier, "status": "unchanged"} if earlier is not None else None
         return Accepted(row[0], row[1], earlier=unchanged)
 
-    def give_back(self, entries: Sequence[Entry]) -> None:
+    def release(self, entries: Sequence[Entry]) -> None:
         """Queue actions that nobody has tried after all."""
 
         def work(tx: Connection) -> None:
@@ -267,13 +263,15 @@ class Journal:
 
         self._database.transact(work)
 
-    def finish(self, entry: Entry, outcome: Outcome, beside: Callable[[Connection], None]) -> bool:
-        """Write down what a try came to, in one transaction with `beside`.
+    def finish(
+        self, entry: Entry, outcome: Outcome, extra_writes: Callable[[Connection], None]
+    ) -> bool:
+        """Write down what a try came to, in one transaction with `extra_writes`.
 
         Returns False, and writes nothing, when the lease is gone: another process has taken the
         action over and decides.
         """
-        return self.finish_all([(entry, outcome, beside)])[0]
+        return self.finish_all([(entry, outcome, extra_writes)])[0]
 
     def finish_all(
         self, tries: Sequence[tuple[Entry, Outcome, Callable[[Connection], None]]]
@@ -291,7 +289,7 @@ class Journal:
         tx: Connection,
         entry: Entry,
         outcome: Outcome,
-        beside: Callable[[Connection], None],
+        extra_writes: Callable[[Connection], None],
         moment: int,
     ) -> bool:
         if outcome.state == "parked" and not _is_blocked(tx, entry, outcome.behind):
@@ -299,11 +297,10 @@ class Journal:
             outcome = replace(outcome, state="queued", behind="", wait_s=DELAYS_S[0])
         state, run_at, tries = _next(entry, outcome, moment)
         # A doubt lasts until the action is done: a try that could not look has not settled it.
-        began, ended = outcome.began_at - entry.ahead if outcome.began_at else moment, moment
+        ended = moment
         if outcome.ended:
-            # Whatever the clocks showed then: they may have been set since.
-            ended = moment - round((time.monotonic() - outcome.ended) * 1000)
-            began = ended - outcome.ms
+            ended -= round((time.monotonic() - outcome.ended) * 1000)
+        began = ended - outcome.ms
         written = ended if outcome.doubt else entry.written_at or None
         of = {"account": entry.account_id, "id": entry.id, "connection": entry.connection_id}
         held = tx.run(
@@ -347,7 +344,7 @@ class Journal:
         )
         if state not in (*UNFINISHED, "parked"):
             self._database.after_commit(partial(metrics.ended, entry.kind, state))
-        beside(tx)
+        extra_writes(tx)
         if state == "done" and entry.kind == "createLead" and _unblock(tx, entry, moment):
             self._wake(tx)
         outage = Outage(tx, entry.account_id, entry.connection_id)
@@ -360,7 +357,7 @@ class Journal:
             self._wake(tx)
         return True
 
-    def shut(self, account: Account, reason: str, word: str = "") -> None:
+    def open_circuit(self, account: Account, reason: str, word: str = "") -> None:
         """Note that a connection's CRM is away, as a read has found that ended with `word`."""
         outcome = Outcome("queued", word, away=reason)
 
@@ -370,7 +367,7 @@ class Journal:
 
         self._database.transact(work)
 
-    def away(self, account: Account) -> str:
+    def outage_reason(self, account: Account) -> str:
         """Return why the account's CRM is thought to be away, "" when it is not."""
         with self._database.reading() as connection:
             return Outage(connection, account.id, account.connection.id).reason()
@@ -393,12 +390,11 @@ class Journal:
         """
         kind, wanted = kinds or ("", False)
         narrowed = f" and a.kind {'=' if wanted else '<>'} :kind" if kinds else ""
-        narrowed += " and a.id = :only" if only else ""
+        # A lease that has ended is the worker's to take over: it knows when the clock has jumped.
+        narrowed += " and a.id = :only and a.state = 'queued'" if only else ""
 
         def work(tx: Connection) -> list[Entry]:
             moment = tx.now_ms()
-            # A lease that a clock has ended, set ahead just now, lasts.
-            expired = moment - max(0, self._database.clock.set_by_ms)
             outage = Outage(tx, account_id, connection_id)
             free, probing = outage.may_call(moment, probe=not only)
             if not free:
@@ -411,29 +407,23 @@ class Journal:
                 " and a.connection_id = :connection and a.state in ('running', 'queued')"
                 # The first of its person. Asked for each row: as a join it would go through all
                 # that is due for each, where the planner has not yet heard how much that is.
-                " and a.run_at <= :now and (a.state = 'queued' or a.run_at <= :expired)"
-                f"{narrowed} and a.id = (select e.id from action e"
+                f" and a.run_at <= :now{narrowed} and a.id = (select e.id from action e"
                 " where e.account_id = a.account_id and e.person = a.person"
                 " and e.state in ('running', 'queued') order by e.id limit 1)"
                 # A retried action may stand before one that is in progress.
                 " and not exists (select 1 from action r where r.account_id = a.account_id"
-                " and r.person = a.person and r.state = 'running' and r.run_at > :expired)"
+                " and r.person = a.person and r.state = 'running' and r.run_at > :now)"
                 f" order by a.run_at limit :most{skip})"
                 " update action set state = 'running', lease = :token, run_at = :until,"
                 " doubt_since = coalesce(doubt_since, :now),"
-                # A process that died may have sent a write until its lease ended. What lies ahead
-                # of now was written before the clock was set back; set ahead, it may have made
-                # what was just sent seem old.
-                " written_at = case when written_at > :recent then :now"
-                " when state = 'running' then run_at else written_at end"
+                # A process that died may have sent a write until its lease ended.
+                " written_at = case when state = 'running' then run_at else written_at end"
                 " where account_id = :account and id in (select id from due)"
                 f" returning {_ENTRY}",
                 {
                     "account": account_id,
                     "connection": connection_id,
                     "now": moment,
-                    "expired": expired,
-                    "recent": moment if expired == moment else expired - LONGEST_LEASE_MS,
                     "until": moment + int(lease_s * 1000),
                     "token": token,
                     "most": 1 if probing else most,
@@ -507,51 +497,6 @@ class Journal:
             [(one[1], one[2]) for one in sorted(now)], soonest and max(0, soonest - moment), moment
         )
 
-    def set_back_by(self) -> int:
-        """Return by how much (ms) the clock was set back at least, as what is stored shows."""
-        with self._database.reading() as connection:
-            latest = connection.scalar(_LATEST, {"lease": LONGEST_LEASE_MS})
-            return max(0, int(latest or 0) - connection.now_ms())
-
-    def hasten(self, by_ms: int = 0, *, most: int = 1000) -> None:
-        """Let what waits be due now, since the clock was set back by so much while it waited.
-
-        What was to wait for seconds would wait for as long as the clock was ahead. Whoever works
-        on an action keeps it for as long as any lease lasts.
-        """
-
-        def some(tx: Connection) -> int:
-            moment = tx.now_ms()
-            skip = " for update skip locked" if tx.dialect == "postgresql" else ""
-            return tx.run(
-                "with late as (select account_id, id, state from action where"
-                " (state = 'queued' and run_at > :now) or (state = 'running' and run_at > :until)"
-                f" limit :most{skip})"
-                " update action set run_at = case state when 'queued' then :now else :until end"
-                " where (account_id, id) in (select account_id, id from late)",
-                {"now": moment, "until": moment + LONGEST_LEASE_MS, "most": most},
-            )
-
-        def whole(tx: Connection) -> None:
-            # Else what such an attempt has made would seem to be older than the attempt. When
-            # several workers do so it is found all the same.
-            tx.run(
-                "update action set doubt_since = doubt_since - :by"
-                " where state in ('running', 'queued') and doubt_since is not null",
-                {"by": by_ms},
-            )
-            now = {"now": tx.now_ms()}
-            tx.run("update outage set until = :now where until > :now", now)
-            # The budgets see by themselves that their next call lies too far ahead.
-            tx.run("update budget set paused_until = :now where paused_until > :now", now)
-            tx.run("update outbox set run_at = :now where run_at > :now", now)
-            until = {"until": now["now"] + LONGEST_LEASE_MS}
-            tx.run("update lease set expires_at = :until where expires_at > :until", until)
-
-        while self._database.transact(some) == most:
-            pass
-        self._database.transact(whole)
-
     def spare(self) -> None:
         """Let nobody take over for a moment what seems to be left behind.
 
@@ -560,24 +505,9 @@ class Journal:
 
         def work(tx: Connection) -> None:
             moment = tx.now_ms()
-            tx.run(_SPARE, {"now": moment, "until": moment + GRACE_MS})
-
-        self._database.transact(work)
-
-    def prolong(self) -> None:
-        """Let nobody take over what seems to be left behind, since the clock was set ahead.
-
-        Whoever works on it may be at it still, or no more than asleep with the whole machine.
-        """
-
-        def work(tx: Connection) -> None:
-            moment = tx.now_ms()
-            tx.run(_SPARE, {"now": moment, "until": moment + LONGEST_LEASE_MS})
-            # What was just sent has not been under way for as long as it seems, either.
             tx.run(
-                "update action set written_at = :now"
-                " where state = 'queued' and written_at is not null and written_at < :now",
-                {"now": moment},
+                "update action set run_at = :until where state = 'running' and run_at <= :now",
+                {"now": moment, "until": moment + GRACE_MS},
             )
 
         self._database.transact(work)
@@ -668,16 +598,6 @@ _INSERT = (
     " values (:account, :id, :connection, :kind, :person, :hub_id, :state, :request, 0, :run_at,"
     " :give_up, :lease, :doubt, :identity, :key, '', :now)"
 )
-# No time that was stored lies ahead of now, but for waits; a lease lasts so long at most.
-_LATEST = (
-    "select max(moment) from ("
-    "select max(created_at) as moment from action where state in ('running', 'queued')"
-    " union all select max(doubt_since) from action where state in ('running', 'queued')"
-    " union all select max(run_at) - :lease from action where state = 'running'"
-    " union all select max(since) from outage"
-    " union all select max(expires_at) - :lease from lease) as stored"
-)
-_SPARE = "update action set run_at = :until where state = 'running' and run_at <= :now"
 # From one account to the next through the index: what it costs grows with the accounts that
 # have something to do, not with how much that is.
 _FIRST = (
@@ -725,14 +645,13 @@ def _entry(
         created_at,
         give_up_at,
         probing,
-        now_ms() - moment,
         json.loads(corrected or "{}"),
         # A version before this column has left only the doubt.
         written_at or doubt,
     )
 
 
-def _entry_of_new(row: Mapping[str, Any], new: New, moment: int) -> Entry:
+def _entry_of_new(row: Mapping[str, Any], new: New) -> Entry:
     return Entry(
         row["account"],
         row["id"],
@@ -746,7 +665,6 @@ def _entry_of_new(row: Mapping[str, Any], new: New, moment: int) -> Entry:
         0,
         row["now"],
         row["give_up"],
-        ahead=now_ms() - moment,
     )
 
 

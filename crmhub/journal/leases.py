@@ -70,7 +70,7 @@ class Leases:
             "connection": connection_id,
             "key": _hashed(key),
             "token": random_token(128, BASE36),
-            "ms": seconds * 1000.0,
+            "ms": int(seconds * 1000),
         }
         with self._turn(row, until):
             self._acquire(row, until)
@@ -112,19 +112,15 @@ class Leases:
 
     def _try(self, row: Params) -> bool:
         with self._database.reading() as connection:
+            now = connection.now_ms()
             # Looking first spares a write for each look of each waiter.
-            rest = connection.scalar(
-                f"select expires_at - {connection.clock} from lease where {_HERE} and key = :key",
-                row,
+            ends = connection.scalar(
+                f"select expires_at from lease where {_HERE} and key = :key", row
             )
-            if rest is not None and (rest > 0 or self._seems_over(connection, rest)):
+            if ends is not None and ends > now:
                 return False
-            return connection.row(_take(connection), row) is not None
-
-    def _seems_over(self, connection: Connection, rest: float) -> bool:
-        """Return whether a lease has ended by a clock alone that was set ahead just now."""
-        connection.now_ms()
-        return rest > -self._database.clock.set_by_ms
+            times = {"now": now, "expires_at": now + row["ms"]}
+            return connection.row(_TAKE, {**row, **times}) is not None
 
     def _release(self, row: Params) -> None:
         try:
@@ -149,22 +145,21 @@ def _hashed(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def _take(connection: Connection) -> str:
-    return (
-        "insert into lease (account_id, connection_id, key, token, expires_at) values"
-        f" (:account, :connection, :key, :token, cast({connection.clock} + :ms as bigint))"
-        " on conflict (account_id, connection_id, key) do update"
-        " set token = excluded.token, expires_at = excluded.expires_at"
-        f" where lease.expires_at <= {connection.clock} returning token"
-    )
+_TAKE = (
+    "insert into lease (account_id, connection_id, key, token, expires_at) values"
+    " (:account, :connection, :key, :token, :expires_at)"
+    " on conflict (account_id, connection_id, key) do update"
+    " set token = excluded.token, expires_at = excluded.expires_at"
+    " where lease.expires_at <= :now returning token"
+)
 
 
 def _sweep(connection: Connection, row: Params) -> None:
     # Locked in the order of the keys, since two may sweep at once.
     connection.run(
         f"delete from lease where {_HERE} and key in (select key from lease where {_HERE}"
-        f" and expires_at <= {connection.clock} order by key{connection.for_update})",
-        row,
+        f" and expires_at <= :now order by key{connection.for_update})",
+        {**row, "now": connection.now_ms()},
     )
 
 

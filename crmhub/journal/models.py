@@ -39,9 +39,9 @@ class Entry:
 
     `doubt_since` is when the first attempt began of which nobody knows what it wrote (ms), and
     `written_at` until when the last such attempt may have sent a write; both are 0 without one.
-    Like all times of the journal they are the database's; this host's clock was `ahead` of that
-    by so many ms. `probing` says that its connection is thought to be away. `corrected` tells when
-    an operator corrected a value (ms), by the property's name or the request's key.
+    Like all times of the journal they are the database's. `probing` says that its connection is
+    thought to be unavailable. `corrected` tells when an operator corrected a value (ms), by the
+    property's name or the request's key.
     """
 
     account_id: int
@@ -57,7 +57,6 @@ class Entry:
     created_at: int
     give_up_at: int
     probing: bool = False
-    ahead: int = 0
     corrected: Mapping[str, int] = field(default_factory=dict)
     written_at: int = 0
 
@@ -66,16 +65,6 @@ class Entry:
         # A name is sent as a whole.
         keys = (name, "name") if name in ("firstname", "lastname") else (name,)
         return max(self.created_at, *(self.corrected.get(key, 0) for key in keys))
-
-    @property
-    def tried_ms(self) -> int:
-        """When the doubt began by this host's clock, 0 when there is none."""
-        return self.doubt_since and self.doubt_since + self.ahead
-
-    @property
-    def written_ms(self) -> int:
-        """Until when a write may have been sent by this host's clock, 0 when none was."""
-        return self.written_at and self.written_at + self.ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +114,6 @@ class Outcome:
     throttled: bool = False
     doubt: bool = False
     correlation_id: str = ""
-    began_at: int = 0
     ms: int = 0
     ended: float = 0.0
 

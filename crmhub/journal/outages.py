@@ -59,11 +59,9 @@ class Outage:
     def reason(self) -> str:
         """Return why the CRM is thought to be away, "" when it is not."""
         row = self._tx.row(
-            "select reason from outage"
-            f" where {_HERE} and failures > 0 and until > {self._tx.clock}",
-            self._of,
+            f"select reason, until from outage where {_HERE} and failures > 0", self._of
         )
-        return row[0] if row else ""
+        return row[0] if row and row[1] > self._tx.now_ms() else ""
 
     def note(self, outcome: Outcome, moment: int, *, probing: bool) -> None:
         """Let the connection wait: for what its CRM asked for, or ever longer while it is away.

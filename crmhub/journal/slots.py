@@ -186,7 +186,7 @@ class Shares:
         # It was handed over just now.
         return True
 
-    def give_back(self, account_id: int) -> None:
+    def release(self, account_id: int) -> None:
         """Hand a place over to the account's call that waits first, or free it."""
         with self._lock:
             if line := self._lines.get(account_id):

@@ -248,7 +248,7 @@ def _ask_crm(hub: Hub, account: Account, pair: Pair) -> tuple[Side, Side]:
         url = found.url if adapter.record_pages else ""
         return Side(found.id, url=_page(url), properties=found.properties)
 
-    if reason := hub.journal.away(account):
+    if reason := hub.journal.outage_reason(account):
         return Side(pair.one, error=reason), Side(pair.other, error=reason)
     try:
         return ask(hub, account, lambda crm: (look(crm, pair.one), look(crm, pair.other)))

@@ -151,7 +151,7 @@ def test_each_lead_of_a_batch_is_a_try(
 ) -> None:
     with FakeHubSpot(Options(limit="none", search_limit="none")) as hubspot:
         bot = hubspot_client(app, hubspot)
-        hub.journal.shut(bot.account, "away")
+        hub.journal.open_circuit(bot.account, "away")
         for i in range(5):
             assert lead(bot, f"t{i}", email=f"ann{i}@x.org").status_code == 202
         hurry(hub, bot)
@@ -215,7 +215,7 @@ def test_the_gauges_tell_what_waits(
 ) -> None:
     bot, _ = fake
     contact_id = known(bot)
-    hub.journal.shut(bot.account, "away")
+    hub.journal.open_circuit(bot.account, "away")
     assert lead(bot, "t2", email="bea@x.org").status_code == 202
     change(hub, bot, "created_at = :then where state = 'queued'", then=now_ms() - 90_000)
     body = {"contactId": contact_id, "properties": {"dealname": "A"}}
@@ -237,7 +237,7 @@ def test_a_connection_that_an_account_left_is_not_away(
     app: flask.Flask, hub: Hub, fake: tuple[Client, FakeCrm]
 ) -> None:
     bot, _ = fake
-    hub.journal.shut(bot.account, "away")
+    hub.journal.open_circuit(bot.account, "away")
     change(hub, bot, "connection_id = connection_id + 1", "outage")
     assert scraped(app).of("connections_away") == 0
 

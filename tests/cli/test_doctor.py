@@ -279,7 +279,7 @@ def test_what_is_the_matter_is_said_with_what_to_do(crmhub):
     hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
     crmhub("account", "create", "Acme")
     account = hub.directory.by_client_id("acme")
-    hub.journal.shut(account, "no", "Denied")
+    hub.journal.open_circuit(account, "no", "Denied")
     hub.close()
     told = crmhub("doctor").stdout
     assert "warn  account acme: its CRM (local) refuses the credentials since" in told

@@ -112,7 +112,7 @@ def test_every_process_tells_what_all_have_done(here: Installation, bot: Client)
 
 def test_what_the_worker_beside_has_done_counts_too(here: Installation, bot: Client) -> None:
     hub = here.app.extensions["crmhub"]
-    hub.journal.shut(bot.account, "away")
+    hub.journal.open_circuit(bot.account, "away")
     change(hub, bot, "until = :then", "outage", then=now_ms() + 3_600_000)
     create_lead = f"/chatbot/createLead/{bot.ids.generated_id}"
     with serving(here.root, "--workers", "2", **here.settings) as server:
@@ -214,7 +214,7 @@ def worker(here: Installation, *args: str) -> subprocess.Popen[str]:
 
 def test_a_worker_alone_tells_its_own(here: Installation, bot: Client) -> None:
     hub = here.app.extensions["crmhub"]
-    hub.journal.shut(bot.account, "away")
+    hub.journal.open_circuit(bot.account, "away")
     answer = bot.helper("/chatbot/createLead/{generated}", LEAD)
     assert answer.status_code == 202
     port = free_port()

@@ -116,7 +116,7 @@ def bot(here: Installation, hubspot: FakeHubSpot) -> Client:
 def queue_deal(hub: Hub, client: Client) -> None:
     """Put a deal of a known contact into the queue, due now."""
     contact_id = known(client)
-    hub.journal.shut(client.account, "away")
+    hub.journal.open_circuit(client.account, "away")
     body = {"contactId": contact_id, "properties": DEAL}
     assert client.helper(CREATE_DEAL, body).status_code == 202
     hurry(hub, client)
@@ -213,7 +213,7 @@ def _lost(server: Server, path: str, body: str) -> str:
 def test_two_workers_do_everything_once(
     here: Installation, bot: Client, hubspot: FakeHubSpot
 ) -> None:
-    here.hub.journal.shut(bot.account, "away")
+    here.hub.journal.open_circuit(bot.account, "away")
     for i in range(60):
         assert lead(bot, f"t{i}", email=f"ann{i}@x.org").status_code == 202
     hurry(here.hub, bot)

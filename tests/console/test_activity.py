@@ -193,7 +193,7 @@ def test_an_action_tells_what_it_blocks_and_what_blocks_it(client, hub, operator
 
 def test_an_action_tells_that_its_crm_is_away(client, hub, operator):
     id = queue(hub, client)
-    hub.journal.shut(client.account, "The CRM answers 503.")
+    hub.journal.open_circuit(client.account, "The CRM answers 503.")
     words = text_of(operator.get(f"/activity/{id}"))
     assert "is unreachable. Next attempt in" in words
     assert "The CRM answers 503." in words

@@ -207,7 +207,7 @@ def test_contacts_of_another_crm_lead_to_their_pages(elsewhere):
 
 def test_a_crm_that_is_away_and_one_that_has_merged_them_are_told(elsewhere, monkeypatch):
     operator, client, hub = elsewhere
-    hub.journal.shut(client.account, "Its key is <refused>.")
+    hub.journal.open_circuit(client.account, "Its key is <refused>.")
     page = operator.get(path(client, "c-1", "c-2"))
     assert "Fake cannot show the contacts now: Its key is <refused>." in text_of(page)
     hub.database.transact(

@@ -202,14 +202,14 @@ def test_what_comes_after_a_dead_lead_waits_for_it(
 def test_what_would_wait_for_a_dead_lead_that_is_just_brought_back_follows_it(
     hub: Hub, bot: Client, dead_lead: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged = dispatch.judged
+    judged = dispatch.classify_error
 
     def brought_back(exc: Exception, **how: Any) -> Any:
         retry(hub.database, Wanted(account=bot.account), by=TESTS)
         return judged(exc, **how)
 
     with monkeypatch.context() as patched:
-        patched.setattr(dispatch, "judged", brought_back)
+        patched.setattr(dispatch, "classify_error", brought_back)
         assert status(deal(bot, dead_lead[0])) == (202, "queued")
     hurry(hub, bot)
     work_off(hub, bot)
@@ -237,7 +237,7 @@ def test_what_waits_for_a_dead_lead_follows_a_later_one_of_its_contact(
     hub: Hub, bot: Client, crm: FakeCrm, dead_lead: tuple[str, str]
 ) -> None:
     """The deal must not wait for the later lead, which waits for the deal in its turn."""
-    hub.journal.shut(bot.account, "away")
+    hub.journal.open_circuit(bot.account, "away")
     assert status(deal(bot, dead_lead[0])) == (202, "queued")
     assert status(set_city(bot, "Rome")) == (202, "queued")
     assert status(lead(bot)) == (202, "queued")
@@ -267,7 +267,7 @@ def test_leads_that_go_in_together_bring_back_what_waited(app: flask.Flask, hub:
         fake.fail(400, times=1)
         assert lead(bot).status_code == 422
         change(hub, bot, "state = 'dead'")
-        hub.journal.shut(bot.account, "away")
+        hub.journal.open_circuit(bot.account, "away")
         (hub_id,) = rows(hub, bot, "hub_id")[0]
         assert status(deal(bot, hub_id)) == (202, "queued")
         for token in "uvw":
@@ -281,14 +281,14 @@ def test_leads_that_go_in_together_bring_back_what_waited(app: flask.Flask, hub:
 def test_an_action_whose_contact_is_created_while_it_is_tried_is_not_parked(
     hub: Hub, bot: Client, dead_lead: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged = dispatch.judged
+    judged = dispatch.classify_error
 
     def created(exc: Exception, **how: Any) -> Any:
         change(hub, bot, "crm_id = 'c-9'", "binding")
         return judged(exc, **how)
 
     with monkeypatch.context() as patched:
-        patched.setattr(dispatch, "judged", created)
+        patched.setattr(dispatch, "classify_error", created)
         assert status(deal(bot, dead_lead[0])) == (202, "queued")
     assert states(hub, bot) == ["dead", "queued"]
 
@@ -867,9 +867,9 @@ def test_a_read_that_finds_the_crm_away_spares_the_writers_the_wait(
     known(bot)
     crm.failure, crm.calls = GONE, []
     for _ in range(3):
-        assert hub.journal.away(bot.account) == ""
+        assert hub.journal.outage_reason(bot.account) == ""
         bot.helper(GET_PROPERTIES, {"contactToken": "t", "props": ["email"]})
-    assert hub.journal.away(bot.account) == "no route"
+    assert hub.journal.outage_reason(bot.account) == "no route"
     set_city(bot, "Rome")
     assert crm.calls == ["get_contact"] * 3
 
@@ -879,9 +879,9 @@ def test_a_connection_that_was_mended_is_called_again_at_once(
 ) -> None:
     crm.failure = Denied("revoked")
     assert status(lead(bot)) == (202, "queued")
-    assert hub.journal.away(bot.account) == "revoked"
+    assert hub.journal.outage_reason(bot.account) == "revoked"
     use(app, bot, "fake", crm=bot.account.connection.settings["crm"])
-    assert hub.journal.away(bot.account) == ""
+    assert hub.journal.outage_reason(bot.account) == ""
 
 
 @pytest.mark.parametrize("path", [CREATE_DEAL, CREATE_TICKET])
@@ -924,7 +924,7 @@ def test_a_try_that_asked_the_crm_nothing_ends_no_outage(
     contact_id = known_later(bot)
     change(hub, bot, "state = 'dead', finished_at = created_at")
     assert status(deal(bot, contact_id)) == (202, "queued")
-    hub.journal.shut(bot.account, "away")
+    hub.journal.open_circuit(bot.account, "away")
     hurry(hub, bot)
     work_off(hub, bot)
     assert states(hub, bot) == ["dead", "parked"]

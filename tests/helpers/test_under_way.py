@@ -201,7 +201,7 @@ def test_whoever_takes_over_from_a_process_that_died_waits_too(
     hub: Hub, bot: Client, crm: FakeCrm, write: Write
 ) -> None:
     record = write(bot, crm)
-    hub.journal.shut(bot.account, "It is away.")
+    hub.journal.open_circuit(bot.account, "It is away.")
     record.send()
     hurry(hub, bot)
     hub.journal.claim(bot.account.id, bot.account.connection.id, most=1, lease_s=60)
@@ -257,7 +257,7 @@ def test_others_do_not_wait_with_whoever_waits(hub: Hub, bot: Client, crm: FakeC
     lead(bot)
     lose(crm)
     known(bot, "u", email="bob@x.org")
-    hub.journal.shut(bot.account, "It is away.")
+    hub.journal.open_circuit(bot.account, "It is away.")
     lead(bot, "v", email="cyd@x.org")
     hurry(hub, bot)
     for _ in range(2):

@@ -227,7 +227,7 @@ def test_a_crm_that_is_away_leaves_the_pair_to_be_decided(
     crm.failure = Unavailable("no route")
     found = preview(hub, client, "c-1", "c-2")
     assert [side.error for side in found.sides] == ["no route", "no route"]
-    hub.journal.shut(client.account, "out of order")
+    hub.journal.open_circuit(client.account, "out of order")
     crm.calls.clear()
     assert preview(hub, client, "c-1", "c-2").sides[0].error == "out of order"
     assert crm.calls == []

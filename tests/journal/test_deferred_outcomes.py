@@ -181,7 +181,7 @@ def test_what_a_worker_could_not_begin_is_given_back_without_a_doubt(
     client, crm = fake_client(app, adapter)
     queue(hub, client, "ann", "ben")
 
-    give_back, account = hub.journal.give_back, Worker._account
+    give_back, account = hub.journal.release, Worker._account
     room: list[bool] = []
 
     def when_there_is_room(work: Callable[..., Any]) -> Callable[..., Any]:

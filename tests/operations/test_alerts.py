@@ -146,7 +146,7 @@ def test_refused_credentials_are_told_of_once_and_so_is_their_end(hub, fake, rec
 
 def test_a_crm_that_is_away_is_told_of_when_its_queue_is_old(hub, fake, receiver):
     client, _ = fake
-    hub.journal.shut(client.account, "away")
+    hub.journal.open_circuit(client.account, "away")
     lead(client)
     lead(client, "t2", email="bea@x.org")
     assert _look(hub) == []

@@ -375,7 +375,7 @@ def test_what_others_wait_behind_goes_and_they_are_shown(
     client, crm = bot
     hub: Hub = app.extensions["crmhub"]
     switch(app, client, deadline_s=5)
-    hub.journal.shut(client.account, "away")
+    hub.journal.open_circuit(client.account, "away")
     for email in (EMAIL, "b@x.org"):
         assert lead(client, "shared", email=email).status_code == 202
     crm.failure = Rejected([])

@@ -165,7 +165,7 @@ def test_an_email_leads_nowhere_once_the_merge_is_undone_or_the_contact_deleted(
 
 def test_actions_of_both_keep_their_order(hub: Hub, client: Client) -> None:
     kept, other = two_people(hub, client)
-    hub.journal.shut(client.account, "away")
+    hub.journal.open_circuit(client.account, "away")
     for token, city in (("b", "Rome"), ("a", "Bari"), ("b", "Oslo")):
         body = {"contactToken": token, "props": {"city": city}}
         assert client.helper(SET_PROPERTIES, body).status_code == 202

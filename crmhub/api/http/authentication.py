@@ -98,7 +98,7 @@ def give_place_back(environ: WSGIEnvironment, here: Hub) -> None:
     """Give back the place that the request has taken, if any; at the end of each request."""
     place = environ.get(_PLACE)
     if place is not None:
-        here.shares.give_back(place)
+        here.shares.release(place)
 
 
 def add_rate_headers(response: flask.Response) -> flask.Response:

@@ -214,7 +214,7 @@ def test_an_action_that_is_not_there_is_404(admin: Admin) -> None:
 def test_what_waits_with_its_crm_is_tried_with_it(hub: Hub, admin: Admin, client: Client) -> None:
     (id,) = queue(hub, client)
     change(hub, client, "run_at = :now", now=now_ms())
-    hub.journal.shut(client.account, "no route", "Unavailable")
+    hub.journal.open_circuit(client.account, "no route", "Unavailable")
     with hub.database.reading() as connection:
         until = connection.scalar(
             "select until from outage where account_id = :account", {"account": client.account.id}

@@ -59,7 +59,7 @@ def used_up(hub: Hub, client: Client) -> Iterator[None]:
         yield
     finally:
         for _ in range(taken):
-            hub.shares.give_back(client.account.id)
+            hub.shares.release(client.account.id)
 
 
 def places(hub: Hub, client: Client) -> int:
@@ -68,7 +68,7 @@ def places(hub: Hub, client: Client) -> int:
     while hub.shares.take(client.account.id):
         taken += 1
     for _ in range(taken):
-        hub.shares.give_back(client.account.id)
+        hub.shares.release(client.account.id)
     return taken
 
 
@@ -77,7 +77,7 @@ def test_a_share_is_half_of_the_threads_and_at_least_one(threads: int, half: int
     shares = Shares(threads)
     assert [shares.take(1) for _ in range(half + 1)] == [True] * half + [False]
     assert shares.take(2)
-    shares.give_back(1)
+    shares.release(1)
     assert [shares.take(1), shares.take(1)] == [True, False]
 
 
@@ -204,7 +204,7 @@ def test_no_more_than_so_many_calls_wait(monkeypatch: pytest.MonkeyPatch) -> Non
     soon(lambda: shares.waiting(1) == 1)
     take()
     assert seen == [False]
-    shares.give_back(1)
+    shares.release(1)
     first.join(120)
     assert seen == [False, True]
     # Handed over, not freed.
