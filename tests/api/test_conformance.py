@@ -47,9 +47,9 @@ CHECKS = [
     response_headers_conformance,
 ]
 FORM = "application/x-www-form-urlencoded"
-EXAMPLES = 20
+EXAMPLES = 8
 # The kinds beside contacts are made by the same function.
-EXAMPLES_OF_KINDS_ALIKE = 4
+EXAMPLES_OF_KINDS_ALIKE = 2
 
 CONFIG = SchemathesisConfig.from_dict(
     {

@@ -17,6 +17,7 @@ from crmhub.adapter import NotFound, Throttled, Unavailable
 from crmhub.app import create_app
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
+from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import (
     CREATE_DEAL,
@@ -51,6 +52,17 @@ def database_url(
     """Each database in turn, for these tests alone: the gauges are of all accounts."""
     with own_database(request.param, tmp_path_factory.mktemp("metrics")) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings of these tests alone: other modules keep those of their own databases."""
+    return Settings(
+        root=tmp_path_factory.mktemp("root"),
+        database_url=database_url,
+        secret_key="the secret key of the tests alone",
+        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
+    )
 
 
 @pytest.fixture

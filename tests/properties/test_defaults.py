@@ -9,9 +9,6 @@ from crmhub.properties.values import TYPES, canonical
 
 KINDS = ("contacts", "deals", "companies", "tickets")
 ALL = [(kind, spec) for kind in KINDS for spec in DEFAULT_PROPERTIES[kind]]
-EACH = pytest.mark.parametrize(
-    ("kind", "spec"), ALL, ids=[f"{kind}-{spec.name}" for kind, spec in ALL]
-)
 
 
 def named(kind, name):
@@ -24,9 +21,8 @@ def test_each_kind_has_a_catalogue_that_nobody_can_change():
         DEFAULT_PROPERTIES["contacts"] = ()
 
 
-@pytest.mark.parametrize(
-    ("kind", "names"),
-    [
+def test_the_names_hubspot_users_know_are_there():
+    for kind, names in [
         (
             "contacts",
             "firstname lastname email phone mobilephone company jobtitle lifecyclestage "
@@ -35,59 +31,57 @@ def test_each_kind_has_a_catalogue_that_nobody_can_change():
         ("deals", "dealname amount dealstage pipeline closedate dealtype description"),
         ("companies", "name domain industry numberofemployees annualrevenue phone website"),
         ("tickets", "subject content hs_pipeline hs_pipeline_stage hs_ticket_priority"),
-    ],
-)
-def test_the_names_hubspot_users_know_are_there(kind, names):
-    assert set(names.split()) <= {spec.name for spec in DEFAULT_PROPERTIES[kind]}
+    ]:
+        assert set(names.split()) <= {spec.name for spec in DEFAULT_PROPERTIES[kind]}
 
 
-@EACH
-def test_a_property_is_named_typed_and_labelled(kind, spec):
-    assert re.fullmatch(r"[a-z][a-z0-9_]{0,99}", spec.name)
-    assert spec.type in TYPES
-    assert spec.label == spec.label.strip() != ""
+def test_a_property_is_named_typed_and_labelled():
+    for _, spec in ALL:
+        assert re.fullmatch(r"[a-z][a-z0-9_]{0,99}", spec.name)
+        assert spec.type in TYPES
+        assert spec.label == spec.label.strip() != ""
 
 
-@EACH
-def test_a_property_has_options_exactly_when_it_is_an_enumeration(kind, spec):
-    choices = bool(spec.options) + bool(spec.options_from)
-    assert choices == (spec.type in {"enumeration", "multi_enumeration"})
-    assert spec.options_from is None or kind in DEFAULT_PIPELINES
+def test_a_property_has_options_exactly_when_it_is_an_enumeration():
+    for kind, spec in ALL:
+        choices = bool(spec.options) + bool(spec.options_from)
+        assert choices == (spec.type in {"enumeration", "multi_enumeration"})
+        assert spec.options_from is None or kind in DEFAULT_PIPELINES
 
 
-@EACH
-def test_each_option_is_a_value_its_property_takes(kind, spec):
-    values = [option.value for option in spec.options]
-    assert len({value.casefold() for value in values}) == len(values)
-    assert all(option.label for option in spec.options)
-    for value in values:
-        assert canonical(spec.type, value, options=spec.options) == value
+def test_each_option_is_a_value_its_property_takes():
+    for _, spec in ALL:
+        values = [option.value for option in spec.options]
+        assert len({value.casefold() for value in values}) == len(values), spec
+        assert all(option.label for option in spec.options)
+        for value in values:
+            assert canonical(spec.type, value, options=spec.options) == value
 
 
-@EACH
-def test_fields_of_the_record_are_no_properties(kind, spec):
-    assert spec.name not in {"id", "createdate", "lastmodifieddate", "hs_object_id"}
-    assert spec.name not in {"created_at", "updated_at", "hs_lastmodifieddate"}
+def test_fields_of_the_record_are_no_properties():
+    for _, spec in ALL:
+        assert spec.name not in {"id", "createdate", "lastmodifieddate", "hs_object_id"}
+        assert spec.name not in {"created_at", "updated_at", "hs_lastmodifieddate"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_name_stands_once_in_a_kind(kind):
-    names = [spec.name for spec in DEFAULT_PROPERTIES[kind]]
-    assert len(set(names)) == len(names)
+def test_a_name_stands_once_in_a_kind():
+    for kind in KINDS:
+        names = [spec.name for spec in DEFAULT_PROPERTIES[kind]]
+        assert len(set(names)) == len(names), kind
 
 
-@pytest.mark.parametrize("flag", ["required", "unique", "any_case", "read_only"])
-def test_only_a_few_properties_are_special(flag):
-    special = {f"{kind}.{spec.name}" for kind, spec in ALL if getattr(spec, flag)}
-    assert (
-        special
-        == {
-            "required": {"deals.dealname", "companies.name", "tickets.subject"},
-            "unique": {"contacts.email"},
-            "any_case": {"tickets.hs_ticket_priority"},
-            "read_only": set(),
-        }[flag]
-    )
+def test_only_a_few_properties_are_special():
+    for flag in ["required", "unique", "any_case", "read_only"]:
+        special = {f"{kind}.{spec.name}" for kind, spec in ALL if getattr(spec, flag)}
+        assert (
+            special
+            == {
+                "required": {"deals.dealname", "companies.name", "tickets.subject"},
+                "unique": {"contacts.email"},
+                "any_case": {"tickets.hs_ticket_priority"},
+                "read_only": set(),
+            }[flag]
+        )
 
 
 def test_pipelines_and_stages_are_chosen_from_those_of_the_account():
@@ -101,9 +95,8 @@ def test_pipelines_and_stages_are_chosen_from_those_of_the_account():
     }
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "type", "values"),
-    [
+def test_known_properties_have_the_type_and_values_integrators_send():
+    for kind, name, type, values in [
         (
             "contacts",
             "lifecyclestage",
@@ -123,23 +116,20 @@ def test_pipelines_and_stages_are_chosen_from_those_of_the_account():
         ("companies", "type", "enumeration", "PROSPECT PARTNER RESELLER VENDOR OTHER"),
         ("companies", "numberofemployees", "number", ""),
         ("tickets", "hs_ticket_priority", "enumeration", "LOW MEDIUM HIGH URGENT"),
-    ],
-)
-def test_known_properties_have_the_type_and_values_integrators_send(kind, name, type, values):
-    spec = named(kind, name)
-    assert spec.type == type
-    assert [option.value for option in spec.options] == values.split()
+    ]:
+        spec = named(kind, name)
+        assert spec.type == type
+        assert [option.value for option in spec.options] == values.split()
 
 
-@pytest.mark.parametrize("given", ["high", "High", "HIGH"])
-def test_a_ticket_priority_is_taken_in_any_case(given):
-    spec = named("tickets", "hs_ticket_priority")
-    assert canonical(spec.type, given, options=spec.options, any_case=spec.any_case) == "HIGH"
+def test_a_ticket_priority_is_taken_in_any_case():
+    for given in ["high", "High", "HIGH"]:
+        spec = named("tickets", "hs_ticket_priority")
+        assert canonical(spec.type, given, options=spec.options, any_case=spec.any_case) == "HIGH"
 
 
-@pytest.mark.parametrize(
-    ("kind", "pipeline", "stages", "closed"),
-    [
+def test_pipelines_start_with_the_ids_hubspot_gives_them():
+    for kind, pipeline, stages, closed in [
         (
             "deals",
             "default",
@@ -148,13 +138,11 @@ def test_a_ticket_priority_is_taken_in_any_case(given):
             "closedwon closedlost",
         ),
         ("tickets", "0", "1 2 3 4", "4"),
-    ],
-)
-def test_pipelines_start_with_the_ids_hubspot_gives_them(kind, pipeline, stages, closed):
-    [only] = DEFAULT_PIPELINES[kind]
-    assert only.id == pipeline
-    assert [stage.id for stage in only.stages] == stages.split()
-    assert [stage.id for stage in only.stages if stage.closed] == closed.split()
+    ]:
+        [only] = DEFAULT_PIPELINES[kind]
+        assert only.id == pipeline
+        assert [stage.id for stage in only.stages] == stages.split()
+        assert [stage.id for stage in only.stages if stage.closed] == closed.split()
 
 
 def test_deal_stages_have_a_probability_and_ticket_stages_none():

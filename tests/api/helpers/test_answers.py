@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import orjson
-import pytest
 
 from crmhub.api.helpers.answers import cut, joined
 
 
-@pytest.mark.parametrize("unit", ["a", "ü", "😀", '"', "\\", "\n", "a,", "<"])
-@pytest.mark.parametrize("room", [10, 100, 700])
-def test_a_text_is_cut_to_the_bytes_it_takes_in_json(unit: str, room: int) -> None:
-    text = unit * 2000
-    short = cut(text, room)
-    assert len(orjson.dumps(short)) - 2 <= room
-    assert len(orjson.dumps(short)) - 2 > room - 20
-    assert text.startswith(short.removesuffix("…"))
-    assert short.endswith("…")
+def test_a_text_is_cut_to_the_bytes_it_takes_in_json() -> None:
+    for unit in ["a", "ü", "😀", '"', "\\", "\n", "a,", "<"]:
+        for room in [10, 100, 700]:
+            text = unit * 2000
+            short = cut(text, room)
+            assert len(orjson.dumps(short)) - 2 <= room
+            assert len(orjson.dumps(short)) - 2 > room - 20
+            assert text.startswith(short.removesuffix("…")), (unit, room)
+            assert short.endswith("…"), (unit, room)
 
 
 def test_a_text_that_fits_is_left_as_it_is() -> None:

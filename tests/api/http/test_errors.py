@@ -15,6 +15,7 @@ from werkzeug.exceptions import MethodNotAllowed, default_exceptions
 from werkzeug.test import TestResponse
 
 from crmhub.accounts.directory import Directory
+from crmhub.api.helpers import answers
 from crmhub.app import create_app
 from crmhub.errors import Unavailable
 from crmhub.records.store import RecordStore
@@ -26,6 +27,9 @@ from tests.api.helpers.helper_calls import CREATE_LEAD
 from tests.api.refusals import assert_no_faults, faults, refused
 from tests.clients import Client, open_client
 
+# Decided before any record is read or written: one database will do.
+ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
 
 def test_an_error_has_exactly_four_keys_and_a_time_of_now(client: Client) -> None:
     answer = client.get("/contacts/1")
@@ -35,12 +39,19 @@ def test_an_error_has_exactly_four_keys_and_a_time_of_now(client: Client) -> Non
     assert answer.headers["Content-Type"] == "application/json"
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/nothing", "/chatbot", "/chatbot/nothing", "/healthz/x", "/%20", "/a/api/v2/b"]
-)
-@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-def test_a_path_of_nothing_is_404(app: flask.Flask, path: str, method: str) -> None:
-    refused(app.test_client().open(path, method=method), 404)
+@ONE_DATABASE
+def test_a_path_of_nothing_is_404(app: flask.Flask) -> None:
+    for path in [
+        "/",
+        "/nothing",
+        "/chatbot",
+        "/chatbot/nothing",
+        "/healthz/x",
+        "/%20",
+        "/a/api/v2/b",
+    ]:
+        for method in ["GET", "POST", "DELETE"]:
+            refused(app.test_client().open(path, method=method), 404)
 
 
 def test_a_path_of_nothing_under_the_api_is_404(client: Client) -> None:
@@ -48,13 +59,14 @@ def test_a_path_of_nothing_under_the_api_is_404(client: Client) -> None:
         refused(client.get(path), 404)
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/openapi.json", "/docs/"])
-def test_a_page_takes_get_alone(app: flask.Flask, path: str) -> None:
-    answer = app.test_client().post(path)
-    message = refused(answer, 405)
-    assert set(answer.headers["Allow"].split(", ")) == {"GET", "HEAD", "OPTIONS"}
-    assert "GET" in message
-    assert "POST" in message
+@ONE_DATABASE
+def test_a_page_takes_get_alone(app: flask.Flask) -> None:
+    for path in ["/healthz", "/readyz", "/openapi.json", "/docs/"]:
+        answer = app.test_client().post(path)
+        message = refused(answer, 405)
+        assert set(answer.headers["Allow"].split(", ")) == {"GET", "HEAD", "OPTIONS"}, path
+        assert "GET" in message, path
+        assert "POST" in message, path
 
 
 def test_a_helper_takes_post_alone(client: Client, app: flask.Flask) -> None:
@@ -86,6 +98,7 @@ def test_a_thousand_faults_are_told_in_a_short_message(client: Client) -> None:
     assert len(message) < 2000
 
 
+@ONE_DATABASE
 def test_every_status_of_http_has_the_shape(app: flask.Flask) -> None:
     """Whatever Flask or Werkzeug may raise, also where nobody thought of it."""
     for code, error in sorted(default_exceptions.items()):
@@ -154,8 +167,15 @@ class _crashing:
 
 
 @pytest.fixture(params=["no server", "no directory"])
-def away(request: pytest.FixtureRequest, settings: Settings, tmp_path: Path) -> Iterator[Wire]:
+def away(
+    request: pytest.FixtureRequest,
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Wire]:
     """Calls an application whose database cannot be reached, with a key that may be right."""
+    # Helpers would wait for it: tests/api/helpers/test_helpers_database_away.py says how long.
+    monkeypatch.setattr(answers, "_PATIENCE_S", 0.01)
     urls = {
         "no server": "postgresql+psycopg://nobody@127.0.0.1:9/nothing",
         "no directory": f"sqlite:///{tmp_path}/gone/crmhub.db",
@@ -182,6 +202,7 @@ class Wire:
         return self.http.open(path, method=endpoint.method, headers=headers, **options)
 
 
+@ONE_DATABASE
 def test_without_database_every_call_of_an_account_is_503(away: Wire) -> None:
     of_accounts = [
         each
@@ -191,16 +212,19 @@ def test_without_database_every_call_of_an_account_is_503(away: Wire) -> None:
     assert_no_faults((each, faults(away.send(each), 503)) for each in of_accounts)
 
 
+@ONE_DATABASE
 def test_without_database_the_process_is_alive_but_not_ready(away: Wire) -> None:
     assert away.http.get("/healthz").status_code == 200
     refused(away.http.get("/readyz"), 503)
 
 
+@ONE_DATABASE
 def test_without_database_pages_are_served(away: Wire) -> None:
     for path in ("/openapi.json", "/docs/"):
         assert away.http.get(path, buffered=True).status_code == 200
 
 
+@ONE_DATABASE
 def test_without_database_a_path_of_nothing_is_404(away: Wire) -> None:
     refused(away.http.get("/nothing"), 404)
 

@@ -39,6 +39,9 @@ from tests.clients import Client, open_client
 from tests.pages import fetch
 from tests.records.meanwhile import at_once
 
+# Decided before any record is read or written: one database will do.
+ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
 ROOT = Path(__file__).parents[3]
 REPLAYED = "Idempotent-Replayed"
 
@@ -291,10 +294,11 @@ def test_accounts_do_not_share_keys(client: Client, other: Client) -> None:
     assert_replayed(post(other, "/contacts", ada(city="Bonn")), theirs)
 
 
-@pytest.mark.parametrize("key", ["", " ", "é", "a\tb", "\x7f", "k" * 256])
-def test_a_key_that_cannot_be_one_is_400(client: Client, key: str) -> None:
-    assert "Idempotency-Key" in refused(post(client, "/contacts", ada(), key), 400)
-    assert total(client) == 0
+@ONE_DATABASE
+def test_a_key_that_cannot_be_one_is_400(client: Client) -> None:
+    for key in ["", " ", "é", "a\tb", "\x7f", "k" * 256]:
+        assert "Idempotency-Key" in refused(post(client, "/contacts", ada(), key), 400)
+        assert total(client) == 0, key
 
 
 @pytest.mark.parametrize("key", ["k" * 255, "0", '"a key, in quotes; with=signs"', "%s :x ' \\"])

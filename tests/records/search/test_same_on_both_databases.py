@@ -199,12 +199,15 @@ def test_two_filters_on_one_name_find_what_meets_both(both: Pair, name: str) -> 
     filters = list(filters_on(name, asked))
     found = 0
     for n, pair in enumerate(zip(filters, filters[5:] + filters[:5], strict=True)):
-        for some in (pair, (*pair, filters[n * 7 % len(filters)])):
-            order = {"sort": [*SORTS][n % 4], "order": ("asc", "desc")[n // 4 % 2]}
-            answer = both.answers({"filters": some}, **order)
-            if answer[0] != 422:
-                assert answer == both.expected(some, **order), some
-                found += 1
+        # Each filter stands in a pair or in a triple; three in four values stand alone above.
+        if n % 4 > 1:
+            continue
+        some = (*pair, filters[n * 7 % len(filters)]) if n % 4 else pair
+        order = {"sort": [*SORTS][n // 4 % 4], "order": ("asc", "desc")[n // 16 % 2]}
+        answer = both.answers({"filters": some}, **order)
+        if answer[0] != 422:
+            assert answer == both.expected(some, **order), some
+            found += 1
     assert found > len(OPERATORS)
 
 
