@@ -21,6 +21,9 @@ from tests.egress.egress_servers import (
 )
 from tests.hostile_urls import HOSTILE
 
+# An address is judged before anything is stored: one database will do.
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
 
 @pytest.fixture
 def app(settings: Settings) -> Iterator[flask.Flask]:

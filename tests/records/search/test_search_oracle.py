@@ -142,7 +142,7 @@ def moments_of(draw: st.DrawFn, group: int) -> tuple[int, int]:
 
 
 @settings(
-    max_examples=25,
+    max_examples=10,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     # Making 24 records smaller takes minutes, and the filters say enough.
@@ -157,7 +157,7 @@ def test_search_answers_what_the_contract_says(
     records = store(hub, searcher, sent, moments, data.draw(st.sampled_from([0, 12, 24])))
     ids = [each.id for each in records]
     try:
-        for _ in range(8):
+        for _ in range(12):
             filters = data.draw(filters_on(sent, ids))
             if plan == "few at once":
                 # Else luck decides how often a filter asks for a given value.
@@ -187,7 +187,7 @@ def test_search_answers_what_the_contract_says(
 
 
 @settings(
-    max_examples=8,
+    max_examples=4,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=set(Phase) - {Phase.shrink, Phase.explain},
