@@ -200,9 +200,10 @@ def test_two_filters_on_one_name_find_what_meets_both(both: Pair, name: str) -> 
     few = 9 if len(filters) > 300 else 4
     found = 0
     for n, pair in enumerate(zip(filters, filters[5:] + filters[:5], strict=True)):
-        # Every filter stands alone above; here one pair and one triple of each few.
+        # Every filter stands alone above; here one pair and one triple of each few, and what
+        # has no value, of which there is one for each operator.
         turn, place = divmod(n, few)
-        if place > 1:
+        if place > 1 and pair[0]["operator"] not in BARE:
             continue
         some = (*pair, filters[n * 7 % len(filters)]) if place else pair
         order = {"sort": [*SORTS][turn % 4], "order": ("asc", "desc")[turn // 4 % 2]}
