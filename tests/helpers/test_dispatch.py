@@ -779,7 +779,7 @@ def test_an_outcome_that_cannot_be_written_down_loses_nothing(
     assert (states(hub, bot), len(crm.contacts)) == (["done"], 1)
 
 
-@pytest.mark.parametrize("step", ["give_back", "finish_all"])
+@pytest.mark.parametrize("step", ["release", "finish_all"])
 def test_once_it_is_written_down_no_caller_is_told_to_come_back(
     hub: Hub, bot: Client, crm: FakeCrm, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -787,7 +787,7 @@ def test_once_it_is_written_down_no_caller_is_told_to_come_back(
         raise errors.Unavailable("the database is away")
 
     monkeypatch.setattr(hub.journal, step, fail)
-    if step == "give_back":
+    if step == "release":
         # The call counts as late before it is tried.
         monkeypatch.setattr(slots, "_MOST_OF_DEADLINE", 0)
         monkeypatch.setattr(slots, "_FORGOTTEN_S", 0)
