@@ -67,8 +67,8 @@ class Service:
     process: subprocess.Popen[bytes]
 
     def children(self) -> dict[int, str]:
-        """Return the processes under the supervisor with their command lines."""
-        found = {}
+        """Return the processes below the supervisor with their command lines."""
+        parents: dict[int, tuple[int, str]] = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
@@ -78,9 +78,15 @@ class Service:
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
             except OSError:
                 continue
-            if int(parent) == self.process.pid:
-                found[int(entry.name)] = command.decode()
-        return found
+            parents[int(entry.name)] = int(parent), command.decode()
+        return {pid: parents[pid][1] for pid in parents if self._is_above(pid, parents)}
+
+    def _is_above(self, pid: int, parents: dict[int, tuple[int, str]]) -> bool:
+        while pid in parents:
+            pid = parents[pid][0]
+            if pid == self.process.pid:
+                return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import flask
 import structlog
 from werkzeug.routing import MapAdapter
 
-from crmhub import __version__, logs
+from crmhub import logs
 from crmhub.api import (
     operational,
     pipelines,
@@ -90,15 +90,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     settings = settings or Settings.load()
     logs.configure(settings.log_level)
     app = _App("crmhub", static_folder=None, static_url_path="/static")
-    app.config.update(
-        MAX_CONTENT_LENGTH=MAX_BODY_BYTES,
-        MAX_FORM_MEMORY_SIZE=MAX_BODY_BYTES,
-        API_TITLE="crmhub",
-        API_VERSION=__version__,
-        OPENAPI_VERSION="3.1.0",
-        OPENAPI_URL_PREFIX="/",
-        OPENAPI_JSON_PATH="openapi.json",
-    )
+    app.config.update(MAX_CONTENT_LENGTH=MAX_BODY_BYTES, MAX_FORM_MEMORY_SIZE=MAX_BODY_BYTES)
     app.json.sort_keys = False  # type: ignore[attr-defined]
     # A redirect would be an answer without a body of ours.
     app.url_map.strict_slashes = False

@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from crmhub.cli import main
-from crmhub.server import worker_process
+from crmhub.server import http_server, worker_process
 from crmhub.settings import Settings, _readers
 
 _ROOT = Path(__file__).parents[1]
 _FILES = ("Dockerfile", "compose.yaml", "config/systemd/crmhub.service")
 _UNIT = _ROOT / "config" / "systemd" / "crmhub.service"
-_SOCKET = _UNIT.with_suffix(".socket")
+_PORT = _UNIT.with_name("crmhub@.service.d") / "port.conf"
 
 
 def _text(name: str) -> str:
@@ -63,7 +63,7 @@ def test_the_image_gets_what_it_copies_and_builds_what_make_run_builds():
 def test_whoever_stops_it_waits_for_what_is_under_way():
     # The package names the command `serve` as its module is named.
     serve = import_module("crmhub.cli.serve")
-    longest = max(serve._GRACE_SECONDS, worker_process._STOP_SECONDS)
+    longest = max(http_server.GRACE_SECONDS + serve._LATE_SECONDS, worker_process._STOP_SECONDS)
     [composed] = re.findall(r"stop_grace_period: (\d+)s", _text("compose.yaml"))
     [unit] = re.findall(r"TimeoutStopSec=(\d+)", _UNIT.read_text(encoding="utf-8"))
     assert int(composed) > longest
@@ -80,17 +80,25 @@ def test_a_migration_may_take_as_long_as_it_takes():
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not here")
 def test_systemd_takes_the_units(tmp_path):
-    copies = [tmp_path / name for name in (_UNIT.name, _SOCKET.name)]
-    copies[0].write_text(_UNIT.read_text().replace("/opt/crmhub/.venv/bin/crmhub", "/bin/true"))
-    copies[1].write_text(_SOCKET.read_text())
+    text = _UNIT.read_text().replace("/opt/crmhub/.venv/bin/crmhub", "/bin/true")
+    copies = [tmp_path / "crmhub.service", tmp_path / "crmhub@.service"]
+    copies[0].write_text(text)
+    copies[1].write_text(text)
+    port = tmp_path / "crmhub@.service.d" / _PORT.name
+    port.parent.mkdir()
+    port.write_text(_PORT.read_text())
+    instance = tmp_path / "crmhub@8081.service"
     verified = subprocess.run(
-        ["systemd-analyze", "verify", *copies], capture_output=True, text=True, check=False
+        ["systemd-analyze", "verify", copies[0], instance],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    ours = [line for line in verified.stderr.splitlines() if "crmhub." in line]
+    ours = [line for line in verified.stderr.splitlines() if "crmhub" in line]
     assert ours == []
 
 
-def test_systemd_keeps_the_usual_port():
-    usual = Settings.load(environ={}, root=_ROOT)
-    assert f"\nListenStream={usual.host}:{usual.port}\n" in _SOCKET.read_text(encoding="utf-8")
-    assert re.search(rf"^Wants=.*\b{_SOCKET.name}$", _UNIT.read_text(encoding="utf-8"), re.M)
+def test_each_instance_of_the_unit_listens_on_the_port_it_is_named_after():
+    named = _PORT.read_text(encoding="utf-8").replace("%i", "8081")
+    settings = dict(re.findall(r"^Environment=(\w+)=(.+)$", named, re.M))
+    assert Settings.load(environ=settings, root=_ROOT).port == 8081

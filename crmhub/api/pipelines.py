@@ -165,7 +165,7 @@ _PATH = "/<resource>/<path:pipeline_id>"
 
 
 @blueprint.get("/<resource>", parameters=_OF)
-@documents(blueprint, "listPipelines", 200, PipelinePageShown, "List all pipelines")
+@documents("listPipelines", 200, PipelinePageShown, "List all pipelines")
 @of_kind("read", _KINDS)
 def _list(kind: Kind) -> flask.Response:
     known = hub().records.catalogues.reload(account().id, kind)
@@ -173,7 +173,7 @@ def _list(kind: Kind) -> flask.Response:
 
 
 @blueprint.post("/<resource>", parameters=_OF)
-@documents(blueprint, "createPipeline", 201, PipelineShown, "Add a pipeline")
+@documents("createPipeline", 201, PipelineShown, "Add a pipeline")
 @of_kind("write", _KINDS, Remade(_without_stages, _with_stages))
 @blueprint.arguments(PipelineInput)
 def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
@@ -183,14 +183,14 @@ def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
 
 
 @blueprint.get(_PATH, parameters=_ONE)
-@documents(blueprint, "getPipeline", 200, PipelineShown, "Read a pipeline")
+@documents("getPipeline", 200, PipelineShown, "Read a pipeline")
 @of_kind("read", _KINDS)
 def _get(kind: Kind, pipeline_id: str) -> flask.Response:
     return as_json(_shown(pipelines.find(hub().records, account(), kind, pipeline_id)))
 
 
 @blueprint.patch(_PATH, parameters=_ONE)
-@documents(blueprint, "updatePipeline", 200, PipelineShown, "Change a pipeline or its stages")
+@documents("updatePipeline", 200, PipelineShown, "Change a pipeline or its stages")
 @of_kind("write", _KINDS)
 @blueprint.arguments(PipelineChange)
 def _update(body: dict[str, Any], kind: Kind, pipeline_id: str) -> flask.Response:
@@ -200,7 +200,7 @@ def _update(body: dict[str, Any], kind: Kind, pipeline_id: str) -> flask.Respons
 
 
 @blueprint.delete(_PATH, parameters=_ONE)
-@documents(blueprint, "deletePipeline", 204, None, "Delete a pipeline that nothing is in")
+@documents("deletePipeline", 204, None, "Delete a pipeline that nothing is in")
 @of_kind("write", _KINDS)
 def _delete(kind: Kind, pipeline_id: str) -> flask.Response:
     pipelines.delete(hub().records, account(), kind, pipeline_id)

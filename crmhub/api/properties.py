@@ -247,14 +247,14 @@ def _duplicate(error: DuplicateValue) -> flask.Response:
 
 
 @blueprint.get("/<resource>", parameters=_OF)
-@documents(blueprint, "listProperties", 200, PropertyPageShown, "List all properties")
+@documents("listProperties", 200, PropertyPageShown, "List all properties")
 @of_kind("read", KINDS)
 def _list(kind: Kind) -> flask.Response:
     return all_of([_shown(each) for each in hub().records.catalogues.reload(account().id, kind)])
 
 
 @blueprint.post("/<resource>", parameters=_OF)
-@documents(blueprint, "createProperty", 201, PropertyShown, "Define a property")
+@documents("createProperty", 201, PropertyShown, "Define a property")
 @of_kind("write", KINDS, Remade(_without_options, _with_options))
 @blueprint.arguments(PropertyInput)
 def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
@@ -263,14 +263,14 @@ def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
 
 
 @blueprint.get("/<resource>/<name>", parameters=_ONE)
-@documents(blueprint, "getProperty", 200, PropertyShown, "Read a property's definition")
+@documents("getProperty", 200, PropertyShown, "Read a property's definition")
 @of_kind("read", KINDS)
 def _get(kind: Kind, name: str) -> flask.Response:
     return as_json(_shown(definitions.find(hub().records, account(), kind, name)))
 
 
 @blueprint.patch("/<resource>/<name>", parameters=_ONE)
-@documents(blueprint, "updateProperty", 200, PropertyShown, "Change a property's definition")
+@documents("updateProperty", 200, PropertyShown, "Change a property's definition")
 @of_kind("write", KINDS)
 @blueprint.arguments(PropertyChange)
 def _update(body: dict[str, Any], kind: Kind, name: str) -> flask.Response:
@@ -280,7 +280,7 @@ def _update(body: dict[str, Any], kind: Kind, name: str) -> flask.Response:
 
 
 @blueprint.delete("/<resource>/<name>", parameters=_ONE)
-@documents(blueprint, "deleteProperty", 204, None, "Delete a property")
+@documents("deleteProperty", 204, None, "Delete a property")
 @of_kind("write", KINDS)
 @blueprint.arguments(DeleteQuery, location="query")
 def _delete(query: dict[str, Any], kind: Kind, name: str) -> flask.Response:

@@ -74,7 +74,6 @@ def records_blueprint(kind: Kind) -> Blueprint:
 
     @blueprint.get("")
     @documents(
-        blueprint,
         f"list{several}",
         200,
         schemas.PageShown,
@@ -88,7 +87,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         return _page(kind, query, ())
 
     @blueprint.post("/search")
-    @documents(blueprint, f"search{several}", 200, schemas.PageShown, f"Search {name}")
+    @documents(f"search{several}", 200, schemas.PageShown, f"Search {name}")
     @read
     @blueprint.arguments(schemas.SearchInput())
     @blueprint.arguments(schemas.ListQuery(), location="query")
@@ -98,7 +97,6 @@ def records_blueprint(kind: Kind) -> Blueprint:
 
     @blueprint.post("")
     @documents(
-        blueprint,
         f"create{single}",
         201,
         schemas.RecordShown,
@@ -113,7 +111,6 @@ def records_blueprint(kind: Kind) -> Blueprint:
 
     @blueprint.get("/<record:id>")
     @documents(
-        blueprint,
         f"get{single}",
         200,
         schemas.RecordShown,
@@ -138,7 +135,6 @@ def records_blueprint(kind: Kind) -> Blueprint:
 
     @blueprint.patch("/<record:id>")
     @documents(
-        blueprint,
         f"update{single}",
         200,
         schemas.RecordShown,
@@ -154,7 +150,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         return _whole(record, 200)
 
     @blueprint.delete("/<record:id>")
-    @documents(blueprint, f"archive{single}", 204, None, f"Archive a {one}", parameters=[IF_MATCH])
+    @documents(f"archive{single}", 204, None, f"Archive a {one}", parameters=[IF_MATCH])
     @write
     def archive(id: str) -> flask.Response:
         _records().archive(account(), kind, [(number(kind, id), "")], if_match=_if_match())
@@ -162,7 +158,6 @@ def records_blueprint(kind: Kind) -> Blueprint:
 
     @blueprint.post("/batch/create")
     @documents(
-        blueprint,
         f"createBatchOf{several}",
         201,
         schemas.RecordShown(many=True),
@@ -184,7 +179,6 @@ def records_blueprint(kind: Kind) -> Blueprint:
 
     @blueprint.post("/batch/read")
     @documents(
-        blueprint,
         f"readBatchOf{several}",
         200,
         schemas.RecordShown(many=True),
@@ -200,7 +194,6 @@ def records_blueprint(kind: Kind) -> Blueprint:
 
     @blueprint.post("/batch/update")
     @documents(
-        blueprint,
         f"updateBatchOf{several}",
         200,
         schemas.RecordShown(many=True),
@@ -216,7 +209,6 @@ def records_blueprint(kind: Kind) -> Blueprint:
 
     @blueprint.post("/batch/upsert")
     @documents(
-        blueprint,
         f"upsertBatchOf{several}",
         200,
         schemas.UpsertedShown(many=True),
@@ -233,9 +225,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         return as_json([{**record_shown(record), "new": new} for record, new in done])
 
     @blueprint.post("/batch/archive")
-    @documents(
-        blueprint, f"archiveBatchOf{several}", 204, None, f"Archive up to 100 {name}, all or none"
-    )
+    @documents(f"archiveBatchOf{several}", 204, None, f"Archive up to 100 {name}, all or none")
     @write
     @blueprint.arguments(schemas.BatchArchive())
     def batch_archive(body: dict[str, Any]) -> flask.Response:
@@ -245,7 +235,6 @@ def records_blueprint(kind: Kind) -> Blueprint:
 
     @blueprint.get("/<record:id>/associations/<to>")
     @documents(
-        blueprint,
         f"listAssociationsOf{single}",
         200,
         schemas.LinkPageShown,
@@ -262,7 +251,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         return answer(paged(total, orjson.dumps(ids), cursor))
 
     @blueprint.put("/<record:id>/associations/<to>/<to_id>")
-    @documents(blueprint, f"associate{single}", 204, None, f"Associate a {one} with a record")
+    @documents(f"associate{single}", 204, None, f"Associate a {one} with a record")
     @write
     def link(id: str, to: str, to_id: str) -> flask.Response:
         other = _kind(to)
@@ -270,7 +259,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         return nothing()
 
     @blueprint.delete("/<record:id>/associations/<to>/<to_id>")
-    @documents(blueprint, f"dissociate{single}", 204, None, f"Remove an association of a {one}")
+    @documents(f"dissociate{single}", 204, None, f"Remove an association of a {one}")
     @write
     def unlink(id: str, to: str, to_id: str) -> flask.Response:
         other = _kind(to)

@@ -7,7 +7,7 @@ here. Types are strict: a string is no number, a boolean no integer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import marshmallow as ma
 from marshmallow import fields, validate
@@ -296,11 +296,11 @@ ID = {"minimum": 1, "maximum": HIGHEST_ID}
 class AssociationsInput(Strict):
     """The ids to link a new record with, by kind."""
 
-
-for _name in KINDS:
-    AssociationsInput._declared_fields[_name] = Items(
-        Number(metadata=ID), metadata={"description": f"Ids of {_name}."}
-    )
+    class Meta(Strict.Meta):
+        include: ClassVar = {
+            kind: Items(Number(metadata=ID), metadata={"description": f"Ids of {kind}."})
+            for kind in KINDS
+        }
 
 
 class RecordInput(Strict):

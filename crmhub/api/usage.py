@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import flask
 from marshmallow import fields
@@ -31,9 +31,8 @@ class UsedShown(Shown):
 class ResourcesUsedShown(Shown):
     """What is used of each resource."""
 
-
-for _name in KINDS:
-    ResourcesUsedShown._declared_fields[_name] = fields.Nested(UsedShown, required=True)
+    class Meta(Shown.Meta):
+        include: ClassVar = {kind: fields.Nested(UsedShown, required=True) for kind in KINDS}
 
 
 class UsageShown(Shown):
@@ -56,7 +55,7 @@ blueprint = Blueprint(
 
 
 @blueprint.get("")
-@documents(blueprint, "getUsage", 200, UsageShown, "Read the plan's limits and what is used")
+@documents("getUsage", 200, UsageShown, "Read the plan's limits and what is used")
 def _get() -> flask.Response:
     return as_json(usage_shown(account()))
 

@@ -87,6 +87,11 @@ class Connection(HTTPConnection):
     secure: ClassVar[bool] = False
     _ends: float
 
+    def __init__(self, host: str, *args: Any, **more: Any) -> None:
+        # A dot at its end is part of the name to look up; `host` leaves it out.
+        self._name = host
+        super().__init__(host, *args, **more)
+
     def connect(self) -> None:
         self._ends = monotonic() + (self.timeout or SECONDS)
         try:
@@ -104,7 +109,7 @@ class Connection(HTTPConnection):
 
     def _new_conn(self) -> socket.socket:
         found = self.guard.addresses(
-            self._dns_host, self.port, secure=self.secure, seconds=self._left()
+            self._name, self.port, secure=self.secure, seconds=self._left()
         )
         failure = OSError("the name has no address")
         for tried, (*kind, _, address) in enumerate(found):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from time import monotonic
 from types import MappingProxyType
@@ -129,21 +129,38 @@ class _Adapter(HTTPAdapter):
             response = super().send(request, stream=True, timeout=total)
         except NotAllowed as exc:
             raise Refused(str(exc), request=request) from None
+        response.raw = _Limited(response.raw, self._most_bytes, response.url)
         try:
-            response._content = self._body(response)
+            _read(response)
         except BaseException:
             response.close()
             raise
         return response
 
-    def _body(self, response: requests.Response) -> bytes:
-        body = bytearray()
-        for piece in response.iter_content(_CHUNK):
-            body += piece
-            if len(body) > self._most_bytes:
-                host = urlsplit(response.url).hostname
+
+def _read(response: requests.Response) -> bytes:
+    # requests keeps what this property has read.
+    return response.content or b""
+
+
+class _Limited:
+    """The body of an answer: reading more than so many bytes of it raises `TooLarge`."""
+
+    def __init__(self, raw: Any, most_bytes: int, url: str) -> None:
+        self._raw, self._left, self._most_bytes, self._url = raw, most_bytes, most_bytes, url
+
+    def stream(self, *args: Any, **more: Any) -> Iterator[bytes]:
+        """Yield the body in pieces, as urllib3 does."""
+        # In larger pieces than requests asks for: each takes its turn.
+        for piece in self._raw.stream(_CHUNK, **more):
+            self._left -= len(piece)
+            if self._left < 0:
+                host = urlsplit(self._url).hostname
                 raise TooLarge(f"{host} answered more than {self._most_bytes} bytes")
-        return bytes(body)
+            yield piece
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
 
 
 class Egress(requests.Session):

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,6 @@ _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 _MAPPED_BYTES, _ARENAS = 256 * 1024, 2
 # After SIGTERM: how long a request may take to come as a whole, and the last answer to be sent.
 _UNSENT_SECONDS, _SENDING_SECONDS = 1.0, 1.0
-_LOOP_STARTS, _LOOP_SECONDS = 10, 30.0
 
 
 def room(settings: Settings) -> int:
@@ -74,7 +73,7 @@ def load() -> Flask:
     # Not atexit: processes made by multiprocessing end without it.
     close = multiprocessing.util.Finalize(None, app.extensions["crmhub"].close, exitpriority=1)
     _end_without(whole, close)
-    threading.Thread(target=_end_with_supervisor, daemon=True).start()
+    end_with_parent()
     connections.watch()
     # What is here now is here as long as the process: no collection need go through it.
     gc.freeze()
@@ -92,28 +91,6 @@ def _give_memory_back() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
         mallopt(_M_ARENA_MAX, _ARENAS)
-
-
-class Replaced(dict[int, float]):
-    """When each server process was replaced, as granian asks before it replaces another.
-
-    It gives up, and the service with it, when a process ends within 5.5 s of its start. One that
-    was killed from outside is worth another; one that ends again and again by itself is not.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._starts: dict[int, list[float]] = {}
-
-    def __setitem__(self, index: int, moment: float) -> None:
-        recent = [one for one in self._starts.get(index, []) if moment - one < _LOOP_SECONDS]
-        self._starts[index] = [*recent, moment]
-        super().__setitem__(index, moment)
-
-    def get(self, index: int, default: Any = None) -> Any:
-        """Return the moment only where granian ought to give up."""
-        starts = self._starts.get(index, [])
-        return super().get(index, default) if len(starts) >= _LOOP_STARTS else default
 
 
 def forget_supervisors_signals() -> None:
@@ -150,10 +127,14 @@ def _end_without(whole: WholeBodies, close: Callable[[], object]) -> None:
     threading.Thread(target=end, daemon=True).start()
 
 
-def _end_with_supervisor() -> None:
-    """Stop this process when its supervisor is gone, lest it keep the port for ever."""
-    supervisor = multiprocessing.parent_process()
-    while supervisor is not None and os.getppid() == supervisor.pid:
+def end_with_parent() -> None:
+    """Stop this process when the one that began it is gone, lest it keep the port for ever."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    while parent is not None and os.getppid() == parent.pid:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -1,56 +1,11 @@
-"""Where the service listens: at an address of its own, or on a socket that systemd keeps for it."""
+"""Where the service listens: the address is checked before the server processes share it."""
 
 from __future__ import annotations
 
 import errno
-import os
 import socket
-from typing import Any
 
 import rich_click as click
-
-# sd_listen_fds(3): the first descriptor that is handed over.
-_FIRST_GIVEN = 3
-
-
-def given() -> socket.socket | None:
-    """Return the socket that systemd listens on for this service, if it does.
-
-    It outlives the service, so calls wait in it while that is restarted. Raises ClickException
-    when it is not one that listens on an address and a port.
-    """
-    meant_for = os.environ.pop("LISTEN_PID", "")
-    number = os.environ.pop("LISTEN_FDS", "0")
-    os.environ.pop("LISTEN_FDNAMES", None)
-    if meant_for != str(os.getpid()):
-        return None
-    if number != "1":
-        raise click.ClickException(f"systemd hands over {number} sockets; let it be one.")
-    found = socket.socket(fileno=_FIRST_GIVEN)
-    listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-    if not listens or found.family not in (socket.AF_INET, socket.AF_INET6):
-        raise click.ClickException(
-            "systemd hands over a socket that listens on no port; "
-            "write ListenStream=ADDRESS:PORT, without Accept=yes."
-        )
-    return found
-
-
-def use(server: Any, kept: socket.socket, backlog: int) -> None:
-    """Let the processes of granian's server share this socket instead of making their own.
-
-    It has no public way to, as of 2.8.
-    """
-    from granian import _granian
-
-    # Of which its stub knows no arguments.
-    holder: Any = _granian.SocketHolder
-
-    def share() -> None:
-        server._sfd, server._sso = kept.fileno(), kept
-        server._shd = holder(kept.fileno(), False, backlog)
-
-    server._init_shared_socket = share
 
 
 def free_address(host: str, port: int) -> str:

@@ -71,13 +71,8 @@ class Server:
             return answer
 
     def children(self) -> list[int]:
-        """Return the ids of the server processes."""
-        found: list[int] = []
-        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-            # A thread may end meanwhile.
-            with suppress(FileNotFoundError, ProcessLookupError):
-                found += map(int, (task / "children").read_text().split())
-        return found
+        """Return the ids of the processes that work: those that serve, and the worker."""
+        return [pid for child in _children(self.process.pid) for pid in _children(child) or [child]]
 
     def limit_files(self, largest: int) -> None:
         """Let no file of the service grow beyond so many bytes, as on a full disk; -1 ends that."""
@@ -92,14 +87,14 @@ class Server:
         return self.process.wait(timeout=_PATIENCE)
 
 
-# As systemd does, see sd_listen_fds(3).
-_HAND_OVER = """
-import os, sys
-for n in range(int(sys.argv[2])):
-    os.dup2(int(sys.argv[1]), 3 + n)
-os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": sys.argv[2]}
-os.execv(sys.argv[3], sys.argv[3:])
-"""
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    # A thread or all of the process may end meanwhile.
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found += map(int, (task / "children").read_text().split())
+    return found
 
 
 _LIMITED = """
@@ -109,37 +104,25 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-def handing_over(listening: socket.socket, times: int = 1) -> list[str]:
-    """Return the beginning of a command that gets a socket from systemd, so many times."""
-    return [sys.executable, "-c", _HAND_OVER, str(listening.fileno()), str(times)]
-
-
 @contextmanager
 def serving(
     root: Path,
     *args: str,
     program: Sequence[str] = CRMHUB,
     port: int | None = None,
-    listening: socket.socket | None = None,
     stderr: int | None = None,
     largest_file: int | None = None,
     **settings: str,
 ) -> Iterator[Server]:
     """Start the service in `root`, wait until it says that it is ready, and end it afterwards.
 
-    It listens on `port`, or gets a socket that listens already. `program` is the command line to
-    use. `stderr` is a file descriptor to write on instead of the log, and is closed. No file of it
-    grows beyond `largest_file` bytes.
+    It listens on `port`. `program` is the command line to use. `stderr` is a file descriptor to
+    write on instead of the log, and is closed. No file of it grows beyond `largest_file` bytes.
     """
-    command, given = [*program, "serve", *args], []
+    port = port or free_port()
+    command = [*program, "serve", *args, "--port", str(port)]
     if largest_file is not None:
         command = [sys.executable, "-c", _LIMITED, str(largest_file), *command]
-    if listening is None:
-        port = port or free_port()
-        command += ["--port", str(port)]
-    else:
-        port = listening.getsockname()[1]
-        command, given = [*handing_over(listening), *command], [listening.fileno()]
     log = root / "serve.log"
     log.touch()
     # Removed here: a service that is killed leaves its files behind.
@@ -148,7 +131,6 @@ def serving(
         process = subprocess.Popen(
             command,
             cwd=root,
-            pass_fds=given,
             env=environment(**settings) | {"TMPDIR": temporary.name},
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -173,7 +155,8 @@ _WAITING = """
 import time
 from pathlib import Path
 from crmhub import app
-from crmhub.cli import main, serving
+from crmhub.cli import main
+from crmhub.server import processes
 
 {setting}
 create_app = app.create_app
@@ -205,7 +188,7 @@ def waiting(root: Path, setting: str = "") -> list[str]:
     """Return a program whose page `/wait?NAME` is answered when its caller has hung up.
 
     Or when there is a file `NAME-let-go`. The page makes the file `NAME-waits`, and in the end
-    `NAME-gone` or `NAME-there`. `setting` is a line that changes the module `serving`.
+    `NAME-gone` or `NAME-there`. `setting` is a line that changes the module `processes`.
     """
     script = root / "waiting.py"
     script.write_text(_WAITING.format(setting=setting))

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,14 +88,15 @@ class Proxy:
 
 
 @contextmanager
-def proxying(nginx: str, root: Path, hub_port: int) -> Iterator[Proxy]:
-    """Run nginx before a hub, with the shipped configuration on another port and without TLS."""
+def proxying(nginx: str, root: Path, *hub_ports: int) -> Iterator[Proxy]:
+    """Run nginx before hubs, with the shipped configuration on another port and without TLS."""
     port, conf = free_port(), SHIPPED.read_text()
+    hubs = " ".join(f"server 127.0.0.1:{each} max_fails=0;" for each in hub_ports)
     for pattern, ours in (
         (r"listen 443 ssl;", f"listen 127.0.0.1:{port};"),
         (r"ssl_certificate \S+;", ""),
         (r"ssl_certificate_key \S+;", ""),
-        (r"server 127\.0\.0\.1:8080;", f"server 127.0.0.1:{hub_port};"),
+        (r"server 127\.0\.0\.1:8080;", hubs),
     ):
         conf, changed = re.subn(pattern, ours, conf)
         assert changed == 1, pattern
@@ -197,29 +198,36 @@ def _connections(port: int) -> int:
     return sum(row[1].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
 
 
-def test_a_restarted_hub_loses_no_call(nginx: str, tmp_path: Path, acme: dict[str, str]) -> None:
-    """As systemd restarts it: calls wait in the socket that stays."""
+def test_hubs_restarted_in_turn_lose_no_call(
+    nginx: str, tmp_path: Path, acme: dict[str, str]
+) -> None:
     answers: list[int] = []
     ends = threading.Event()
+    ports = free_port(), free_port()
 
     def call(proxy: Proxy) -> None:
         while not ends.is_set():
             answers.append(proxy.answer()[0])
 
-    with socket.create_server(("127.0.0.1", 0)) as kept, ExitStack() as stack:
-        proxy = stack.enter_context(proxying(nginx, tmp_path, kept.getsockname()[1]))
+    def hub(port: int) -> AbstractContextManager[Server]:
+        return serving(tmp_path, "--workers", "1", "--no-worker", port=port)
+
+    with ExitStack() as stack:
+        hubs = [stack.enter_context(hub(port)) for port in ports]
+        proxy = stack.enter_context(proxying(nginx, tmp_path, *ports))
         callers = [threading.Thread(target=call, args=(proxy,)) for _ in range(4)]
-        with serving(tmp_path, "--workers", "2", "--no-worker", listening=kept) as server:
-            for caller in callers:
-                caller.start()
-            soon(lambda: len(answers) > 50)
-            assert server.stop() == 0
+        for caller in callers:
+            caller.start()
+        for port, running in zip(ports, hubs, strict=True):
+            before = len(answers)
+            soon(lambda before=before: len(answers) > before + 50)
+            assert running.stop() == 0
+            stack.enter_context(hub(port))
         before = len(answers)
-        with serving(tmp_path, "--workers", "2", "--no-worker", listening=kept):
-            soon(lambda: len(answers) > before + 50)
-            ends.set()
-            for caller in callers:
-                caller.join()
+        soon(lambda: len(answers) > before + 50)
+        ends.set()
+        for caller in callers:
+            caller.join()
     assert set(answers) == {200}
 
 

@@ -625,7 +625,7 @@ def test_others_at_an_address_get_through_beside_those_who_hold_connections(
 
 @pytest.mark.parametrize("sent", [HEAD, BODY, b""])
 def test_others_get_through_whatever_holds_connections(tmp_path: Path, sent: bytes) -> None:
-    small = waiting(tmp_path, "serving._TAKEN_IN = 30")
+    small = waiting(tmp_path, "processes._TAKEN_IN = 30")
     with (
         serving(
             tmp_path, "--workers", "1", "--no-worker", "--threads", "2", program=small

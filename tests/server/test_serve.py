@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
@@ -20,13 +19,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.places import free_port
+from crmhub.server import http_server
 from tests.cli.conftest import CRMHUB, CommandLine, environment
 from tests.database.test_write_queue import is_taken
-from tests.server.servers import (
-    handing_over,
-    serving,
-    soon,
-)
+from tests.server.servers import serving, soon
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +147,7 @@ def test_bodies_that_do_not_end_hold_up_nobody(acme, tmp_path):
         # What does not end is not waited for either, until the process would be killed.
         began = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - began < import_module("crmhub.cli.serve")._GRACE_SECONDS
+        assert time.monotonic() - began < http_server.GRACE_SECONDS
 
 
 def test_whoever_stalls_makes_room(acme, tmp_path):
@@ -273,48 +269,23 @@ def test_a_killed_server_process_is_replaced_however_soon(acme, tmp_path):
         assert all(get(server, acme)[0] == 200 for _ in range(20))
 
 
+def test_a_server_process_is_replaced_when_the_one_above_it_is_killed(acme, tmp_path):
+    with serving(tmp_path, "--workers", "1", "--no-worker") as server:
+        (before,) = server.children()
+        above = int(Path(f"/proc/{before}/stat").read_text().rpartition(")")[2].split()[1])
+        assert above != server.process.pid
+        os.kill(above, signal.SIGKILL)
+        soon(lambda: not Path(f"/proc/{before}").exists())
+        soon(server.answers)
+        assert get(server, acme)[0] == 200
+        assert server.stop() == 0
+
+
 def test_server_processes_end_with_a_killed_supervisor(acme, tmp_path):
     with serving(tmp_path, "--workers", "2") as server:
         server.process.kill()
         server.process.wait()
         soon(lambda: not server.answers())
-
-
-def test_calls_wait_for_a_restart_in_the_socket_that_systemd_keeps(acme, tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as kept, ThreadPoolExecutor(1) as pool:
-        with serving(tmp_path, "--workers", "2", listening=kept) as server:
-            os.kill(server.children()[-1], signal.SIGKILL)
-            soon(lambda: len(server.children()) == 3)
-            assert all(get(server, acme)[0] == 200 for _ in range(20))
-            assert server.stop() == 0
-            waiting = pool.submit(get, server, acme)
-            time.sleep(0.3)
-            assert not waiting.done()
-        with serving(tmp_path, listening=kept):
-            assert waiting.result()[0] == 200
-
-
-@pytest.mark.parametrize(
-    ("listens", "times", "words"),
-    [(True, 2, "hands over 2 sockets"), (False, 1, "listens on no port")],
-)
-def test_what_systemd_hands_over_is_to_be_listened_on(tmp_path, listens, times, words):
-    with socket.socket() as kept:
-        kept.bind(("127.0.0.1", 0))
-        if listens:
-            kept.listen()
-        refused = subprocess.run(
-            [*handing_over(kept, times), *CRMHUB, "serve"],
-            cwd=tmp_path,
-            env=environment(),
-            pass_fds=[kept.fileno()],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert refused.returncode == 1
-    assert words in refused.stderr
-    assert refused.stderr.count("\n") == 1
 
 
 def test_a_taken_port_is_told(crmhub, tmp_path):
@@ -356,10 +327,11 @@ def test_a_name_and_a_port_of_the_environment_will_do(crmhub, tmp_path):
 def test_a_start_that_takes_long_is_told_and_then_that_it_is_ready(tmp_path):
     slow = tmp_path / "slow.py"
     slow.write_text(
-        "from crmhub.cli import main, serving\n"
-        "serving._START_SECONDS = 0\n"
-        "answers, late = serving._answers, iter([False, False])\n"
-        "serving._answers = lambda *where: next(late, True) and answers(*where)\n"
+        "from crmhub.cli import main\n"
+        "from crmhub.server import processes\n"
+        "processes._START_SECONDS = 0\n"
+        "answers, late = processes._answers, iter([False, False])\n"
+        "processes._answers = lambda *where: next(late, True) and answers(*where)\n"
         "main()\n"
     )
     port = free_port()

@@ -23,6 +23,4 @@ def documented(
     operation_id: str, status: int, schema: Any, summary: str, **options: Any
 ) -> Callable[[_F], _F]:
     """Document a view of the admin API, as `documents` does."""
-    return documents(
-        blueprint, operation_id, status, schema, summary, security=ADMIN_TOKEN, **options
-    )
+    return documents(operation_id, status, schema, summary, security=ADMIN_TOKEN, **options)

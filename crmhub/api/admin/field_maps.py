@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import flask
 import marshmallow as ma
@@ -66,16 +66,19 @@ def _rules(kind: str, shape: Any) -> dict[str, Any]:
 class FieldMapInput(Strict):
     """A whole field map; a kind that is not named has no rules, a text alone stands for `to`."""
 
+    class Meta(Strict.Meta):
+        include: ClassVar = {
+            kind: _Rules(metadata=_rules(kind, {"oneOf": [_NAME, _RULE]})) for kind in KINDS
+        }
+
 
 class FieldMapShown(Shown):
     """The field map of the account's CRM."""
 
-
-for _kind in KINDS:
-    FieldMapInput._declared_fields[_kind] = _Rules(
-        metadata=_rules(_kind, {"oneOf": [_NAME, _RULE]})
-    )
-    FieldMapShown._declared_fields[_kind] = fields.Raw(required=True, metadata=_rules(_kind, _RULE))
+    class Meta(Shown.Meta):
+        include: ClassVar = {
+            kind: fields.Raw(required=True, metadata=_rules(kind, _RULE)) for kind in KINDS
+        }
 
 
 class NoteShown(Shown):

@@ -10,7 +10,6 @@ from typing import Any, TypeVar, cast
 import flask
 import marshmallow as ma
 import orjson
-from flask_smorest import Blueprint
 from marshmallow import fields
 from werkzeug.exceptions import HTTPException
 
@@ -171,7 +170,6 @@ class Answer(Shown):
 
 
 def helper(
-    blueprint: Blueprint,
     operation_id: str,
     body: type[HelperBody],
     answer: type[Answer],
@@ -192,20 +190,20 @@ def helper(
         def patient(**ids: str) -> Any:
             return _patiently(lambda: view(**ids))
 
-        described = documents(
-            blueprint,
-            operation_id,
-            200,
-            answer,
-            summary,
-            security=security,
-            others={202: "Queued, and carried out once the CRM takes it"} if writes else None,
-            headers=[REPLAYED] if writes else [],
-            parameters=[_KEY_OF_CALL] if writes else [],
-            errors=_ERRORS,
-        )(patient)
         return cast(
-            _F, blueprint.doc(requestBody={"required": True, "content": content})(described)
+            _F,
+            documents(
+                operation_id,
+                200,
+                answer,
+                summary,
+                security=security,
+                others={202: "Queued, and carried out once the CRM takes it"} if writes else None,
+                headers=[REPLAYED] if writes else [],
+                parameters=[_KEY_OF_CALL] if writes else [],
+                errors=_ERRORS,
+                body={"required": True, "content": content},
+            )(patient),
         )
 
     return decorator

@@ -72,7 +72,6 @@ class ContactAnswer(Answer):
 
 @blueprint.post("/createLead/<generated_id>")
 @helper(
-    blueprint,
     "createLead",
     LeadBody,
     ContactAnswer,
@@ -113,7 +112,6 @@ class PropertiesAnswer(Answer):
 
 @blueprint.post("/getProperties")
 @helper(
-    blueprint,
     "getProperties",
     GetBody,
     PropertiesAnswer,
@@ -126,7 +124,6 @@ def get_properties() -> flask.Response:
 
 @blueprint.post("/getProperties/<generated_id>")
 @helper(
-    blueprint,
     "getPropertiesOfAccount",
     GetBody,
     PropertiesAnswer,
@@ -165,7 +162,6 @@ class SetBody(HelperBody):
 
 @blueprint.post("/setProperties")
 @helper(
-    blueprint,
     "setProperties",
     SetBody,
     ContactAnswer,
@@ -179,7 +175,6 @@ def set_properties() -> flask.Response:
 
 @blueprint.post("/setProperties/<generated_id>")
 @helper(
-    blueprint,
     "setPropertiesOfAccount",
     SetBody,
     ContactAnswer,
@@ -217,7 +212,6 @@ class TypeAnswer(Answer):
 
 @blueprint.post("/getType/<generated_id>")
 @helper(
-    blueprint,
     "getType",
     TypeBody,
     TypeAnswer,

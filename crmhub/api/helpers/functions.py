@@ -65,7 +65,6 @@ class NumberAnswer(Answer):
 
 @blueprint.post("/getRandomInt")
 @helper(
-    blueprint,
     "getRandomInt",
     RangeBody,
     NumberAnswer,
@@ -78,7 +77,6 @@ def get_random_int() -> flask.Response:
 
 @blueprint.post("/getRandomInt/<portal_id>")
 @helper(
-    blueprint,
     "getRandomIntOfAccount",
     AccountRangeBody,
     NumberAnswer,
@@ -118,7 +116,6 @@ class DealAnswer(Answer):
 
 @blueprint.post("/createDeal/<portal_id>")
 @helper(
-    blueprint,
     "createDealForContact",
     RecordBody,
     DealAnswer,
@@ -147,7 +144,6 @@ class TicketAnswer(Answer):
 
 @blueprint.post("/createTicket/<portal_id>")
 @helper(
-    blueprint,
     "createTicketForContact",
     RecordBody,
     TicketAnswer,

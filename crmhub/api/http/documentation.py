@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import flask
 import orjson
+from apispec import APISpec
 from apispec.ext.marshmallow import MarshmallowPlugin
 from apispec.ext.marshmallow.common import resolve_schema_cls
-from flask_smorest import Api, Blueprint
 from flask_smorest.spec import FlaskPlugin
 
+from crmhub import __version__
 from crmhub.api.http.answers import answer
 from crmhub.api.http.authentication import HEADER, SECRET
 from crmhub.api.http.idempotency_key import HEADER as IDEMPOTENCY
 from crmhub.api.http.idempotency_key import KEY, REPLAYED
 from crmhub.api.schemas import HIGHEST_ID, ErrorSchema, Joined
 from crmhub.properties.kinds import KINDS
+
+if TYPE_CHECKING:
+    from crmhub.api.http.reading import Blueprint
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 Shape = Mapping[str, Any]
@@ -138,30 +145,60 @@ _PATH_PARAMETERS: dict[str, Shape] = {
 }
 
 
-class Document(Api):
+@dataclass(frozen=True, slots=True)
+class Documented:
+    """What `documents` says of a view; the view carries it as its attribute `documented`."""
+
+    operation_id: str
+    status: int
+    schema: Any
+    summary: str
+    security: Sequence[dict[str, list[str]]]
+    others: Mapping[int, str]
+    headers: Sequence[str]
+    parameters: Sequence[Shape]
+    errors: Sequence[int]
+    takes_key: bool
+    body: Shape | None
+
+    def responses(self) -> dict[int, dict[str, Any]]:
+        """Return the answers that are no errors."""
+        words = {self.status: self.summary, **self.others}
+        return {status: self._response(words[status]) for status in words}
+
+    def _response(self, words: str) -> dict[str, Any]:
+        shape: dict[str, Any] = {"description": words, "headers": _headers(self.headers)}
+        if self.schema is not None:
+            shape["content"] = {"application/json": {"schema": self.schema}}
+        return shape
+
+
+class Document:
     """Collects what the blueprints say of themselves; serves it as /openapi.json."""
 
-    # An error is documented for each operation that can answer it, not as "default" for all.
-    DEFAULT_ERROR_RESPONSE_NAME = None
-    ERROR_SCHEMA = ErrorSchema
-
     def __init__(self, app: flask.Flask) -> None:
+        self._app = app
         self._written: bytes | None = None
-        super().__init__(
-            app,
-            spec_kwargs={
-                "flask_plugin": _Paths(),
-                "marshmallow_plugin": MarshmallowPlugin(schema_name_resolver=_schema_name),
-                "info": {
-                    "description": "The hub between chatbots and integrators and the CRMs.",
-                    "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-                },
+        schemas = MarshmallowPlugin(schema_name_resolver=_schema_name)
+        self._spec = APISpec(
+            "crmhub",
+            __version__,
+            "3.1.0",
+            plugins=[_Paths(), schemas],
+            info={
+                "description": "The hub between chatbots and integrators and the CRMs.",
+                "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             },
         )
+        converter: Any = schemas.converter
+        converter.add_parameter_attribute_function(_joined_by_commas)
+        self._add_components()
+        pages = flask.Blueprint("api-docs", __name__)
+        pages.add_url_rule("/openapi.json", "openapi_json", self._openapi_json)
+        app.register_blueprint(pages)
 
-    def _init_spec(self, **options: Any) -> None:
-        super()._init_spec(**options)
-        components = self.spec.components
+    def _add_components(self) -> None:
+        components = self._spec.components
         components.security_scheme("ApiKey", {"type": "apiKey", "in": "header", "name": HEADER})
         components.security_scheme(
             "WebhookSecret", {"type": "apiKey", "in": "header", "name": SECRET}
@@ -182,29 +219,28 @@ class Document(Api):
                     "content": {"application/json": {"schema": ErrorSchema}},
                 },
             )
-        self.ma_plugin.converter.add_parameter_attribute_function(_joined_by_commas)
+
+    def register_blueprint(self, blueprint: Blueprint) -> None:
+        """Register a blueprint in the application, and its views in the document."""
+        self._app.register_blueprint(blueprint)
+        for route in blueprint.routes:
+            rule = next(self._app.url_map.iter_rules(f"{blueprint.name}.{route.endpoint}"))
+            operations = {
+                method.lower(): _operation(route.view, method.lower(), blueprint.name)
+                for method in route.methods
+            }
+            parameters = [dict(each) for each in route.parameters]
+            self._spec.path(rule=rule, operations=operations, parameters=parameters)
+        self._spec.tag({"name": blueprint.name, "description": blueprint.description})
 
     def _openapi_json(self) -> flask.Response:
         # Anyone may ask for it, and nothing in it changes: written once.
         if self._written is None:
-            self._written = orjson.dumps(self.spec.to_dict())
+            self._written = orjson.dumps(self._spec.to_dict())
         return answer(self._written)
-
-    def _register_responses(self) -> None:
-        # Ours are registered above, under names of our own.
-        pass
-
-    def _register_pagination_header(self) -> None:
-        # Pages are in bodies here.
-        pass
-
-    def _register_error_handlers(self) -> None:
-        # crmhub.api.http.failures answers all of them.
-        pass
 
 
 def documents(
-    blueprint: Blueprint,
     operation_id: str,
     status: int,
     schema: Any,
@@ -215,54 +251,77 @@ def documents(
     headers: Sequence[str] = (),
     parameters: Sequence[Shape] = (),
     errors: Sequence[int] = (),
+    body: Shape | None = None,
 ) -> Callable[[_F], _F]:
     """Document a view: its operation id, what it answers, and every error it can answer.
 
     `others` are statuses of the same schema, and when they come. `headers` name what the answer
-    carries beside what every answer does, `parameters` are those that the view reads itself.
-    Without `errors` they are those that its method and body bring.
+    carries beside what every answer does, `parameters` are those that the view reads itself, and
+    `body` is a request body that it reads itself. Without `errors` they are those that its method
+    and body bring.
     """
     carried = (*(_UNDER_API if security is API_KEY else _ALWAYS), *headers)
 
     def decorator(view: _F) -> _F:
-        described = blueprint.response(
-            status, schema, description=summary, headers=_headers(carried)
-        )(view)
-        for other, words in (others or {}).items():
-            described = blueprint.alt_response(
-                other, schema=schema, description=words, headers=_headers(carried)
-            )(described)
-        described = blueprint.doc(
-            operationId=operation_id, summary=summary, security=list(security)
-        )(described)
-        # The wrappers have served: views answer bytes, which smorest would pass on untouched.
         documented: Any = view
-        documented._apidoc = described._apidoc
-        documented._apidoc["parameters_read"] = [dict(each) for each in parameters]
-        documented._apidoc["errors"] = list(errors)
-        documented._apidoc["takes_key"] = getattr(view, "takes_key", False)
+        documented.documented = Documented(
+            operation_id,
+            status,
+            schema,
+            summary,
+            security,
+            others or {},
+            carried,
+            parameters,
+            errors,
+            getattr(view, "takes_key", False),
+            body,
+        )
         return view
 
     return decorator
 
 
-def with_errors(doc: dict[str, Any], info: Shape, *, method: str, **_: Any) -> dict[str, Any]:
-    """Return an operation's document with its errors and the headers it reads."""
+def _operation(view: Any, method: str, tag: str) -> dict[str, Any]:
+    """Return the document of an operation; apispec changes it, so it is a copy."""
+    documented: Documented = view.documented
+    reads: Mapping[str, Any] = dict(getattr(view, "reads", ()))
+    doc: dict[str, Any] = {}
+    if "query" in reads:
+        doc["parameters"] = [{"in": "query", "schema": reads["query"]}]
+    doc["responses"] = documented.responses()
+    if "json" in reads:
+        content = {"application/json": {"schema": reads["json"]}}
+        doc["requestBody"] = {"required": True, "content": content}
+    _add_errors(doc, documented, method)
+    doc.update(_words(view), tags=[tag])
+    doc["operationId"], doc["summary"] = documented.operation_id, documented.summary
+    doc["security"] = list(documented.security)
+    if documented.body is not None:
+        doc["requestBody"] = documented.body
+    return deepcopy(doc)
+
+
+def _add_errors(doc: dict[str, Any], documented: Documented, method: str) -> None:
+    """Add the errors that an operation can answer, and the headers it reads."""
     of_body = _OF_BODIES if "requestBody" in doc else ()
     possible = {*_ANYWHERE, *_OF_METHOD.get(method, ()), *of_body}
-    known = doc.get("responses", {})
-    errors = {str(status): _ERRORS[status][0] for status in info.get("errors") or sorted(possible)}
-    # What smorest adds by itself (a 400 of its own shape) gives way to ours.
-    succeeding = {status: known[status] for status in known if str(status) not in errors}
+    succeeding = doc["responses"]
+    errors = {str(status): _ERRORS[status][0] for status in documented.errors or sorted(possible)}
     doc["responses"] = {**succeeding, **errors}
-    read = [*info.get("parameters_read", ())]
-    if info.get("takes_key") and method == "post":
-        read.append(dict(IDEMPOTENCY_KEY))
+    read = [*documented.parameters]
+    if documented.takes_key and method == "post":
+        read.append(IDEMPOTENCY_KEY)
         for each in succeeding.values():
-            each["headers"] = {**each["headers"], **_headers([REPLAYED])}
+            each["headers"].update(_headers([REPLAYED]))
     if read:
         doc.setdefault("parameters", []).extend(read)
-    return doc
+
+
+def _words(view: Callable[..., Any]) -> dict[str, str]:
+    """Return the description that the docstring of a view holds below its first paragraph."""
+    _, _, below = (inspect.getdoc(view) or "").partition("\n\n")
+    return {"description": below} if below else {}
 
 
 class _Paths(FlaskPlugin):

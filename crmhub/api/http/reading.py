@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, wraps
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
 import flask
 import marshmallow as ma
-from flask_smorest import Blueprint as _Blueprint
 
 from crmhub.api.http import flask_proxies
-from crmhub.api.http.documentation import with_errors
 from crmhub.bounds import MAX_JSON_DEPTH
 from crmhub.errors import BadRequest, HubError, listed
 
@@ -155,37 +153,29 @@ def _check_characters(value: Any, path: str) -> None:
             _check_characters(child, f"{path}[{i}]")
 
 
-class Parser:
-    """Feeds the views what the schemas make of a request, as webargs would.
+def _reading(schema: ma.Schema, location: str) -> Callable[[_View], _View]:
+    """Return a decorator that adds an argument to a view: the `json` body or the `query`, loaded.
 
-    Whatever is wrong with it is a BadRequest that names every place.
+    A request that the schema does not take is a BadRequest that names every place.
     """
+    sent = {"json": json_body, "query": query}[location]
+    # Most requests have no query, and that comes to nothing.
+    needed = location != "query" or any(
+        field.required or field.load_default is not ma.missing
+        for field in schema.load_fields.values()
+    )
+    absent = _may_be_absent(schema)
 
-    DEFAULT_VALIDATION_STATUS = 400
+    def decorator(view: _View) -> _View:
+        @wraps(view)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            given = sent(flask_proxies.request())
+            loaded = _loaded(schema, given, absent) if needed or given else {}
+            return view(*args, loaded, **kwargs)
 
-    def use_args(
-        self, schema: ma.Schema | type[ma.Schema], *, location: str
-    ) -> Callable[[_View], _View]:
-        """Return a decorator that adds an argument: the `json` body or the `query`, loaded."""
-        made = schema() if isinstance(schema, type) else schema
-        sent = {"json": json_body, "query": query}[location]
-        # Most requests have no query, and that comes to nothing.
-        needed = location != "query" or any(
-            field.required or field.load_default is not ma.missing
-            for field in made.load_fields.values()
-        )
-        absent = _may_be_absent(made)
+        return cast(_View, wrapper)
 
-        def decorator(view: _View) -> _View:
-            @wraps(view)
-            def wrapper(*args: Any, **kwargs: Any) -> Any:
-                given = sent(flask_proxies.request())
-                loaded = _loaded(made, given, absent) if needed or given else {}
-                return view(*args, loaded, **kwargs)
-
-            return cast(_View, wrapper)
-
-        return decorator
+    return decorator
 
 
 def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
@@ -264,31 +254,63 @@ def _is_host(host: str, protocol: str) -> bool:
     return _HOST.fullmatch(host) is not None or (not host and protocol in ("HTTP/1.0", "HTTP/1"))
 
 
-class Blueprint(_Blueprint):
-    """A blueprint whose arguments are read strictly, and whose errors are documented.
+class Route(NamedTuple):
+    """A route to document; `parameters` describe those of its path."""
+
+    endpoint: str
+    view: Callable[..., Any]
+    methods: Sequence[str]
+    parameters: Sequence[Mapping[str, Any]]
+
+
+class Blueprint(flask.Blueprint):
+    """A blueprint whose arguments are read strictly, and whose views are documented.
 
     Under /api/v1 and /admin/v1 a view without query arguments takes no query at all; a helper
     passes over it.
     """
 
-    ARGUMENTS_PARSER = Parser()
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._prepare_doc_cbks.append(with_errors)
-        if "/v1" in (self.url_prefix or ""):
+    def __init__(self, name: str, import_name: str, *, url_prefix: str, description: str) -> None:
+        super().__init__(name, import_name, url_prefix=url_prefix)
+        self.description = description
+        self.routes: list[Route] = []
+        """In the order of the document."""
+        if "/v1" in url_prefix:
             self.before_request(_refuse_unread_parameters)
 
-    def arguments(self, schema: Any, *, location: str = "json", **kwargs: Any) -> Any:
-        """Return flask-smorest's decorator, which also notes whether the view reads the query."""
-        decorate = super().arguments(schema, location=location, **kwargs)
+    def add_url_rule(
+        self,
+        rule: str,
+        endpoint: str | None = None,
+        view_func: Any = None,
+        provide_automatic_options: bool | None = None,
+        *,
+        parameters: Sequence[Mapping[str, Any]] = (),
+        **options: Any,
+    ) -> None:
+        """Register a route, and note it for the document with `parameters` of its path."""
+        endpoint = endpoint or view_func.__name__
+        if any(route.endpoint == endpoint for route in self.routes):
+            # Modules that share a blueprint name their views alike.
+            endpoint = f"{endpoint}_{len(self.routes)}"
+        super().add_url_rule(rule, endpoint, view_func, provide_automatic_options, **options)
+        methods = options.get("methods", ["GET"])
+        self.routes.append(Route(endpoint, view_func, methods, parameters))
 
-        def decorator(view: Callable[..., Any]) -> Any:
+    def arguments(
+        self, schema: ma.Schema | type[ma.Schema], *, location: str = "json"
+    ) -> Callable[[_View], _View]:
+        """Return a decorator that adds an argument: the `json` body or the `query`, loaded.
+
+        It notes on the view what it reads.
+        """
+        decorate = _reading(schema() if isinstance(schema, type) else schema, location)
+
+        def decorator(view: _View) -> _View:
             # Whatever wraps the view from here on takes this along, as functools.wraps does.
-            decorated = decorate(view)
-            if location == "query":
-                decorated.reads_query = True
-            return decorated
+            decorated: Any = decorate(view)
+            decorated.reads = [*getattr(view, "reads", ()), (location, schema)]
+            return cast(_View, decorated)
 
         return decorator
 
@@ -298,7 +320,7 @@ def _refuse_unread_parameters() -> None:
     if not request.query_string:
         return
     view = flask.current_app.view_functions.get(request.endpoint or "")
-    if getattr(view, "reads_query", False):
+    if any(location == "query" for location, _ in getattr(view, "reads", ())):
         return
     # A lone & is a query string, too, but names nothing.
     if sent := query(request):

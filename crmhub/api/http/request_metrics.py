@@ -33,7 +33,7 @@ def _asked(endpoint: str, rule: str) -> tuple[str, str, str]:
 
     Blueprint, too, is "" where there is none.
     """
-    documented = getattr(flask.current_app.view_functions[endpoint], "_apidoc", {})
-    operation = documented.get("manual_doc", {}).get("operationId", endpoint)
+    documented = getattr(flask.current_app.view_functions[endpoint], "documented", None)
+    operation = documented.operation_id if documented else endpoint
     resource = endpoint.rpartition(".")[0]
     return operation, resource, rule.split("/")[2] if rule.startswith(_HELPERS) else ""
