@@ -92,6 +92,8 @@ def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> N
     # A service in a terminal that is closed would go on unseen; nohup's may.
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         supervisor.handle(signal.SIGHUP)
+    # A collection would write to each object, and copy the memory that all processes share.
+    gc.freeze()
     try:
         supervisor.begin()
         gc.enable()
