@@ -36,7 +36,7 @@ from crmhub.helpers.deadlines import (
 )
 from crmhub.helpers.inputs import join_name, split_name
 from crmhub.hub import Hub
-from crmhub.identity import bindings, possible_duplicates
+from crmhub.identity import bindings, merged_contacts, possible_duplicates
 from crmhub.journal.journal import DELAYS_S, GRACE_MS
 from crmhub.journal.models import (
     UNFINISHED,
@@ -401,7 +401,7 @@ def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
     """
     if not entry.hub_id.startswith(bindings.HUB_ID):
         with hub.database.reading() as connection:
-            return bindings.merged_into(connection, account, entry.hub_id)
+            return merged_contacts.merged_into(connection, account, entry.hub_id)
     with hub.database.reading() as connection:
         bound = bindings.of_hub_id(connection, account, entry.hub_id)
     if bound is not None and bound.crm_id:

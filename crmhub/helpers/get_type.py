@@ -31,7 +31,7 @@ from crmhub.helpers.inputs import (
     shortened,
 )
 from crmhub.hub import Hub
-from crmhub.identity import bindings
+from crmhub.identity import bindings, merged_contacts
 from crmhub.identity.phones import readings
 from crmhub.journal.slots import too_many_at_once
 
@@ -203,7 +203,7 @@ def unenrol(
     row = _row(account, workflow_id, contact_id)
 
     def work(tx: Connection) -> None:
-        row["contact"] = bindings.merged_into(tx, account, str(row["contact"]))
+        row["contact"] = merged_contacts.merged_into(tx, account, str(row["contact"]))
         if not tx.run(_UNENROL, row):
             raise NotFound(
                 f"Contact {shortened(contact_id)} is not enrolled"

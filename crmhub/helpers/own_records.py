@@ -26,7 +26,7 @@ from crmhub.errors import NotFound as NoRecord
 from crmhub.errors import Semantic
 from crmhub.helpers import pipeline_stages
 from crmhub.helpers.inputs import shortened
-from crmhub.identity import bindings
+from crmhub.identity import merged_contacts
 from crmhub.identity.phones import forms
 from crmhub.properties import values
 from crmhub.properties.catalogue import Catalogue, Property
@@ -168,7 +168,7 @@ class OwnRecords:
             return self._records.get(self._account, CONTACTS, int(contact_id))
         except NoRecord as exc:
             with self._records.database.reading() as connection:
-                kept_id = bindings.merged_into(connection, self._account, contact_id)
+                kept_id = merged_contacts.merged_into(connection, self._account, contact_id)
             if kept_id == contact_id:
                 raise _no_contact(contact_id) from exc
             return self._record(kept_id)
@@ -236,7 +236,7 @@ class OwnRecords:
             if found is not None:
                 return found
         if emails:
-            kept_id = bindings.with_former_email(connection, self._account, emails[0])
+            kept_id = merged_contacts.with_former_email(connection, self._account, emails[0])
             return int(kept_id) if kept_id else None
         return None
 

@@ -19,7 +19,7 @@ from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import possible_duplicate
 from crmhub.errors import NotFound
-from crmhub.identity import bindings
+from crmhub.identity import merged_contacts
 from crmhub.identity.bindings import LONGEST
 
 State = Literal["open", "merged", "dismissed"]
@@ -165,7 +165,7 @@ def note(tx: Connection, account: Account, one: str, other: str, *, shares: Sequ
     # No CRM has longer ids, and no index takes them.
     if not (one and other) or max(len(one), len(other)) > LONGEST:
         return
-    ids = sorted(bindings.hold_contact(tx, account, id) for id in sorted((one, other)))
+    ids = sorted(merged_contacts.hold_contact(tx, account, id) for id in sorted((one, other)))
     if ids[0] != ids[1]:
         _add(tx, account, Pair(ids[0], ids[1], tuple(sorted({*shares})), "open", now_ms()))
 
@@ -229,7 +229,7 @@ def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pai
     """Close an open pair that is one contact in its CRM, `kept_id`; return it as it is then."""
 
     def work(tx: Connection) -> Pair:
-        bindings.hold_contacts(tx, account, pair.ids)
+        merged_contacts.hold_contacts(tx, account, pair.ids)
         known = locked(tx, account, *pair.ids)
         if known.state != "open":
             return known

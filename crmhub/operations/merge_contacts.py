@@ -27,8 +27,9 @@ from crmhub.errors import Conflict
 from crmhub.helpers import get_type, sticky_assignments
 from crmhub.helpers.get_type import Moved
 from crmhub.hub import Hub
-from crmhub.identity import bindings, possible_duplicates
-from crmhub.identity.bindings import LONGEST, Joined
+from crmhub.identity import merged_contacts, possible_duplicates
+from crmhub.identity.bindings import LONGEST
+from crmhub.identity.merged_contacts import Joined
 from crmhub.identity.possible_duplicates import Pair, State
 from crmhub.operations.compare_contacts import (
     Choice,
@@ -125,8 +126,8 @@ def _hold(tx: Connection, account: Account, one: str, other: str) -> None:
     tx.take_time()
     # In the order in which others take these locks.
     catalogues.hold(tx, account.id)
-    bindings.hold_actions(tx, account, (one, other))
-    bindings.hold_contacts(tx, account, (one, other))
+    merged_contacts.hold_actions(tx, account, (one, other))
+    merged_contacts.hold_contacts(tx, account, (one, other))
 
 
 def _merge(
@@ -137,7 +138,7 @@ def _merge(
     asked = Merge(kept.id, other.id, choice.taken, (kept.version, other.version))
     undo = hub.records.merge(account, CONTACTS, asked)
     ids = (merged.merged_id, merged.kept_id)
-    joined = bindings.join(tx, account, *ids)
+    joined = merged_contacts.join(tx, account, *ids)
     _share_numbers(tx, account, *ids, joined)
     return {
         "record": asdict(undo),
@@ -198,7 +199,7 @@ def _unmerge(
             f"Contact {exc.existing_id} has the same {exc.name} by now. Change it there, then"
             " unmerge."
         ) from exc
-    bindings.part(tx, account, *ids, Joined(**undo["bindings"]))
+    merged_contacts.part(tx, account, *ids, Joined(**undo["bindings"]))
     get_type.move_back(tx, account, *ids, Moved(**undo["enrolments"]))
     possible_duplicates.give_back(
         tx,

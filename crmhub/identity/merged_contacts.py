@@ -1,0 +1,173 @@
+"""Contacts that were merged: their bindings lead to the contact that was kept, and back again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.accounts.accounts import Account
+from crmhub.database.advisory_locks import hold_all
+from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, in_list, one_of, param, params
+from crmhub.database.tables import action, binding, possible_duplicate
+
+_b = binding.c
+_HERE = sa.and_(_b.account_id == param("account_id"), _b.connection_id == param("connection_id"))
+_merge = possible_duplicate.c
+_MERGES_HERE = sa.and_(
+    _merge.account_id == param("account_id"), _merge.connection_id == param("connection_id")
+)
+_MERGED_INTO = Statement(
+    sa.select(_merge.kept_id).where(_MERGES_HERE, _merge.merged_id == param("crm_id"))
+)
+_WITH_FORMER_EMAIL = Statement(
+    sa.select(_merge.kept_id)
+    .where(_MERGES_HERE, _merge.email == param("email"))
+    .order_by(_merge.decided_at)
+    .limit(1)
+)
+_PERSONS_OF = Statement(sa.select(_b.person).distinct().where(_HERE, in_list(_b.crm_id, "crm_ids")))
+_LOCK_ACTIONS = Statement(
+    sa.select(action.c.id)
+    .where(
+        action.c.account_id == param("account_id"),
+        in_list(action.c.person, "persons"),
+        one_of(action.c.state, "running", "queued"),
+    )
+    .order_by(action.c.id)
+    .with_for_update()
+)
+_LOCK_MERGED = Statement(
+    sa.select(_b.hub_id, _b.person, _b.crm_id)
+    .where(_HERE, sa.or_(_b.crm_id == param("merged"), _b.crm_id == param("kept")))
+    .order_by(_b.created_at, _b.hub_id)
+    .with_for_update()
+)
+_OF_PERSONS = Statement(sa.select(_b.hub_id, _b.person).where(_HERE, in_list(_b.person, "persons")))
+_MOVE_ALL = Statement(
+    sa.update(binding).where(_HERE, _b.crm_id == param("merged")).values(crm_id=param("kept"))
+)
+_MOVE_BACK = Statement(
+    sa.update(binding)
+    .where(_HERE, _b.crm_id == param("kept"), in_list(_b.hub_id, "hub_ids"))
+    .values(crm_id=param("merged"))
+)
+_UNITE_ALL = tuple(
+    Statement(
+        sa.update(table)
+        .where(
+            table.c.account_id == param("account_id"),
+            table.c.connection_id == param("connection_id"),
+            in_list(table.c.person, "persons"),
+        )
+        .values(params("person"))
+    )
+    for table in (binding, action)
+)
+_PART = tuple(
+    Statement(
+        sa.update(table)
+        .where(
+            table.c.account_id == param("account_id"),
+            table.c.connection_id == param("connection_id"),
+            table.c.person == param("joined"),
+            in_list(table.c.hub_id, "hub_ids"),
+        )
+        .values(params("person"))
+    )
+    for table in (binding, action)
+)
+
+
+def merged_into(connection: Connection, account: Account, crm_id: str) -> str:
+    """Return the contact that this contact of the CRM was merged into, else its own id."""
+    kept_id: str | None = connection.scalar(_MERGED_INTO, _of(account) | {"crm_id": crm_id})
+    return kept_id or crm_id
+
+
+def with_former_email(connection: Connection, account: Account, email: str) -> str:
+    """Return the contact that got another email when it was merged, "" for none."""
+    kept_id: str | None = connection.scalar(_WITH_FORMER_EMAIL, _of(account) | {"email": email})
+    return kept_id or ""
+
+
+def hold_contact(tx: Connection, account: Account, crm_id: str) -> str:
+    """Hold a contact of the CRM, or the one it was merged into, and return its id."""
+    hold_contacts(tx, account, [crm_id])
+    kept_id = merged_into(tx, account, crm_id)
+    if kept_id != crm_id:
+        hold_contacts(tx, account, [kept_id])
+    return kept_id
+
+
+def hold_contacts(tx: Connection, account: Account, crm_ids: Sequence[str]) -> None:
+    """Let nobody else bind to these contacts of the CRM until the transaction ends."""
+    names = [(account.id, account.connection.id, "contact", crm_id) for crm_id in sorted(crm_ids)]
+    hold_all(tx, names)
+
+
+def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> None:
+    """Let nobody else change the unfinished actions of these contacts until the transaction ends.
+
+    An outcome is recorded under the lock of its action, then under that of its contact: who needs
+    both calls this before `hold_contacts`.
+    """
+    rows = tx.rows(_PERSONS_OF, _of(account) | {"crm_ids": crm_ids})
+    persons = sorted({*crm_ids, *(row.person for row in rows)})
+    tx.rows(_LOCK_ACTIONS, {"account_id": account.id, "persons": persons})
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What `join` changed: the hub ids that led to the merged contact, and former persons.
+
+    `persons` maps ids, as actions name their contact, to their person before it became `person`.
+    """
+
+    person: str
+    hub_ids: tuple[str, ...]
+    persons: Mapping[str, str]
+
+
+def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Joined:
+    """Let the bindings of a merged contact lead to the kept one; both are one person from then on.
+
+    The caller holds both contacts. The actions of both keep the order of their acceptance.
+    """
+    here = _of(account)
+    contacts = {"merged": merged_id, "kept": kept_id}
+    rows = tx.rows(_LOCK_MERGED, here | contacts)
+    of_kept = [row.person for row in rows if row.crm_id == kept_id]
+    of_merged = [row.person for row in rows if row.crm_id == merged_id]
+    person = [*of_kept, *of_merged, kept_id][0]
+    # Actions may name a contact by the CRM's id, which is then their person as long as no binding
+    # is known.
+    own = {merged_id: [*of_merged, merged_id][0], kept_id: [*of_kept, kept_id][0]}
+    former = sorted({*of_kept, *of_merged, *own, *own.values()} - {person})
+    changed = tx.rows(_OF_PERSONS, here | {"persons": former})
+    tx.run(_MOVE_ALL, here | contacts)
+    for statement in _UNITE_ALL:
+        tx.run(statement, here | {"persons": former, "person": person})
+    hub_ids = tuple(row.hub_id for row in rows if row.crm_id == merged_id)
+    return Joined(person, hub_ids, {**own, **{row.hub_id: row.person for row in changed}})
+
+
+def part(tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined) -> None:
+    """Let the bindings that `join` has moved lead to their former contact again.
+
+    They have their former person again, and so have their actions, also those accepted since.
+    """
+    here = _of(account)
+    contacts = {"merged": merged_id, "kept": kept_id}
+    tx.run(_MOVE_BACK, here | contacts | {"hub_ids": joined.hub_ids})
+    for person in sorted({*joined.persons.values()} - {joined.person}):
+        ids = sorted(id for id, former in joined.persons.items() if former == person)
+        for statement in _PART:
+            tx.run(statement, here | {"person": person, "joined": joined.person, "hub_ids": ids})
+
+
+def _of(account: Account) -> dict[str, Any]:
+    return {"account_id": account.id, "connection_id": account.connection.id}
