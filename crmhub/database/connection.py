@@ -153,7 +153,7 @@ class Connection:
 
     def _execute(self, sql: str | Statement, params: Params | None) -> Any:
         if isinstance(sql, Statement):
-            return self._sent(sql.text(self.dialect), sql.values(self.dialect, params))
+            return self._sent(sql.text(self.dialect, params), sql.values(self.dialect, params))
         if params and self.dialect == "postgresql":
             sql = _for_psycopg(sql)
         return self._sent(sql, params)

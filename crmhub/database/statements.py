@@ -58,6 +58,11 @@ _DIALECTS: Mapping[str, sa.Dialect] = {
     "sqlite": _Sqlite(paramstyle="named"),
 }
 _WORD = re.compile(r"[a-z_]+")
+# How each database compares with the values of a list, and with the one value of a list of one.
+_AMONG = {
+    "postgresql": ("= any(%({name})s)", "= %({name})s"),
+    "sqlite": ("in (select value from json_each(:{name}))", "= :{name}"),
+}
 
 Built = sa.Select[Any] | sa.CompoundSelect[Any] | sa.Insert | sa.Update | sa.Delete
 Insert = Callable[[sa.Table], Any]
@@ -75,9 +80,18 @@ class Statement:
         self._texts: dict[str, tuple[str, Mapping[str, Any], frozenset[str]]] = {}
         self._row: Any = tuple
 
-    def text(self, dialect: str) -> str:
-        """Return the text that the driver of `postgresql` or `sqlite` takes."""
-        return self._compiled(dialect)[0]
+    def text(self, dialect: str, params: Mapping[str, Any] | None = None) -> str:
+        """Return the text that the driver of `postgresql` or `sqlite` takes with these `params`.
+
+        A list of one value is compared with `=`: for `= any` PostgreSQL reads all rows of the
+        account as long as it has no statistics of the table.
+        """
+        text, _, lists = self._compiled(dialect)
+        for name in lists:
+            if params and len(params[name]) == 1:
+                several, one = _AMONG[dialect]
+                text = text.replace(several.format(name=name), one.format(name=name))
+        return text
 
     def values(self, dialect: str, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """Return the values of all parameters, as the driver takes them."""
@@ -87,7 +101,10 @@ class Statement:
         values = {**constants, **(params or {})}
         for name in lists:
             chosen = list(values[name])
-            values[name] = chosen if dialect == "postgresql" else json.dumps(chosen)
+            if len(chosen) == 1:
+                [values[name]] = chosen
+            else:
+                values[name] = chosen if dialect == "postgresql" else json.dumps(chosen)
         return values
 
     def rows(self, found: Iterable[tuple[Any, ...]]) -> list[Any]:
@@ -160,14 +177,10 @@ class in_list(sa.sql.expression.ColumnElement[bool]):
 
 
 @compiles(in_list, "postgresql")
-def _any(element: in_list, compiler: SQLCompiler, **options: Any) -> str:
-    column = compiler.process(element.column, **options)
-    return f"{column} = any({compiler.process(element.values, **options)})"
-
-
 @compiles(in_list, "sqlite")
-def _each(element: in_list, compiler: SQLCompiler, **options: Any) -> str:
+def _in_list(element: in_list, compiler: SQLCompiler, **options: Any) -> str:
     column = compiler.process(element.column, **options)
-    return (
-        f"{column} in (select value from json_each({compiler.process(element.values, **options)}))"
-    )
+    # Processed, so that the compiler knows the parameter; its text is that of `_AMONG`.
+    compiler.process(element.values, **options)
+    several, _ = _AMONG[compiler.dialect.name]
+    return f"{column} {several.format(name=element.values.key)}"

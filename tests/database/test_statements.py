@@ -53,9 +53,22 @@ def test_rows_have_the_names_of_their_columns(database: Database) -> None:
 def test_a_list_may_be_empty_or_long_and_takes_one_parameter(database: Database) -> None:
     with database.reading() as connection:
         connection.run(ADD, row("m7", 1))
-        for marks, found in (([], []), ([f"m{n}" for n in range(40_000)], ["m7"])):
+        for marks, found in (
+            ([], []),
+            (["m7"], ["m7"]),
+            ([f"m{n}" for n in range(40_000)], ["m7"]),
+        ):
             rows = connection.rows(AMONG, {"account_id": ACCOUNT, "marks": marks})
             assert [one.mark for one in rows] == found
+
+
+def test_a_list_of_one_value_is_compared_as_a_value() -> None:
+    for dialect in ("postgresql", "sqlite"):
+        several = AMONG.text(dialect, {"account_id": ACCOUNT, "marks": ["a", "b"]})
+        alone = AMONG.text(dialect, {"account_id": ACCOUNT, "marks": {"a"}})
+        assert several == AMONG.text(dialect) != alone
+        assert "mark.mark = %(marks)s" in alone or "mark.mark = :marks" in alone
+        assert AMONG.values(dialect, {"account_id": ACCOUNT, "marks": {"a"}})["marks"] == "a"
 
 
 def test_constants_go_along_and_a_missing_parameter_is_an_error(database: Database) -> None:
