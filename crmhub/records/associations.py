@@ -6,8 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import orjson
+import sqlalchemy as sa
 
 from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.tables import association, records
 from crmhub.errors import NotFound, Semantic, listed
 from crmhub.properties.kinds import (
     BY_CODE,
@@ -25,6 +28,33 @@ _ROW = {
     "to_id": "bigint",
 }
 
+_link = association.c
+_OF_KIND = sa.and_(_link.account_id == param("account_id"), _link.from_kind == param("from_kind"))
+_TO_KIND = sa.and_(_OF_KIND, _link.from_id == param("from_id"), _link.to_kind == param("to_kind"))
+_LINKS_OF_RECORDS = Statement(
+    sa.select(_link.from_id, _link.to_kind, _link.to_id)
+    .where(_OF_KIND, in_list(_link.from_id, "from_ids"))
+    .order_by(_link.from_id, _link.to_kind, _link.to_id)
+)
+_PAGE = Statement(
+    sa.select(_link.to_id)
+    .where(_TO_KIND, _link.to_id > param("after"))
+    .order_by(_link.to_id)
+    .limit(param("rows"))
+)
+_COUNT = Statement(sa.select(sa.func.count()).select_from(association).where(_TO_KIND))
+_HOLD = Statement(
+    sa.select(records.c.id)
+    .where(
+        records.c.account_id == param("account_id"),
+        records.c.kind == param("kind"),
+        in_list(records.c.id, "ids"),
+    )
+    .order_by(records.c.id)
+    # For key share: it keeps them from being deleted; they may change meanwhile.
+    .with_for_update(key_share=True, read=True)
+)
+
 
 def of_records(
     connection: Connection, account_id: int, kind: Kind, ids: Sequence[int]
@@ -33,20 +63,18 @@ def of_records(
     linked: dict[int, Links] = {}
     if not ids:
         return linked
-    among, wanted = connection.among("from_id", "ids", ids)
-    for from_id, to_kind, to_id in connection.rows(
-        "select from_id, to_kind, to_id from association where account_id = :account"
-        f" and from_kind = :kind and {among} order by from_id, to_kind, to_id",
-        {"account": account_id, "kind": kind.code, **wanted},
-    ):
-        linked.setdefault(from_id, {}).setdefault(BY_CODE[to_kind].name, []).append(to_id)
+    of = {"account_id": account_id, "from_kind": kind.code, "from_ids": ids}
+    for row in connection.rows(_LINKS_OF_RECORDS, of):
+        by_kind = linked.setdefault(row.from_id, {})
+        by_kind.setdefault(BY_CODE[row.to_kind].name, []).append(row.to_id)
     return linked
 
 
 def column(connection: Connection) -> str:
     """Return the SQL of a column for queries of `records` by :account and :kind: a row's links.
 
-    `links` reads its values.
+    `links` reads its values. It is text: searches put it into theirs, and each database has
+    functions of its own for it.
     """
     linked = (
         "select to_kind, to_id from association where account_id = :account"
@@ -70,29 +98,18 @@ def page(
     connection: Connection, account_id: int, kind: Kind, id: int, to: Kind, *, after: int, rows: int
 ) -> list[int]:
     """Return up to `rows` ids of kind `to` that the record is linked with, rising from `after`."""
-    found = connection.rows(
-        "select to_id from association where account_id = :account and from_kind = :kind"
-        " and from_id = :id and to_kind = :to and to_id > :after order by to_id limit :rows",
-        {
-            "account": account_id,
-            "kind": kind.code,
-            "id": id,
-            "to": to.code,
-            "after": after,
-            "rows": rows,
-        },
-    )
-    return [row[0] for row in found]
+    page = _to_kind(account_id, kind, id, to) | {"after": after, "rows": rows}
+    return [row.to_id for row in connection.rows(_PAGE, page)]
 
 
 def count(connection: Connection, account_id: int, kind: Kind, id: int, to: Kind) -> int:
     """Return how many records of kind `to` the record is linked with."""
-    n: int = connection.scalar(
-        "select count(*) from association where account_id = :account and from_kind = :kind"
-        " and from_id = :id and to_kind = :to",
-        {"account": account_id, "kind": kind.code, "id": id, "to": to.code},
-    )
+    n: int = connection.scalar(_COUNT, _to_kind(account_id, kind, id, to))
     return n
+
+
+def _to_kind(account_id: int, kind: Kind, id: int, to: Kind) -> dict[str, int]:
+    return {"account_id": account_id, "from_kind": kind.code, "from_id": id, "to_kind": to.code}
 
 
 def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, int]]) -> None:
@@ -117,13 +134,8 @@ def hold(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> s
     possible = sorted({id for id in ids if 0 < id < 2**53})
     if not possible:
         return set()
-    among, params = tx.among("id", "ids", possible)
-    rows = tx.rows(
-        "select id from records where account_id = :account and kind = :kind"
-        f" and {among} order by id{tx.for_share}",
-        {"account": account_id, "kind": kind.code, **params},
-    )
-    return {row[0] for row in rows}
+    rows = tx.rows(_HOLD, {"account_id": account_id, "kind": kind.code, "ids": possible})
+    return {row.id for row in rows}
 
 
 def link(

@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
+import sqlalchemy as sa
+
 from crmhub.accounts.accounts import Account
 from crmhub.bounds import MAX_PROPERTIES
 from crmhub.database.connection import (
@@ -19,6 +21,8 @@ from crmhub.database.connection import (
     now_ms,
 )
 from crmhub.database.drivers import Deadlocked, HeldUp
+from crmhub.database.statements import Statement, param
+from crmhub.database.tables import record_count
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import (
@@ -53,6 +57,12 @@ from crmhub.search_limits import SearchLimit, Stopped
 T = TypeVar("T")
 R = TypeVar("R")
 _TRIES = 5
+
+_COUNTS = Statement(
+    sa.select(record_count.c.kind, sa.func.sum(record_count.c.n).label("live"))
+    .where(record_count.c.account_id == param("account_id"))
+    .group_by(record_count.c.kind)
+)
 
 
 class _CatalogueChanged(Exception):
@@ -471,14 +481,8 @@ class RecordStore:
     def counts(self, account: Account) -> dict[int, int]:
         """Return how many live records there are, by the kind's code."""
         with self.database.reading() as connection:
-            return {
-                kind: int(n)
-                for kind, n in connection.rows(
-                    "select kind, sum(n) from record_count where account_id = :account"
-                    " group by kind",
-                    {"account": account.id},
-                )
-            }
+            rows = connection.rows(_COUNTS, {"account_id": account.id})
+            return {row.kind: int(row.live) for row in rows}
 
 
 def _with_strings(tx: Connection, known: Catalogue, names: Sequence[str]) -> Catalogue:
@@ -529,6 +533,7 @@ def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int
     once = list(dict.fromkeys(ids))
     if not once:
         return []
+    # Text, since the column of links is.
     among, wanted = connection.among("id", "ids", once)
     rows = connection.rows(
         "select id, created_at, updated_at, version, cast(properties as text),"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 import orjson
+import sqlalchemy as sa
 
 from crmhub.database.bulk import (
     Added,
@@ -21,6 +22,9 @@ from crmhub.database.bulk import (
 )
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Deadlocked
+from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.tables import records as records_table
+from crmhub.database.tables import unique_value
 from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, listed
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import Kind
@@ -122,6 +126,37 @@ _WITH_OTHERS = (
     " and other.shard <> 0)"
 )
 RECORD_KEY = {"account_id": "int", "kind": "int", "id": "bigint"}
+
+_row = records_table.c
+_OF_KIND = sa.and_(_row.account_id == param("account_id"), _row.kind == param("kind"))
+_LOCK = Statement(
+    sa.select(
+        _row.id,
+        _row.created_at,
+        _row.updated_at,
+        _row.version,
+        sa.cast(_row.properties, sa.Text).label("properties"),
+    )
+    .where(_OF_KIND, in_list(_row.id, "ids"))
+    .order_by(_row.id)
+    .with_for_update()
+)
+_TOUCH = Statement(
+    sa.update(records_table)
+    .where(_OF_KIND, _row.id == param("id"))
+    .values(
+        updated_at=sa.case(
+            (_row.updated_at >= param("now"), _row.updated_at + 1), else_=param("now")
+        )
+    )
+)
+_HOLDERS = Statement(
+    sa.select(unique_value.c.value, unique_value.c.record_id).where(
+        unique_value.c.account_id == param("account_id"),
+        unique_value.c.prop_id == param("prop_id"),
+        in_list(unique_value.c.value, "keys"),
+    )
+)
 
 
 def finish(
@@ -413,26 +448,15 @@ def move_to_archive(
 
 def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> bool:
     """Move a record's `updated_at`, not its version; return whether the record exists."""
-    return bool(
-        tx.run(
-            "update records set updated_at ="
-            " case when updated_at >= :now then updated_at + 1 else :now end"
-            " where account_id = :account and kind = :kind and id = :id",
-            {"now": now, "account": account_id, "kind": kind.code, "id": id},
-        )
-    )
+    of = {"account_id": account_id, "kind": kind.code, "id": id}
+    return tx.run(_TOUCH, of | {"now": now}) > 0
 
 
 def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Record]:
     """Return those of the records that exist; nobody else changes them in the meantime."""
     possible = sorted({id for id in ids if 0 < id < 2**53})
-    among, wanted = tx.among("id", "ids", possible)
-    rows = tx.rows(
-        "select id, created_at, updated_at, version, cast(properties as text) from records"
-        f" where account_id = :account and kind = :kind and {among} order by id{tx.for_update}",
-        {"account": catalogue.account_id, "kind": catalogue.kind.code, **wanted},
-    )
-    return [record(row) for row in rows]
+    of = {"account_id": catalogue.account_id, "kind": catalogue.kind.code, "ids": possible}
+    return [record(row) for row in tx.rows(_LOCK, of)]
 
 
 def stored(row: Row, links: Links) -> Stored:
@@ -539,11 +563,6 @@ def holders(
     held: dict[tuple[int, str], int] = {}
     for prop_id in {prop_id for prop_id, _ in values}:
         keys = sorted({key for other, key in values if other == prop_id})
-        among, wanted = connection.among("value", "keys", keys)
-        rows = connection.rows(
-            "select value, record_id from unique_value"
-            f" where account_id = :account and prop_id = :prop and {among}",
-            {"account": account_id, "prop": prop_id, **wanted},
-        )
-        held |= {(prop_id, key): record_id for key, record_id in rows}
+        of = {"account_id": account_id, "prop_id": prop_id, "keys": keys}
+        held |= {(prop_id, row.value): row.record_id for row in connection.rows(_HOLDERS, of)}
     return held
