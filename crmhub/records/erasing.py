@@ -9,11 +9,16 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import sqlalchemy as sa
+
+from crmhub.database import tables
 from crmhub.database.connection import (
     Connection,
     Database,
     now_ms,
 )
+from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.tables import archived_record, ix_text
 from crmhub.properties import catalogue
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import CONTACTS, Kind
@@ -26,6 +31,60 @@ PHONES = ("phone", "mobilephone")
 
 ARCHIVED_MS = 90 * 86_400_000
 """So long an archived record is kept."""
+
+
+def _of_kind(table: sa.Table) -> sa.ColumnElement[bool]:
+    return sa.and_(table.c.account_id == param("account_id"), table.c.kind == param("kind"))
+
+
+def _held(table: sa.Table) -> Statement:
+    return Statement(
+        sa.select(
+            table.c.id,
+            table.c.created_at,
+            sa.cast(table.c.properties, sa.Text).label("properties"),
+        )
+        .where(_of_kind(table), in_list(table.c.id, "ids"))
+        .order_by(table.c.id)
+    )
+
+
+_HELD = ((_held(tables.records), False), (_held(archived_record), True))
+_WITH_TEXT = Statement(
+    sa.select(ix_text.c.record_id).where(
+        ix_text.c.account_id == param("account_id"),
+        ix_text.c.prop_id == param("prop_id"),
+        in_list(ix_text.c.value, "texts"),
+        ix_text.c.full_value.is_(None),
+    )
+)
+_ARCHIVED_WITH_TEXT = Statement(
+    sa.select(archived_record.c.id).where(
+        _of_kind(archived_record),
+        in_list(archived_record.c.properties.op("->>")(sa.cast(param("name"), sa.Text)), "texts"),
+    )
+)
+_LIVE = Statement(
+    sa.select(tables.records.c.id).where(
+        _of_kind(tables.records), in_list(tables.records.c.id, "ids")
+    )
+)
+_DELETE_ARCHIVED = Statement(
+    sa.delete(archived_record).where(
+        _of_kind(archived_record), in_list(archived_record.c.id, "ids")
+    )
+)
+_archived = archived_record.alias("archived")
+_FORGET_ARCHIVED_OF_ALL_ACCOUNTS = Statement(
+    sa.delete(archived_record).where(
+        sa.tuple_(archived_record.c.account_id, archived_record.c.kind, archived_record.c.id).in_(
+            sa.select(_archived.c.account_id, _archived.c.kind, _archived.c.id)
+            .where(_archived.c.archived_at <= param("before"))
+            .order_by(_archived.c.archived_at)
+            .limit(param("most"))
+        )
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +108,12 @@ def records(
     """Return those of the records of a kind that exist, archived ones too."""
     if not ids:
         return []
-    among, params = connection.among("id", "ids", sorted(ids))
-    params |= {"account": account_id, "kind": kind.code}
-    found = []
-    for table, archived in (("records", False), ("archived_record", True)):
-        rows = connection.rows(
-            f"select id, created_at, cast(properties as text) from {table}"
-            f" where account_id = :account and kind = :kind and {among} order by id",
-            params,
-        )
-        found += [Held(id, at, archived, json.loads(text)) for id, at, text in rows]
-    return found
+    of = {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)}
+    return [
+        Held(row.id, row.created_at, archived, json.loads(row.properties))
+        for statement, archived in _HELD
+        for row in connection.rows(statement, of)
+    ]
 
 
 def contacts_with(
@@ -69,26 +123,18 @@ def contacts_with(
     if not texts:
         return set()
     known = catalogue.load(connection, account_id, CONTACTS)
-    among, params = connection.among("value", "texts", sorted(text[:PREFIX] for text in texts))
+    prefixes = sorted(text[:PREFIX] for text in texts)
     found: set[int] = set()
     for name in names:
         one = known.get(name)
         if one is None or one.index != "ix_text":
             continue
-        rows = connection.rows(
-            "select record_id from ix_text where account_id = :account and prop_id = :prop"
-            f" and {among} and full_value is null",
-            {"account": account_id, "prop": one.prop_id, **params},
-        )
-        found |= {row[0] for row in rows}
+        of = {"account_id": account_id, "prop_id": one.prop_id, "texts": prefixes}
+        found |= {row.record_id for row in connection.rows(_WITH_TEXT, of)}
+    of_contacts = {"account_id": account_id, "kind": CONTACTS.code, "texts": texts}
     for name in names:
-        among, params = connection.among("properties ->> cast(:name as text)", "texts", [*texts])
-        rows = connection.rows(
-            "select id from archived_record where account_id = :account and kind = :kind"
-            f" and {among}",
-            {"account": account_id, "kind": CONTACTS.code, "name": name, **params},
-        )
-        found |= {row[0] for row in rows}
+        rows = connection.rows(_ARCHIVED_WITH_TEXT, of_contacts | {"name": name})
+        found |= {row.id for row in rows}
     return found
 
 
@@ -105,22 +151,14 @@ def erase(tx: Connection, known: Catalogue, ids: Collection[int], *, now: int) -
     """Take these records out of every table, archived ones too; their links go on both sides."""
     if not ids:
         return
-    among, params = tx.among("id", "ids", sorted(ids))
-    params |= {"account": known.account_id, "kind": known.kind.code}
-    of = f"account_id = :account and kind = :kind and {among}"
-    live = tx.rows(f"select id from records where {of}", params)
+    of = {"account_id": known.account_id, "kind": known.kind.code, "ids": sorted(ids)}
+    live = tx.rows(_LIVE, of)
     if live:
-        writing.archive(tx, known, [(id, "") for (id,) in live], now=now)
-    tx.run(f"delete from archived_record where {of}", params)
+        writing.archive(tx, known, [(row.id, "") for row in live], now=now)
+    tx.run(_DELETE_ARCHIVED, of)
 
 
 def forget_archived(database: Database, *, most: int = 1000) -> int:
     """Delete up to `most` records that were archived 90 days ago, and return how many went."""
-    return database.transact(
-        lambda tx: tx.run(
-            "delete from archived_record where (account_id, kind, id) in (select account_id, kind,"
-            " id from archived_record where archived_at <= :before"
-            " order by archived_at limit :most)",
-            {"before": now_ms() - ARCHIVED_MS, "most": most},
-        )
-    )
+    which = {"before": now_ms() - ARCHIVED_MS, "most": most}
+    return database.transact(lambda tx: tx.run(_FORGET_ARCHIVED_OF_ALL_ACCOUNTS, which))

@@ -11,7 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import sqlalchemy as sa
+
 from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, param
+from crmhub.database.tables import archived_record
 from crmhub.errors import Conflict, NotFound
 from crmhub.properties import values
 from crmhub.properties.catalogue import Catalogue
@@ -28,6 +32,23 @@ from crmhub.records.index import UNIQUE, IndexChange
 from crmhub.records.writing import RECORD, RECORD_KEY, Record
 
 _Link = tuple[Kind, int]
+
+_archive = archived_record.c
+_LOCK_ARCHIVED = Statement(
+    sa.select(
+        _archive.id,
+        _archive.created_at,
+        _archive.updated_at,
+        _archive.version,
+        sa.cast(_archive.properties, sa.Text).label("properties"),
+    )
+    .where(
+        _archive.account_id == param("account_id"),
+        _archive.kind == param("kind"),
+        _archive.id == param("id"),
+    )
+    .with_for_update()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +209,8 @@ def _write(
 
 
 def _archived(tx: Connection, catalogue: Catalogue, id: int) -> Record | None:
-    row = tx.row(
-        "select id, created_at, updated_at, version, cast(properties as text) from archived_record"
-        f" where account_id = :account and kind = :kind and id = :id{tx.for_update}",
-        {"account": catalogue.account_id, "kind": catalogue.kind.code, "id": id},
-    )
+    of = {"account_id": catalogue.account_id, "kind": catalogue.kind.code, "id": id}
+    row = tx.row(_LOCK_ARCHIVED, of)
     return None if row is None else writing.record(row)
 
 
