@@ -10,8 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Any
 
 import orjson
+import sqlalchemy as sa
 
 from crmhub.database.bulk import Row
 from crmhub.database.connection import (
@@ -19,6 +21,8 @@ from crmhub.database.connection import (
     Database,
     now_ms,
 )
+from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.tables import index_behind, records
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import Catalogue, Catalogues
 from crmhub.properties.kinds import BY_CODE
@@ -32,6 +36,32 @@ _AT_ONCE = 100
 _Key = tuple[int, int, int]
 # Behind the rows of account 0, which is none: accounts count from 1.
 _BEFORE_ALL: _Key = (1, 0, 0)
+
+_behind = index_behind.c
+_key = (_behind.account_id, _behind.kind, _behind.id)
+_NEXT_OF_ALL_ACCOUNTS = Statement(
+    sa.select(*_key)
+    .where(
+        sa.tuple_(*_key) > sa.tuple_(param("account_id"), param("kind"), param("id")),
+        _behind.updated_at < param("before"),
+    )
+    .order_by(*_key)
+    .limit(param("most"))
+)
+_LOCK = Statement(
+    sa.select(
+        records.c.id,
+        records.c.updated_at,
+        sa.cast(records.c.properties, sa.Text).label("properties"),
+    )
+    .where(
+        records.c.account_id == param("account_id"),
+        records.c.kind == param("kind"),
+        in_list(records.c.id, "ids"),
+    )
+    # Who is being changed at this moment is not waited for.
+    .with_for_update(key_share=True, skip_locked=True)
+)
 
 
 class Redating:
@@ -63,17 +93,9 @@ class Redating:
 
     def _next(self, before: int) -> list[_Key]:
         with self._database.reading() as connection:
-            rows: list[_Key] = connection.rows(
-                "select account_id, kind, id from index_behind"
-                " where (account_id, kind, id) > (:account, :kind, :id) and updated_at < :before"
-                " order by account_id, kind, id limit :most",
-                {
-                    **dict(zip(("account", "kind", "id"), self._last, strict=True)),
-                    "before": before,
-                    "most": _AT_ONCE,
-                },
-            )
-            return rows
+            last = dict(zip(("account_id", "kind", "id"), self._last, strict=True))
+            which = {"before": before, "most": _AT_ONCE}
+            return connection.rows(_NEXT_OF_ALL_ACCOUNTS, last | which)
 
     def _date(self, account_id: int, kind: int, ids: Sequence[int]) -> bool:
         """Date the rows of these records, and return whether nobody else is at it."""
@@ -83,15 +105,7 @@ class Redating:
                 return False
             version = catalogues.hold(tx, account_id)
             catalogue = self._catalogues.get(account_id, BY_CODE[kind], version=version)
-            among, params = tx.among("id", "ids", ids)
-            of = f"account_id = :account and kind = :kind and {among}"
-            params |= {"account": account_id, "kind": kind}
-            # Who is being changed at this moment is not waited for.
-            skip = " for no key update skip locked" if tx.dialect == "postgresql" else ""
-            found = tx.rows(
-                f"select id, updated_at, cast(properties as text) from records where {of}{skip}",
-                params,
-            )
+            found = tx.rows(_LOCK, {"account_id": account_id, "kind": kind, "ids": ids})
             dated, done = _dated(catalogue, found)
             for table, key in DATED.items():
                 tx.update(table, DATE, key, dated[table])
@@ -101,19 +115,19 @@ class Redating:
         return self._database.transact(work)
 
 
-def _dated(catalogue: Catalogue, found: Sequence[Row]) -> tuple[dict[str, list[Row]], list[int]]:
+def _dated(catalogue: Catalogue, found: Sequence[Any]) -> tuple[dict[str, list[Row]], list[int]]:
     """Return the date and the key of each row of the records, by table, and the records' ids.
 
     Records that cannot be read are left out: they stay behind, and doctor names them.
     """
     dated: dict[str, list[Row]] = {table: [] for table in DATED}
     done = []
-    for id, updated_at, text in found:
+    for record in found:
         try:
-            rows = whole(catalogue, {id: orjson.loads(text)})
+            rows = whole(catalogue, {record.id: orjson.loads(record.properties)})
         except NO_DOCUMENT:
             continue
         for table, key in DATED.items():
-            dated[table] += [(updated_at, *row[: len(key)]) for row in rows[table]]
-        done.append(id)
+            dated[table] += [(record.updated_at, *row[: len(key)]) for row in rows[table]]
+        done.append(record.id)
     return dated, done

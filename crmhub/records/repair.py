@@ -10,11 +10,16 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
+import sqlalchemy as sa
 
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Insert, Statement, in_list, param
+from crmhub.database.tables import index_behind, metadata, record_count
+from crmhub.database.tables import records as records_table
 from crmhub.properties.catalogue import (
     Catalogue,
     Catalogues,
@@ -32,6 +37,113 @@ _KEYS = {table: dict([*columns.items()][:KEY_COLUMNS]) for table, columns in TAB
 Rows = Mapping[str, Sequence[Row]]
 # The rows of a property in one of TABLES.
 _Range = tuple[str, int]
+
+_record = records_table.c
+_OF_KIND = sa.and_(_record.account_id == param("account_id"), _record.kind == param("kind"))
+# One statement sees one moment: a write and its count together, or neither.
+_COUNT = Statement(
+    sa.select(
+        sa.select(sa.func.sum(record_count.c.n))
+        .where(
+            record_count.c.account_id == param("account_id"),
+            record_count.c.kind == param("kind"),
+        )
+        .scalar_subquery()
+        .label("told"),
+        sa.select(sa.func.count())
+        .select_from(records_table)
+        .where(_OF_KIND)
+        .scalar_subquery()
+        .label("live"),
+    )
+)
+_DATES = Statement(
+    sa.select(_record.id, _record.updated_at, index_behind.c.updated_at.label("noted"))
+    .join_from(
+        records_table,
+        index_behind,
+        sa.and_(
+            index_behind.c.account_id == _record.account_id,
+            index_behind.c.kind == _record.kind,
+            index_behind.c.id == _record.id,
+        ),
+        isouter=True,
+    )
+    .where(_OF_KIND, in_list(_record.id, "ids"))
+)
+_FIRST_AND_LAST_ID = Statement(
+    sa.select(
+        sa.select(sa.func.min(_record.id)).where(_OF_KIND).scalar_subquery().label("first"),
+        sa.select(sa.func.max(_record.id)).where(_OF_KIND).scalar_subquery().label("last"),
+    )
+)
+_IDS_FROM = Statement(
+    sa.select(_record.id)
+    .where(_OF_KIND, _record.id >= param("first"))
+    .order_by(_record.id)
+    .limit(param("n"))
+)
+_DOCUMENTS = Statement(
+    sa.select(_record.id, sa.cast(_record.properties, sa.Text).label("properties")).where(
+        _OF_KIND, in_list(_record.id, "ids")
+    )
+)
+
+
+@Statement
+def _NOTE_BEHIND(insert: Insert) -> Any:
+    columns = ("account_id", "kind", "id", "updated_at")
+    noted = insert(index_behind).from_select(
+        columns,
+        sa.select(*(_record[name] for name in columns)).where(_OF_KIND, in_list(_record.id, "ids")),
+    )
+    return noted.on_conflict_do_update(
+        index_elements=columns[:3], set_={"updated_at": noted.excluded.updated_at}
+    )
+
+
+def _rows_in(table: sa.Table) -> sa.Select[Any]:
+    """Return the query of rows of a property, in the order of their key, in columns of TABLES."""
+    return (
+        sa.select(*(table.c[name] for name in TABLES[table.name]))
+        .where(table.c.account_id == param("account_id"), table.c.prop_id == param("prop_id"))
+        .order_by(table.c.value, table.c.record_id)
+        .limit(param("n"))
+    )
+
+
+def _of_properties(table: sa.Table) -> sa.ColumnElement[bool]:
+    of_account = table.c.account_id == param("account_id")
+    return sa.and_(of_account, in_list(table.c.prop_id, "prop_ids"))
+
+
+_TABLES = {name: metadata.tables[name] for name in TABLES}
+_COUNT_ROWS = {
+    name: Statement(
+        sa.select(table.c.prop_id, sa.func.count().label("n"))
+        .where(_of_properties(table))
+        .group_by(table.c.prop_id)
+    )
+    for name, table in _TABLES.items()
+}
+_FIRST_ROWS = {name: Statement(_rows_in(table)) for name, table in _TABLES.items()}
+_ROWS_BEHIND = {
+    name: Statement(
+        _rows_in(table).where(
+            sa.tuple_(table.c.value, table.c.record_id)
+            > sa.tuple_(param("value"), param("record_id"))
+        )
+    )
+    for name, table in _TABLES.items()
+}
+_ROWS_OF_RECORDS = {
+    name: Statement(
+        sa.select(*(table.c[column] for column in TABLES[name])).where(
+            _of_properties(table), in_list(table.c.record_id, "ids")
+        )
+    )
+    for name, table in _TABLES.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +194,9 @@ def recount(database: Database, account_id: int, *, mend: bool) -> list[Miscount
 def _miscounts(connection: Connection, account_id: int) -> list[Miscount]:
     found = []
     for kind in KINDS.values():
-        # One statement sees one moment: a write and its count together, or neither.
-        told, live = connection.rows(
-            "select (select sum(n) from record_count"
-            " where account_id = :account and kind = :kind),"
-            " (select count(*) from records where account_id = :account and kind = :kind)",
-            {"account": account_id, "kind": kind.code},
-        )[0]
-        if told != live:
-            found.append(Miscount(kind, int(told or 0), live))
+        n = connection.row(_COUNT, {"account_id": account_id, "kind": kind.code})
+        if n.told != n.live:
+            found.append(Miscount(kind, int(n.told or 0), n.live))
     return found
 
 
@@ -142,7 +248,8 @@ def _look_again(
                 tx.delete(table, _KEYS[table], sorted(map(_key, found.stray[table])))
                 # Without a date: the database notes itself that their records are behind.
                 tx.insert(table, columns, sorted(found.missing[table], key=_key), or_skip=True)
-            _note_behind(tx, fresh, found.misdated)
+            # All their rows are dated anew.
+            tx.run(_NOTE_BEHIND, _of(fresh) | {"ids": sorted(found.misdated)})
             # Of two that lacked the same unique value one has it now.
             found.twins = _compare(tx, fresh, found.ids, {}).twins
         return found
@@ -191,11 +298,11 @@ def _compare(
     wanted, unreadable = _wanted(connection, catalogue, ids | of_rows)
     found = _Difference(unreadable=unreadable)
     dates = dict[int, int]()
-    for id, date, noted in _dates(connection, catalogue, ids):
-        if noted is None:
-            dates[id] = date
-        elif noted != date:
-            found.misdated.add(id)
+    for record in connection.rows(_DATES, _of(catalogue) | {"ids": sorted(ids)}):
+        if record.noted is None:
+            dates[record.id] = record.updated_at
+        elif record.noted != record.updated_at:
+            found.misdated.add(record.id)
     for table, columns in TABLES.items():
         ours = {row for row in wanted[table] if _id(row) in ids}
         asked = ours.union(
@@ -215,28 +322,6 @@ def _compare(
         found.right.update((table, prop_id) for _, prop_id, *_ in ours & there)
     _look_at_holders(connection, catalogue, found)
     return found
-
-
-def _dates(connection: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Row]:
-    """Return id and date of change of these records, and the date noted of those behind or None."""
-    among, params = connection.among("r.id", "ids", sorted(ids))
-    return connection.rows(
-        "select r.id, r.updated_at, b.updated_at from records as r left join index_behind as b"
-        " on b.account_id = r.account_id and b.kind = r.kind and b.id = r.id"
-        f" where r.account_id = :account and r.kind = :kind and {among}",
-        {"account": catalogue.account_id, "kind": catalogue.kind.code, **params},
-    )
-
-
-def _note_behind(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> None:
-    """Have all rows of these records dated anew."""
-    among, params = tx.among("id", "ids", sorted(ids))
-    tx.run(
-        "insert into index_behind select account_id, kind, id, updated_at from records"
-        f" where account_id = :account and kind = :kind and {among}"
-        " on conflict (account_id, kind, id) do update set updated_at = excluded.updated_at",
-        {"account": catalogue.account_id, "kind": catalogue.kind.code, **params},
-    )
 
 
 def _look_at_holders(connection: Connection, catalogue: Catalogue, found: _Difference) -> None:
@@ -285,31 +370,23 @@ def _walk(
 
 def _counted(database: Database, catalogue: Catalogue) -> Counter[_Range]:
     with database.reading() as connection:
-        of_kind, props = connection.among("prop_id", "props", [each.prop_id for each in catalogue])
         return Counter(
             {
-                (table, prop_id): rows
-                for table in TABLES
-                for prop_id, rows in connection.rows(
-                    f"select prop_id, count(*) from {table}"
-                    f" where account_id = :account and {of_kind} group by prop_id",
-                    {"account": catalogue.account_id, **props},
-                )
+                (table, row.prop_id): row.n
+                for table, statement in _COUNT_ROWS.items()
+                for row in connection.rows(statement, _of_all_properties(catalogue))
             }
         )
 
 
 def _sample(database: Database, catalogue: Catalogue) -> Iterator[tuple[list[int], Rows]]:
     """Yield some records, and index rows next to theirs or at the start of a property."""
-    of = {"account": catalogue.account_id, "kind": catalogue.kind.code}
-    here = "from records where account_id = :account and kind = :kind"
     with database.reading() as connection:
-        first, last = connection.rows(
-            f"select (select min(id) {here}), (select max(id) {here})", of
-        )[0]
+        there = connection.row(_FIRST_AND_LAST_ID, _of(catalogue))
     ids: set[int] = set()
-    for _ in range(_PLACES if first is not None else 0):
-        ids.update(_ids_from(database, catalogue, random.randint(first, last), _NEIGHBOURS))
+    for _ in range(_PLACES if there.first is not None else 0):
+        place = random.randint(there.first, there.last)
+        ids.update(_ids_from(database, catalogue, place, _NEIGHBOURS))
     with database.reading() as connection:
         theirs, _ = _wanted(connection, catalogue, ids)
     rows: dict[str, list[Row]] = {table: [] for table in TABLES}
@@ -326,17 +403,8 @@ def _tables(known: Property) -> list[str]:
 
 def _ids_from(database: Database, catalogue: Catalogue, first: int, n: int) -> list[int]:
     with database.reading() as connection:
-        rows = connection.rows(
-            "select id from records where account_id = :account and kind = :kind and id >= :first"
-            " order by id limit :n",
-            {
-                "account": catalogue.account_id,
-                "kind": catalogue.kind.code,
-                "first": first,
-                "n": n,
-            },
-        )
-    return [id for (id,) in rows]
+        rows = connection.rows(_IDS_FROM, _of(catalogue) | {"first": first, "n": n})
+    return [row.id for row in rows]
 
 
 def _rows_behind(
@@ -348,32 +416,20 @@ def _rows_behind(
     n: int,
 ) -> list[Row]:
     """Return the next rows of a property's range, or its first ones."""
-    of = {"account": catalogue.account_id, "prop": known.prop_id, "n": n}
-    where = ""
-    if behind is not None:
-        where = " and (value, record_id) > (:value, :id)"
-        of |= {"value": behind[2], "id": behind[3]}
+    of = {"account_id": catalogue.account_id, "prop_id": known.prop_id, "n": n}
     with database.reading() as connection:
-        return connection.rows(
-            f"select {', '.join(TABLES[table])} from {table}"
-            f" where account_id = :account and prop_id = :prop{where}"
-            " order by value, record_id limit :n",
-            of,
-        )
+        if behind is None:
+            return connection.rows(_FIRST_ROWS[table], of)
+        # It may be what a record should have: a row without names.
+        _, _, value, record_id, *_ = behind
+        last = {"value": value, "record_id": record_id}
+        return connection.rows(_ROWS_BEHIND[table], of | last)
 
 
 def _rows_of(connection: Connection, catalogue: Catalogue, ids: Iterable[int]) -> Rows:
     """Return all index rows of the records; it reads through the whole index of the account."""
-    among, params = connection.among("record_id", "ids", sorted(ids))
-    of_kind, props = connection.among("prop_id", "props", [each.prop_id for each in catalogue])
-    return {
-        table: connection.rows(
-            f"select {', '.join(columns)} from {table}"
-            f" where account_id = :account and {of_kind} and {among}",
-            {"account": catalogue.account_id, **params, **props},
-        )
-        for table, columns in TABLES.items()
-    }
+    of = _of_all_properties(catalogue) | {"ids": sorted(ids)}
+    return {table: connection.rows(statement, of) for table, statement in _ROWS_OF_RECORDS.items()}
 
 
 def _wanted(
@@ -398,13 +454,17 @@ def _readable(catalogue: Catalogue, id: int, text: str) -> bool:
 
 
 def _documents(connection: Connection, catalogue: Catalogue, ids: Iterable[int]) -> dict[int, str]:
-    among, params = connection.among("id", "ids", sorted(ids))
-    rows = connection.rows(
-        "select id, cast(properties as text) from records"
-        f" where account_id = :account and kind = :kind and {among}",
-        {"account": catalogue.account_id, "kind": catalogue.kind.code, **params},
-    )
-    return dict(rows)
+    rows = connection.rows(_DOCUMENTS, _of(catalogue) | {"ids": sorted(ids)})
+    return {row.id: row.properties for row in rows}
+
+
+def _of(catalogue: Catalogue) -> dict[str, Any]:
+    return {"account_id": catalogue.account_id, "kind": catalogue.kind.code}
+
+
+def _of_all_properties(catalogue: Catalogue) -> dict[str, Any]:
+    prop_ids = [known.prop_id for known in catalogue]
+    return {"account_id": catalogue.account_id, "prop_ids": prop_ids}
 
 
 def _key(row: Row) -> Row:
