@@ -10,15 +10,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+import sqlalchemy as sa
+
+from crmhub.database import tables
 from crmhub.database.connection import (
     Connection,
     Database,
     now_ms,
 )
+from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.tables import account, action, alert, outage
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from crmhub.journal import attention, outbox
@@ -46,6 +51,97 @@ _LOOK_EVERY_S = 5.0
 # Looking takes a tenth of the time at most, however long the journal is.
 _PAUSES = 9
 _log = logging.getLogger("crmhub.alerts")
+
+
+def _connections(of: sa.FromClause, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Return the query of rows of connections, with the account's and the CRM's names."""
+    its = tables.connection.c
+    return (
+        sa.select(*columns, account.c.client_id, its.adapter)
+        .select_from(of)
+        .join(account, account.c.id == of.c.account_id)
+        .join(
+            tables.connection,
+            sa.and_(its.account_id == of.c.account_id, its.id == of.c.connection_id),
+        )
+    )
+
+
+_REFUSED_CREDENTIALS = (
+    sa.select(
+        outage.c.account_id,
+        outage.c.connection_id,
+        outage.c.since,
+        sa.literal(0).label("n"),
+        outage.c.since.label("newest"),
+        sa.literal(0).label("blocked"),
+    )
+    .where(outage.c.cause == "credentials", outage.c.failures > 0)
+    .subquery("refused")
+)
+_oldest = sa.func.min(action.c.created_at)
+_OLD_QUEUES = (
+    sa.select(
+        action.c.account_id,
+        action.c.connection_id,
+        _oldest.label("since"),
+        sa.func.count().label("n"),
+        _oldest.label("newest"),
+        sa.literal(0).label("blocked"),
+    )
+    .where(one_of(action.c.state, "running", "queued"))
+    .group_by(action.c.account_id, action.c.connection_id)
+    .having(_oldest < param("before"))
+    .subquery("old")
+)
+# The count of all pages is text.
+_counted = (
+    sa.text(attention.BY_CONNECTION)
+    .columns(
+        *map(sa.column, ("account_id", "connection_id", "failed", "blocked", "since", "newest"))
+    )
+    .subquery("counted")
+)
+_FAILED_ACTIONS = (
+    sa.select(
+        _counted.c.account_id,
+        _counted.c.connection_id,
+        _counted.c.since,
+        _counted.c.failed.label("n"),
+        _counted.c.newest,
+        _counted.c.blocked,
+    )
+    .where(_counted.c.failed > 0)
+    .subquery("failed")
+)
+_NOW_OF_ALL_ACCOUNTS: Mapping[Kind, Statement] = {
+    "credentials": Statement(
+        _connections(_REFUSED_CREDENTIALS, *_REFUSED_CREDENTIALS.c)
+        # Of a CRM that the account has left, credentials are nobody's concern any more.
+        .where(account.c.connection_id == _REFUSED_CREDENTIALS.c.connection_id)
+    ),
+    "queue": Statement(_connections(_OLD_QUEUES, *_OLD_QUEUES.c)),
+    "dead": Statement(_connections(_FAILED_ACTIONS, *_FAILED_ACTIONS.c)),
+}
+_ACTIVE_OF_ALL_ACCOUNTS = Statement(_connections(alert, *alert.c))
+_COUNT_OF_ALL_ACCOUNTS = Statement(
+    sa.select(alert.c.kind, sa.func.count().label("n")).group_by(alert.c.kind)
+)
+_KEY = ("account_id", "connection_id", "kind")
+_BEGIN = Statement(
+    lambda insert: (
+        insert(alert)
+        .values(params(*_KEY, "since", "told_of", "told_at"))
+        .on_conflict_do_update(index_elements=_KEY, set_=params("told_of", "told_at"))
+    )
+)
+_END = Statement(
+    sa.delete(alert).where(
+        alert.c.account_id == param("account_id"),
+        alert.c.connection_id == param("connection_id"),
+        alert.c.kind == param("kind"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,48 +208,23 @@ def watch(hub: Hub, stopping: threading.Event) -> None:
 
 def now(db: Connection, *, old_ms: int) -> list[Alert]:
     """Return what is the matter at this moment; a queue is old when its oldest action is."""
-    moment = now_ms()
+    before: Mapping[Kind, Mapping[str, int]] = {"queue": {"before": now_ms() - old_ms}}
     found = [
-        *_of(
-            db,
-            "credentials",
-            "select account_id, connection_id, since, 0 as n, since as newest, 0 as blocked"
-            " from outage where cause = 'credentials' and failures > 0",
-            {},
-        ),
-        *_of(
-            db,
-            "queue",
-            "select account_id, connection_id, min(created_at) as since, count(*) as n,"
-            " min(created_at) as newest, 0 as blocked from action"
-            " where state in ('running', 'queued')"
-            " group by account_id, connection_id having min(created_at) < :before",
-            {"before": moment - old_ms},
-        ),
-        *_of(
-            db,
-            "dead",
-            "select account_id, connection_id, since, failed as n, newest, blocked"
-            f" from ({attention.BY_CONNECTION}) counted where failed > 0",
-            {},
-        ),
+        Alert(
+            row.account_id,
+            row.connection_id,
+            kind,
+            row.since,
+            int(row.n),
+            row.newest,
+            row.client_id,
+            row.adapter,
+            int(row.blocked),
+        )
+        for kind, statement in _NOW_OF_ALL_ACCOUNTS.items()
+        for row in db.rows(statement, before.get(kind))
     ]
     return sorted(found, key=lambda one: (one.since, one.account_id, one.kind))
-
-
-def _of(db: Connection, kind: Kind, select: str, params: Mapping[str, int]) -> Iterator[Alert]:
-    rows = db.rows(
-        "select f.account_id, f.connection_id, f.since, f.n, f.newest, a.client_id, c.adapter,"
-        " f.blocked"
-        f" from ({select}) f join account a on a.id = f.account_id"
-        " join connection c on c.account_id = f.account_id and c.id = f.connection_id"
-        # Of a CRM that the account has left, credentials are nobody's concern any more.
-        + (" where a.connection_id = f.connection_id" if kind == "credentials" else ""),
-        params,
-    )
-    for account_id, connection_id, since, n, newest, client_id, adapter, blocked in rows:
-        of = (account_id, connection_id)
-        yield Alert(*of, kind, since, int(n), newest, client_id, adapter, int(blocked))
 
 
 def look(database: Database, *, old_ms: int, tell: bool) -> list[Alert]:
@@ -170,10 +241,10 @@ def look(database: Database, *, old_ms: int, tell: bool) -> list[Alert]:
         # Another worker that looks at the same time writes the same down.
         if tx.try_hold("alerts"):
             changes = _changes(tx, now(tx, old_ms=old_ms))
-            for type, alert in changes:
-                _keep(tx, alert, ended=type in ENDS.values())
+            for type, changed in changes:
+                _keep(tx, changed, ended=type in ENDS.values())
                 if tell:
-                    outbox.add(tx, type, _told(alert))
+                    outbox.add(tx, type, _told(changed))
 
     database.transact(work)
     return found
@@ -181,60 +252,52 @@ def look(database: Database, *, old_ms: int, tell: bool) -> list[Alert]:
 
 def _changes(db: Connection, found: Sequence[Alert]) -> list[tuple[str, Alert]]:
     """Return the types of the messages that are due, each with what it is about."""
-    rows = db.rows(
-        "select t.account_id, t.connection_id, t.kind, t.since, t.told_of, t.told_at, a.client_id,"
-        " c.adapter from alert t join account a on a.id = t.account_id"
-        " join connection c on c.account_id = t.account_id and c.id = t.connection_id"
-    )
-    known = {(row[0], row[1], row[2]): row for row in rows}
+    rows = db.rows(_ACTIVE_OF_ALL_ACCOUNTS)
+    known = {(row.account_id, row.connection_id, row.kind): row for row in rows}
     changes = []
     for each in found:
         before = known.pop((each.account_id, each.connection_id, each.kind), None)
         again = (
             before is not None
             and each.kind == "dead"
-            and each.newest > before[4]
-            and now_ms() >= before[5] + _DEAD_AGAIN_MS
+            and each.newest > before.told_of
+            and now_ms() >= before.told_at + _DEAD_AGAIN_MS
         )
         if before is None or again:
             changes.append((BEGINS[each.kind], each))
-    for account_id, connection_id, kind, since, *_, client_id, adapter in known.values():
-        over = Alert(account_id, connection_id, kind, since, 0, since, client_id, adapter)
+    for row in known.values():
+        of = (row.account_id, row.connection_id, row.kind)
+        over = Alert(*of, row.since, 0, row.since, row.client_id, row.adapter)
         changes.append((ENDS[over.kind], over))
     return changes
 
 
-def _keep(tx: Connection, alert: Alert, *, ended: bool) -> None:
-    of = {"account": alert.account_id, "connection": alert.connection_id, "kind": alert.kind}
+def _keep(tx: Connection, active: Alert, *, ended: bool) -> None:
+    key = {
+        "account_id": active.account_id,
+        "connection_id": active.connection_id,
+        "kind": active.kind,
+    }
     if ended:
-        tx.run(
-            "delete from alert where account_id = :account and connection_id = :connection"
-            " and kind = :kind",
-            of,
-        )
+        tx.run(_END, key)
         return
-    tx.run(
-        "insert into alert (account_id, connection_id, kind, since, told_of, told_at)"
-        " values (:account, :connection, :kind, :since, :newest, :now)"
-        " on conflict (account_id, connection_id, kind) do update set told_of = excluded.told_of,"
-        " told_at = excluded.told_at",
-        of | {"since": alert.since, "newest": alert.newest, "now": now_ms()},
-    )
+    row = {"since": active.since, "told_of": active.newest, "told_at": now_ms()}
+    tx.run(_BEGIN, key | row)
 
 
-def _told(alert: Alert) -> dict[str, object]:
+def _told(changed: Alert) -> dict[str, object]:
     # No word of the CRM's own: it may quote what somebody has sent.
     return {
-        "clientId": alert.client_id,
-        "adapter": alert.adapter,
-        "connectionId": alert.connection_id,
-        "since": iso(alert.since),
-        "actions": alert.count,
-        "blocked": alert.blocked,
+        "clientId": changed.client_id,
+        "adapter": changed.adapter,
+        "connectionId": changed.connection_id,
+        "since": iso(changed.since),
+        "actions": changed.count,
+        "blocked": changed.blocked,
     }
 
 
 def counts(db: Connection) -> dict[str, int]:
     """Return how much is the matter, by kind, as a worker has seen it last."""
-    rows = db.rows("select kind, count(*) from alert group by kind")
-    return dict.fromkeys(KINDS, 0) | {kind: int(n) for kind, n in rows}
+    rows = db.rows(_COUNT_OF_ALL_ACCOUNTS)
+    return dict.fromkeys(KINDS, 0) | {row.kind: int(row.n) for row in rows}

@@ -8,8 +8,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import sqlalchemy as sa
+
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Database, now_ms
+from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.database.tables import account as account_table
+from crmhub.database.tables import action, outage
 from crmhub.journal import attention
 from crmhub.journal.attention import Attention
 from crmhub.metrics import Gauge
@@ -20,6 +25,44 @@ _STATES = ("queued", "running")
 _PAUSES = 9
 _LONGEST_PAUSE_S = 5.0
 _log = logging.getLogger("crmhub.metrics")
+
+# The words of a partial index, in its order: SQLite compares them one by one.
+_UNFINISHED = one_of(action.c.state, "running", "queued")
+_COUNT_OF_ACCOUNTS = Statement(
+    sa.select(action.c.account_id, sa.func.count().label("n"))
+    .where(_UNFINISHED, in_list(action.c.account_id, "account_ids"))
+    .group_by(action.c.account_id)
+)
+_OUTAGE = Statement(
+    sa.select(outage.c.since, outage.c.until, outage.c.reason).where(
+        outage.c.account_id == param("account_id"),
+        outage.c.connection_id == param("connection_id"),
+        outage.c.failures > 0,
+    )
+)
+# Answered by its index alone.
+_COUNT_OF_ALL_ACCOUNTS = Statement(
+    sa.select(
+        action.c.state,
+        sa.func.count().label("n"),
+        sa.func.min(action.c.created_at).label("oldest"),
+    )
+    .where(_UNFINISHED)
+    .group_by(action.c.state)
+)
+# An account's former connection may never be tried again: nobody would see it come back.
+_OUTAGES_OF_ALL_ACCOUNTS = Statement(
+    sa.select(sa.func.count())
+    .select_from(outage)
+    .join(
+        account_table,
+        sa.and_(
+            account_table.c.id == outage.c.account_id,
+            account_table.c.connection_id == outage.c.connection_id,
+        ),
+    )
+    .where(outage.c.failures > 0)
+)
 
 
 class Backlog:
@@ -68,14 +111,8 @@ def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting
     if not account_ids:
         return {}
     with database.reading() as connection:
-        among, params = connection.among("account_id", "accounts", account_ids)
-        queued: dict[int, int] = dict(
-            connection.rows(
-                "select account_id, count(*) from action where state in ('running', 'queued')"
-                f" and {among} group by account_id",
-                params,
-            )
-        )
+        rows = connection.rows(_COUNT_OF_ACCOUNTS, {"account_ids": account_ids})
+        queued = {row.account_id: row.n for row in rows}
         needs = attention.of_accounts(connection, account_ids)
     return {id: Waiting(queued.get(id, 0), needs[id]) for id in account_ids}
 
@@ -92,31 +129,20 @@ class Away:
 def away(database: Database, account: Account) -> Away | None:
     """Return why actions of the account wait as a whole, None when they do not."""
     with database.reading() as connection:
-        row = connection.row(
-            "select since, until, reason from outage where account_id = :account"
-            " and connection_id = :connection and failures > 0",
-            {"account": account.id, "connection": account.connection.id},
-        )
-    return None if row is None else Away(*row)
+        here = {"account_id": account.id, "connection_id": account.connection.id}
+        row = connection.row(_OUTAGE, here)
+    return None if row is None else Away(row.since, row.until, row.reason)
 
 
 def _seen(database: Database) -> list[Gauge]:
     with database.reading() as connection:
-        # Answered by its index alone.
-        found = connection.rows(
-            "select state, count(*), min(created_at) from action"
-            " where state in ('running', 'queued') group by state"
-        )
+        found = connection.rows(_COUNT_OF_ALL_ACCOUNTS)
         needs = attention.of_all(connection)
-        # An account's former connection may never be tried again: nobody would see it come back.
-        away = connection.scalar(
-            "select count(*) from outage o join account a"
-            " on a.id = o.account_id and a.connection_id = o.connection_id where o.failures > 0"
-        )
+        away = connection.scalar(_OUTAGES_OF_ALL_ACCOUNTS)
         alerted = alerts.counts(connection)
-    counts = dict.fromkeys(_STATES, 0) | {state: count for state, count, _ in found}
+    counts = dict.fromkeys(_STATES, 0) | {row.state: row.n for row in found}
     counts |= {"dead": needs.failed, "parked": needs.blocked}
-    oldest = next((created for state, _, created in found if state == "queued"), None)
+    oldest = next((row.oldest for row in found if row.state == "queued"), None)
     age = 0.0 if oldest is None else max(0.0, (now_ms() - oldest) / 1000)
     return [
         Gauge("actions", "Actions that are not done, by state.", counts, label="state"),

@@ -12,10 +12,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
 
+import sqlalchemy as sa
+
 from crmhub import metrics
 from crmhub.accounts.accounts import Account
+from crmhub.database import tables
 from crmhub.database.advisory_locks import hold_all
 from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, in_list, one_of, param, params
+from crmhub.database.tables import action, binding
 from crmhub.errors import Conflict
 from crmhub.identity.bindings import HUB_ID
 
@@ -24,6 +29,96 @@ DECISIONS: tuple[Decision, ...] = get_args(Decision)
 
 _AT_ONCE = 100
 """People moved in one transaction, each with a few locks."""
+
+_OF_ACCOUNT = action.c.account_id == param("account_id")
+# The words of a partial index.
+_UNFINISHED = one_of(action.c.state, "running", "queued")
+_is_queued = one_of(action.c.state, "queued")
+_HERE = sa.and_(_OF_ACCOUNT, action.c.connection_id == param("connection_id"))
+_QUEUED_HERE = sa.and_(_HERE, _UNFINISHED, _is_queued)
+_BINDING_HERE = sa.and_(
+    binding.c.account_id == param("account_id"),
+    binding.c.connection_id == param("connection_id"),
+)
+
+
+def _count_if(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[Any]:
+    return sa.func.sum(sa.case((condition, 1), else_=0))
+
+
+_former = tables.connection.c
+_FORMER = Statement(
+    sa.select(
+        _former.id,
+        _former.adapter,
+        _count_if(_is_queued).label("queued"),
+        _count_if(one_of(action.c.state, "running")).label("running"),
+    )
+    .join_from(
+        action,
+        tables.connection,
+        sa.and_(_former.account_id == action.c.account_id, _former.id == action.c.connection_id),
+    )
+    .where(_OF_ACCOUNT, action.c.connection_id != param("connection_id"), _UNFINISHED)
+    .group_by(_former.id, _former.adapter)
+    .order_by(_former.id)
+)
+_COUNT_QUEUED = Statement(sa.select(sa.func.count()).select_from(action).where(_QUEUED_HERE))
+_DROP = Statement(
+    sa.update(action)
+    .where(_QUEUED_HERE)
+    .values(state="refused", **params("reason", "finished_at"))
+    .returning(action.c.kind)
+)
+_NEXT_PEOPLE = Statement(
+    sa.select(action.c.person)
+    .distinct()
+    .where(_QUEUED_HERE, action.c.doubt_since.is_(None), action.c.person > param("last"))
+    .order_by(action.c.person)
+    .limit(param("most"))
+)
+_MOVE_BINDINGS = Statement(
+    sa.update(binding)
+    .where(_BINDING_HERE, in_list(binding.c.person, "people"))
+    .values(connection_id=param("new_id"))
+)
+_MOVE_ACTIONS = Statement(
+    sa.update(action)
+    .where(_HERE, in_list(action.c.person, "people"), _is_queued)
+    .values(connection_id=param("new_id"), run_at=param("now"))
+)
+# What a person says to be known by, by the kind of a lock.
+_SAYS = {
+    "token": binding.c.contact_token,
+    "email": binding.c.email,
+    "phone": binding.c.phone,
+}
+_SAID = Statement(
+    sa.select(binding.c.person, *_SAYS.values()).where(
+        _BINDING_HERE, in_list(binding.c.person, "people")
+    )
+)
+_IN_CRM = Statement(
+    sa.select(binding.c.person).where(
+        _BINDING_HERE, in_list(binding.c.person, "people"), binding.c.crm_id.is_not(None)
+    )
+)
+# Locked: a worker that would claim one of them passes it over.
+_LOCK_TRIED = Statement(
+    sa.select(action.c.person, action.c.state, action.c.doubt_since, action.c.hub_id)
+    .where(
+        _HERE,
+        in_list(action.c.person, "people"),
+        # Of a discarded one, too, the CRM may know only where that is in doubt.
+        sa.or_(action.c.state != "discarded", action.c.doubt_since.is_not(None)),
+        action.c.state != "refused",
+    )
+    .with_for_update()
+)
+_SAID_HERE = {
+    kind: Statement(sa.select(column.label("value")).where(_BINDING_HERE, in_list(column, "said")))
+    for kind, column in _SAYS.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +133,13 @@ class Former:
 
 def former(db: Connection, account: Account) -> list[Former]:
     """Return the connections the account has left where something is unfinished."""
-    rows = db.rows(
-        "select c.id, c.adapter, sum(case when a.state = 'queued' then 1 else 0 end),"
-        " sum(case when a.state = 'running' then 1 else 0 end) from action a"
-        " join connection c on c.account_id = a.account_id and c.id = a.connection_id"
-        " where a.account_id = :account and a.connection_id <> :connection"
-        " and a.state in ('running', 'queued') group by c.id, c.adapter order by c.id",
-        _of(account),
-    )
-    return [Former(id, adapter, int(queued), int(running)) for id, adapter, queued, running in rows]
+    rows = db.rows(_FORMER, _of(account))
+    return [Former(row.id, row.adapter, int(row.queued), int(row.running)) for row in rows]
 
 
 def queued(db: Connection, account: Account) -> int:
     """Return how many actions are queued for the account's present CRM."""
-    count: int = db.scalar(
-        "select count(*) from action where account_id = :account and connection_id = :connection"
-        " and state in ('running', 'queued') and state = 'queued'",
-        _of(account),
-    )
+    count: int = db.scalar(_COUNT_QUEUED, _of(account))
     return count
 
 
@@ -71,18 +155,16 @@ def demand(account: Account, count: int, decision: Decision | None) -> None:
 def drop(tx: Connection, database: Database, before: Account, after: Account) -> int:
     """Give up what is queued for the former CRM, so that it can be retried; return how many."""
     rows = tx.rows(
-        "update action set state = 'refused', reason = :reason, finished_at = :now"
-        " where account_id = :account and connection_id = :connection"
-        " and state in ('running', 'queued') and state = 'queued' returning kind",
+        _DROP,
         {
             **_of(before),
-            "now": tx.now_ms(),
+            "finished_at": tx.now_ms(),
             "reason": f"Dropped by an operator, who changed the CRM from"
             f" {before.connection.adapter} to {after.connection.adapter}.",
         },
     )
-    for (kind,) in rows:
-        database.after_commit(partial(metrics.ended, kind, "refused"))
+    for row in rows:
+        database.after_commit(partial(metrics.ended, row.kind, "refused"))
     return len(rows)
 
 
@@ -100,14 +182,8 @@ def move(database: Database, before: Account, after: Account) -> int:
 
 def _some(database: Database, account: Account, last: str) -> list[str]:
     with database.reading() as db:
-        rows = db.rows(
-            "select distinct person from action where account_id = :account"
-            " and connection_id = :connection and state in ('running', 'queued')"
-            " and state = 'queued' and doubt_since is null and person > :last"
-            " order by person limit :limit",
-            {**_of(account), "last": last, "limit": _AT_ONCE},
-        )
-    return [person for (person,) in rows]
+        rows = db.rows(_NEXT_PEOPLE, _of(account) | {"last": last, "most": _AT_ONCE})
+    return [row.person for row in rows]
 
 
 def _move(tx: Connection, before: Account, after: Account, people: Sequence[str]) -> int:
@@ -116,13 +192,10 @@ def _move(tx: Connection, before: Account, after: Account, people: Sequence[str]
     going = [person for person in people if person in said and person not in stay]
     if not going:
         return 0
-    among, params = tx.among("person", "people", going)
-    of = {**_of(before), **params, "new": after.connection.id, "now": tx.now_ms()}
-    where = f"where account_id = :account and connection_id = :connection and {among}"
-    tx.run(f"update binding set connection_id = :new {where}", of)
-    moved = tx.run(
-        f"update action set connection_id = :new, run_at = :now {where} and state = 'queued'", of
-    )
+    move = _of(before) | {"people": going, "new_id": after.connection.id}
+    moment = tx.now_ms()
+    tx.run(_MOVE_BINDINGS, move)
+    moved = tx.run(_MOVE_ACTIONS, move | {"now": moment})
     if tx.dialect == "postgresql":
         tx.run("notify crmhub_journal")
     return moved
@@ -144,7 +217,7 @@ def _hold(
     return _said(tx, before, people)
 
 
-_KINDS = ("token", "email", "phone")
+_KINDS = tuple(_SAYS)
 
 
 def _in_order(one: tuple[str, str]) -> tuple[int, str]:
@@ -153,13 +226,8 @@ def _in_order(one: tuple[str, str]) -> tuple[int, str]:
 
 def _said(tx: Connection, account: Account, people: Sequence[str]) -> dict[str, set[Any]]:
     """Return the tokens, emails and phones of each person whom the hub has named."""
-    among, params = tx.among("person", "people", people)
     said: dict[str, set[Any]] = {}
-    for person, *values in tx.rows(
-        "select person, contact_token, email, phone from binding where account_id = :account"
-        f" and connection_id = :connection and {among}",
-        {**_of(account), **params},
-    ):
+    for person, *values in tx.rows(_SAID, _of(account) | {"people": people}):
         said.setdefault(person, set()).update(
             (kind, value) for kind, value in zip(_KINDS, values, strict=True) if value
         )
@@ -168,41 +236,23 @@ def _said(tx: Connection, account: Account, people: Sequence[str]) -> dict[str, 
 
 def _known(tx: Connection, account: Account, people: Sequence[str]) -> set[str]:
     """Return whom the CRM knows, or may know, or who are named by an id of its own."""
-    among, params = tx.among("person", "people", people)
-    of = {**_of(account), **params}
-    here = f"where account_id = :account and connection_id = :connection and {among}"
-    told = tx.rows(f"select person from binding {here} and crm_id is not null", of)
-    # Locked: a worker that would claim one of them passes it over.
-    tried = tx.rows(
-        f"select person, state, doubt_since, hub_id from action {here}"
-        # Of a discarded one, too, the CRM may know only where that is in doubt.
-        " and (state <> 'discarded' or doubt_since is not null)"
-        f" and state <> 'refused'{tx.for_update}",
-        of,
-    )
-    return {person for (person,) in told} | {
-        person
-        for person, state, doubt, hub_id in tried
-        if state != "queued" or doubt is not None or not hub_id.startswith(HUB_ID)
+    of = _of(account) | {"people": people}
+    known = {row.person for row in tx.rows(_IN_CRM, of)}
+    return known | {
+        row.person
+        for row in tx.rows(_LOCK_TRIED, of)
+        if row.state != "queued" or row.doubt_since is not None or not row.hub_id.startswith(HUB_ID)
     }
 
 
 def _met(tx: Connection, account: Account, said: dict[str, set[Any]]) -> set[str]:
     """Return who has already said something to the new CRM."""
     met: set[str] = set()
-    for kind, column in zip(_KINDS, ("contact_token", "email", "phone"), strict=True):
+    for kind, statement in _SAID_HERE.items():
         values = sorted({value for each in said.values() for of, value in each if of == kind})
         if not values:
             continue
-        among, params = tx.among(column, "said", values)
-        found = {
-            value
-            for (value,) in tx.rows(
-                f"select {column} from binding where account_id = :account"
-                f" and connection_id = :connection and {among}",
-                {**_of(account), **params},
-            )
-        }
+        found = {row.value for row in tx.rows(statement, _of(account) | {"said": values})}
         met |= {
             person
             for person, each in said.items()
@@ -216,4 +266,4 @@ def _actions(count: int) -> str:
 
 
 def _of(account: Account) -> dict[str, Any]:
-    return {"account": account.id, "connection": account.connection.id}
+    return {"account_id": account.id, "connection_id": account.connection.id}
