@@ -9,11 +9,15 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
+import sqlalchemy as sa
+
 from crmhub import adapter as contract
 from crmhub import errors
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.connections import open_credentials, seal_credentials
 from crmhub.adapter import Adapter, AdapterError, BadConfig, Budget, Context, configured
+from crmhub.database import tables
+from crmhub.database.statements import Statement, param, params
 from crmhub.helpers.deadlines import (
     is_queued,
     patience,
@@ -32,6 +36,14 @@ _LATER = 60
 _CHECK_S = 20.0
 _log = logging.getLogger("crmhub.actions")
 
+_connection = tables.connection.c
+_IS_CONNECTION = sa.and_(
+    _connection.account_id == param("account_id"), _connection.id == param("id")
+)
+_CREDENTIALS = Statement(sa.select(_connection.credentials).where(_IS_CONNECTION))
+_SAVE_CREDENTIALS = Statement(
+    sa.update(tables.connection).where(_IS_CONNECTION).values(params("credentials"))
+)
 
 AWAY = (
     contract.BadConfig,
@@ -126,15 +138,11 @@ class _Stored:
     def __init__(self, hub: Hub, account: Account) -> None:
         self._hub = hub
         self._account = account
-        self._of = {"account": account.id, "connection": account.connection.id}
+        self._of = {"account_id": account.id, "id": account.connection.id}
 
     def load(self) -> Mapping[str, str]:
         with self._hub.database.reading() as reading:
-            sealed: str | None = reading.scalar(
-                "select credentials from connection"
-                " where account_id = :account and id = :connection",
-                self._of,
-            )
+            sealed: str | None = reading.scalar(_CREDENTIALS, self._of)
         connection = replace(self._account.connection, credentials=sealed or "")
         try:
             return open_credentials(self._hub.vault, replace(self._account, connection=connection))
@@ -143,13 +151,8 @@ class _Stored:
 
     def save(self, rotated: Mapping[str, str]) -> None:
         sealed = seal_credentials(self._hub.vault, self._account.id, rotated)
-        self._hub.database.transact(
-            lambda tx: tx.run(
-                "update connection set credentials = :sealed"
-                " where account_id = :account and id = :connection",
-                {**self._of, "sealed": sealed},
-            )
-        )
+        row = self._of | {"credentials": sealed}
+        self._hub.database.transact(lambda tx: tx.run(_SAVE_CREDENTIALS, row))
         self._hub.directory.forget(self._account.id)
 
 

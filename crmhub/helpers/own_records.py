@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
+import sqlalchemy as sa
+
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import (
     Choice,
@@ -22,6 +24,8 @@ from crmhub.adapter import (
     is_record_id,
 )
 from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.tables import ix_text, records
 from crmhub.errors import NotFound as NoRecord
 from crmhub.errors import Semantic
 from crmhub.helpers import pipeline_stages
@@ -44,6 +48,28 @@ _FIELDS: Mapping[str, PropertyType] = {
     "createdate": "datetime",
     "lastmodifieddate": "datetime",
 }
+
+# Not the smallest id: each process gives ids from a block of its own.
+_OLDEST_WITH_VALUE = Statement(
+    sa.select(records.c.id)
+    .join_from(
+        ix_text,
+        records,
+        sa.and_(
+            records.c.account_id == ix_text.c.account_id,
+            records.c.kind == param("kind"),
+            records.c.id == ix_text.c.record_id,
+        ),
+    )
+    .where(
+        ix_text.c.account_id == param("account_id"),
+        ix_text.c.prop_id == param("prop_id"),
+        in_list(ix_text.c.value, "values"),
+        ix_text.c.full_value.is_(None),
+    )
+    .order_by(records.c.created_at, records.c.id)
+    .limit(1)
+)
 
 
 class OwnRecords:
@@ -217,20 +243,13 @@ class OwnRecords:
             known = catalogue.get(name)
             if not wanted or known is None or known.index != "ix_text":
                 continue
-            among, params = connection.among(
-                "i.value", "wanted", [text[:PREFIX] for text in wanted]
-            )
             found: int | None = connection.scalar(
-                # Not the smallest id: each process gives ids from a block of its own.
-                "select r.id from ix_text i join records r on r.account_id = i.account_id"
-                " and r.kind = :kind and r.id = i.record_id where i.account_id = :account"
-                f" and i.prop_id = :prop and {among} and i.full_value is null"
-                " order by r.created_at, r.id limit 1",
+                _OLDEST_WITH_VALUE,
                 {
-                    "account": self._account.id,
+                    "account_id": self._account.id,
                     "kind": CONTACTS.code,
-                    "prop": known.prop_id,
-                    **params,
+                    "prop_id": known.prop_id,
+                    "values": [text[:PREFIX] for text in wanted],
                 },
             )
             if found is not None:

@@ -18,9 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy import URL, make_url
 
 from crmhub.database.connection import Database
+from crmhub.database.statements import Statement, one_of
+from crmhub.database.tables import account, action, id_block, record_count
 from crmhub.errors import BadRequest, Conflict, Semantic, Unavailable
 
 _FIRST_BYTES = {"sqlite": b"SQLite format 3\0", "postgresql": b"PGDMP"}
@@ -28,11 +31,26 @@ _FIRST_BYTES = {"sqlite": b"SQLite format 3\0", "postgresql": b"PGDMP"}
 _SKIPPED_IDS = 10_000_000
 # Later than any moment: a claim replaces it with the moment of the claim.
 _UNTIL_NOW = 10**15
-_SETTLE = (
+_UNFINISHED = ~one_of(action.c.state, "done", "refused", "discarded")
+# They have no parameters: psql and SQLite's own connection run their text, too.
+_SETTLE_ALL_ACCOUNTS = (
     # An action with a doubt is looked up in its CRM before it is sent.
-    "update action set doubt_since = coalesce(doubt_since, created_at),"
-    f" written_at = {_UNTIL_NOW} where state not in ('done', 'refused', 'discarded')",
-    f"update id_block set next_id = next_id + {_SKIPPED_IDS}",
+    Statement(
+        sa.update(action)
+        .where(_UNFINISHED)
+        .values(
+            doubt_since=sa.func.coalesce(action.c.doubt_since, action.c.created_at),
+            written_at=_UNTIL_NOW,
+        )
+    ),
+    Statement(sa.update(id_block).values(next_id=id_block.c.next_id + _SKIPPED_IDS)),
+)
+_COUNT_ACCOUNTS = Statement(sa.select(sa.func.count()).select_from(account))
+_COUNT_RECORDS_OF_ALL_ACCOUNTS = Statement(
+    sa.select(sa.func.coalesce(sa.func.sum(record_count.c.n), 0))
+)
+_COUNT_UNFINISHED_OF_ALL_ACCOUNTS = Statement(
+    sa.select(sa.func.count()).select_from(action).where(_UNFINISHED)
 )
 # In one transaction. Its commit, and the word behind it, come only when pg_restore has ended well.
 # What sed takes out is set by pg_restore 17, and known to no older server.
@@ -97,18 +115,16 @@ def settle(url: str) -> None:
     Unfinished actions are looked up in their CRM before they are sent, and no id is reused.
     """
     with closing(Database(url, pool_size=1)) as database:
-        database.transact(lambda tx: [tx.run(statement) for statement in _SETTLE])
+        database.transact(lambda tx: [tx.run(each) for each in _SETTLE_ALL_ACCOUNTS])
 
 
 def contents(url: str) -> Contents:
     """Return what a database of the newest schema holds."""
     with closing(Database(url, pool_size=1)) as database, database.reading() as db:
         return Contents(
-            accounts=db.scalar("select count(*) from account"),
-            records=int(db.scalar("select coalesce(sum(n), 0) from record_count")),
-            unfinished=db.scalar(
-                "select count(*) from action where state not in ('done', 'refused', 'discarded')"
-            ),
+            accounts=db.scalar(_COUNT_ACCOUNTS),
+            records=int(db.scalar(_COUNT_RECORDS_OF_ALL_ACCOUNTS)),
+            unfinished=db.scalar(_COUNT_UNFINISHED_OF_ALL_ACCOUNTS),
         )
 
 
@@ -156,8 +172,8 @@ def _copy_sqlite(source: Path, copy: Path, *, settled: bool = False) -> None:
             # One file, without a log beside it.
             copied.execute("pragma journal_mode = delete")
             _check(copied, source)
-            for statement in _SETTLE if settled else ():
-                copied.execute(statement)
+            for statement in _SETTLE_ALL_ACCOUNTS if settled else ():
+                copied.execute(statement.text("sqlite"))
             copied.commit()
     except sqlite3.DatabaseError as exc:
         # A damaged file, a full disk, a lock: SQLite says which.
@@ -181,7 +197,8 @@ def _restore_postgresql(path: Path, url: URL) -> None:
             f"The database {url.database} is not empty (it has the table {table}); make a new one"
             " with `createdb`, and name that in CRMHUB_DATABASE_URL."
         )
-    end = ("set search_path to public", *_SETTLE, "commit", "select 'restored'")
+    settled = (each.text("postgresql") for each in _SETTLE_ALL_ACCOUNTS)
+    end = ("set search_path to public", *settled, "commit", "select 'restored'")
     _require("pg_restore", "psql")
     _run("The restore", url, "sh", "-c", _RESTORE, str(path), "".join(f"{each};\n" for each in end))
 

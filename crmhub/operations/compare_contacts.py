@@ -7,9 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import sqlalchemy as sa
+
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, AdapterError, BadConfig, contract
 from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, param
+from crmhub.database.tables import binding, enrolment
 from crmhub.errors import Conflict, Semantic
 from crmhub.helpers.crm_connection import ask
 from crmhub.hub import Hub
@@ -22,6 +26,25 @@ from crmhub.records.writing import Record
 _RECORD_ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
 COMPARED = ("firstname", "lastname", "email", "phone")
 """The properties that are read of a contact in another CRM."""
+
+_COUNT_CONVERSATIONS = Statement(
+    sa.select(sa.func.count())
+    .select_from(binding)
+    .where(
+        binding.c.account_id == param("account_id"),
+        binding.c.connection_id == param("connection_id"),
+        binding.c.crm_id == param("crm_id"),
+    )
+)
+_COUNT_ENROLMENTS = Statement(
+    sa.select(sa.func.count())
+    .select_from(enrolment)
+    .where(
+        enrolment.c.account_id == param("account_id"),
+        enrolment.c.connection_id == param("connection_id"),
+        enrolment.c.contact_id == param("contact_id"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,16 +212,11 @@ def count_moves(db: Connection, account: Account, kept: Record, loser: Record) -
         CONTACTS.name: [*kept.associations.get(CONTACTS.name, ()), kept.id],
     }
     new = {name: {*ids} - {*held.get(name, ())} for name, ids in loser.associations.items()}
-    of = {"account": account.id, "connection": account.connection.id, "contact": str(loser.id)}
-    here = "account_id = :account and connection_id = :connection"
+    here = {"account_id": account.id, "connection_id": account.connection.id}
     return {
         **{name: len(ids) for name, ids in new.items() if ids},
-        "conversations": db.scalar(
-            f"select count(*) from binding where {here} and crm_id = :contact", of
-        ),
-        "enrolments": db.scalar(
-            f"select count(*) from enrolment where {here} and contact_id = :contact", of
-        ),
+        "conversations": db.scalar(_COUNT_CONVERSATIONS, here | {"crm_id": str(loser.id)}),
+        "enrolments": db.scalar(_COUNT_ENROLMENTS, here | {"contact_id": str(loser.id)}),
     }
 
 

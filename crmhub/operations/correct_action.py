@@ -12,12 +12,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import sqlalchemy as sa
+
 from crmhub import audit
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.bounds import MAX_ASKED_PROPERTIES, MAX_TEXT_LENGTH
 from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import action as action_table
 from crmhub.errors import Conflict, NotFound, Semantic, listed
 from crmhub.helpers.actions import action_of
 from crmhub.helpers.contact_properties import SetProperties
@@ -35,6 +39,26 @@ CORRECTED = ("dead", "parked")
 CONTACT_ID = "contactId"
 _OF_LEAD = ("name", "email", "phone")
 _ELSEWHERE = "The action was changed by somebody else meanwhile; look at it again."
+
+_action = action_table.c
+_IS_ACTION = sa.and_(_action.account_id == param("account_id"), _action.id == param("id"))
+_LOCK = Statement(
+    sa.select(_action.state, _action.request, _action.person).where(_IS_ACTION).with_for_update()
+)
+_QUEUE = Statement(
+    sa.update(action_table)
+    .where(_IS_ACTION)
+    .values(
+        state="queued",
+        tries=0,
+        finished_at=sa.null(),
+        behind=sa.null(),
+        result=sa.null(),
+        hub_id=sa.func.coalesce(param("hub_id"), _action.hub_id),
+        person=sa.func.coalesce(param("person"), _action.person),
+        **params("request", "versions", "corrected", "run_at", "give_up_at"),
+    )
+)
 
 
 def values_of(kind: str, request: Mapping[str, Any]) -> dict[str, str]:
@@ -155,21 +179,17 @@ class _Correction:
             former,
         ]
         tx.run(
-            "update action set state = 'queued', request = :request, versions = :versions,"
-            " corrected = :corrected, hub_id = coalesce(:hub_id, hub_id),"
-            " person = coalesce(:person, person), run_at = :now, give_up_at = :give_up, tries = 0,"
-            " finished_at = null, behind = null, result = null"
-            " where account_id = :account and id = :id",
+            _QUEUE,
             {
-                "account": one.account_id,
+                "account_id": one.account_id,
                 "id": one.id,
                 "request": _json(self._request),
                 "versions": _json(versions),
                 "corrected": _json(
                     {**self._found.corrected, **dict.fromkeys(self._values, said_at)}
                 ),
-                "now": moment,
-                "give_up": moment + LONGEST_MS,
+                "run_at": moment,
+                "give_up_at": moment + LONGEST_MS,
                 **contact,
             },
         )
@@ -216,17 +236,13 @@ class _Correction:
 
         Raises Conflict when it is not as it was found.
         """
-        row = tx.row(
-            "select state, request, person from action"
-            f" where account_id = :account and id = :id{tx.for_update}",
-            {"account": self._found.summary.account_id, "id": self._found.summary.id},
-        )
+        one = self._found.summary
+        row = tx.row(_LOCK, {"account_id": one.account_id, "id": one.id})
         if row is None:
             raise NotFound("The action was erased meanwhile.")
-        state, request, person = row
-        if state not in CORRECTED or json.loads(request) != self._found.request:
+        if row.state not in CORRECTED or json.loads(row.request) != self._found.request:
             raise Conflict(_ELSEWHERE)
-        return str(person)
+        return str(row.person)
 
 
 def _fault(name: str, text: str) -> str:

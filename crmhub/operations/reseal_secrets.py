@@ -11,11 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
 
 from crmhub import audit
 from crmhub.audit import Author
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, param
+from crmhub.database.tables import account, metadata
 from crmhub.hub import Hub
 from crmhub.secrets import SealBroken, Vault
 
@@ -31,6 +36,21 @@ class Sealed:
     table: str
     column: str
     keys: tuple[str, ...]
+
+    @property
+    def source(self) -> sa.Table:
+        """The table."""
+        return metadata.tables[self.table]
+
+    @property
+    def value(self) -> sa.Column[Any]:
+        """The column."""
+        return self.source.c[self.column]
+
+    @property
+    def key_columns(self) -> tuple[sa.Column[Any], ...]:
+        """The columns of the keys."""
+        return tuple(self.source.c[name] for name in self.keys)
 
 
 SEALED = (Sealed("connection", "credentials", ("account_id", "id")),)
@@ -59,19 +79,23 @@ def counts(database: Database) -> Counter[str]:
     found: Counter[str] = Counter()
     with database.reading() as db:
         for one in SEALED:
-            key_id = _KEY_ID[db.dialect].format(one.column)
-            for id, count in db.rows(
-                f"select {key_id}, count(*) from {one.table} where {one.column} <> '' group by 1"
-            ):
-                found[id] += count
+            for row in db.rows(_count_of_all_accounts(one, db.dialect)):
+                found[row.key_id] += row.n
     return found
 
 
-# Between the first two points of what a Vault seals.
-_KEY_ID = {
-    "postgresql": "split_part({0}, '.', 2)",
-    "sqlite": "substr({0}, 4, instr(substr({0}, 4), '.') - 1)",
-}
+def _count_of_all_accounts(one: Sealed, dialect: str) -> Statement:
+    key_id, count = _key_id(one.value, dialect).label("key_id"), sa.func.count().label("n")
+    keys: sa.Select[Any] = sa.select(key_id, count)
+    return Statement(keys.where(one.value != "").group_by(key_id))
+
+
+def _key_id(sealed: sa.Column[Any], dialect: str) -> sa.ColumnElement[Any]:
+    """Return what stands between the first two points of what a Vault seals."""
+    if dialect == "postgresql":
+        return sa.func.split_part(sealed, ".", 2)
+    rest = sa.func.substr(sealed, 4)
+    return sa.func.substr(sealed, 4, sa.func.instr(rest, ".") - 1)
 
 
 def reseal(hub: Hub, *, by: Author, told: Callable[[int], object] = lambda done: None) -> Resealed:
@@ -102,23 +126,30 @@ def _note(tx: Connection, *, by: Author, key_id: str, count: int) -> None:
 
 def _others(database: Database, vault: Vault, one: Sealed) -> Iterator[Sequence[Row]]:
     """Yield what another key than the first has sealed: client id, value, the row's keys."""
-    keys = ", ".join(one.keys)
+    statement = _others_of_all_accounts(one)
     last: Row = (0,) * len(one.keys)
-    marks = ", ".join(f":k{number}" for number in range(len(last)))
+    first = {"length": len(vault.prefix), "prefix": vault.prefix, "most": _AT_ONCE}
     while True:
         with database.reading() as db:
-            rows = db.rows(
-                f"select (select client_id from account a where a.id = account_id), {one.column},"
-                f" {keys} from {one.table} where {one.column} <> ''"
-                f" and substr({one.column}, 1, :length) <> :prefix and ({keys}) > ({marks})"
-                f" order by {keys} limit :limit",
-                {"length": len(vault.prefix), "prefix": vault.prefix, "limit": _AT_ONCE}
-                | _numbered(last),
-            )
+            rows = db.rows(statement, first | dict(zip(one.keys, last, strict=True)))
         if not rows:
             return
         yield rows
         last = rows[-1][2:]
+
+
+def _others_of_all_accounts(one: Sealed) -> Statement:
+    client_id = sa.select(account.c.client_id).where(account.c.id == one.source.c.account_id)
+    return Statement(
+        sa.select(client_id.scalar_subquery().label("client_id"), one.value, *one.key_columns)
+        .where(
+            one.value != "",
+            sa.func.substr(one.value, 1, param("length")) != param("prefix"),
+            sa.tuple_(*one.key_columns) > sa.tuple_(*map(param, one.keys)),
+        )
+        .order_by(*one.key_columns)
+        .limit(param("most"))
+    )
 
 
 def _sealed_anew(
@@ -139,15 +170,15 @@ def _sealed_anew(
 
 def _replace(tx: Connection, one: Sealed, anew: Sequence[tuple[Row, str, str]]) -> int:
     """Replace the values that nobody has changed since they were read; return how many."""
-    here = " and ".join(f"{key} = :k{number}" for number, key in enumerate(one.keys))
-    return sum(
-        tx.run(
-            f"update {one.table} set {one.column} = :new where {here} and {one.column} = :old",
-            {"new": new, "old": old, **_numbered(keys)},
+    replacing = Statement(
+        sa.update(one.source)
+        .where(
+            *(column == param(column.name) for column in one.key_columns),
+            one.value == param("old"),
         )
+        .values({one.column: param("new")})
+    )
+    return sum(
+        tx.run(replacing, {"new": new, "old": old, **dict(zip(one.keys, keys, strict=True))})
         for keys, old, new in anew
     )
-
-
-def _numbered(keys: Row) -> dict[str, object]:
-    return {f"k{number}": key for number, key in enumerate(keys)}

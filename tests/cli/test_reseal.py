@@ -133,8 +133,8 @@ def test_nothing_seals_but_what_is_known_to_it():
         for path in package.rglob("*.py")
         if "vault.seal(" in path.read_text()
     }
-    # Who seals another column names it in `resealing.SEALED`, and stands here.
-    assert sealing == {"accounts/connections.py", "actions/resealing.py"}
+    # Who seals another column names it in `reseal_secrets.SEALED`, and stands here.
+    assert sealing == {"accounts/connections.py", "operations/reseal_secrets.py"}
 
 
 def test_a_key_that_is_gone_is_named_and_the_others_go_on(keyed):
