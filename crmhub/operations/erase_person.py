@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
 
 from crmhub import audit, idempotency
 from crmhub.accounts import accounts
@@ -21,6 +23,8 @@ from crmhub.database.connection import (
     Database,
     now_ms,
 )
+from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.database.tables import action, binding, outage
 from crmhub.errors import BadRequest, Conflict, Unavailable
 from crmhub.helpers import sticky_assignments as kept_numbers
 from crmhub.helpers.create_lead import lease_key
@@ -55,8 +59,72 @@ _TABLES = (
 )
 _UNAVAILABLE = "The CRM is away."
 _NAMED = "The reason named a person who was erased."
-# The first half is that of a partial index.
-_DISCARDED = "state in ('refused', 'dead', 'parked', 'discarded') and state = 'discarded'"
+
+_THEIRS = sa.select(
+    action.c.id, action.c.state, action.c.kind, action.c.connection_id, action.c.doubt_since
+).where(
+    action.c.account_id == param("account_id"),
+    in_list(action.c.person, "persons"),
+    in_list(action.c.hub_id, "hub_ids"),
+    in_list(action.c.connection_id, "connection_ids"),
+)
+_ACTIONS = Statement(_THEIRS)
+_UNFINISHED_ACTIONS = Statement(_THEIRS.where(action.c.finished_at.is_(None)))
+_LOCK_UNFINISHED_ACTIONS = Statement(
+    _THEIRS.where(action.c.finished_at.is_(None)).order_by(action.c.id).with_for_update()
+)
+_FAIL_BLOCKED = Statement(
+    sa.update(action)
+    .where(
+        action.c.account_id == param("account_id"),
+        one_of(action.c.state, "parked"),
+        in_list(action.c.behind, "failed"),
+    )
+    .values(state="dead", behind=sa.null(), reason="What it waited behind was erased.")
+)
+_LOCK_BINDINGS = Statement(
+    sa.select(binding.c.hub_id)
+    .where(binding.c.account_id == param("account_id"), in_list(binding.c.hub_id, "hub_ids"))
+    .order_by(binding.c.connection_id, binding.c.hub_id)
+    .with_for_update()
+)
+_HUB_IDS_OF_PERSON = Statement(
+    sa.select(binding.c.hub_id).where(
+        binding.c.account_id == param("account_id"),
+        binding.c.connection_id == param("connection_id"),
+        binding.c.person == param("person"),
+    )
+)
+
+
+class _Text(NamedTuple):
+    """A column whose text may tell of a person: how its rows are read, and how one is replaced."""
+
+    read: Statement
+    replace: Statement
+
+
+def _text(key: sa.Column[Any], column: sa.Column[Any], *where: sa.ColumnElement[bool]) -> _Text:
+    of_account = key.table.c.account_id == param("account_id")
+    return _Text(
+        Statement(sa.select(key.label("key"), column.label("text")).where(of_account, *where)),
+        Statement(
+            sa.update(key.table)
+            .where(of_account, key == param("key"))
+            .values({column: param("instead")})
+        ),
+    )
+
+
+_OUTAGE_REASON = _text(outage.c.connection_id, outage.c.reason)
+_ACTION_VERSIONS = _text(action.c.id, action.c.versions, action.c.versions.is_not(None))
+_DISCARDED_REASON = _text(
+    action.c.id,
+    action.c.reason,
+    # The words of a partial index.
+    one_of(action.c.state, "refused", "dead", "parked", "discarded"),
+    one_of(action.c.state, "discarded"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +271,7 @@ class _Erasure:
         held = erasing.contacts(tx, account_id, person.contacts)
         ids = {one.id for one in held}
         same_phone = tuple(name for one in self._people.others(person) for name in one.names)
-        rows = self._actions("")
+        rows = self._actions(_ACTIONS)
         self._delete_actions(rows)
         linked = erasing.linked(tx, account_id, CONTACTS, ids)
         linked.pop(CONTACTS.name, None)
@@ -222,15 +290,14 @@ class _Erasure:
         return Erased(
             contacts=tuple(one.id for one in held if not one.archived),
             archived=tuple(one.id for one in held if one.archived),
-            actions=Counter(row[1] for row in rows),
+            actions=Counter(row.state for row in rows),
             unsettled=self._unsettled(rows),
             enrolments=self._delete("enrolment", "contact_id", self._contact_ids()),
             kept_numbers=self._delete_kept_numbers(),
             duplicates=duplicates.erase(tx, self._account, self._contact_ids()),
             answers=idempotency.erase(tx, account_id, records=created, texts=texts),
-            reasons=self._blank("outage", "connection_id", "reason", "true", _UNAVAILABLE),
-            notes=self._blank("action", "id", "versions", "versions is not null", None)
-            + self._blank("action", "id", "reason", _DISCARDED, _NAMED),
+            reasons=self._blank(_OUTAGE_REASON, _UNAVAILABLE),
+            notes=self._blank(_ACTION_VERSIONS, None) + self._blank(_DISCARDED_REASON, _NAMED),
             acquaintances=self._delete("binding", "hub_id", person.hub_ids),
             linked={name: some for name, some in linked.items() if some},
             alone={} if with_linked else alone,
@@ -259,76 +326,61 @@ class _Erasure:
                 ):
                     for one in sorted(some):
                         hold(tx, account.id, number, name, one)
-            unfinished = self._actions(f"and finished_at is null order by id{tx.for_update}")
+            unfinished = self._actions(_LOCK_UNFINISHED_ACTIONS)
             if tx.dialect == "postgresql":
                 self._lock_acquaintances()
             for _, one in sorted(person.persons):
                 hold(tx, account.id, "person", one)
-            own = [row[0] for row in unfinished if row[3] in self._people.own]
+            own = [row.id for row in unfinished if row.connection_id in self._people.own]
             made = marks.close(tx, account.id, own)
             self._person = self._people.whole(person | Person(contacts=frozenset(made)))
-            if self._person == person and len(self._actions("and finished_at is null")) == len(
-                unfinished
-            ):
+            waiting = self._actions(_UNFINISHED_ACTIONS)
+            if self._person == person and len(waiting) == len(unfinished):
                 return
 
     def _lock_acquaintances(self) -> None:
-        among, params = self._tx.among("hub_id", "ids", self._hub_ids() or [""])
-        self._tx.rows(
-            f"select 1 from binding where account_id = :account and {among}"
-            " order by connection_id, hub_id for update",
-            {"account": self._account.id, **params},
-        )
+        hub_ids = sorted({hub_id for _, hub_id in self._person.hub_ids})
+        self._tx.rows(_LOCK_BINDINGS, {"account_id": self._account.id, "hub_ids": hub_ids})
 
     # The tables.
-
-    def _hub_ids(self) -> list[str]:
-        return sorted({hub_id for _, hub_id in self._person.hub_ids})
 
     def _contact_ids(self) -> set[tuple[int, str]]:
         ids = {(number, str(id)) for id in self._person.contacts for number in self._people.own}
         return ids | self._person.crm_ids
 
-    def _actions(self, which: str, **params: Any) -> list[tuple[Any, ...]]:
+    def _actions(self, statement: Statement) -> list[Any]:
         """Return id, state, kind, connection and doubt of the person's actions."""
         theirs = self._person.hub_ids | self._contact_ids()
         if not theirs:
             return []
-        names = sorted({person for _, person in self._person.persons} or {""})
-        ids = sorted({id for _, id in theirs})
-        persons, one = self._tx.among("person", "persons", names)
-        among, two = self._tx.among("hub_id", "ids", ids)
-        numbers, three = self._tx.among(
-            "connection_id", "numbers", sorted({number for number, _ in theirs})
-        )
         return self._tx.rows(
-            "select id, state, kind, connection_id, doubt_since from action"
-            f" where account_id = :account and {persons} and {among} and {numbers} {which}",
-            {"account": self._account.id, **one, **two, **three, **params},
+            statement,
+            {
+                "account_id": self._account.id,
+                "persons": sorted({person for _, person in self._person.persons}),
+                "hub_ids": sorted({id for _, id in theirs}),
+                "connection_ids": sorted({number for number, _ in theirs}),
+            },
         )
 
-    def _unsettled(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Unsettled, ...]:
+    def _unsettled(self, rows: Sequence[Any]) -> tuple[Unsettled, ...]:
         return tuple(
-            Unsettled(id, kind, self._adapter(number))
-            for id, state, kind, number, doubt in sorted(rows)
-            if doubt and state not in ("done", "refused") and number not in self._people.own
+            Unsettled(row.id, row.kind, self._adapter(row.connection_id))
+            for row in sorted(rows)
+            if row.doubt_since
+            and row.state not in ("done", "refused")
+            and row.connection_id not in self._people.own
         )
 
-    def _delete_actions(self, rows: Sequence[tuple[Any, ...]]) -> None:
+    def _delete_actions(self, rows: Sequence[Any]) -> None:
         """Delete actions with their tries; what is parked behind them becomes dead itself."""
         account_id = self._account.id
-        keys = sorted((account_id, row[0]) for row in rows)
+        keys = sorted((account_id, row.id) for row in rows)
         self._tx.delete("action_try", {"account_id": "int", "action_id": "text"}, keys)
         self._tx.delete("action", {"account_id": "int", "id": "text"}, keys)
-        if dead := [row[0] for row in rows if row[1] == "dead"]:
+        if failed := [row.id for row in rows if row.state == "dead"]:
             # Of others who share a phone with the person: nobody would ever bring it back.
-            among, params = self._tx.among("behind", "dead", dead)
-            self._tx.run(
-                "update action set state = 'dead', behind = null,"
-                " reason = 'What it waited behind was erased.'"
-                f" where account_id = :account and state = 'parked' and {among}",
-                {"account": account_id, **params},
-            )
+            self._tx.run(_FAIL_BLOCKED, {"account_id": account_id, "failed": failed})
         if rows and self._tx.dialect == "postgresql":
             # Others may have waited for these.
             self._tx.run("notify crmhub_journal")
@@ -354,27 +406,21 @@ class _Erasure:
 
     def _shared(self, number: int, person: str) -> bool:
         """Return whether the actions of others are in one order with this person's."""
-        rows = self._tx.rows(
-            "select hub_id from binding where account_id = :account"
-            " and connection_id = :connection and person = :person",
-            {"account": self._account.id, "connection": number, "person": person},
-        )
-        return any((number, hub_id) not in self._person.hub_ids for (hub_id,) in rows)
+        of = {"account_id": self._account.id, "connection_id": number, "person": person}
+        rows = self._tx.rows(_HUB_IDS_OF_PERSON, of)
+        return any((number, row.hub_id) not in self._person.hub_ids for row in rows)
 
-    def _blank(self, table: str, key: str, column: str, which: str, instead: str | None) -> int:
+    def _blank(self, where: _Text, instead: str | None) -> int:
         """Replace texts that tell of the person on what is not theirs; return how many."""
         texts = [text.casefold() for text in self._texts(())]
-        rows = self._tx.rows(
-            f"select {key}, {column} from {table} where account_id = :account and {which}",
-            {"account": self._account.id},
-        )
-        theirs = [id for id, told in rows if any(text in told.casefold() for text in texts)]
-        for id in theirs:
-            self._tx.run(
-                f"update {table} set {column} = :instead"
-                f" where account_id = :account and {key} = :id",
-                {"account": self._account.id, "id": id, "instead": instead},
-            )
+        of = {"account_id": self._account.id}
+        theirs = [
+            row.key
+            for row in self._tx.rows(where.read, of)
+            if any(text in row.text.casefold() for text in texts)
+        ]
+        for key in theirs:
+            self._tx.run(where.replace, of | {"key": key, "instead": instead})
         return len(theirs)
 
     def _texts(self, records: Iterable[erasing.Held]) -> set[str]:

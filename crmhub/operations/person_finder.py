@@ -12,10 +12,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+import sqlalchemy as sa
+
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import BadConfig
+from crmhub.database import tables
 from crmhub.database.connection import Connection, containing
+from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.tables import action, binding, enrolment, kept_number, possible_duplicate
 from crmhub.helpers import sticky_assignments
 from crmhub.hub import Hub
 from crmhub.identity.bindings import HUB_ID, LONGEST
@@ -28,8 +33,82 @@ READINGS: tuple[Reading, ...] = ("id", "contact", "email", "phone", "token")
 _RECORD_ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
 # Nobody was ever named so: neither JSON nor PostgreSQL takes it.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-_BINDING = "connection_id, hub_id, person, contact_token, crm_id, email, phone, last_values"
 _NOTHING: frozenset[Any] = frozenset()
+
+_binding = binding.c
+_OF_BINDINGS = sa.select(
+    _binding.connection_id,
+    _binding.hub_id,
+    _binding.person,
+    _binding.contact_token,
+    _binding.crm_id,
+    _binding.email,
+    _binding.phone,
+    _binding.last_values,
+).where(_binding.account_id == param("account_id"))
+
+
+def _bound(*where: sa.ColumnElement[bool]) -> Statement:
+    order = (_binding.connection_id, _binding.hub_id)
+    return Statement(_OF_BINDINGS.where(*where).order_by(*order))
+
+
+_BY_HUB_ID = _bound(_binding.hub_id == param("hub_id"))
+_BY_CRM_ID = _bound(_binding.crm_id == param("crm_id"))
+_BY_EMAIL = _bound(_binding.email == param("email"))
+_BY_TOKEN = _bound(_binding.contact_token == param("contact_token"))
+_BY_PHONE = _bound(in_list(_binding.phone, "phones"))
+_HERE_BY_HUB_ID = _bound(
+    _binding.connection_id == param("connection_id"), _binding.hub_id == param("hub_id")
+)
+_HERE_BY_CRM_ID = _bound(
+    _binding.connection_id == param("connection_id"), _binding.crm_id == param("crm_id")
+)
+_BY_VALUE = Statement(_OF_BINDINGS.where(_binding.last_values.like(param("pattern"), escape="!")))
+
+_pair = possible_duplicate.c
+
+
+def _merged(*where: sa.ColumnElement[bool]) -> Statement:
+    return Statement(
+        sa.select(_pair.connection_id, _pair.kept_id, _pair.merged_id, _pair.email)
+        .where(_pair.account_id == param("account_id"), _pair.kept_id.is_not(None), *where)
+        .order_by(_pair.connection_id, _pair.one, _pair.other)
+    )
+
+
+_MERGED_BY_ID = _merged(_pair.merged_id == param("merged_id"))
+_MERGED_BY_EMAIL = _merged(_pair.email == param("email"))
+_MERGED_HERE = _merged(
+    _pair.connection_id == param("connection_id"),
+    sa.or_(_pair.merged_id == param("crm_id"), _pair.kept_id == param("crm_id")),
+)
+_CONNECTIONS = Statement(
+    sa.select(tables.connection.c.id)
+    .where(tables.connection.c.account_id == param("account_id"))
+    .order_by(tables.connection.c.id)
+)
+_ENROLLED_OR_ACTED = Statement(
+    sa.union(
+        sa.select(enrolment.c.connection_id).where(
+            enrolment.c.account_id == param("account_id"),
+            enrolment.c.contact_id == param("crm_id"),
+        ),
+        sa.select(action.c.connection_id).where(
+            action.c.account_id == param("account_id"),
+            action.c.person == param("crm_id"),
+            action.c.hub_id == param("crm_id"),
+        ),
+    )
+)
+_KEPT_NUMBER = Statement(
+    sa.select(kept_number.c.contact)
+    .where(
+        kept_number.c.account_id == param("account_id"),
+        kept_number.c.contact == param("contact"),
+    )
+    .limit(1)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +154,7 @@ class People:
     def __init__(self, hub: Hub, connection: Connection, account: Account) -> None:
         self._connection = connection
         self._account = account
-        rows = self._rows("select id from connection where account_id = :account order by id")
-        self.connections = [number for (number,) in rows]
+        self.connections = [row.id for row in self._rows(_CONNECTIONS)]
         self.own = frozenset(it for it in self.connections if self._is_own(hub, it))
         """The connections whose CRM are the hub's own records."""
 
@@ -123,16 +201,11 @@ class People:
 
     def _by_contact(self, text: str) -> list[Person]:
         if text.startswith(HUB_ID):
-            return self._bound("hub_id = :it", it=text)
-        found = self._bound("crm_id = :it", it=text[:LONGEST])
-        rows = self._rows(
-            "select connection_id from enrolment where account_id = :account and contact_id = :it"
-            " union select connection_id from action where account_id = :account"
-            " and person = :it and hub_id = :it",
-            it=text,
-        )
-        found += [self._of_crm(number, text) for (number,) in rows]
-        found += self._merged("merged_id = :it", it=text)
+            return self._bound(_BY_HUB_ID, hub_id=text)
+        found = self._bound(_BY_CRM_ID, crm_id=text[:LONGEST])
+        rows = self._rows(_ENROLLED_OR_ACTED, crm_id=text)
+        found += [self._of_crm(row.connection_id, text) for row in rows]
+        found += self._merged(_MERGED_BY_ID, merged_id=text)
         here = [one for one in found if self._is_here(one)]
         return here or found
 
@@ -145,9 +218,9 @@ class People:
         if "@" not in text:
             return []
         email = values.for_search("email", text)
-        seeds = self._bound("email = :it", it=email[:LONGEST])
+        seeds = self._bound(_BY_EMAIL, email=email[:LONGEST])
         seeds += self._told("email", {email})
-        seeds += self._merged("email = :it", it=email)
+        seeds += self._merged(_MERGED_BY_EMAIL, email=email)
         ids = erasing.contacts_with(self._connection, self._account.id, erasing.EMAILS, {email})
         return seeds + [Person(frozenset({id})) for id in sorted(ids)]
 
@@ -157,11 +230,8 @@ class People:
         return self._with_phones(set(readings(text, self._account.switches.region)))
 
     def _by_token(self, text: str) -> list[Person]:
-        found = self._bound("contact_token = :it", it=text[:LONGEST])
-        kept = self._rows(
-            "select 1 from kept_number where account_id = :account and contact = :it limit 1",
-            it=sticky_assignments.of_token(text),
-        )
+        found = self._bound(_BY_TOKEN, contact_token=text[:LONGEST])
+        kept = self._rows(_KEPT_NUMBER, contact=sticky_assignments.of_token(text))
         if kept and not found:
             found = [Person(tokens=frozenset({(self._account.connection.id, text)}))]
         return found
@@ -181,13 +251,12 @@ class People:
 
     def _bindings(self, person: Person) -> Person:
         found: list[Person] = []
-        for column, pairs in (("hub_id", person.hub_ids), ("crm_id", person.crm_ids)):
-            for number, id in sorted(pairs):
-                found += self._bound(
-                    f"connection_id = :number and {column} = :it", number=number, it=id
-                )
+        for number, hub_id in sorted(person.hub_ids):
+            found += self._bound(_HERE_BY_HUB_ID, connection_id=number, hub_id=hub_id)
+        for number, crm_id in sorted(person.crm_ids):
+            found += self._bound(_HERE_BY_CRM_ID, connection_id=number, crm_id=crm_id)
         for email in sorted(person.emails):
-            alike = self._bound("email = :it", it=email[:LONGEST])
+            alike = self._bound(_BY_EMAIL, email=email[:LONGEST])
             found += [one for one in alike if one.emails]
         together = Person()
         for one in found:
@@ -198,11 +267,7 @@ class People:
         """Return the person with what their ids and emails lead to in one step."""
         grown = person | self._contacts(person) | self._bindings(person)
         for number, crm_id in sorted(person.crm_ids):
-            for one in self._merged(
-                "connection_id = :number and (merged_id = :it or kept_id = :it)",
-                number=number,
-                it=crm_id,
-            ):
+            for one in self._merged(_MERGED_HERE, connection_id=number, crm_id=crm_id):
                 grown |= one
         return grown
 
@@ -214,8 +279,7 @@ class People:
         wanted = {form for phone in phones for form in forms(phone, region)}
         if not wanted:
             return []
-        among, params = self._connection.among("phone", "wanted", sorted(wanted))
-        found = self._bound(among, **params)
+        found = self._bound(_BY_PHONE, phones=sorted(wanted))
         for name in erasing.PHONES:
             found += self._told(name, wanted)
         here, account_id = self._connection, self._account.id
@@ -226,54 +290,40 @@ class People:
         """Return whose last known value of this property is one of the texts."""
         found = []
         for text in sorted(texts):
-            rows = self._rows(
-                f"select {_BINDING} from binding where account_id = :account"
-                " and last_values like :it escape '!'",
-                it=containing(json.dumps(text)),
-            )
+            rows = self._rows(_BY_VALUE, pattern=containing(json.dumps(text)))
             found += [
-                self._of_binding(row) for row in rows if json.loads(row[-1]).get(name) == text
+                self._of_binding(row)
+                for row in rows
+                if json.loads(row.last_values).get(name) == text
             ]
         return found
 
-    def _bound(self, where: str, **params: Any) -> list[Person]:
-        rows = self._rows(
-            f"select {_BINDING} from binding where account_id = :account and {where}"
-            " order by connection_id, hub_id",
-            **params,
-        )
-        return [self._of_binding(row) for row in rows]
+    def _bound(self, statement: Statement, **params: Any) -> list[Person]:
+        return [self._of_binding(row) for row in self._rows(statement, **params)]
 
-    def _merged(self, where: str, **params: Any) -> list[Person]:
+    def _merged(self, statement: Statement, **params: Any) -> list[Person]:
         """Return the people of merges: both contacts, with the email that the merge took away."""
-        rows = self._rows(
-            "select connection_id, kept_id, merged_id, email from possible_duplicate"
-            f" where account_id = :account and kept_id is not null and {where}"
-            " order by connection_id, one, other",
-            **params,
-        )
         people = []
-        for number, kept_id, merged_id, email in rows:
-            person = self._of_crm(number, kept_id)
-            if merged_id:
-                person |= self._of_crm(number, merged_id)
-            people.append(person | Person(said=frozenset({email} if email else ())))
+        for row in self._rows(statement, **params):
+            person = self._of_crm(row.connection_id, row.kept_id)
+            if row.merged_id:
+                person |= self._of_crm(row.connection_id, row.merged_id)
+            people.append(person | Person(said=frozenset({row.email} if row.email else ())))
         return people
 
-    def _of_binding(self, row: tuple[Any, ...]) -> Person:
-        number, hub_id, person, token, crm_id, email, phone, last_values = row
-        known = self._of_crm(number, crm_id) if crm_id else Person()
-        told: Mapping[str, str] = json.loads(last_values or "{}")
-        texts = {email or "", *told.values()} - {""}
-        if self._has_email(known.contacts):
-            # By the record: the email of a conversation may since have become somebody else's.
-            email = None
+    def _of_binding(self, row: Any) -> Person:
+        number = row.connection_id
+        known = self._of_crm(number, row.crm_id) if row.crm_id else Person()
+        told: Mapping[str, str] = json.loads(row.last_values or "{}")
+        texts = {row.email or "", *told.values()} - {""}
+        # By the record: the email of a conversation may since have become somebody else's.
+        email = None if self._has_email(known.contacts) else row.email
         return known | Person(
-            hub_ids=frozenset({(number, hub_id)}),
-            persons=frozenset({(number, person)}),
-            tokens=frozenset({(number, token)} if token else ()),
+            hub_ids=frozenset({(number, row.hub_id)}),
+            persons=frozenset({(number, row.person)}),
+            tokens=frozenset({(number, row.contact_token)} if row.contact_token else ()),
             emails=frozenset({email} if email else ()),
-            phones=frozenset({phone} if phone else ()),
+            phones=frozenset({row.phone} if row.phone else ()),
             said=frozenset(texts),
         )
 
@@ -290,8 +340,8 @@ class People:
             persons=frozenset({(number, crm_id)}),
         )
 
-    def _rows(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
-        return self._connection.rows(sql, {"account": self._account.id, **params})
+    def _rows(self, statement: Statement, **params: Any) -> list[Any]:
+        return self._connection.rows(statement, {"account_id": self._account.id, **params})
 
 
 def _of_records(held: Collection[erasing.Held], own: Collection[int]) -> Person:
