@@ -64,6 +64,9 @@ _AMONG = {
     "sqlite": ("in (select value from json_each(:{name}))", "= :{name}"),
 }
 
+# The text, constants by name, and the comparisons with each list: with several values and with one.
+_Compiled = tuple[str, Mapping[str, Any], Mapping[str, tuple[str, str]]]
+
 Built = sa.Select[Any] | sa.CompoundSelect[Any] | sa.Insert | sa.Update | sa.Delete
 Insert = Callable[[sa.Table], Any]
 """`insert` of one database; both know `on_conflict_do_nothing` and `on_conflict_do_update`."""
@@ -77,7 +80,7 @@ class Statement:
 
     def __init__(self, built: Built | Callable[[Insert], Built]) -> None:
         self._built = built
-        self._texts: dict[str, tuple[str, Mapping[str, Any], frozenset[str]]] = {}
+        self._texts: dict[str, _Compiled] = {}
         self._row: Any = tuple
 
     def text(self, dialect: str, params: Mapping[str, Any] | None = None) -> str:
@@ -87,10 +90,9 @@ class Statement:
         account as long as it has no statistics of the table.
         """
         text, _, lists = self._compiled(dialect)
-        for name in lists:
+        for name, (several, one) in lists.items():
             if params and len(params[name]) == 1:
-                several, one = _AMONG[dialect]
-                text = text.replace(several.format(name=name), one.format(name=name))
+                text = text.replace(several, one)
         return text
 
     def values(self, dialect: str, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -111,13 +113,13 @@ class Statement:
         """Return rows whose values are attributes: `row.state`."""
         return list(map(self._row._make, found))
 
-    def _compiled(self, dialect: str) -> tuple[str, Mapping[str, Any], frozenset[str]]:
+    def _compiled(self, dialect: str) -> _Compiled:
         compiled = self._texts.get(dialect)
         if compiled is None:
             compiled = self._texts[dialect] = self._compile(dialect)
         return compiled
 
-    def _compile(self, dialect: str) -> tuple[str, Mapping[str, Any], frozenset[str]]:
+    def _compile(self, dialect: str) -> _Compiled:
         insert: Any = postgresql.insert if dialect == "postgresql" else sqlite.insert
         built = self._built(insert) if callable(self._built) else self._built
         made = built.compile(dialect=_DIALECTS[dialect])
@@ -127,7 +129,12 @@ class Statement:
             raise ValueError(f"a list of values is no `in_list`: {text}")
         binds = made.bind_names.items()
         constants = {name: bind.effective_value for bind, name in binds if not bind.required}
-        lists = frozenset(name for bind, name in binds if isinstance(bind.type, _List))
+        several, one = _AMONG[dialect]
+        lists = {
+            name: (several.format(name=name), one.format(name=name))
+            for bind, name in binds
+            if isinstance(bind.type, _List)
+        }
         return text, constants, lists
 
 
