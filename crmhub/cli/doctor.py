@@ -139,6 +139,7 @@ def _directories(settings: Settings) -> Finding:
 def _database(database: Database, *, everything: bool) -> Finding:
     from crmhub.errors import Unavailable
 
+    # Text, as are the statements below: they ask the server about itself.
     sql = {"sqlite": "select 'SQLite ' || sqlite_version()"}.get(
         database.dialect, "select 'PostgreSQL ' || current_setting('server_version')"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from crmhub.database.connection import Connection, Database
 from crmhub.errors import Conflict, Semantic, Unavailable
 
+# The statements are text: they speak of PostgreSQL's own catalogues, and build and drop an index.
 NAME = "ix_text_trigram"
 
 
