@@ -30,24 +30,19 @@ from crmhub.api.http import (
     flask_proxies,
     request_metrics,
 )
-from crmhub.api.http.authentication import (
-    add_rate_headers,
-    authenticate,
-    give_place_back,
-)
+from crmhub.api.http.authentication import PLACE, PUBLIC_API, authenticate
 from crmhub.api.http.documentation import Document
 from crmhub.api.http.reading import ARRIVED, check_request
 from crmhub.api.records import RecordId, records_blueprint
 from crmhub.bounds import MAX_BODY_BYTES
+from crmhub.console import pages
 from crmhub.console import routes as console
-from crmhub.console.blueprint import blueprint as pages
+from crmhub.console.blueprint import PREFIX as CONSOLE
 from crmhub.hub import Hub
 from crmhub.properties.kinds import KINDS
 from crmhub.settings import Settings
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
-# Begin the names of the endpoints of operators.
-_OPERATORS = (f"{admin.blueprint.name}.", f"{pages.name}.")
 _log = structlog.get_logger("crmhub.request")
 
 
@@ -71,7 +66,9 @@ class _App(flask.Flask):
             return super().wsgi_app(environ, start_response)
         finally:
             # Not at Flask's own end of a request, which costs three times as much.
-            give_place_back(environ, self.extensions["crmhub"])
+            account_id = environ.get(PLACE)
+            if account_id is not None:
+                self.extensions["crmhub"].shares.release(account_id)
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
         # No view is a coroutine; Flask would look for one ten times in each request.
@@ -100,8 +97,6 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app.extensions["crmhub"] = Hub.open(settings, serves=True)
 
     app.before_request(_begin)
-    app.url_value_preprocessor(_forget_client_id)
-    app.after_request(add_rate_headers)
     app.after_request(_end)
 
     api = Document(app)
@@ -116,26 +111,36 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
 
 
 def _begin() -> None:
+    """Name the request, find its caller, and refuse what no route can answer.
+
+    The caller is found before routing fails, so that a 401 comes before 404, 405 and 400.
+    """
     request, g = flask_proxies.request(), flask_proxies.g()
     sent = request.headers.get("X-Request-Id", "")
     g.began = request.environ.get(ARRIVED) or time.monotonic()
     g.request_id = sent if _REQUEST_ID.fullmatch(sent) else os.urandom(16).hex()
     structlog.contextvars.bind_contextvars(request_id=g.request_id)
-    authenticate(request)
-    admin_callers.authenticate(request)
+    if match := PUBLIC_API.match(request.path):
+        authenticate(request, match[1])
+        # The key has proved which account this is: no view takes it as an argument.
+        (request.view_args or {}).pop("client_id", None)
+    elif request.path.startswith(admin_callers.PREFIX):
+        admin_callers.authenticate(request)
     check_request(request)
 
 
-def _forget_client_id(endpoint: str | None, values: dict[str, Any] | None) -> None:
-    # The key has already proved which account this is; to operators it is an argument.
-    if values and not (endpoint or "").startswith(_OPERATORS):
-        values.pop("client_id", None)
-
-
 def _end(response: flask.Response) -> flask.Response:
+    """Give the answer its shape and its headers, count it and log it."""
     request, g = flask_proxies.request(), flask_proxies.g()
+    if response.status_code >= 400:
+        response = failures.in_shape(response)
+    if request.path.startswith(CONSOLE):
+        response = pages.finish(response)
     response.headers.add("X-Request-Id", g.request_id)
     response.headers.add("X-Content-Type-Options", "nosniff")
+    if "rate" in g:
+        for name, value in g.rate.headers.items():
+            response.headers.add(name, value)
     rule = request.url_rule
     seconds = time.monotonic() - g.began
     request_metrics.count(rule, response.status_code, g.get("failed_with"), seconds)

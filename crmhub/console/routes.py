@@ -23,7 +23,7 @@ from crmhub.console import (
     template_filters,
 )
 from crmhub.console.blueprint import blueprint
-from crmhub.console.pages import ask_to_sign_in, finish
+from crmhub.console.pages import ask_to_sign_in
 from crmhub.console.sessions import NotSignedIn
 
 __all__ = [
@@ -54,4 +54,3 @@ def register(app: flask.Flask) -> None:
     banner.register(app)
     app.register_blueprint(blueprint)
     app.register_error_handler(NotSignedIn, ask_to_sign_in)
-    app.after_request(finish)

@@ -27,9 +27,11 @@ SECRET = "X-Webhook-Secret"
 # In the environ of WSGI, where the server says it: the gate (`actions.slots`) of the requests that
 # the app works on, which this one has passed.
 TURN = "crmhub.turn"
-# Whose share the request has a place of, None where there was none.
-_PLACE = "crmhub.place"
-_API = re.compile(r"/([^/]+)/api/v1(?:/|$)")
+# In the environ of WSGI: whose share the request has a place of, None where there was none. The app
+# gives it back at the end of the request.
+PLACE = "crmhub.place"
+PUBLIC_API = re.compile(r"/([^/]+)/api/v1(?:/|$)")
+"""The paths of the public API, with the client id."""
 # What is told of a plan without a limit: every answer carries the headers.
 _NO_LIMIT = RateStatus(limit=10**9, remaining=10**9)
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -52,14 +54,11 @@ def account() -> Account:
     return caller().account
 
 
-def authenticate(request: flask.Request) -> None:
+def authenticate(request: flask.Request, client_id: str) -> None:
     """Find the caller of a request to the public API, count the request, take a place for it.
 
     Raises Unauthorized, TooManyRequests.
     """
-    match = _API.match(request.path)
-    if match is None:
-        return
     here, g = hub(), flask_proxies.g()
     # Until the account is known; an answer without headers would say that there is none.
     default = here.plans["default"].rate_limit
@@ -68,7 +67,7 @@ def authenticate(request: flask.Request) -> None:
     if not key:
         raise Unauthorized(f"Send the account's API key in the header {HEADER}.")
     try:
-        g.caller = known = here.directory.by_api_key(match[1], key)
+        g.caller = known = here.directory.by_api_key(client_id, key)
     except Unauthorized as exc:
         raise missed(exc, "the key") from None
     rate = here.limits.hit(known)
@@ -86,28 +85,12 @@ def authenticate(request: flask.Request) -> None:
 def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
     """Take a place of the account's share of the threads; return whether there was one.
 
-    `give_place_back` ends it. A second call for the same request returns the same.
+    A second call for the same request returns the same.
     """
-    if _PLACE not in environ:
+    if PLACE not in environ:
         free = here.shares.take(account.id, environ.get(TURN))
-        environ[_PLACE] = account.id if free else None
-    return environ[_PLACE] is not None
-
-
-def give_place_back(environ: WSGIEnvironment, here: Hub) -> None:
-    """Give back the place that the request has taken, if any; at the end of each request."""
-    place = environ.get(_PLACE)
-    if place is not None:
-        here.shares.release(place)
-
-
-def add_rate_headers(response: flask.Response) -> flask.Response:
-    """Tell the caller where it stands."""
-    rate: RateStatus | None = flask_proxies.g().get("rate")
-    if rate is not None:
-        for name, value in rate.headers.items():
-            response.headers.add(name, value)
-    return response
+        environ[PLACE] = account.id if free else None
+    return environ[PLACE] is not None
 
 
 def require(scope: str) -> None:

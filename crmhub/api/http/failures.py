@@ -47,7 +47,6 @@ def register(app: flask.Flask) -> None:
     app.register_error_handler(HTTPException, _http)
     # The last resort: whatever is not foreseen is a bug, told to the log and not to the caller.
     app.register_error_handler(Exception, _bug)
-    app.after_request(_in_shape)
 
 
 def _http(error: HTTPException) -> flask.Response:
@@ -90,14 +89,11 @@ def _helpers_named(path: str) -> list[str]:
     ]
 
 
-def _in_shape(response: flask.Response) -> flask.Response:
+def in_shape(response: flask.Response) -> flask.Response:
+    """Return a failure as it is, or in the one shape where no handler has made it."""
     # Werkzeug raises nothing when the If-Match of a static file fails: it sends the file with 412.
     # A page of the console has words of its own for those who read HTML.
-    if (
-        response.status_code < 400
-        or response.mimetype == "application/json"
-        or flask.g.get("is_page")
-    ):
+    if response.mimetype == "application/json" or flask.g.get("is_page"):
         return response
     response.close()
     return _http(default_exceptions.get(response.status_code, InternalServerError)())
