@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from crmhub.errors import Semantic
 
@@ -22,6 +23,7 @@ class Stopped(Semantic):
     """The search was stopped: it took too long, or its caller hung up."""
 
 
+@dataclass(eq=False, slots=True)
 class SearchLimit:
     """How long all statements of a search together may take, and whether its caller still waits.
 
@@ -29,55 +31,35 @@ class SearchLimit:
     times a second at most.
     """
 
-    __slots__ = ("_cancel", "_hung_up", "_in_progress", "_lock", "_seconds", "_since", "reason")
-
-    def __init__(self, seconds: float, hung_up: Callable[[], bool] | None = None) -> None:
-        self._seconds = seconds
-        self._hung_up = hung_up
-        self._since = 0.0
-        self._cancel: Callable[[], object] | None = None
-        self._in_progress = False
-        self._lock = threading.Lock()
-        self.reason = ""
-        """Why the search was stopped; "" if it was not."""
-
-    def begin(self, cancel: Callable[[], object]) -> None:
-        """Start the time; until `end`, another thread may call `cancel` to end a statement."""
-        self._since = self._since or time.monotonic()
-        self._cancel = cancel
-        self._in_progress = True
-
-    def end(self) -> None:
-        """Wait for a `cancel` in progress; none is called afterwards."""
-        # It uses the connection, which the caller may close from here on.
-        with self._lock:
-            self._in_progress = False
-
-    def check(self) -> None:
-        """Raise Stopped if the search was stopped, perhaps between two statements."""
-        if self.reason:
-            raise Stopped(self.reason)
+    seconds: float
+    hung_up: Callable[[], bool] | None = None
+    reason: str = ""
+    """Why the search was stopped; "" if it was not."""
+    since: float = 0.0
+    cancel: Callable[[], object] | None = None
+    """Ends a statement of the search; None while it has no connection."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, now: float) -> float:
         """Stop the search if it must end; return in how many seconds to look again."""
-        left = self._since + self._seconds - now
+        left = self.since + self.seconds - now
         if not self.reason:
-            self.reason = self._reason_to_stop(left, age=now - self._since)
+            self.reason = self._reason_to_stop(left, age=now - self.since)
         if not self.reason:
             return min(left, _CHECK_EVERY_S)
         # At each look again: between two statements there is nothing to cancel.
-        with self._lock:
-            if self._in_progress and self._cancel is not None:
-                self._cancel()
+        with self.lock:
+            if self.cancel is not None:
+                self.cancel()
         return _CHECK_EVERY_S
 
     def _reason_to_stop(self, left: float, *, age: float) -> str:
         if left <= 0:
             return (
-                f"The search took longer than {self._seconds:g} s and was stopped;"
+                f"The search took longer than {self.seconds:g} s and was stopped;"
                 " send fewer or narrower filters."
             )
-        if self._hung_up is not None and age >= _CHECK_EVERY_S and self._hung_up():
+        if self.hung_up is not None and age >= _CHECK_EVERY_S and self.hung_up():
             return "The search was stopped because its caller hung up."
         return ""
 
@@ -91,16 +73,21 @@ class SearchWatch:
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
 
-    def add(self, limit: SearchLimit) -> None:
-        """Stop this search when its limit says so, until it is removed."""
+    def add(self, limit: SearchLimit, cancel: Callable[[], object]) -> None:
+        """Stop this search when its limit says so, by `cancel`, until it is removed."""
+        limit.since = limit.since or time.monotonic()
+        limit.cancel = cancel
         self._in_progress.add(limit)
         if self._thread is None:
             self._start()
 
-    def remove(self, limit: SearchLimit) -> None:
-        """Remove a search that has ended."""
+    def remove(self, limit: SearchLimit) -> str:
+        """Remove a search that has ended; return why it was stopped, "" if it was not."""
         self._in_progress.discard(limit)
-        limit.end()
+        # Wait for a `cancel` in progress: it uses the connection, which may be closed from here on.
+        with limit.lock:
+            limit.cancel = None
+        return limit.reason
 
     def close(self) -> None:
         """End the thread; the next search starts another one."""

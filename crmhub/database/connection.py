@@ -43,7 +43,6 @@ from crmhub.database.drivers import (
     Away,
     Damaged,
     Deadlocked,
-    canceller,
     check_disk,
     file_of,
     hung_up,
@@ -72,6 +71,8 @@ _AWAY_PAUSE_S = 0.1
 _NEVER_PATIENT = 8
 # Reads go on while nothing can be written, so connections are not made anew more often.
 _ANEW_EVERY_S = 1.0
+# After this time a request to cancel a statement is given up, and sent again.
+_CANCEL_S = 2.0
 # How PostgreSQL plans a join of large sets. It takes them for small ones: values go along with
 # their property, of which its statistics know nothing, and a plan for any value knows none at all.
 # To hash a set takes twice as long as to sort and to merge it; several processes would do so in the
@@ -104,12 +105,13 @@ class Connection:
     """A pooled connection that speaks SQL text; outside `transact` each statement stands alone.
 
     Every method raises `Unavailable` when the database cannot be reached or is busy for too
-    long, and `Duplicate` when a key exists already.
+    long, `Duplicate` when a key exists already, and `Stopped` once `limit` has ended the search.
     """
 
-    def __init__(self, database: Database, driver: Any) -> None:
+    def __init__(self, database: Database, driver: Any, limit: SearchLimit | None = None) -> None:
         self._database = database
         self._driver = driver
+        self._limit = limit
         self._unsent = ""
         self.dialect = database.dialect
 
@@ -130,6 +132,9 @@ class Connection:
 
     def _sent(self, sql: str, params: Any = None) -> Any:
         # Every statement comes by here; a context manager would take as long as all the rest.
+        if self._limit is not None and self._limit.reason:
+            # Perhaps between two statements, when there was nothing to cancel.
+            raise Stopped(self._limit.reason)
         try:
             if self._unsent:
                 begin, self._unsent = self._unsent, ""
@@ -424,18 +429,6 @@ class Connection:
         return moment
 
 
-class _LimitedConnection(Connection):
-    """A connection for a search; raises Stopped in place of a statement once that was stopped."""
-
-    def __init__(self, database: Database, driver: Any, limit: SearchLimit) -> None:
-        super().__init__(database, driver)
-        self._limit = limit
-
-    def _sent(self, sql: str, params: Any = None) -> Any:
-        self._limit.check()
-        return super()._sent(sql, params)
-
-
 @dataclass(slots=True)
 class _Transaction:
     connection: Connection
@@ -444,61 +437,6 @@ class _Transaction:
 
 class _Here(threading.local):
     transaction: _Transaction | None = None
-
-
-class _Lent:
-    """A pooled connection, until the block ends."""
-
-    __slots__ = ("_database", "_pooled")
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def __enter__(self) -> Connection:
-        self._pooled = self._database.checkout()
-        return Connection(self._database, self._pooled.driver_connection)
-
-    def __exit__(self, _kind: object, exc: BaseException | None, _traceback: object) -> None:
-        if isinstance(exc, Unavailable):
-            # Its state is unknown: the next caller gets a fresh one.
-            self._pooled.invalidate()
-        self._pooled.close()
-
-
-class _LentToSearch(_Lent):
-    """A pooled connection for a search, until the block ends; Stopped when its limit ends it."""
-
-    __slots__ = ("_limit",)
-
-    def __init__(self, database: Database, limit: SearchLimit) -> None:
-        super().__init__(database)
-        self._limit = limit
-
-    def __enter__(self) -> Connection:
-        turns = self._database.search_turns
-        if not turns.acquire(timeout=_BUSY_SECONDS):
-            raise Unavailable("Too many searches are in progress; try again.")
-        try:
-            super().__enter__()
-        except BaseException:
-            turns.release()
-            raise
-        driver = self._pooled.driver_connection
-        self._limit.begin(canceller(driver, self._database.dialect))
-        self._database.searches.add(self._limit)
-        return _LimitedConnection(self._database, driver, self._limit)
-
-    def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
-        self._database.searches.remove(self._limit)
-        self._database.search_turns.release()
-        if not self._limit.reason:
-            super().__exit__(kind, exc, traceback)
-            return
-        # A late cancel could hit the next caller's statement, and settings may not be reset.
-        self._pooled.invalidate()
-        self._pooled.close()
-        if isinstance(exc, (Unavailable, self._database.drivers_errors)):
-            raise Stopped(self._limit.reason) from exc
 
 
 class Database:
@@ -518,9 +456,9 @@ class Database:
         self.dialect = parsed.get_backend_name()
         self.pool_size = pool_size
         self.statement_limited = statement_seconds is not None and self.dialect == "postgresql"
-        self.searches = SearchWatch()
+        self._searches = SearchWatch()
         # Searches leave half of the connections to others.
-        self.search_turns = threading.BoundedSemaphore(max(1, pool_size // 2))
+        self._search_turns = threading.BoundedSemaphore(max(1, pool_size // 2))
         self._here = _Here()
         self._patient = threading.BoundedSemaphore(max(1, pool_size - _NEVER_PATIENT))
         # What was connected before leads to a server that takes no writes.
@@ -581,17 +519,63 @@ class Database:
                 self._anew_from = now
         raise ours from exc
 
-    def reading(self, limit: SearchLimit | None = None) -> AbstractContextManager[Connection]:
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
         """Lend a connection whose statements each see what is committed at that moment.
 
-        With a `limit`, the block is a search, and raises Stopped when the limit ends it.
-        Inside `transact` it is the transaction's own, without a limit. There a statement that fails
-        ends the transaction on PostgreSQL, so what may fail and be survived belongs into a
-        `transact`.
+        Inside `transact` it is the transaction's own. There a statement that fails ends the
+        transaction on PostgreSQL, so what may fail and be survived belongs into a `transact`.
         """
         if self._here.transaction is not None:
-            return nullcontext(self._here.transaction.connection)
-        return _Lent(self) if limit is None else _LentToSearch(self, limit)
+            yield self._here.transaction.connection
+            return
+        pooled = self.checkout()
+        try:
+            yield Connection(self, pooled.driver_connection)
+        except Unavailable:
+            # Its state is unknown: the next caller gets a fresh one.
+            pooled.invalidate()
+            raise
+        finally:
+            pooled.close()
+
+    @contextmanager
+    def searching(self, limit: SearchLimit) -> Iterator[Connection]:
+        """Lend a connection as `reading` does, until the limit ends the block; raises Stopped.
+
+        Inside `transact` there is no limit.
+        """
+        if self._here.transaction is not None:
+            yield self._here.transaction.connection
+            return
+        if not self._search_turns.acquire(timeout=_BUSY_SECONDS):
+            raise Unavailable("Too many searches are in progress; try again.")
+        try:
+            pooled = self.checkout()
+            driver: Any = pooled.driver_connection
+            sqlite = self.dialect == "sqlite"
+            cancel = driver.interrupt if sqlite else partial(driver.cancel_safe, timeout=_CANCEL_S)
+            stopped = ""
+            try:
+                self._searches.add(limit, cancel)
+                try:
+                    yield Connection(self, driver, limit)
+                finally:
+                    stopped = self._searches.remove(limit)
+            except (Unavailable, self.drivers_errors) as exc:
+                if stopped:
+                    raise Stopped(stopped) from exc
+                # As in `reading`.
+                pooled.invalidate()
+                raise
+            finally:
+                if stopped:
+                    # A late cancel could hit the next caller's statement, and settings may not be
+                    # reset.
+                    pooled.invalidate()
+                pooled.close()
+        finally:
+            self._search_turns.release()
 
     def transact(self, work: Callable[[Connection], T], *, one_statement: bool = False) -> T:
         """Run `work` in a transaction and commit; an exception from it rolls all back.
@@ -783,7 +767,7 @@ class Database:
 
     def close(self) -> None:
         """Close all pooled connections."""
-        self.searches.close()
+        self._searches.close()
         self._engine.dispose()
 
 

@@ -6,9 +6,7 @@ import os
 import select
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from sqlalchemy.engine import URL
@@ -31,8 +29,6 @@ _PATIENCE = {
 
 # How often PostgreSQL checks during a statement that the process that sent it still exists.
 _CLIENT_CHECK = "2s"
-# After this time a request to cancel a statement is given up, and sent again.
-_CANCEL_SECONDS = 2.0
 
 
 class Duplicate(Exception):
@@ -150,14 +146,6 @@ def prepare_postgresql(driver: Any, record: Any, *, statement_seconds: float | N
     # finishes the statements of a process that was killed.
     with suppress(psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue):
         driver.execute(f"set client_connection_check_interval = '{_CLIENT_CHECK}'")
-
-
-def canceller(driver: Any, dialect: str) -> Callable[[], object]:
-    """Return a function that ends the connection's statement, if any, from another thread."""
-    if dialect == "sqlite":
-        interrupt: Callable[[], object] = driver.interrupt
-        return interrupt
-    return partial(driver.cancel_safe, timeout=_CANCEL_SECONDS)
 
 
 _AWAY = {

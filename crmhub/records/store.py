@@ -139,7 +139,8 @@ class RecordStore:
     ) -> tuple[Page, list[Condition]]:
         filters = request.query.filters
         conditions = parse(filters, known, region=account.switches.region) if filters else []
-        with self.database.reading(limit) as connection:
+        database = self.database
+        with database.reading() if limit is None else database.searching(limit) as connection:
             listing = Listing(connection, account.id, kind, self._signing_key)
             return listing.page(request, conditions), conditions
 

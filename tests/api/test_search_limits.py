@@ -22,7 +22,7 @@ from crmhub.database.connection import Connection, Database
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from crmhub.records.search import filters, plans
-from crmhub.search_limits import SearchLimit, Stopped
+from crmhub.search_limits import SearchLimit, SearchWatch, Stopped
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.api.refusals import refused
@@ -123,7 +123,7 @@ def test_the_limit_holds_for_all_statements_together(hub: Hub) -> None:
     limit = SearchLimit(0.0)
 
     def many_short_statements() -> None:
-        with hub.database.reading(limit) as connection:
+        with hub.database.searching(limit) as connection:
             while True:
                 connection.scalar("select 1")
 
@@ -142,7 +142,7 @@ def test_searches_leave_connections_to_others(
     with ExitStack() as searches:
         # Half of the five connections.
         for _ in range(2):
-            searches.enter_context(database.reading(SearchLimit(LONGER_THAN_ANY_TEST)))
+            searches.enter_context(database.searching(SearchLimit(LONGER_THAN_ANY_TEST)))
         assert "Too many searches" in refused(hasty.post("/contacts/search", FIND), 503)
         assert hasty.get(f"/contacts/{id}").status_code == 200
     assert fetch(hasty, "/contacts")["total"] == 1
@@ -151,8 +151,10 @@ def test_searches_leave_connections_to_others(
 def test_nothing_is_cancelled_on_a_connection_that_was_given_back() -> None:
     cancelled: list[int] = []
     limit = SearchLimit(LONGER_THAN_ANY_TEST)
-    limit.begin(lambda: cancelled.append(1))
-    limit.end()
+    searches = SearchWatch()
+    searches.add(limit, lambda: cancelled.append(1))
+    searches.remove(limit)
+    searches.close()
     limit.look(math.inf)
     assert limit.reason
     assert not cancelled
