@@ -17,8 +17,8 @@ from crmhub.api.http.answers import (
     answer,
     as_json,
     nothing,
+    page_frame,
     page_shown,
-    paged,
     record_shown,
 )
 from crmhub.api.http.authentication import (
@@ -42,7 +42,6 @@ from crmhub.records.search.cursor import Cursor
 from crmhub.records.search.filters import Filter
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.plans import Query
-from crmhub.records.store import RecordStore
 from crmhub.records.writing import Change, NewRecord, Record, Stored, Upsert, missing
 from crmhub.search_limits import SearchLimit
 
@@ -106,7 +105,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @write
     @blueprint.arguments(schemas.RecordInput())
     def create(body: dict[str, Any]) -> flask.Response:
-        [record] = _records().create(account(), kind, [_new(body, "")])
+        [record] = hub().records.create(account(), kind, [_new(body, "")])
         return _whole(record, 201, asked=body.get("associations", ()))
 
     @blueprint.get("/<record:id>")
@@ -123,9 +122,9 @@ def records_blueprint(kind: Kind) -> Blueprint:
     def get(query: dict[str, Any], id: str) -> flask.Response:
         by = query.get("id_property")
         found = (
-            _records().stored(account(), kind, [number(kind, id)])
+            hub().records.stored(account(), kind, [number(kind, id)])
             if by is None
-            else _records().stored_by(account(), kind, by, [id])
+            else hub().records.stored_by(account(), kind, by, [id])
         )
         if not found:
             raise NotFound(
@@ -146,14 +145,14 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @blueprint.arguments(schemas.RecordChange())
     def update(body: dict[str, Any], id: str) -> flask.Response:
         change = Change(number(kind, id), body["properties"], if_match=_if_match())
-        [record] = _records().update(account(), kind, [change])
+        [record] = hub().records.update(account(), kind, [change])
         return _whole(record, 200)
 
     @blueprint.delete("/<record:id>")
     @documents(f"archive{single}", 204, None, f"Archive a {one}", parameters=[IF_MATCH])
     @write
     def archive(id: str) -> flask.Response:
-        _records().archive(account(), kind, [(number(kind, id), "")], if_match=_if_match())
+        hub().records.archive(account(), kind, [(number(kind, id), "")], if_match=_if_match())
         return nothing()
 
     @blueprint.post("/batch/create")
@@ -168,7 +167,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     def batch_create(body: dict[str, Any]) -> flask.Response:
         inputs = body["inputs"]
         new = [_new(each, f"inputs[{i}].") for i, each in enumerate(inputs)]
-        created = _records().create(account(), kind, new)
+        created = hub().records.create(account(), kind, new)
         return as_json(
             [
                 record_shown(record, asked=each.get("associations", ()))
@@ -205,7 +204,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         changes = [
             Change(each["id"], each["properties"], path) for path, each in _numbered(body["inputs"])
         ]
-        return as_json([record_shown(r) for r in _records().update(account(), kind, changes)])
+        return as_json([record_shown(r) for r in hub().records.update(account(), kind, changes)])
 
     @blueprint.post("/batch/upsert")
     @documents(
@@ -221,7 +220,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
             Upsert(each["id_property"], each["id"], each["properties"], path)
             for path, each in _numbered(body["inputs"])
         ]
-        done = _records().upsert(account(), kind, inputs)
+        done = hub().records.upsert(account(), kind, inputs)
         return as_json([{**record_shown(record), "new": new} for record, new in done])
 
     @blueprint.post("/batch/archive")
@@ -230,7 +229,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @blueprint.arguments(schemas.BatchArchive())
     def batch_archive(body: dict[str, Any]) -> flask.Response:
         ids = [(each["id"], path) for path, each in _numbered(body["inputs"])]
-        _records().archive(account(), kind, ids)
+        hub().records.archive(account(), kind, ids)
         return nothing()
 
     @blueprint.get("/<record:id>/associations/<to>")
@@ -243,19 +242,21 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @read
     @blueprint.arguments(schemas.LinkQuery(), location="query")
     def linked(query: dict[str, Any], id: str, to: str) -> flask.Response:
-        after = _cursor(kind, query)
+        records, owner = hub().records, account()
+        text = query.get("cursor")
+        after = records.cursor(owner, kind, text) if text else None
         limit = query.get("limit") or (after.limit if after else _DEFAULT_LIMIT)
-        total, ids, cursor = _records().linked(
-            account(), kind, number(kind, id), _kind(to), limit=limit, after=after
+        total, ids, cursor = records.linked(
+            owner, kind, number(kind, id), _kind(to), limit=limit, after=after
         )
-        return answer(paged(total, orjson.dumps(ids), cursor))
+        return answer(page_frame(orjson.dumps(ids), cursor, total))
 
     @blueprint.put("/<record:id>/associations/<to>/<to_id>")
     @documents(f"associate{single}", 204, None, f"Associate a {one} with a record")
     @write
     def link(id: str, to: str, to_id: str) -> flask.Response:
         other = _kind(to)
-        _records().link(account(), kind, number(kind, id), other, _linkable(other, to_id))
+        hub().records.link(account(), kind, number(kind, id), other, _linkable(other, to_id))
         return nothing()
 
     @blueprint.delete("/<record:id>/associations/<to>/<to_id>")
@@ -263,14 +264,10 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @write
     def unlink(id: str, to: str, to_id: str) -> flask.Response:
         other = _kind(to)
-        _records().unlink(account(), kind, number(kind, id), other, number(other, to_id))
+        hub().records.unlink(account(), kind, number(kind, id), other, number(other, to_id))
         return nothing()
 
     return blueprint
-
-
-def _records() -> RecordStore:
-    return hub().records
 
 
 def _whole(
@@ -299,7 +296,7 @@ def _with_values(kind: Kind, kept: Any) -> Any:
     """
     if not isinstance(kept, list):
         return _with_values(kind, [kept])[0]
-    found = _records().stored(account(), kind, [each["id"] for each in kept])
+    found = hub().records.stored(account(), kind, [each["id"] for each in kept])
     shown = {each.id: each for each in found}
     return [
         {**each, **record_shown(shown[each["id"]], asked=each["associations"])}
@@ -354,11 +351,6 @@ def _if_match() -> frozenset[int] | None:
     return frozenset(int(match[1]) for match in strong)
 
 
-def _cursor(kind: Kind, query: dict[str, Any]) -> Cursor | None:
-    text = query.get("cursor")
-    return _records().cursor(account(), kind, text) if text else None
-
-
 def search_limit() -> SearchLimit:
     """Return the limit for a search of the current request."""
     return SearchLimit(
@@ -367,7 +359,7 @@ def search_limit() -> SearchLimit:
 
 
 def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> flask.Response:
-    after = _cursor(kind, query)
+    records, owner = hub().records, account()
     request = PageRequest(
         Query(
             filters,
@@ -378,9 +370,9 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
         properties=query.get("properties"),
         include=query.get("include", ()),
     )
-    if after is not None:
-        request = _continued(request, query, after)
-    page = _records().page(account(), kind, request, search_limit())
+    if text := query.get("cursor"):
+        request = _continued(request, query, records.cursor(owner, kind, text))
+    page = records.page(owner, kind, request, search_limit())
     return answer(page_shown(page, properties=request.properties, include=request.include))
 
 
@@ -426,13 +418,13 @@ def _batch_read(kind: Kind, body: dict[str, Any]) -> list[Stored]:
     by = body.get("id_property")
     ids = [each["id"] for each in body["inputs"]]
     if by is not None:
-        return _records().stored_by(account(), kind, by, _texts(ids))
+        return hub().records.stored_by(account(), kind, by, _texts(ids))
     for i, id in enumerate(ids):
         if isinstance(id, bool) or not isinstance(id, int):
             raise BadRequest(
                 f"inputs[{i}].id: must be an integer; with idProperty it may be a value of that."
             )
-    return _records().stored(account(), kind, [id for id in ids if 0 < id <= HIGHEST_ID])
+    return hub().records.stored(account(), kind, [id for id in ids if 0 < id <= HIGHEST_ID])
 
 
 def _texts(ids: Sequence[Any]) -> list[str]:

@@ -110,39 +110,40 @@ class RecordStore:
 
         Raises Stopped where the `limit` ends the search.
         """
+        if not request.query.filters:
+            return self._page(account, kind, request, [], limit)
         known = self.catalogue(account, kind)
         page: Page | None = None
         try:
-            page, conditions = self._page(account, kind, request, known, limit)
+            conditions = parse(request.query.filters, known, region=account.switches.region)
+            page = self._page(account, kind, request, conditions, limit)
         except Stopped:
             raise
         except Semantic:
             # Another process may have defined the property a moment ago; else it is raised below.
             pass
         else:
-            if not conditions or (page.records and not any(each.negated for each in conditions)):
+            if page.records and not any(each.negated for each in conditions):
                 return page
         # By a property that was defined anew nobody is found who has a value of it.
         now = self._catalogue_now(account, kind)
         if page is not None and now.version == known.version:
             return page
-        page, _ = self._page(account, kind, request, now, limit)
-        return page
+        conditions = parse(request.query.filters, now, region=account.switches.region)
+        return self._page(account, kind, request, conditions, limit)
 
     def _page(
         self,
         account: Account,
         kind: Kind,
         request: PageRequest,
-        known: Catalogue,
+        conditions: Sequence[Condition],
         limit: SearchLimit | None,
-    ) -> tuple[Page, list[Condition]]:
-        filters = request.query.filters
-        conditions = parse(filters, known, region=account.switches.region) if filters else []
+    ) -> Page:
         database = self.database
         with database.reading() if limit is None else database.searching(limit) as connection:
             listing = Listing(connection, account.id, kind, self._signing_key)
-            return listing.page(request, conditions), conditions
+            return listing.page(request, conditions)
 
     def get(self, account: Account, kind: Kind, id: int) -> Record:
         """Return one record; NotFound."""

@@ -118,7 +118,7 @@ def page_shown(
             text = _dumped(narrowed(orjson.loads(text), properties))
         beside = _included(listed, page.links, include) if include else ""
         shown.append(f'{{"id":{listed.id},"properties":{text}{beside}}}')
-    return paged(page.total, f"[{','.join(shown)}]".encode(), page.cursor)
+    return page_frame(f"[{','.join(shown)}]".encode(), page.cursor, page.total)
 
 
 def _dumped(value: Any) -> str:
@@ -136,15 +136,11 @@ def _included(listed: Listed, links: Mapping[int, Links], include: tuple[str, ..
     return "," + _dumped(shown)[1:-1]
 
 
-def paged(total: int, results: bytes, cursor: str) -> bytes:
-    """Return the frame of a page around its results, with the total of all pages."""
-    return b'{"total":%d,%b' % (total, page_frame(results, cursor)[1:])
-
-
-def page_frame(results: bytes, cursor: str) -> bytes:
+def page_frame(results: bytes, cursor: str, total: int | None = None) -> bytes:
     """Return the frame of a page around its results; without a total, where counting is slow."""
     link = f"?cursor={cursor}" if cursor else ""
-    return b'{"results":%b,"cursor":{"next":"%b","nextLink":"%b"},"hasMore":%b}' % (
+    return b'{%b"results":%b,"cursor":{"next":"%b","nextLink":"%b"},"hasMore":%b}' % (
+        b"" if total is None else b'"total":%d,' % total,
         results,
         cursor.encode(),
         link.encode(),

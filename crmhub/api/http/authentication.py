@@ -43,15 +43,10 @@ def hub() -> Hub:
     return it
 
 
-def caller() -> Caller:
-    """Return who calls; only under /<client_id>/api/v1."""
-    it: Caller = flask_proxies.g().caller
-    return it
-
-
 def account() -> Account:
-    """Return the account of the caller."""
-    return caller().account
+    """Return the account of the caller; only under /<client_id>/api/v1."""
+    caller: Caller = flask_proxies.g().caller
+    return caller.account
 
 
 def authenticate(request: flask.Request, client_id: str) -> None:
@@ -95,7 +90,7 @@ def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
 
 def require(scope: str) -> None:
     """Raise Forbidden when the caller's key lacks `scope`."""
-    if scope not in caller().scopes:
+    if scope not in flask_proxies.g().caller.scopes:
         raise Forbidden(f"This key lacks the scope {scope}; create one that has it.")
 
 

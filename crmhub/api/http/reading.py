@@ -170,7 +170,11 @@ def _reading(schema: ma.Schema, location: str) -> Callable[[_View], _View]:
         @wraps(view)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             given = sent(flask_proxies.request())
-            loaded = _loaded(schema, given, absent) if needed or given else {}
+            try:
+                loaded = schema.load(given, partial=absent) if needed or given else {}
+            except ma.ValidationError as exc:
+                messages = exc.normalized_messages()  # type: ignore[no-untyped-call]
+                raise BadRequest(listed(problems_of(messages))) from None
             return view(*args, loaded, **kwargs)
 
         return cast(_View, wrapper)
@@ -191,14 +195,6 @@ def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
         if isinstance(inner, ma.fields.Nested):
             names += _may_be_absent(inner.schema, f"{inside}{name}.")
     return names
-
-
-def _loaded(schema: ma.Schema, given: Any, absent: list[str]) -> Any:
-    try:
-        return schema.load(given, partial=absent)
-    except ma.ValidationError as exc:
-        messages = exc.normalized_messages()  # type: ignore[no-untyped-call]
-        raise BadRequest(listed(problems_of(messages))) from None
 
 
 def json_body(req: flask.Request) -> Any:
