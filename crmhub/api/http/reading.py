@@ -239,6 +239,8 @@ def check_request(request: flask.Request) -> None:
             f"Content-Encoding: {encoding[:60]} is not taken; send the body uncompressed, without"
             " this header."
         )
+    if request.query_string:
+        _refuse_unread_parameters(request)
 
 
 @lru_cache(maxsize=256)
@@ -271,8 +273,7 @@ class Blueprint(flask.Blueprint):
         self.description = description
         self.routes: list[Route] = []
         """In the order of the document."""
-        if "/v1" in url_prefix:
-            self.before_request(_refuse_unread_parameters)
+        self._refuses_queries = "/v1" in url_prefix
 
     def add_url_rule(
         self,
@@ -289,6 +290,8 @@ class Blueprint(flask.Blueprint):
         if any(route.endpoint == endpoint for route in self.routes):
             # Modules that share a blueprint name their views alike.
             endpoint = f"{endpoint}_{len(self.routes)}"
+        if self._refuses_queries and not any(name == "query" for name, _ in _reads(view_func)):
+            view_func.refuses_query = True
         super().add_url_rule(rule, endpoint, view_func, provide_automatic_options, **options)
         methods = options.get("methods", ["GET"])
         self.routes.append(Route(endpoint, view_func, methods, parameters))
@@ -305,18 +308,21 @@ class Blueprint(flask.Blueprint):
         def decorator(view: _View) -> _View:
             # Whatever wraps the view from here on takes this along, as functools.wraps does.
             decorated: Any = decorate(view)
-            decorated.reads = [*getattr(view, "reads", ()), (location, schema)]
+            decorated.reads = [*_reads(view), (location, schema)]
             return cast(_View, decorated)
 
         return decorator
 
 
-def _refuse_unread_parameters() -> None:
-    request = flask_proxies.request()
-    if not request.query_string:
-        return
+def _reads(view: Any) -> Sequence[tuple[str, Any]]:
+    """Return the arguments that a view reads: their location and their schema."""
+    reads: Sequence[tuple[str, Any]] = getattr(view, "reads", ())
+    return reads
+
+
+def _refuse_unread_parameters(request: flask.Request) -> None:
     view = flask.current_app.view_functions.get(request.endpoint or "")
-    if any(location == "query" for location, _ in getattr(view, "reads", ())):
+    if not getattr(view, "refuses_query", False):
         return
     # A lone & is a query string, too, but names nothing.
     if sent := query(request):

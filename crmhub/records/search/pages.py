@@ -57,16 +57,14 @@ class Page:
     cursor: str
 
 
+@dataclass(slots=True)
 class Listing:
     """Lists one kind of record of one account, on one connection."""
 
-    def __init__(
-        self, connection: Connection, account_id: int, kind: Kind, signing_key: bytes
-    ) -> None:
-        self._connection = connection
-        self._account_id = account_id
-        self._kind = kind
-        self._signing_key = signing_key
+    _connection: Connection
+    _account_id: int
+    _kind: Kind
+    _signing_key: bytes
 
     def page(self, request: PageRequest, conditions: Sequence[Condition]) -> Page:
         """Return a page of what meets the conditions, which are the request's filters.
@@ -92,7 +90,10 @@ class Listing:
             known=None if after is None else _known(after),
             everything=0 if after is None else after.everything,
         )
-        total, first = _begun(search) if after is None else (after.total, None)
+        if after is None:
+            total, first = search.few() or (search.total(), None)
+        else:
+            total, first = after.total, None
         rows, last = self._next(search, query, total=total, after=after, first=first)
         links: dict[int, Links] = {}
         if "associations" in request.include:
@@ -199,11 +200,6 @@ class Listing:
                 id=ids[limit - 1],
             ).seal(self._signing_key)
         return total, ids[:limit], cursor
-
-
-def _begun(search: Search) -> tuple[int, list[Listed] | None]:
-    """Return the total, and the first page with one more where it came along."""
-    return search.few() or (search.total(), None)
 
 
 def _records(

@@ -105,6 +105,15 @@ _LEAST_LARGE = 1024
 _OF = "account_id = :account and kind = :kind"
 _EVERYTHING = f"select coalesce(sum(n), 0) from record_count where {_OF}"
 _COLUMNS = "id, created_at, updated_at, properties"
+# The columns of rows with a `text`, or its size if large; goes with `_returning`.
+_SHOWN = {
+    dialect: "id, created_at, updated_at,"
+    f" case when {size} <= :large then text else cast({size} as text) end"
+    for dialect, size in (
+        ("postgresql", "octet_length(text)"),
+        ("sqlite", "length(cast(text as blob))"),
+    )
+}
 _LISTED = "id, created_at, updated_at, cast(properties as text) as text"
 
 # How long before its commit (ms) a change may have been stamped.
@@ -275,6 +284,7 @@ class Search:
         everything: int = 0,
     ) -> None:
         self._connection = connection
+        self._shown = _SHOWN[connection.dialect]
         self._of = {"account": account_id, "kind": kind}
         self._query = query
         self._conditions = [each.looked_up(connection, account_id) for each in conditions]
@@ -297,8 +307,6 @@ class Search:
 
         These come in one statement, or two; None for others.
         """
-        if self._query.changed_since is not None:
-            return None
         if not self._conditions:
             return self._list()
         seeking = self._seeking()
@@ -851,16 +859,6 @@ class Search:
         # It has ids looked up before anything is sorted: without it both planners may walk the sort
         # order, past every record that does not match.
         return "offset 0" if self._connection.dialect == "postgresql" else "limit -1"
-
-    @property
-    def _shown(self) -> str:
-        """The columns of rows with a `text`, or its size if large; goes with `_returning`."""
-        postgresql = self._connection.dialect == "postgresql"
-        size = "octet_length(text)" if postgresql else "length(cast(text as blob))"
-        return (
-            "id, created_at, updated_at,"
-            f" case when {size} <= :large then text else cast({size} as text) end"
-        )
 
     @property
     def _wanted(self) -> int:
