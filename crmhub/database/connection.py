@@ -15,7 +15,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -191,8 +191,8 @@ class Connection:
 
     def scalar(self, sql: str | Statement, params: Params | None = None) -> Any:
         """Return the first column of the first row, or None."""
-        row = self.row(sql, params)
-        return row[0] if row else None
+        rows = self.rows(sql, params)
+        return rows[0][0] if rows else None
 
     def run(self, sql: str | Statement, params: Params | None = None) -> int:
         """Run a statement for its effect and return the number of rows it touched."""
@@ -590,7 +590,8 @@ class Database:
             return self._join(self._here.transaction, work)
         for attempt in range(_DEADLOCK_TRIES):
             try:
-                with self._turn(), self.reading() as connection:
+                turn = self._queue.turn(seconds=_BUSY_SECONDS) if self._queue else nullcontext()
+                with turn, self.reading() as connection:
                     if one_statement and self.dialect == "postgresql":
                         return work(connection)
                     return self._transact_on(connection, work)
@@ -614,9 +615,6 @@ class Database:
             work()
         else:
             self._here.transaction.afterwards.append(work)
-
-    def _turn(self) -> AbstractContextManager[None]:
-        return self._queue.turn(seconds=_BUSY_SECONDS) if self._queue else nullcontext()
 
     def _transact_on(self, connection: Connection, work: Callable[[Connection], T]) -> T:
         with self._queue.next_in_line() if self._queue else nullcontext():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import sqlalchemy as sa
@@ -418,7 +419,9 @@ class RecordStore:
                 # Two unique values may be taken one by one.
                 if alone is not None and len(catalogue.unique) < 2:
                     return alone(catalogue, prepared)
-                return self.database.transact(_checked(account, catalogue, prepared, write))
+                return self.database.transact(
+                    partial(_checked, account, catalogue, prepared, write)
+                )
             except (_CatalogueChanged, Shut):
                 catalogue = self.catalogues.reload(account.id, kind)
         # What it depends on changes all the time.
@@ -507,13 +510,11 @@ def _checked(
     catalogue: Catalogue,
     prepared: T,
     write: Callable[[Connection, Catalogue, T], R],
-) -> Callable[[Connection], R]:
-    def work(tx: Connection) -> R:
-        if catalogues.hold(tx, account.id) != catalogue.version:
-            raise _CatalogueChanged
-        return write(tx, catalogue, prepared)
-
-    return work
+    tx: Connection,
+) -> R:
+    if catalogues.hold(tx, account.id) != catalogue.version:
+        raise _CatalogueChanged
+    return write(tx, catalogue, prepared)
 
 
 def _canonical(

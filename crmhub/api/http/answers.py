@@ -85,12 +85,11 @@ def record_shown(
     record: Record | Stored, *, properties: tuple[str, ...] | None = None, asked: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Return a whole record as JSON."""
-    if isinstance(record, Record):
-        shown: Any = narrowed(record.properties, properties)
-    elif properties is None:
-        shown = orjson.Fragment(record.properties)
-    else:
-        shown = narrowed(orjson.loads(record.properties), properties)
+    shown: Any = record.properties
+    if properties is not None:
+        shown = narrowed(shown if isinstance(record, Record) else orjson.loads(shown), properties)
+    elif isinstance(record, Stored):
+        shown = orjson.Fragment(shown)
     return {
         "id": record.id,
         "properties": shown,
@@ -100,10 +99,8 @@ def record_shown(
     }
 
 
-def narrowed(properties: dict[str, str], names: tuple[str, ...] | None) -> dict[str, str]:
-    """Return the named properties, all without names."""
-    if names is None:
-        return properties
+def narrowed(properties: dict[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    """Return the named properties."""
     return {name: properties[name] for name in names if name in properties}
 
 
