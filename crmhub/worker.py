@@ -42,12 +42,12 @@ from crmhub.helpers.dispatch import (
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
 from crmhub.journal import clock_jumps
-from crmhub.journal.journal import LONGEST_LEASE_MS
 from crmhub.journal.models import (
     Due,
     Entry,
     Outcome,
 )
+from crmhub.journal.schedule import LONGEST_LEASE_MS
 from crmhub.operations import alerts
 from crmhub.records import erasing
 from crmhub.records.redating import Redating

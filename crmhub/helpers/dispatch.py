@@ -37,7 +37,6 @@ from crmhub.helpers.deadlines import (
 from crmhub.helpers.inputs import join_name, split_name
 from crmhub.hub import Hub
 from crmhub.identity import bindings, merged_contacts, possible_duplicates
-from crmhub.journal.journal import DELAYS_S, GRACE_MS
 from crmhub.journal.models import (
     UNFINISHED,
     Accepted,
@@ -45,6 +44,7 @@ from crmhub.journal.models import (
     New,
     Outcome,
 )
+from crmhub.journal.schedule import DELAYS_S, GRACE_MS
 
 Status = Literal["created", "updated", "unchanged", "queued", "ok"]
 

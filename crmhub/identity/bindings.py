@@ -261,21 +261,41 @@ def _with_any(names: tuple[str, ...]) -> Statement:
     return Statement(sa.union_all(*parts))
 
 
-_OF_ACTION = "account_id = a.account_id and {0}.connection_id = a.connection_id and {0}.hub_id"
-SAME_CONTACT = (
-    "(a.hub_id = :hub_id or exists (select 1 from binding o"
-    f" where o.{_OF_ACTION.format('o')} = a.hub_id and o.crm_id = :hub_id)"
-    f" or exists (select 1 from binding m left join binding o on o.{_OF_ACTION.format('o')}"
-    f" = a.hub_id where m.{_OF_ACTION.format('m')} = :hub_id"
-    " and (m.crm_id in (a.hub_id, o.crm_id) or ((m.crm_id is null or o.crm_id is null)"
-    " and (m.email = o.email"
-    " or (m.email is null and o.email is null and m.phone = o.phone))))))"
-)
-"""SQL: the action `a` is for the same contact as `:hub_id`, the hub's id or the CRM's own.
 
-Those of one `person` may be several contacts. As long as the CRM has not told who somebody is, one
-email is one contact, and one phone is where no email is known.
-"""
+
+def same_contact(of: Any) -> sa.ColumnElement[bool]:
+    """Return that an action is for the same contact as `hub_id`, the hub's id or the CRM's own.
+
+    `of` is the table `action` or an alias of it. Actions of one `person` may be for several
+    contacts. As long as the CRM has not told who somebody is, one email is one contact, and one
+    phone is where no email is known.
+    """
+    own, meant = binding.alias("o"), binding.alias("m")
+    is_own = sa.and_(_of_action(own, of), own.c.hub_id == of.c.hub_id)
+    unknown = sa.or_(meant.c.crm_id.is_(None), own.c.crm_id.is_(None))
+    no_email = sa.and_(meant.c.email.is_(None), own.c.email.is_(None))
+    alike = sa.or_(meant.c.email == own.c.email, sa.and_(no_email, meant.c.phone == own.c.phone))
+    by_crm_id: sa.Select[Any] = sa.select(sa.literal_column("1")).where(
+        is_own, own.c.crm_id == param("hub_id")
+    )
+    by_values: sa.Select[Any] = (
+        sa.select(sa.literal_column("1"))
+        .select_from(meant.outerjoin(own, is_own))
+        .where(
+            _of_action(meant, of),
+            meant.c.hub_id == param("hub_id"),
+            sa.or_(meant.c.crm_id.in_([of.c.hub_id, own.c.crm_id]), sa.and_(unknown, alike)),
+        )
+    )
+    return sa.or_(
+        of.c.hub_id == param("hub_id"),
+        sa.exists(by_crm_id.correlate(of)),
+        sa.exists(by_values.correlate(of)),
+    )
+
+
+def _of_action(row: Any, of: Any) -> sa.ColumnElement[bool]:
+    return sa.and_(row.c.account_id == of.c.account_id, row.c.connection_id == of.c.connection_id)
 
 
 @dataclass(frozen=True, slots=True)

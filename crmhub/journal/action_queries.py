@@ -20,8 +20,8 @@ from crmhub.database.connection import (
 )
 from crmhub.errors import BadRequest, Conflict, NotFound
 from crmhub.identity.phones import forms, readings
-from crmhub.journal.journal import LONGEST_MS
 from crmhub.journal.models import earliest_id, is_id
+from crmhub.journal.schedule import LONGEST_MS
 
 STATES = ("running", "queued", "done", "refused", "dead", "parked", "discarded")
 KINDS = ("createLead", "setProperties", "createDeal", "createTicket")

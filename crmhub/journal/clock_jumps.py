@@ -8,7 +8,7 @@ one changes nothing that matters.
 from __future__ import annotations
 
 from crmhub.database.connection import Connection, Database
-from crmhub.journal.journal import IDENTITY_MS, LONGEST_LEASE_MS
+from crmhub.journal.schedule import IDENTITY_MS, LONGEST_LEASE_MS
 
 # Of these times none lies ahead of now unless the clock was set back.
 _NEWEST = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -153,3 +154,16 @@ def earliest_id(moment: int) -> str:
         moment, digit = divmod(moment, 36)
         digits = BASE36[digit] + digits
     return f"act-{digits}"
+
+
+def as_json(value: Mapping[str, Any]) -> str:
+    """Return a value as the journal stores it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def as_result(text: str | None) -> Mapping[str, Any] | None:
+    """Return a stored result, None for none."""
+    if text is None:
+        return None
+    result: Mapping[str, Any] = json.loads(text)
+    return result

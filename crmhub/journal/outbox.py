@@ -21,7 +21,7 @@ from crmhub.database.connection import (
     now_ms,
 )
 from crmhub.egress import Egress
-from crmhub.journal.journal import DELAYS_S
+from crmhub.journal.schedule import DELAYS_S
 from crmhub.records.search.filters import iso
 from crmhub.secrets import BASE36, WebhookSecret, token
 

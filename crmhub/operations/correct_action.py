@@ -33,7 +33,7 @@ from crmhub.hub import Hub
 from crmhub.identity import bindings
 from crmhub.journal import action_queries
 from crmhub.journal.action_queries import Full
-from crmhub.journal.journal import LONGEST_MS
+from crmhub.journal.schedule import LONGEST_MS
 
 CORRECTED = ("dead", "parked")
 CONTACT_ID = "contactId"

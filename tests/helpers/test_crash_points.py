@@ -16,7 +16,7 @@ from crmhub.app import create_app
 from crmhub.database.connection import Connection
 from crmhub.helpers.actions import action_of
 from crmhub.hub import Hub
-from crmhub.journal import action_queries, journal
+from crmhub.journal import action_queries, claiming
 from crmhub.journal.models import Accepted, Entry
 from crmhub.operations import change_account, erase_person
 from crmhub.operations.correct_action import correct
@@ -390,11 +390,11 @@ def test_an_answer_before_the_commit_is_noticed(app: flask.Flask) -> None:
 
 
 def test_a_forgotten_doubt_is_noticed(app: flask.Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry_of = journal._entry
+    entry_of = claiming._entry
 
     def forgotten(*row: Any) -> Entry:
         return replace(entry_of(*row), doubt_since=0)
 
-    monkeypatch.setattr(journal, "_entry", forgotten)
+    monkeypatch.setattr(claiming, "_entry", forgotten)
     with pytest.raises(AssertionError, match="dead behind POST /crm/objects/2026-09/deals"):
         walk(app, "hubspot", SCENES["a deal"])

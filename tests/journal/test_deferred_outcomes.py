@@ -19,6 +19,7 @@ from crmhub.database.drivers import Away
 from crmhub.helpers.create_lead import CreateLead, lease_key
 from crmhub.hub import Hub
 from crmhub.journal import deferred_outcomes as module
+from crmhub.journal import outcomes
 from crmhub.journal.deferred_outcomes import Unwritten
 from crmhub.journal.models import Outcome
 from crmhub.secrets import EncryptionKey
@@ -108,7 +109,7 @@ def full(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Full:
                 raise disk_is_full
 
         with monkeypatch.context() as patched:
-            patched.setattr(hub.journal, "_finish", fail)
+            patched.setattr(outcomes, "_finish", fail)
             yield
 
     return full

@@ -17,7 +17,6 @@ from crmhub.database import schema
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Semantic
 from crmhub.hub import Hub
-from crmhub.journal.journal import DELAYS_S
 from crmhub.journal.models import (
     Accepted,
     Entry,
@@ -25,6 +24,7 @@ from crmhub.journal.models import (
     Outcome,
     earliest_id,
 )
+from crmhub.journal.schedule import DELAYS_S
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records import marks
 from crmhub.secrets import EncryptionKey

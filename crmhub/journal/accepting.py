@@ -1,0 +1,265 @@
+"""Accept: an action is written down, or the same one that was accepted before answers for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub import metrics
+from crmhub.accounts.accounts import Account
+from crmhub.database.advisory_locks import hold
+from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.tables import action
+from crmhub.errors import Semantic
+from crmhub.identity.bindings import same_contact
+from crmhub.journal.claiming import wake
+from crmhub.journal.models import Accepted, Entry, New, as_json, as_result, new_id
+from crmhub.journal.outages import Outage
+from crmhub.journal.schedule import IDENTITY_MS, KEY_MS, LONGEST_MS
+from crmhub.secrets import BASE36
+from crmhub.secrets import token as random_token
+
+# What a call is told under the Idempotency-Key of one that an operator has discarded.
+_DISCARDED = {
+    "error": "Conflict",
+    "message": "The operator discarded this call; use a new Idempotency-Key to send it again",
+}
+
+_a = action.c
+_any = action.alias("any_state").c
+_OF_ACCOUNT = _a.account_id == param("account_id")
+_UNFINISHED = one_of(_a.state, "running", "queued")
+_INSERT = Statement(
+    sa.insert(action).values(
+        params(
+            "account_id",
+            "id",
+            "connection_id",
+            "kind",
+            "person",
+            "hub_id",
+            "state",
+            "request",
+            "run_at",
+            "give_up_at",
+            "lease",
+            "doubt_since",
+            "identity",
+            "idempotency_key",
+            "created_at",
+        )
+        | {"tries": sa.literal_column("0"), "reason": sa.literal_column("''")}
+    )
+)
+_BEFORE = Statement(
+    sa.select(
+        sa.func.max(_a.created_at).label("last"),
+        sa.func.max(sa.case((one_of(_a.state, "queued"), _a.run_at))).label("waits_until"),
+        sa.select(sa.func.max(_any.created_at))
+        .where(_any.account_id == param("account_id"), _any.person == param("person"))
+        .scalar_subquery()
+        .label("said"),
+    ).where(_OF_ACCOUNT, _a.person == param("person"), _UNFINISHED)
+)
+_WITH_KEY = Statement(
+    sa.select(
+        _a.id, _a.hub_id, _a.kind, _a.request, _a.state, _a.result, _a.created_at, _a.versions
+    ).where(_OF_ACCOUNT, _a.idempotency_key == param("idempotency_key"))
+)
+_CLEAR_KEY = Statement(
+    sa.update(action).where(_OF_ACCOUNT, _a.id == param("id")).values(idempotency_key=sa.null())
+)
+_WITH_IDENTITY = Statement(
+    sa.select(_a.id, _a.hub_id, _a.result)
+    .where(
+        _OF_ACCOUNT,
+        _a.connection_id == param("connection_id"),
+        _a.identity == param("identity"),
+        _a.person == param("person"),
+        _a.idempotency_key.is_(None),
+        sa.or_(
+            _UNFINISHED,
+            # What seems to have ended later than that did so before the clock was set back.
+            sa.and_(
+                one_of(_a.state, "done"), _a.finished_at.between(param("since"), param("until"))
+            ),
+        ),
+        same_contact(action),
+    )
+    .order_by(_a.created_at.desc())
+    .limit(1)
+)
+
+
+class _Replayed(Exception):
+    """Ends the transaction of an action that stands in the journal under its key already."""
+
+    def __init__(self, accepted: Accepted) -> None:
+        super().__init__()
+        self.accepted = accepted
+
+
+def accept(
+    database: Database,
+    account: Account,
+    prepare: Callable[[Connection], New],
+    *,
+    lease_s: float,
+    now: bool,
+    wait_s: float,
+    key: str,
+) -> Accepted:
+    """Write an action down; see `Journal.accept`."""
+
+    def work(tx: Connection) -> Accepted:
+        moment = tx.now_ms()
+        new = prepare(tx)
+        request = as_json(new.request)
+        if earlier := _earlier(tx, account, new, key, moment):
+            if earlier.replayed:
+                # What `prepare` wrote was written then; others have spoken since.
+                raise _Replayed(earlier)
+            return earlier
+        last, waits_until, said = _before(tx, account, new)
+        if last is not None:
+            # What stands before it may have come while this one waited for the person's lock.
+            moment = tx.now_ms()
+        outage = Outage(tx, account.id, account.connection.id)
+        free, behind = now and last is None, False
+        if free:
+            # A caller does not wait to find out whether a CRM is back: the worker does.
+            free, _ = outage.may_call(moment, probe=False)
+        elif now and (waits_until or 0) <= moment:
+            behind = not outage.lasts()
+        # In the order in which they came, also where the clock was set back in between.
+        created_at = max(moment, said + 1)
+        row: dict[str, Any] = {
+            "account_id": account.id,
+            "id": new_id(created_at),
+            "connection_id": account.connection.id,
+            "kind": new.kind,
+            "person": new.person,
+            "hub_id": new.hub_id,
+            "state": "running" if free else "queued",
+            "request": request,
+            "run_at": moment + int((lease_s if free else wait_s) * 1000),
+            "give_up_at": moment + LONGEST_MS,
+            "lease": random_token(96, BASE36) if free else None,
+            # Before any claim, which takes a doubt of its own moment for none.
+            "doubt_since": moment - 1 if free else None,
+            "identity": new.identity or None,
+            "idempotency_key": key or None,
+            "created_at": created_at,
+        }
+        tx.run(_INSERT, row)
+        database.after_commit(partial(metrics.accepted, new.kind))
+        if free:
+            return Accepted(row["id"], new.hub_id, _entry(row, new))
+        if not wait_s:
+            wake(tx)
+        return Accepted(row["id"], new.hub_id, behind=behind)
+
+    try:
+        return database.transact(work)
+    except _Replayed as again:
+        return again.accepted
+
+
+def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int | None, int]:
+    """Return the last of a person's unfinished actions, and until when any of them waits.
+
+    With them comes when any action of the person was accepted last, 0 for never.
+    """
+    if new.first:
+        return None, None, 0
+    # Two of one person at once would each see nothing before them.
+    hold(tx, account.id, "person", new.person)
+    row = tx.row(_BEFORE, {"account_id": account.id, "person": new.person})
+    return row.last, row.waits_until, row.said or 0
+
+
+def _earlier(tx: Connection, account: Account, new: New, key: str, moment: int) -> Accepted | None:
+    """Return the same action as it was accepted before, by the caller's key or its identity."""
+    if key:
+        # A different key always makes a second one.
+        return _with_key(tx, account, new, key, moment)
+    return _with_identity(tx, account, new, moment) if new.identity else None
+
+
+def _with_key(tx: Connection, account: Account, new: New, key: str, moment: int) -> Accepted | None:
+    hold(tx, account.id, "idempotency key", key)
+    row = tx.row(_WITH_KEY, {"account_id": account.id, "idempotency_key": key})
+    if row is None:
+        return None
+    # One that was dropped when the account got another CRM was never answered.
+    dropped = row.state == "refused" and row.result is None
+    if dropped or row.created_at < moment - KEY_MS:
+        tx.run(_CLEAR_KEY, {"account_id": account.id, "id": row.id})
+        return None
+    accepted = (row.kind, _said(_as_accepted(row.request, row.versions)))
+    if accepted != (new.kind, _said(new.request)):
+        raise Semantic("Idempotency-Key: it was used for another call; use a new key for each")
+    return Accepted(
+        row.id,
+        row.hub_id,
+        earlier=_DISCARDED if row.state == "discarded" else as_result(row.result),
+        refused=row.state in ("refused", "discarded"),
+        replayed=True,
+        stopped=row.state in ("dead", "parked"),
+    )
+
+
+def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> Accepted | None:
+    hold(tx, account.id, "identity", new.person, new.identity)
+    row = tx.row(
+        _WITH_IDENTITY,
+        {
+            "account_id": account.id,
+            "connection_id": account.connection.id,
+            "identity": new.identity,
+            "person": new.person,
+            "hub_id": new.hub_id,
+            "since": moment - IDENTITY_MS,
+            "until": moment + IDENTITY_MS,
+        },
+    )
+    if row is None:
+        return None
+    earlier = as_result(row.result)
+    unchanged = {**earlier, "status": "unchanged"} if earlier is not None else None
+    return Accepted(row.id, row.hub_id, earlier=unchanged)
+
+
+def _entry(row: Mapping[str, Any], new: New) -> Entry:
+    return Entry(
+        account_id=row["account_id"],
+        id=row["id"],
+        connection_id=row["connection_id"],
+        kind=new.kind,
+        person=new.person,
+        hub_id=new.hub_id,
+        request=new.request,
+        tries=0,
+        lease=row["lease"],
+        doubt_since=0,
+        created_at=row["created_at"],
+        give_up_at=row["give_up_at"],
+    )
+
+
+def _said(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the caller said, without what the hub added."""
+    return {name: value for name, value in request.items() if name != "before"}
+
+
+def _as_accepted(request: str, versions: str | None) -> Mapping[str, Any]:
+    """Return the request as it was accepted, before any correction."""
+    kept: Mapping[str, Any] = (
+        json.loads(versions)[0]["request"] if versions else json.loads(request)
+    )
+    return kept

@@ -1,0 +1,263 @@
+"""Claim: a process takes what is due of a connection, under a lease; and which connections are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.tables import action
+from crmhub.journal.models import Due, Entry
+from crmhub.journal.outages import Outage
+from crmhub.journal.schedule import GRACE_MS
+from crmhub.secrets import BASE36
+from crmhub.secrets import token as random_token
+
+_a = action.c
+_OF_ACCOUNT = _a.account_id == param("account_id")
+
+
+@cache
+def _claim(narrowed: str) -> Statement:
+    """Return the statement that claims `only` one action, those `of_kind`, or `of_other_kinds`."""
+    due, first, other = (action.alias(name) for name in ("a", "e", "r"))
+    only_queued = sa.and_(due.c.id == param("id"), one_of(due.c.state, "queued"))
+    conditions = {
+        "": sa.true(),
+        "of_kind": due.c.kind == param("kind"),
+        "of_other_kinds": due.c.kind != param("kind"),
+        # A lease that has ended is the worker's to take over: it knows when the clock has jumped.
+        "only": only_queued,
+    }
+    # Asked for each row: as a join it would go through all that is due for each, where the planner
+    # has not yet heard how much that is.
+    first_of_person = (
+        sa.select(first.c.id)
+        .where(
+            first.c.account_id == due.c.account_id,
+            first.c.person == due.c.person,
+            one_of(first.c.state, "running", "queued"),
+        )
+        .order_by(first.c.id)
+        .limit(1)
+        .scalar_subquery()
+    )
+    # A retried action may stand before one that is in progress.
+    in_progress = sa.exists(
+        sa.select(sa.literal_column("1")).where(
+            other.c.account_id == due.c.account_id,
+            other.c.person == due.c.person,
+            one_of(other.c.state, "running"),
+            other.c.run_at > param("now"),
+        )
+    )
+    # Not a subquery of the update: PostgreSQL might run it, and lock, again and again.
+    taken = (
+        sa.select(due.c.id)
+        .where(
+            due.c.account_id == param("account_id"),
+            due.c.connection_id == param("connection_id"),
+            one_of(due.c.state, "running", "queued"),
+            due.c.run_at <= param("now"),
+            conditions[narrowed],
+            due.c.id == first_of_person,
+            sa.not_(in_progress),
+        )
+        .order_by(due.c.run_at)
+        .limit(param("limit"))
+        .with_for_update(skip_locked=True)
+        .cte("due")
+    )
+    return Statement(
+        sa.update(action)
+        .where(_OF_ACCOUNT, _a.id.in_(sa.select(taken.c.id)))
+        .values(
+            state=sa.literal_column("'running'"),
+            lease=param("lease"),
+            run_at=param("run_at"),
+            doubt_since=sa.func.coalesce(_a.doubt_since, param("now")),
+            # A process that died may have sent a write until its lease ended.
+            written_at=sa.case((one_of(_a.state, "running"), _a.run_at), else_=_a.written_at),
+        )
+        .returning(
+            _a.id,
+            _a.kind,
+            _a.person,
+            _a.hub_id,
+            _a.request,
+            _a.tries,
+            _a.doubt_since,
+            _a.created_at,
+            _a.give_up_at,
+            _a.corrected,
+            _a.written_at,
+        )
+    )
+
+
+# By whether the doubt of an earlier attempt stays.
+_RELEASE = {
+    in_doubt: Statement(
+        sa.update(action)
+        .where(_OF_ACCOUNT, _a.id == param("id"), _a.lease == param("lease"))
+        .values(
+            state=sa.literal_column("'queued'"),
+            run_at=param("run_at"),
+            lease=sa.null(),
+            doubt_since=_a.doubt_since if in_doubt else sa.null(),
+        )
+    )
+    for in_doubt in (False, True)
+}
+_SPARE_OF_ALL_ACCOUNTS = Statement(
+    sa.update(action)
+    .where(one_of(_a.state, "running"), _a.run_at <= param("now"))
+    .values(params("run_at"))
+)
+# Text, as it was measured: the steps of a recursion stand in it as PostgreSQL runs them. From one
+# account to the next through the index: what it costs grows with the accounts that have something
+# to do, not with how much that is.
+_FIRST = (
+    "(select min(a.run_at) from action a where a.account_id = c.account_id"
+    " and a.connection_id = c.id and a.state in ('running', 'queued')"
+)
+_DUE_OF_ALL_ACCOUNTS = (
+    "with recursive busy (account_id) as ("
+    " select min(account_id) from action where state in ('running', 'queued')"
+    " union all select (select min(a.account_id) from action a"
+    " where a.state in ('running', 'queued') and a.account_id > busy.account_id)"
+    " from busy where busy.account_id is not null),"
+    f" waiting as (select c.account_id, c.id, {_FIRST}) as first,"
+    f" {_FIRST} and a.run_at > :now) as following"
+    " from busy join connection c on c.account_id = busy.account_id)"
+    " select w.account_id, w.id, w.first, w.following, coalesce(o.until, 0) from waiting w"
+    " left join outage o on o.account_id = w.account_id and o.connection_id = w.id"
+    " where w.first is not null"
+)
+
+
+def claim(
+    database: Database,
+    account_id: int,
+    connection_id: int,
+    *,
+    most: int,
+    lease_s: float,
+    kinds: tuple[str, bool] | None,
+    only: str,
+) -> list[Entry]:
+    """Take up to `most` actions of one connection that are due; see `Journal.claim`."""
+    kind, is_kind = kinds or ("", False)
+    narrowed = "only" if only else ""
+    if kinds:
+        narrowed = "of_kind" if is_kind else "of_other_kinds"
+
+    def work(tx: Connection) -> list[Entry]:
+        moment = tx.now_ms()
+        outage = Outage(tx, account_id, connection_id)
+        free, probing = outage.may_call(moment, probe=not only)
+        if not free:
+            return []
+        token = random_token(96, BASE36)
+        rows = tx.rows(
+            _claim(narrowed),
+            {
+                "account_id": account_id,
+                "connection_id": connection_id,
+                "now": moment,
+                "run_at": moment + int(lease_s * 1000),
+                "lease": token,
+                "limit": 1 if probing else most,
+                "kind": kind,
+                "id": only,
+            },
+        )
+        if probing and not rows:
+            # Nobody finds out now: the next one may, and must not wait for it.
+            outage.probe_again(moment)
+        return [_entry(account_id, connection_id, row, token, moment, probing) for row in rows]
+
+    return sorted(database.transact(work), key=lambda one: one.created_at)
+
+
+def _entry(
+    account_id: int, connection_id: int, row: Any, token: str, moment: int, probing: bool
+) -> Entry:
+    # A doubt of this moment was set by this claim itself, when there was none.
+    none_before = row.doubt_since == moment and row.written_at is None
+    doubt_since = 0 if none_before else row.doubt_since
+    return Entry(
+        account_id=account_id,
+        id=row.id,
+        connection_id=connection_id,
+        kind=row.kind,
+        person=row.person,
+        hub_id=row.hub_id,
+        request=json.loads(row.request),
+        tries=row.tries,
+        lease=token,
+        doubt_since=doubt_since,
+        created_at=row.created_at,
+        give_up_at=row.give_up_at,
+        probing=probing,
+        corrected=json.loads(row.corrected or "{}"),
+        # A version before this column has left only the doubt.
+        written_at=row.written_at or doubt_since,
+    )
+
+
+def release(database: Database, entries: Sequence[Entry]) -> None:
+    """Queue actions that nobody has tried after all."""
+
+    def work(tx: Connection) -> None:
+        moment = tx.now_ms()
+        for entry in entries:
+            held = {"account_id": entry.account_id, "id": entry.id, "lease": entry.lease}
+            tx.run(_RELEASE[bool(entry.doubt_since)], held | {"run_at": moment})
+        wake(tx)
+
+    database.transact(work)
+
+
+def spare(database: Database) -> None:
+    """Let nobody take over for a moment what seems to be left behind; see `Journal.spare`."""
+
+    def work(tx: Connection) -> None:
+        moment = tx.now_ms()
+        tx.run(_SPARE_OF_ALL_ACCOUNTS, {"now": moment, "run_at": moment + GRACE_MS})
+
+    database.transact(work)
+
+
+def due(database: Database) -> Due:
+    """Return the connections with something to do now, and when there will be more."""
+    with database.reading() as connection:
+        moment = connection.now_ms()
+        rows = connection.rows(_DUE_OF_ALL_ACCOUNTS, {"now": moment})
+    now, later = [], []
+    for account_id, connection_id, first, following, until in rows:
+        if first > moment or until > moment:
+            later.append(max(first, until))
+            continue
+        now.append((first, account_id, connection_id))
+        if following is not None:
+            later.append(following)
+    # What has waited longest comes first.
+    soonest = min(later, default=None)
+    return Due(
+        [(one[1], one[2]) for one in sorted(now)], soonest and max(0, soonest - moment), moment
+    )
+
+
+def wake(tx: Connection) -> None:
+    """Let workers hear of what is queued; those on SQLite look for themselves.
+
+    They hear of it when the transaction commits; PostgreSQL tells each of them once.
+    """
+    if tx.dialect == "postgresql":
+        tx.run("notify crmhub_journal")

@@ -1,0 +1,227 @@
+"""Outcomes: what an attempt came to, and what that does to the actions behind it."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import sqlalchemy as sa
+
+from crmhub import metrics
+from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.tables import action, action_try, binding
+from crmhub.identity.bindings import same_contact
+from crmhub.journal.claiming import wake
+from crmhub.journal.models import UNFINISHED, Entry, Outcome, State, as_json, shown
+from crmhub.journal.outages import Outage
+from crmhub.journal.schedule import DELAYS_S, LONGEST_MS
+
+_JITTER = 0.2
+# What a try ends with that has not asked the CRM anything.
+_UNASKED = ("Behind", "NotYet", "LimitExceeded", "TooManyRequests")
+Tried = tuple[Entry, Outcome, Callable[[Connection], None]]
+"""An action, its attempt's outcome, and what else is written with it."""
+
+_a, _b = action.c, binding.c
+_IS_ACTION = sa.and_(_a.account_id == param("account_id"), _a.id == param("id"))
+_IS_BINDING = sa.and_(
+    _b.account_id == param("account_id"),
+    _b.connection_id == param("connection_id"),
+    _b.hub_id == param("hub_id"),
+)
+# By whether there is a doubt of an earlier attempt: it stays as it stands there, since it may have
+# been dated anew.
+_RECORD = {
+    in_doubt: Statement(
+        sa.update(action)
+        .where(_IS_ACTION, _a.lease == param("lease"))
+        .values(
+            **params("state", "run_at", "tries", "written_at", "reason", "result"),
+            **params("finished_at", "behind"),
+            lease=sa.null(),
+            doubt_since=_a.doubt_since if in_doubt else param("doubt_since"),
+            mapped=sa.func.coalesce(param("mapped"), _a.mapped),
+        )
+    )
+    for in_doubt in (False, True)
+}
+_RECORD_ATTEMPT = Statement(
+    sa.insert(action_try)
+    .inline()
+    .values(
+        **params("account_id", "action_id", "began_at", "ms", "outcome", "message"),
+        **params("correlation_id"),
+        number=sa.select(sa.func.count() + 1)
+        .select_from(action_try)
+        .where(
+            action_try.c.account_id == param("account_id"),
+            action_try.c.action_id == param("action_id"),
+        )
+        .scalar_subquery(),
+    )
+)
+_LOCK = Statement(sa.select(_a.state).where(_IS_ACTION).with_for_update())
+_LOCK_BINDING = Statement(sa.select(_b.crm_id).where(_IS_BINDING).with_for_update())
+_UNBLOCK = Statement(
+    sa.update(action)
+    .where(
+        _a.account_id == param("account_id"),
+        _a.connection_id == param("connection_id"),
+        one_of(_a.state, "parked"),
+        # The lead may have shown that two persons are one.
+        _a.person == sa.select(_b.person).where(_IS_BINDING).scalar_subquery(),
+        same_contact(action),
+    )
+    .values(
+        **params("run_at", "give_up_at"),
+        state=sa.literal_column("'queued'"),
+        tries=sa.literal_column("0"),
+        finished_at=sa.null(),
+        behind=sa.null(),
+        reason=sa.literal_column("''"),
+    )
+)
+
+
+def finish_all(database: Database, tries: Sequence[Tried]) -> list[bool]:
+    """Write down what several tries of one connection came to; see `Journal.finish`."""
+
+    def work(tx: Connection) -> list[bool]:
+        moment = tx.now_ms()
+        return [_finish(database, tx, *one, moment) for one in tries]
+
+    return database.transact(work)
+
+
+def _finish(
+    database: Database,
+    tx: Connection,
+    entry: Entry,
+    outcome: Outcome,
+    extra_writes: Callable[[Connection], None],
+    moment: int,
+) -> bool:
+    if outcome.state == "parked" and not _is_blocked(tx, entry, outcome.behind):
+        # No longer, since this attempt looked: nothing would queue this action again.
+        outcome = replace(outcome, state="queued", behind="", wait_s=DELAYS_S[0])
+    state, run_at, tries = _next(entry, outcome, moment)
+    if not _record(tx, entry, outcome, moment, state, run_at, tries):
+        return False
+    if state not in (*UNFINISHED, "parked"):
+        database.after_commit(partial(metrics.ended, entry.kind, state))
+    extra_writes(tx)
+    if state == "done" and entry.kind == "createLead" and unblock(tx, entry, moment):
+        wake(tx)
+    _note_outage(tx, entry, outcome, moment)
+    return True
+
+
+def _record(
+    tx: Connection,
+    entry: Entry,
+    outcome: Outcome,
+    moment: int,
+    state: State,
+    run_at: int,
+    tries: int,
+) -> bool:
+    """Store the action's state and the attempt; return False where the lease is gone."""
+    ended = moment
+    if outcome.ended:
+        ended -= round((time.monotonic() - outcome.ended) * 1000)
+    began = ended - outcome.ms
+    # A doubt lasts until the action is done: a try that could not look has not settled it.
+    held = tx.run(
+        _RECORD[bool(entry.doubt_since)],
+        {
+            "account_id": entry.account_id,
+            "id": entry.id,
+            "lease": entry.lease,
+            "state": state,
+            "run_at": run_at,
+            "tries": tries,
+            "doubt_since": began if outcome.doubt else None,
+            "written_at": ended if outcome.doubt else entry.written_at or None,
+            "reason": shown(outcome.message),
+            "result": None if outcome.result is None else json.dumps(outcome.result),
+            "finished_at": None if state in UNFINISHED else moment,
+            "behind": outcome.behind or None,
+            "mapped": None if outcome.mapped is None else as_json(outcome.mapped),
+        },
+    )
+    if not held:
+        return False
+    tx.run(
+        _RECORD_ATTEMPT,
+        {
+            "account_id": entry.account_id,
+            "action_id": entry.id,
+            "began_at": began,
+            "ms": outcome.ms,
+            "outcome": outcome.word,
+            "message": shown(outcome.message),
+            "correlation_id": shown(outcome.correlation_id),
+        },
+    )
+    return True
+
+
+def _note_outage(tx: Connection, entry: Entry, outcome: Outcome, moment: int) -> None:
+    """Let the connection wait, or go on, after this outcome."""
+    outage = Outage(tx, entry.account_id, entry.connection_id)
+    if outcome.away or outcome.throttled:
+        outage.note(outcome, moment, probing=entry.probing)
+    elif entry.probing and outcome.word in _UNASKED:
+        outage.probe_again(moment)
+    elif entry.probing:
+        outage.end()
+        wake(tx)
+
+
+def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]:
+    """Return the state after a try, when it is due again, and how many tries have counted."""
+    if outcome.state != "queued":
+        return outcome.state, moment, entry.tries + 1
+    # While its CRM is away, an action uses up none of its tries.
+    tries = entry.tries + (1 if outcome.counts and not entry.probing else 0)
+    if tries > len(DELAYS_S) or moment > entry.give_up_at:
+        return "dead", moment, tries
+    wait = outcome.wait_s
+    if outcome.counts and not wait:
+        jitter = random.uniform(1 - _JITTER, 1 + _JITTER)
+        wait = DELAYS_S[max(tries, 1) - 1] * jitter
+    return "queued", moment + int(wait * 1000), tries
+
+
+def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
+    """Return whether an action waits for this dead lead; until the transaction ends it does then.
+
+    Whoever retries or discards the lead, or creates the contact by another one, waits for the
+    transaction, and finds the action parked.
+    """
+    of = {"account_id": entry.account_id}
+    # In the order in which others lock these rows.
+    tx.row(_LOCK, of | {"id": entry.id})
+    if tx.scalar(_LOCK, of | {"id": lead_id}) not in ("dead", "parked"):
+        return False
+    contact = {"connection_id": entry.connection_id, "hub_id": entry.hub_id}
+    return tx.scalar(_LOCK_BINDING, of | contact) is None
+
+
+def unblock(tx: Connection, entry: Entry, moment: int) -> int:
+    """Queue what was parked of a lead's contact, which the CRM has now; return how many."""
+    return tx.run(
+        _UNBLOCK,
+        {
+            "account_id": entry.account_id,
+            "connection_id": entry.connection_id,
+            "hub_id": entry.hub_id,
+            "run_at": moment,
+            "give_up_at": moment + LONGEST_MS,
+        },
+    )
