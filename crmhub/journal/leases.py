@@ -18,9 +18,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import sqlalchemy as sa
+
 from crmhub import errors
 from crmhub.adapter import NotYet
 from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Insert, Statement, param, params
+from crmhub.database.tables import lease
 from crmhub.secrets import BASE36
 from crmhub.secrets import token as random_token
 
@@ -32,8 +36,45 @@ _TURNS = 10
 # So many releases, and what the dead left behind on that connection is deleted.
 _SWEEP = 100
 _COME_BACK = 1.0
-_HERE = "account_id = :account and connection_id = :connection"
 _log = logging.getLogger(__name__)
+
+_l = lease.c
+_ended = lease.alias("ended").c
+_KEY_COLUMNS = ("account_id", "connection_id", "key")
+_HERE = sa.and_(_l.account_id == param("account_id"), _l.connection_id == param("connection_id"))
+_EXPIRES_AT = Statement(sa.select(_l.expires_at).where(_HERE, _l.key == param("key")))
+_RELEASE = Statement(
+    sa.delete(lease).where(_HERE, _l.key == param("key"), _l.token == param("token"))
+)
+# Locked in the order of the keys, since two may sweep at once.
+_SWEEP_ENDED = Statement(
+    sa.delete(lease).where(
+        _HERE,
+        _l.key.in_(
+            sa.select(_ended.key)
+            .where(
+                _ended.account_id == param("account_id"),
+                _ended.connection_id == param("connection_id"),
+                _ended.expires_at <= param("now"),
+            )
+            .order_by(_ended.key)
+            .with_for_update()
+        ),
+    )
+)
+
+
+def _build_take(insert: Insert) -> sa.Insert:
+    statement = insert(lease).values(params(*_KEY_COLUMNS, "token", "expires_at"))
+    taken: sa.Insert = statement.on_conflict_do_update(
+        index_elements=_KEY_COLUMNS,
+        set_={name: statement.excluded[name] for name in ("token", "expires_at")},
+        where=_l.expires_at <= param("now"),
+    ).returning(_l.token)
+    return taken
+
+
+_TAKE = Statement(_build_take)
 
 
 @dataclass(slots=True)
@@ -66,8 +107,8 @@ class Leases:
         """
         until = time.monotonic() + patience
         row = {
-            "account": account_id,
-            "connection": connection_id,
+            "account_id": account_id,
+            "connection_id": connection_id,
             "key": _hashed(key),
             "token": random_token(128, BASE36),
             "ms": int(seconds * 1000),
@@ -82,7 +123,7 @@ class Leases:
     @contextmanager
     def _turn(self, row: Params, until: float) -> Iterator[None]:
         """Wait for the other threads of this process."""
-        name = (row["account"], row["connection"], row["key"])
+        name = (row["account_id"], row["connection_id"], row["key"])
         with self._lock:
             queue = self._queues.setdefault(name, _Queue())
             queue.threads += 1
@@ -114,9 +155,7 @@ class Leases:
         with self._database.reading() as connection:
             now = connection.now_ms()
             # Looking first spares a write for each look of each waiter.
-            ends = connection.scalar(
-                f"select expires_at from lease where {_HERE} and key = :key", row
-            )
+            ends = connection.scalar(_EXPIRES_AT, row)
             if ends is not None and ends > now:
                 return False
             times = {"now": now, "expires_at": now + row["ms"]}
@@ -125,9 +164,7 @@ class Leases:
     def _release(self, row: Params) -> None:
         try:
             with self._database.reading() as connection:
-                connection.run(
-                    f"delete from lease where {_HERE} and key = :key and token = :token", row
-                )
+                connection.run(_RELEASE, row)
                 if next(self._releases) % _SWEEP == 0:
                     _sweep(connection, row)
         except errors.Unavailable:
@@ -145,22 +182,8 @@ def _hashed(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-_TAKE = (
-    "insert into lease (account_id, connection_id, key, token, expires_at) values"
-    " (:account, :connection, :key, :token, :expires_at)"
-    " on conflict (account_id, connection_id, key) do update"
-    " set token = excluded.token, expires_at = excluded.expires_at"
-    " where lease.expires_at <= :now returning token"
-)
-
-
 def _sweep(connection: Connection, row: Params) -> None:
-    # Locked in the order of the keys, since two may sweep at once.
-    connection.run(
-        f"delete from lease where {_HERE} and key in (select key from lease where {_HERE}"
-        f" and expires_at <= :now order by key{connection.for_update})",
-        {**row, "now": connection.now_ms()},
-    )
+    connection.run(_SWEEP_ENDED, {**row, "now": connection.now_ms()})
 
 
 def _sleep(seconds: float, until: float) -> None:
@@ -169,7 +192,7 @@ def _sleep(seconds: float, until: float) -> None:
 
 def _taken(row: Params) -> NotYet:
     return NotYet(
-        f"Another call on connection {row['connection']} is busy with the same contact or token"
+        f"Another call on connection {row['connection_id']} is busy with the same contact or token"
         " and did not end in time; try again.",
         retry_after=_COME_BACK,
     )

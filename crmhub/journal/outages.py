@@ -6,14 +6,39 @@ ever longer waits.
 
 from __future__ import annotations
 
+import sqlalchemy as sa
+
 from crmhub.database.connection import Connection
+from crmhub.database.statements import Insert, Statement, param, params
+from crmhub.database.tables import outage
 from crmhub.journal.models import Outcome, shown
 
 _FIRST_MS, _LONGEST_MS = 2_000, 60_000
 _PROBE_MS = 5_000
 # What a try ends with where the operator must mend the account's connection.
 _CREDENTIALS = ("BadConfig", "Denied", "LacksRight")
-_HERE = "account_id = :account and connection_id = :connection"
+
+_o = outage.c
+_HERE = sa.and_(_o.account_id == param("account_id"), _o.connection_id == param("connection_id"))
+_FIND = Statement(sa.select(_o.until, _o.failures, _o.reason).where(_HERE))
+_FIND_AND_LOCK = Statement(sa.select(_o.failures, _o.until).where(_HERE).with_for_update())
+_DELETE_ENDED = Statement(sa.delete(outage).where(_HERE, _o.until <= param("now")))
+_DELETE = Statement(sa.delete(outage).where(_HERE))
+_PROBE = Statement(
+    sa.update(outage).where(_HERE, _o.until == param("until")).values(until=param("later"))
+)
+_PROBE_AGAIN = Statement(sa.update(outage).where(_HERE).values(params("until")))
+
+
+def _build_note(insert: Insert) -> sa.Insert:
+    key, values = ("account_id", "connection_id"), ("until", "failures", "reason", "cause")
+    statement = insert(outage).values(params(*key, "since", *values))
+    changed = {name: statement.excluded[name] for name in values}
+    upsert: sa.Insert = statement.on_conflict_do_update(index_elements=key, set_=changed)
+    return upsert
+
+
+_NOTE = Statement(_build_note)
 
 
 class Outage:
@@ -21,69 +46,59 @@ class Outage:
 
     def __init__(self, tx: Connection, account_id: int, connection_id: int) -> None:
         self._tx = tx
-        self._of = {"account": account_id, "connection": connection_id}
+        self._of = {"account_id": account_id, "connection_id": connection_id}
 
     def may_call(self, moment: int, *, probe: bool) -> tuple[bool, bool]:
         """Return whether the CRM may be called, and whether that finds out if it is back.
 
         One that was away may be called to find that out with `probe` only.
         """
-        row = self._tx.row(f"select until, failures from outage where {_HERE}", self._of)
+        row = self._tx.row(_FIND, self._of)
         if row is None:
             return True, False
-        until, failures = row
-        if until > moment:
+        if row.until > moment:
             return False, False
-        if not failures:
-            self._tx.run(
-                f"delete from outage where {_HERE} and until <= :now", self._of | {"now": moment}
-            )
+        if not row.failures:
+            self._tx.run(_DELETE_ENDED, self._of | {"now": moment})
             return True, False
         if not probe:
             return False, False
         # Who sets the next time may try; the others wait for what it finds.
-        mine = self._tx.run(
-            f"update outage set until = :later where {_HERE} and until = :until",
-            self._of | {"later": moment + _PROBE_MS, "until": until},
-        )
+        mine = self._tx.run(_PROBE, self._of | {"later": moment + _PROBE_MS, "until": row.until})
         return bool(mine), True
 
     def probe_again(self, moment: int) -> None:
         """Let the next one find out now, since this one has not asked."""
-        self._tx.run(f"update outage set until = :now where {_HERE}", self._of | {"now": moment})
+        self._tx.run(_PROBE_AGAIN, self._of | {"until": moment})
 
     def lasts(self) -> bool:
         """Return whether the connection waits as a whole."""
-        return self._tx.scalar(f"select 1 from outage where {_HERE}", self._of) is not None
+        return self._tx.row(_FIND, self._of) is not None
 
     def reason(self) -> str:
         """Return why the CRM is thought to be away, "" when it is not."""
-        row = self._tx.row(
-            f"select reason, until from outage where {_HERE} and failures > 0", self._of
-        )
-        return row[0] if row and row[1] > self._tx.now_ms() else ""
+        row = self._tx.row(_FIND, self._of)
+        if row is None or not row.failures or row.until <= self._tx.now_ms():
+            return ""
+        reason: str = row.reason
+        return reason
 
     def note(self, outcome: Outcome, moment: int, *, probing: bool) -> None:
         """Let the connection wait: for what its CRM asked for, or ever longer while it is away.
 
         `probing` says that the try was to find out whether it is back.
         """
-        row = self._tx.row(
-            f"select failures, until from outage where {_HERE}{self._tx.for_update}", self._of
-        )
-        failures, until = row or (0, 0)
+        row = self._tx.row(_FIND_AND_LOCK, self._of)
+        failures, until = (row.failures, row.until) if row else (0, 0)
         # Several that fail together are one failure.
         if outcome.away and (probing or not failures or until <= moment):
             failures += 1
             until = moment + min(_FIRST_MS * 2 ** min(failures - 1, 10), _LONGEST_MS)
         self._tx.run(
-            "insert into outage (account_id, connection_id, since, until, failures, reason, cause)"
-            " values (:account, :connection, :now, :until, :failures, :reason, :cause)"
-            " on conflict (account_id, connection_id) do update set until = excluded.until,"
-            " failures = excluded.failures, reason = excluded.reason, cause = excluded.cause",
+            _NOTE,
             self._of
             | {
-                "now": moment,
+                "since": moment,
                 "until": max(until, moment + int(outcome.wait_s * 1000)),
                 "failures": failures,
                 "reason": shown(outcome.away or outcome.message),
@@ -93,4 +108,4 @@ class Outage:
 
     def end(self) -> None:
         """Note that the CRM is back."""
-        self._tx.run(f"delete from outage where {_HERE}", self._of)
+        self._tx.run(_DELETE, self._of)
