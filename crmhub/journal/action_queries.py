@@ -8,73 +8,121 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import sqlalchemy as sa
+
 from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
-from crmhub.database.bulk import Row
-from crmhub.database.connection import (
-    Connection,
-    Database,
-    containing,
-    now_ms,
-)
-from crmhub.errors import BadRequest, Conflict, NotFound
-from crmhub.identity.phones import forms, readings
-from crmhub.journal.models import earliest_id, is_id
+from crmhub.database import tables
+from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, in_list, one_of, param, params
+from crmhub.errors import Conflict, NotFound
+from crmhub.journal.action_filters import ACTION, STOPPED, Conditions, conditions_of, of_states
+from crmhub.journal.action_filters import KINDS as KINDS
+from crmhub.journal.action_filters import STATES as STATES
+from crmhub.journal.action_filters import Wanted as Wanted
+from crmhub.journal.claiming import wake as wake
 from crmhub.journal.schedule import LONGEST_MS
 
-STATES = ("running", "queued", "done", "refused", "dead", "parked", "discarded")
-KINDS = ("createLead", "setProperties", "createDeal", "createTicket")
 MOST = 500
 RETRIED = ("dead", "refused", "parked", "queued")
 # So many at once come back, so that a transaction is short whatever is chosen.
 AT_ONCE = 1_000
-# As the indexes of the schema say it: only what says the same lets a database choose them.
-_STOPPED = ("refused", "dead", "parked", "discarded")
-_OF_STOPPED = "a.state in ('refused', 'dead', 'parked', 'discarded')"
-_OF_UNFINISHED = "a.state in ('running', 'queued')"
+_a = ACTION.c
+_blocked = tables.action.alias("e")
+_e = _blocked.c
+_try = tables.action_try.c
+_outage = tables.outage.c
+_crm = tables.connection.c
 # What waits with its whole connection is not tried before that.
-_NEXT_TRY = (
-    "coalesce((select o.until from outage o where o.account_id = a.account_id"
-    " and o.connection_id = a.connection_id and o.until > a.run_at and a.state = 'queued'),"
-    " a.run_at)"
+_OUTAGE_ENDS = (
+    sa.select(_outage.until)
+    .where(
+        _outage.account_id == _a.account_id,
+        _outage.connection_id == _a.connection_id,
+        _outage.until > _a.run_at,
+        one_of(_a.state, "queued"),
+    )
+    .scalar_subquery()
 )
 _COLUMNS = (
-    "a.account_id, c.client_id, a.id, a.connection_id, a.kind, a.hub_id, a.state,"
-    f" {_NEXT_TRY}, a.reason, a.created_at, a.finished_at, a.behind"
+    _a.account_id,
+    tables.account.c.client_id,
+    _a.id,
+    _a.connection_id,
+    _a.kind,
+    _a.hub_id,
+    _a.state,
+    sa.func.coalesce(_OUTAGE_ENDS, _a.run_at).label("run_at"),
+    _a.reason,
+    _a.created_at,
+    _a.finished_at,
+    _a.behind,
 )
 _WHOLE = (
-    "(select k.adapter from connection k where k.account_id = a.account_id"
-    " and k.id = a.connection_id), a.request, a.mapped, a.result, a.versions, a.corrected"
+    sa.select(_crm.adapter)
+    .where(_crm.account_id == _a.account_id, _crm.id == _a.connection_id)
+    .scalar_subquery()
+    .label("adapter"),
+    _a.request,
+    _a.mapped,
+    _a.result,
+    _a.versions,
+    _a.corrected,
 )
-_TABLES = "action a join account c on c.id = a.account_id"
+_OF_TRIES = sa.and_(in_list(_try.account_id, "account_ids"), in_list(_try.action_id, "ids"))
+_ATTEMPTS = Statement(
+    sa.select(_try.action_id, sa.func.max(_try.number).label("attempts"))
+    .where(_OF_TRIES)
+    .group_by(_try.account_id, _try.action_id)
+)
+_TRIES = Statement(
+    sa.select(
+        _try.action_id,
+        _try.number,
+        _try.began_at,
+        _try.ms,
+        _try.outcome,
+        _try.message,
+        _try.correlation_id,
+    )
+    .where(_OF_TRIES)
+    .order_by(_try.number)
+)
+_IS_BLOCKED = sa.and_(_e.account_id == _a.account_id, _e.behind == _a.id)
+_BLOCKED = Statement(
+    sa.select(_a.id.label("behind"), _e.id)
+    .join_from(ACTION, _blocked, sa.and_(_IS_BLOCKED, one_of(_e.state, "parked")))
+    .where(in_list(_a.account_id, "account_ids"), in_list(_a.id, "ids"))
+    .order_by(_e.id)
+    .limit(MOST)
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which actions are meant; what is empty does not narrow.
+def _queue_where(*conditions: sa.ColumnElement[bool]) -> Statement:
+    return Statement(
+        sa.update(tables.action)
+        .where(*conditions)
+        .values(
+            **params("run_at", "give_up_at"),
+            state=sa.literal_column("'queued'"),
+            tries=sa.literal_column("0"),
+            finished_at=sa.null(),
+            behind=sa.null(),
+            result=sa.null(),
+        )
+    )
 
-    `contact` is an id of the hub's or of a CRM's, `phone` may be in any notation, `reason` is a
-    part of it in any case; `older_than_ms` is the least age, `newer_than_ms` the greatest. `after`
-    is the id of the last action of the page before.
-    """
 
-    account: Account | None = None
-    states: Sequence[str] = ()
-    kinds: Sequence[str] = ()
-    contact_token: str = ""
-    contact: str = ""
-    phone: str = ""
-    reason: str = ""
-    older_than_ms: int = 0
-    newer_than_ms: int = 0
-    ids: Sequence[str] = ()
-    after: str = ""
-
-    @property
-    def narrows(self) -> bool:
-        """Whether anything is left out."""
-        return self != Wanted()
+BLOCKED_BEHIND = sa.and_(
+    in_list(tables.action.c.behind, "ids"), one_of(tables.action.c.state, "parked")
+)
+"""An action is blocked behind one of `ids`."""
+# Of all accounts at once: no two have an id in common.
+_QUEUE_OF_ALL_ACCOUNTS = _queue_where(
+    in_list(tables.action.c.id, "ids"), one_of(tables.action.c.state, *RETRIED)
+)
+_QUEUE_BLOCKED_OF_ALL_ACCOUNTS = _queue_where(BLOCKED_BEHIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,22 +193,15 @@ def listed(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Summa
     """Return the newest actions that are meant, up to `limit` (at most 500)."""
     with database.reading() as connection:
         rows = _newest(connection, wanted, _COLUMNS, limit)
-        attempts: dict[str, int] = dict(
-            _of_shown(
-                connection,
-                rows,
-                "select t.action_id, max(t.number) from action_try t",
-                "t.action_id",
-                " group by t.account_id, t.action_id",
-            )
-        )
-    return [_summary(row, attempts.get(row[2], 0)) for row in rows]
+        found = _of_shown(connection, _ATTEMPTS, rows)
+    attempts = {row.action_id: row.attempts for row in found}
+    return [_summary(row, attempts.get(row.id, 0)) for row in rows]
 
 
 def listed_whole(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Full]:
     """Return the newest actions that are meant, with all that is known of them."""
     with database.reading() as connection:
-        rows = _newest(connection, wanted, f"{_COLUMNS}, {_WHOLE}", limit)
+        rows = _newest(connection, wanted, (*_COLUMNS, *_WHOLE), limit)
         return _whole(connection, rows)
 
 
@@ -172,65 +213,52 @@ def shown(database: Database, action_id: str, account: Account | None = None) ->
     return found[0]
 
 
-def _newest(connection: Connection, wanted: Wanted, columns: str, limit: int) -> list[Row]:
+def _newest(
+    connection: Connection, wanted: Wanted, columns: Sequence[sa.ColumnElement[Any]], limit: int
+) -> list[Any]:
     # Of one person there are few: sorted by a value that no index has, they are not looked for in
     # a walk through all there are, as SQLite would.
     of_one = wanted.contact_token or wanted.contact or wanted.phone
-    where, params = condition(connection, wanted)
-    return connection.rows(
-        f"select {columns} from {_TABLES} where {where}"
-        f" order by {'lower(a.id)' if of_one else 'a.id'} desc limit :limit",
-        params | {"limit": min(limit, MOST)},
+    conditions, values = conditions_of(connection, wanted)
+    statement = (
+        sa.select(*columns)
+        .join_from(ACTION, tables.account, tables.account.c.id == _a.account_id)
+        .where(*conditions)
+        .order_by((sa.func.lower(_a.id) if of_one else _a.id).desc())
+        .limit(param("limit"))
     )
+    return connection.rows(Statement(statement), values | {"limit": min(limit, MOST)})
 
 
-def _whole(connection: Connection, rows: Sequence[Row]) -> list[Full]:
-    tries: dict[str, list[Try]] = {row[2]: [] for row in rows}
-    for id, *one in _of_shown(
-        connection,
-        rows,
-        "select t.action_id, t.number, t.began_at, t.ms, t.outcome, t.message, t.correlation_id"
-        " from action_try t",
-        "t.action_id",
-        " order by t.number",
-    ):
-        tries[id].append(Try(*one))
-    blocked: dict[str, list[str]] = {row[2]: [] for row in rows}
-    for id, behind in _of_shown(
-        connection,
-        rows,
-        "select t.id, e.id from action t join action e on e.account_id = t.account_id"
-        " and e.behind = t.id and e.state = 'parked'",
-        "t.id",
-        f" order by e.id limit {MOST}",
-    ):
-        blocked[id].append(behind)
+def _whole(connection: Connection, rows: Sequence[Any]) -> list[Full]:
+    tries: dict[str, list[Try]] = {row.id: [] for row in rows}
+    for action_id, *one in _of_shown(connection, _TRIES, rows):
+        tries[action_id].append(Try(*one))
+    blocked: dict[str, list[str]] = {row.id: [] for row in rows}
+    for row in _of_shown(connection, _BLOCKED, rows):
+        blocked[row.behind].append(row.id)
     return [
         Full(
-            _summary(row[:-6], len(tries[row[2]])),
-            row[-6],
-            json.loads(row[-5]),
-            json.loads(row[-4]) if row[-4] else None,
-            json.loads(row[-3]) if row[-3] else None,
-            tuple(Version(**one) for one in json.loads(row[-2] or "[]")),
-            json.loads(row[-1] or "{}"),
-            tuple(tries[row[2]]),
-            tuple(blocked[row[2]]),
+            summary=_summary(row, len(tries[row.id])),
+            adapter=row.adapter,
+            request=json.loads(row.request),
+            mapped=json.loads(row.mapped) if row.mapped else None,
+            result=json.loads(row.result) if row.result else None,
+            versions=tuple(Version(**one) for one in json.loads(row.versions or "[]")),
+            corrected=json.loads(row.corrected or "{}"),
+            tries=tuple(tries[row.id]),
+            blocked=tuple(blocked[row.id]),
         )
         for row in rows
     ]
 
 
-def _of_shown(
-    connection: Connection, rows: Sequence[Row], select: str, id: str, rest: str
-) -> list[Row]:
-    """Return what a query of `t` finds of the actions in these rows, whose column `id` names."""
+def _of_shown(connection: Connection, statement: Statement, rows: Sequence[Any]) -> list[Any]:
+    """Return what a statement finds of the actions in these rows."""
     if not rows:
         return []
-    accounts, ids = sorted({row[0] for row in rows}), [row[2] for row in rows]
-    of_accounts, params = connection.among("t.account_id", "accounts", accounts)
-    of_actions, more = connection.among(id, "ids", ids)
-    return connection.rows(f"{select} where {of_accounts} and {of_actions}{rest}", params | more)
+    accounts = sorted({row.account_id for row in rows})
+    return connection.rows(statement, {"account_ids": accounts, "ids": [row.id for row in rows]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,22 +283,34 @@ def chosen(database: Database, wanted: Wanted, states: Sequence[str], *, most: i
     Where neither states nor ids are named, that is what has failed.
     """
     with database.reading() as connection:
-        where, params = condition(connection, failed_by_default(wanted))
-        where = f"{where} and a.state in {literal(states)}"
-        rows = connection.rows(
-            f"select f.state, count(*) from (select a.state from action a where {where}"
-            " limit :most) f group by f.state",
-            params | {"most": most},
+        conditions, values = conditions_of(connection, failed_by_default(wanted))
+        conditions.append(of_states(states))
+        values["most"] = most
+        rows = connection.rows(Statement(_count_by_state(conditions)), values)
+        blocked = connection.scalar(Statement(_count_blocked(conditions)), values)
+    return Chosen({row.state: int(row.count) for row in rows}, int(blocked))
+
+
+def _count_by_state(conditions: Conditions) -> sa.Select[Any]:
+    taken = sa.select(_a.state).where(*conditions).limit(param("most")).subquery("f")
+    return sa.select(taken.c.state, sa.func.count().label("count")).group_by(taken.c.state)
+
+
+def _count_blocked(conditions: Conditions) -> sa.Select[Any]:
+    """Return how many are blocked behind what is taken, and are not taken themselves."""
+    one: sa.Select[Any] = sa.select(sa.literal_column("1"))
+    taken = one.select_from(ACTION).where(_a.account_id == _e.account_id, *conditions)
+    blocked = (
+        one.select_from(_blocked)
+        .where(
+            one_of(_e.state, "parked"),
+            one_of(_e.state, *STOPPED),
+            sa.exists(taken.where(_a.id == _e.behind).correlate(_blocked)),
+            sa.not_(sa.exists(taken.where(_a.id == _e.id).correlate(_blocked))),
         )
-        blocked = connection.scalar(
-            "select count(*) from (select 1 from action e where e.state = 'parked'"
-            f" and {_OF_STOPPED.replace('a.', 'e.')} and exists (select 1 from action a"
-            f" where a.account_id = e.account_id and a.id = e.behind and {where})"
-            " and not exists (select 1 from action a"
-            f" where a.account_id = e.account_id and a.id = e.id and {where}) limit :most) f",
-            params | {"most": most},
-        )
-    return Chosen({state: int(count) for state, count in rows}, int(blocked))
+        .limit(param("most"))
+    )
+    return sa.select(sa.func.count()).select_from(blocked.subquery("f"))
 
 
 def retriable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
@@ -339,13 +379,15 @@ def newest(tx: Connection, wanted: Wanted, states: Sequence[str]) -> dict[str, i
 
     With each comes its account's.
     """
-    where, params = condition(tx, wanted)
-    rows: list[Row] = tx.rows(
-        f"select a.id, a.account_id from action a where {where} and a.state in {literal(states)}"
-        " order by a.id desc limit :limit",
-        params | {"limit": AT_ONCE},
+    conditions, values = conditions_of(tx, wanted)
+    statement = (
+        sa.select(_a.id, _a.account_id)
+        .where(*conditions, of_states(states))
+        .order_by(_a.id.desc())
+        .limit(param("limit"))
     )
-    return dict(rows)
+    rows = tx.rows(Statement(statement), values | {"limit": AT_ONCE})
+    return {row.id: row.account_id for row in rows}
 
 
 def _retry(wanted: Wanted, tx: Connection, *, by: Author) -> Part:
@@ -353,8 +395,7 @@ def _retry(wanted: Wanted, tx: Connection, *, by: Author) -> Part:
     if not found:
         return 0, 0, ""
     ids = list(found)
-    of, params = tx.among("a.id", "ids", ids)
-    count = _queue(tx, f"{of} and a.state in {literal(RETRIED)}", params)
+    count = _queue(tx, _QUEUE_OF_ALL_ACCOUNTS, ids)
     count += queue_blocked(tx, ids)
     if count:
         wake(tx)
@@ -364,29 +405,12 @@ def _retry(wanted: Wanted, tx: Connection, *, by: Author) -> Part:
 
 def queue_blocked(tx: Connection, ids: Sequence[str]) -> int:
     """Queue what is blocked behind these actions; return how many."""
-    return _queue(tx, *blocked_behind(tx, ids))
+    return _queue(tx, _QUEUE_BLOCKED_OF_ALL_ACCOUNTS, ids)
 
 
-def blocked_behind(tx: Connection, ids: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Return the condition that an action `a` is blocked behind one of these."""
-    of, params = tx.among("a.behind", "ids", ids)
-    return f"{of} and a.state = 'parked'", params
-
-
-def _queue(tx: Connection, where: str, params: Mapping[str, Any]) -> int:
+def _queue(tx: Connection, statement: Statement, ids: Sequence[str]) -> int:
     moment = tx.now_ms()
-    # Of all accounts at once: no two have an id in common.
-    return tx.run(
-        "update action as a set state = 'queued', run_at = :now, give_up_at = :give_up,"
-        f" tries = 0, finished_at = null, behind = null, result = null where {where}",
-        {**params, "now": moment, "give_up": moment + LONGEST_MS},
-    )
-
-
-def wake(tx: Connection) -> None:
-    """Let workers hear of what is queued; those on SQLite look for themselves."""
-    if tx.dialect == "postgresql":
-        tx.run("notify crmhub_journal")
+    return tx.run(statement, {"ids": ids, "run_at": moment, "give_up_at": moment + LONGEST_MS})
 
 
 def note(
@@ -409,88 +433,19 @@ def note(
     )
 
 
-def condition(connection: Connection, wanted: Wanted) -> tuple[str, dict[str, Any]]:
-    """Return the condition that an action `a` is meant."""
-    conditions = ["1 = 1"]
-    params: dict[str, Any] = {}
-
-    def add(condition: str, given: Mapping[str, Any] | None = None, **more: Any) -> None:
-        conditions.append(condition)
-        params.update(given or more)
-
-    if wanted.account is not None:
-        add("a.account_id = :account", account=wanted.account.id)
-    if wanted.states:
-        add(f"a.state in {literal(wanted.states)}")
-        if set(wanted.states) <= set(_STOPPED):
-            add(_OF_STOPPED)
-        elif not set(wanted.states) & {"done", *_STOPPED}:
-            add(_OF_UNFINISHED)
-    for column, name, some in (("a.kind", "kinds", wanted.kinds), ("a.id", "ids", wanted.ids)):
-        if some:
-            add(*connection.among(column, name, some))
-    region = wanted.account.switches.region if wanted.account is not None else ""
-    numbers = readings(wanted.phone, region) if wanted.phone else []
-    phones = sorted({form for number in numbers for form in forms(number, region)})
-    tokens = [wanted.contact_token] if wanted.contact_token else []
-    for column, some in (("contact_token", tokens), ("phone", phones)):
-        if some:
-            people = (
-                "a.person in (select b.person from binding b where b.account_id = :account"
-                if wanted.account is not None
-                # Of each by itself, since that is how the indexes begin.
-                else "(a.account_id, a.person) in (select b.account_id, b.person from binding b"
-                " where b.account_id in (select id from account)"
-            )
-            of, given = connection.among(f"b.{column}", column, some)
-            add(f"{people} and {of})", given)
-    if wanted.contact:
-        add(*_of_contact(connection, wanted))
-    if wanted.reason:
-        part = containing(wanted.reason.lower())
-        add("a.reason <> '' and lower(a.reason) like :reason escape '!'", reason=part)
-    if wanted.older_than_ms:
-        latest = max(0, now_ms() - wanted.older_than_ms)
-        add("a.id < :before", before=earliest_id(latest + 1))
-    if wanted.newer_than_ms:
-        add("a.id >= :since", since=earliest_id(max(0, now_ms() - wanted.newer_than_ms)))
-    if wanted.after:
-        # Any other text sorts before or behind every id.
-        if not is_id(wanted.after):
-            raise BadRequest(f"after: {wanted.after[:60]!r} is not the id of an action.")
-        add("a.id < :after", after=wanted.after)
-    return " and ".join(conditions), params
-
-
-def _of_contact(connection: Connection, wanted: Wanted) -> tuple[str, dict[str, Any]]:
-    """Return the condition that an action is for who has the id `contact`."""
-    params: dict[str, Any] = {"contact": wanted.contact}
-    narrowed = ""
-    if wanted.account is not None:
-        narrowed, params["account"] = " where c.account_id = :account", wanted.account.id
-    rows = connection.rows(
-        " union all ".join(
-            "select b.person from connection c join binding b on b.account_id = c.account_id"
-            f" and b.connection_id = c.id and b.{column} = :contact{narrowed}"
-            for column in ("hub_id", "crm_id")
-        ),
-        params,
+def _summary(row: Any, attempts: int) -> Summary:
+    return Summary(
+        account_id=row.account_id,
+        client_id=row.client_id,
+        id=row.id,
+        connection_id=row.connection_id,
+        kind=row.kind,
+        hub_id=row.hub_id,
+        state=row.state,
+        run_at=row.run_at,
+        reason=row.reason,
+        created_at=row.created_at,
+        finished_at=row.finished_at or 0,
+        behind=row.behind or "",
+        attempts=attempts,
     )
-    # Whom the hub has not met goes by the id that the CRM knows them by.
-    people = {wanted.contact, *(person for (person,) in rows)}
-    condition, given = connection.among("a.person", "people", sorted(people))
-    if wanted.account is None:
-        condition += " and a.account_id in (select id from account)"
-    return condition, given
-
-
-def literal(states: Sequence[str]) -> str:
-    """Return states as SQL; as parameters they would tell a planner nothing."""
-    if unknown := set(states) - set(STATES):
-        raise ValueError(f"{', '.join(sorted(unknown))}: no state of an action")
-    return "(" + ", ".join(f"'{state}'" for state in states) + ")"
-
-
-def _summary(row: Sequence[Any], attempts: int) -> Summary:
-    values: list[Any] = [*row[:10], row[10] or 0, row[11] or "", attempts]
-    return Summary(*values)

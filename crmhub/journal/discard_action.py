@@ -6,14 +6,18 @@ to the CRM. Discarded actions are kept as long as others that have ended, and ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import Any
+
+import sqlalchemy as sa
 
 from crmhub import metrics
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, in_list, one_of, params
+from crmhub.database.tables import action
 from crmhub.errors import Semantic
 from crmhub.journal import action_queries
 from crmhub.journal.action_queries import (
@@ -27,6 +31,28 @@ DISCARDED = ("dead", "parked", "queued")
 LONGEST_REASON = 500
 
 
+def _close_where(*conditions: sa.ColumnElement[bool]) -> Statement:
+    return Statement(
+        sa.update(action)
+        .where(*conditions)
+        .values(
+            **params("reason", "finished_at"),
+            state=sa.literal_column("'discarded'"),
+            behind=sa.null(),
+        )
+        .returning(action.c.account_id, action.c.id, action.c.kind, action.c.doubt_since)
+    )
+
+
+# Of all accounts at once: no two have an id in common.
+_CLOSE_BLOCKED_OF_ALL_ACCOUNTS = _close_where(action_queries.BLOCKED_BEHIND)
+
+
+@cache
+def _close_of_all_accounts(states: tuple[str, ...]) -> Statement:
+    return _close_where(in_list(action.c.id, "ids"), one_of(action.c.state, *states))
+
+
 def narrowed(wanted: Wanted) -> Wanted:
     """Return what of it can be discarded: where no id and no state is named, what has failed."""
     wanted = action_queries.failed_by_default(wanted)
@@ -34,7 +60,7 @@ def narrowed(wanted: Wanted) -> Wanted:
 
 
 def discardable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
-    """Return how many actions `discard` would close; see `mending.chosen`."""
+    """Return how many actions `discard` would close; see `action_queries.chosen`."""
     return action_queries.chosen(database, wanted, DISCARDED, most=most)
 
 
@@ -76,12 +102,10 @@ def _discard(
     if not found:
         return 0, 0, ""
     ids = list(found)
-    of, params = tx.among("a.id", "ids", ids)
-    closed = _close(
-        tx, f"{of} and a.state in {action_queries.literal(wanted.states)}", params, reason
-    )
+    closed = _close(tx, _close_of_all_accounts(tuple(wanted.states)), ids, reason)
     if closed:
-        closed += _close(tx, *action_queries.blocked_behind(tx, [one.id for one in closed]), reason)
+        blocked_by = [one.id for one in closed]
+        closed += _close(tx, _CLOSE_BLOCKED_OF_ALL_ACCOUNTS, blocked_by, reason)
         _close_marks(tx, closed)
         for one in closed:
             database.after_commit(partial(metrics.ended, one.kind, "discarded"))
@@ -90,24 +114,11 @@ def _discard(
     return len(closed), len(ids), ids[-1]
 
 
-class _Closed(NamedTuple):
-    account_id: int
-    id: str
-    kind: str
-    doubt_since: int | None
+def _close(tx: Connection, statement: Statement, ids: Sequence[str], reason: str) -> list[Any]:
+    return tx.rows(statement, {"ids": ids, "reason": reason, "finished_at": tx.now_ms()})
 
 
-def _close(tx: Connection, where: str, params: Mapping[str, Any], reason: str) -> list[_Closed]:
-    # Of all accounts at once: no two have an id in common.
-    rows = tx.rows(
-        "update action as a set state = 'discarded', reason = :reason, finished_at = :now,"
-        f" behind = null where {where} returning account_id, id, kind, doubt_since",
-        {**params, "reason": reason, "now": tx.now_ms()},
-    )
-    return [_Closed(*row) for row in rows]
-
-
-def _close_marks(tx: Connection, closed: Sequence[_Closed]) -> None:
+def _close_marks(tx: Connection, closed: Sequence[Any]) -> None:
     """Let a process that has lost its lease create no record of the hub's for these actions."""
     doubted: dict[int, list[str]] = {}
     for one in closed:

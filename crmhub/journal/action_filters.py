@@ -1,0 +1,167 @@
+"""Which actions are meant: by account, state, contact, age, and as conditions of a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.accounts.accounts import Account
+from crmhub.database import tables
+from crmhub.database.connection import Connection, containing, now_ms
+from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.errors import BadRequest
+from crmhub.identity.phones import forms, readings
+from crmhub.journal.models import earliest_id, is_id
+
+STATES = ("running", "queued", "done", "refused", "dead", "parked", "discarded")
+KINDS = ("createLead", "setProperties", "createDeal", "createTicket")
+# As the indexes of the schema say it: only what says the same lets a database choose them.
+STOPPED = ("refused", "dead", "parked", "discarded")
+_UNFINISHED = ("running", "queued")
+
+ACTION = tables.action.alias("a")
+"""The actions that conditions narrow."""
+Conditions = list[sa.ColumnElement[bool]]
+
+_a = ACTION.c
+_crm = tables.connection.c
+_binding = tables.binding.c
+_ALL_ACCOUNTS = sa.select(tables.account.c.id)
+# By whether an account is named.
+_PERSONS_OF_CONTACT = {
+    of_account: Statement(
+        sa.union_all(
+            *(
+                sa.select(_binding.person)
+                .join_from(
+                    tables.connection,
+                    tables.binding,
+                    sa.and_(
+                        _binding.account_id == _crm.account_id,
+                        _binding.connection_id == _crm.id,
+                        column == param("contact"),
+                    ),
+                )
+                .where(_crm.account_id == param("account_id") if of_account else sa.true())
+                for column in (_binding.hub_id, _binding.crm_id)
+            )
+        )
+    )
+    for of_account in (False, True)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which actions are meant; what is empty does not narrow.
+
+    `contact` is an id of the hub's or of a CRM's, `phone` may be in any notation, `reason` is a
+    part of it in any case; `older_than_ms` is the least age, `newer_than_ms` the greatest. `after`
+    is the id of the last action of the page before.
+    """
+
+    account: Account | None = None
+    states: Sequence[str] = ()
+    kinds: Sequence[str] = ()
+    contact_token: str = ""
+    contact: str = ""
+    phone: str = ""
+    reason: str = ""
+    older_than_ms: int = 0
+    newer_than_ms: int = 0
+    ids: Sequence[str] = ()
+    after: str = ""
+
+    @property
+    def narrows(self) -> bool:
+        """Whether anything is left out."""
+        return self != Wanted()
+
+
+def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, dict[str, Any]]:
+    """Return the conditions that an action `a` is meant, and the values of their parameters."""
+    conditions: Conditions = []
+    values: dict[str, Any] = {}
+
+    def add(condition: sa.ColumnElement[bool], **more: Any) -> None:
+        conditions.append(condition)
+        values.update(more)
+
+    if wanted.account is not None:
+        add(_a.account_id == param("account_id"), account_id=wanted.account.id)
+    if wanted.states:
+        add(of_states(wanted.states))
+        if set(wanted.states) <= set(STOPPED):
+            add(one_of(_a.state, *STOPPED))
+        elif not set(wanted.states) & {"done", *STOPPED}:
+            add(one_of(_a.state, *_UNFINISHED))
+    if wanted.kinds:
+        add(in_list(_a.kind, "kinds"), kinds=wanted.kinds)
+    if wanted.ids:
+        add(in_list(_a.id, "ids"), ids=wanted.ids)
+    if wanted.contact_token:
+        add(_of_people(wanted, _binding.contact_token, "tokens"), tokens=[wanted.contact_token])
+    if phones := _phones(wanted):
+        add(_of_people(wanted, _binding.phone, "phones"), phones=phones)
+    if wanted.contact:
+        add(in_list(_a.person, "people"), people=_people_of_contact(connection, wanted))
+        if wanted.account is None:
+            add(_a.account_id.in_(_ALL_ACCOUNTS))
+    if wanted.reason:
+        part = containing(wanted.reason.lower())
+        add(_a.reason != sa.literal_column("''"))
+        add(sa.func.lower(_a.reason).like(param("reason"), escape="!"), reason=part)
+    if wanted.older_than_ms:
+        latest = max(0, now_ms() - wanted.older_than_ms)
+        add(_a.id < param("before"), before=earliest_id(latest + 1))
+    if wanted.newer_than_ms:
+        earliest = max(0, now_ms() - wanted.newer_than_ms)
+        add(_a.id >= param("since"), since=earliest_id(earliest))
+    if wanted.after:
+        # Any other text sorts before or behind every id.
+        if not is_id(wanted.after):
+            raise BadRequest(f"after: {wanted.after[:60]!r} is not the id of an action.")
+        add(_a.id < param("after"), after=wanted.after)
+    return conditions, values
+
+
+def _phones(wanted: Wanted) -> list[str]:
+    """Return each form of the phone that an action's person may have."""
+    region = wanted.account.switches.region if wanted.account is not None else ""
+    numbers = readings(wanted.phone, region) if wanted.phone else []
+    return sorted({form for number in numbers for form in forms(number, region)})
+
+
+def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.ColumnElement[bool]:
+    """Return that an action is of a person who has one of these values."""
+    has_value = in_list(column, name)
+    if wanted.account is not None:
+        people = sa.select(_binding.person).where(
+            _binding.account_id == param("account_id"), has_value
+        )
+        return _a.person.in_(people)
+    # Of each account by itself, since that is how the indexes begin.
+    of_all = sa.select(_binding.account_id, _binding.person).where(
+        _binding.account_id.in_(_ALL_ACCOUNTS), has_value
+    )
+    return sa.tuple_(_a.account_id, _a.person).in_(of_all)
+
+
+def _people_of_contact(connection: Connection, wanted: Wanted) -> list[str]:
+    """Return the persons of who has the id `contact`."""
+    values: dict[str, Any] = {"contact": wanted.contact}
+    if wanted.account is not None:
+        values["account_id"] = wanted.account.id
+    rows = connection.rows(_PERSONS_OF_CONTACT[wanted.account is not None], values)
+    # Whom the hub has not met goes by the id that the CRM knows them by.
+    return sorted({wanted.contact, *(row.person for row in rows)})
+
+
+def of_states(states: Sequence[str]) -> sa.ColumnElement[bool]:
+    """Return that an action `a` is in one of these states."""
+    if unknown := set(states) - set(STATES):
+        raise ValueError(f"{', '.join(sorted(unknown))}: no state of an action")
+    return one_of(_a.state, *states)
