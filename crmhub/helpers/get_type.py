@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
+
+import sqlalchemy as sa
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
@@ -16,6 +19,8 @@ from crmhub.adapter import Adapter, Contact, contract
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.drivers import Unwritable
+from crmhub.database.statements import Insert, Statement, in_list, one_of, param, params
+from crmhub.database.tables import action, binding, enrolment
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
 from crmhub.helpers.crm_connection import (
     AWAY,
@@ -40,6 +45,63 @@ _MOST_HOURS = 1_000_000
 """More than a century: longer ago is as good as always."""
 _LONGEST_ID = 255
 _COME_BACK_S = 5
+
+_a, _b, _e = action.c, binding.c, enrolment.c
+_KEY_COLUMNS = ("account_id", "connection_id", "contact_id", "workflow_id")
+_HERE = sa.and_(_e.account_id == param("account_id"), _e.connection_id == param("connection_id"))
+_OF_CONTACT = sa.and_(_HERE, _e.contact_id == param("contact_id"))
+
+
+def _build_enrol(insert: Insert) -> sa.Insert:
+    statement = insert(enrolment).values(params(*_KEY_COLUMNS, "enrolled_at"))
+    upsert: sa.Insert = statement.on_conflict_do_update(
+        index_elements=_KEY_COLUMNS, set_={"enrolled_at": statement.excluded.enrolled_at}
+    )
+    return upsert
+
+
+_ENROL = Statement(_build_enrol)
+_UNENROL = Statement(
+    sa.delete(enrolment).where(_OF_CONTACT, _e.workflow_id == param("workflow_id"))
+)
+_OF_CONTACT_SINCE = Statement(
+    sa.select(_e.workflow_id)
+    .where(_OF_CONTACT, _e.enrolled_at >= param("since"))
+    .order_by(_e.enrolled_at.desc(), _e.workflow_id)
+    .limit(1)
+)
+_ENTERED = Statement(sa.select(_e.workflow_id, _e.enrolled_at).where(_OF_CONTACT))
+_LIST = Statement(
+    sa.select(_e.workflow_id, _e.contact_id, _e.enrolled_at)
+    .where(
+        _HERE,
+        sa.tuple_(_e.contact_id, _e.workflow_id)
+        > sa.tuple_(param("after_contact_id"), param("after_workflow_id")),
+        param("workflow_id").in_([sa.literal_column("''"), _e.workflow_id]),
+        param("contact_id").in_([sa.literal_column("''"), _e.contact_id]),
+    )
+    .order_by(_e.contact_id, _e.workflow_id)
+    .limit(param("limit"))
+)
+_LEAD_WAITS = Statement(
+    sa.select(_b.hub_id)
+    .where(
+        _b.account_id == param("account_id"),
+        _b.connection_id == param("connection_id"),
+        _b.crm_id.is_(None),
+        in_list(_b.phone, "phones"),
+        sa.exists(
+            sa.select(sa.literal_column("1")).where(
+                _a.account_id == param("account_id"),
+                _a.connection_id == param("connection_id"),
+                _a.person == _b.person,
+                _a.kind == "createLead",
+                one_of(_a.state, "running", "queued"),
+            )
+        ),
+    )
+    .limit(1)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +197,9 @@ def _nobody(asked: _Asked) -> ActiveWorkflow:
 def _of_waiting_lead(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
     """Return the answer for a phone whose lead has not reached the CRM yet, None without one."""
     with hub.database.reading() as connection:
-        among, phones = connection.among(
-            "b.phone", "phones", readings(asked.number, account.switches.region)
-        )
-        waits = connection.scalar(
-            "select 1 from binding b where b.account_id = :account"
-            f" and b.connection_id = :connection and b.crm_id is null and {among}"
-            " and exists (select 1 from action a where a.account_id = :account"
-            " and a.connection_id = :connection and a.person = b.person"
-            " and a.kind = 'createLead' and a.state in ('running', 'queued')) limit 1",
-            {"account": account.id, "connection": account.connection.id, **phones},
-        )
-    if not waits:
+        phones = readings(asked.number, account.switches.region)
+        waits = connection.row(_LEAD_WAITS, _of(account) | {"phones": phones})
+    if waits is None:
         return None
     reason = f"the lead with the phone {shortened(asked.number)} has not reached the CRM yet"
     return ActiveWorkflow("", reason, stale=True)
@@ -183,12 +236,12 @@ def enrol(
     too long, Unavailable.
     """
     row = _row(account, workflow_id, contact_id)
-    row["contact"] = _known_contact(hub, account, str(row["contact"]))
+    row["contact_id"] = _known_contact(hub, account, str(row["contact_id"]))
 
     def work(tx: Connection) -> None:
         tx.run(_ENROL, row)
         if by is not None:
-            audit.note(tx, by, "enrol", "workflow", str(row["workflow"]), account_id=account.id)
+            audit.note(tx, by, "enrol", "workflow", str(row["workflow_id"]), account_id=account.id)
 
     hub.database.transact(work)
 
@@ -203,14 +256,16 @@ def unenrol(
     row = _row(account, workflow_id, contact_id)
 
     def work(tx: Connection) -> None:
-        row["contact"] = merged_contacts.merged_into(tx, account, str(row["contact"]))
+        row["contact_id"] = merged_contacts.merged_into(tx, account, str(row["contact_id"]))
         if not tx.run(_UNENROL, row):
             raise NotFound(
                 f"Contact {shortened(contact_id)} is not enrolled"
                 f" in workflow {shortened(workflow_id)}."
             )
         if by is not None:
-            audit.note(tx, by, "unenrol", "workflow", str(row["workflow"]), account_id=account.id)
+            audit.note(
+                tx, by, "unenrol", "workflow", str(row["workflow_id"]), account_id=account.id
+            )
 
     hub.database.transact(work)
 
@@ -238,18 +293,13 @@ def enrolments(
     They come by contact and workflow; what is empty does not narrow.
     """
     rows = db.rows(
-        "select workflow_id, contact_id, enrolled_at from enrolment"
-        " where account_id = :account and connection_id = :connection"
-        " and (contact_id, workflow_id) > (:after_contact, :after_workflow)"
-        " and :workflow in ('', workflow_id) and :contact in ('', contact_id)"
-        " order by contact_id, workflow_id limit :limit",
-        {
-            "account": account.id,
-            "connection": account.connection.id,
-            "after_contact": after[0],
-            "after_workflow": after[1],
-            "workflow": workflow_id,
-            "contact": contact_id,
+        _LIST,
+        _of(account)
+        | {
+            "after_contact_id": after[0],
+            "after_workflow_id": after[1],
+            "workflow_id": workflow_id,
+            "contact_id": contact_id,
             "limit": limit,
         },
     )
@@ -290,47 +340,25 @@ def move_back(tx: Connection, account: Account, merged_id: str, kept_id: str, mo
 
 def _entered(tx: Connection, account: Account, contact_id: str) -> dict[str, int]:
     """Return since when a contact is in each of its workflows."""
-    rows = tx.rows(
-        "select workflow_id, enrolled_at from enrolment where account_id = :account"
-        " and connection_id = :connection and contact_id = :contact",
-        {"account": account.id, "connection": account.connection.id, "contact": contact_id},
-    )
-    return dict(rows)
+    rows = tx.rows(_ENTERED, _of(account) | {"contact_id": contact_id})
+    return {row.workflow_id: row.enrolled_at for row in rows}
 
 
 def _set_entered(tx: Connection, account: Account, contact_id: str, name: str, at: int) -> None:
     """Note since when a contact is in a workflow, 0 for never."""
-    row = {
-        "account": account.id,
-        "connection": account.connection.id,
-        "contact": contact_id,
-        "workflow": name,
-        "now": at,
-    }
-    tx.run(_ENROL if at else _UNENROL, row)
+    row = {"contact_id": contact_id, "workflow_id": name, "enrolled_at": at}
+    tx.run(_ENROL if at else _UNENROL, _of(account) | row)
 
 
-_ENROL = (
-    "insert into enrolment (account_id, connection_id, contact_id, workflow_id, enrolled_at)"
-    " values (:account, :connection, :contact, :workflow, :now)"
-    " on conflict (account_id, connection_id, contact_id, workflow_id)"
-    " do update set enrolled_at = excluded.enrolled_at"
-)
-_UNENROL = (
-    "delete from enrolment where account_id = :account and connection_id = :connection"
-    " and contact_id = :contact and workflow_id = :workflow"
-)
+def _of(account: Account) -> dict[str, Any]:
+    return {"account_id": account.id, "connection_id": account.connection.id}
 
 
 def _row(account: Account, workflow_id: str, contact_id: str) -> dict[str, str | int]:
-    row: dict[str, str | int] = {
-        "account": account.id,
-        "connection": account.connection.id,
-        "now": now_ms(),
-    }
+    row: dict[str, str | int] = _of(account) | {"enrolled_at": now_ms()}
     for name, where, text in (
-        ("workflow", "workflowId", workflow_id),
-        ("contact", "contactId", contact_id),
+        ("workflow_id", "workflowId", workflow_id),
+        ("contact_id", "contactId", contact_id),
     ):
         if not text.strip() or len(text) > _LONGEST_ID or not text.isprintable():
             raise BadRequest(f"{where}: send 1 to {_LONGEST_ID} printable characters")
@@ -375,15 +403,7 @@ def _active(hub: Hub, account: Account, adapter: Adapter, contact_id: str, since
         return adapter.active_workflow(contact_id, since_ms=since)
     with hub.database.reading() as connection:
         workflow_id: str | None = connection.scalar(
-            "select workflow_id from enrolment where account_id = :account"
-            " and connection_id = :connection and contact_id = :contact"
-            " and enrolled_at >= :since order by enrolled_at desc, workflow_id limit 1",
-            {
-                "account": account.id,
-                "connection": account.connection.id,
-                "contact": contact_id,
-                "since": since,
-            },
+            _OF_CONTACT_SINCE, _of(account) | {"contact_id": contact_id, "since": since}
         )
     return workflow_id or ""
 
