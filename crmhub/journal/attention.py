@@ -9,20 +9,38 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from crmhub.database.connection import Connection
+import sqlalchemy as sa
 
+from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, in_list, one_of
+from crmhub.database.tables import action
+
+_a = action.c
+_FAILED = one_of(_a.state, "dead")
 # As the index says it: it alone holds these states.
-_STATES = "state in ('dead', 'parked')"
 _COUNTED = (
-    "select account_id, connection_id,"
-    " sum(case state when 'dead' then 1 else 0 end) as failed,"
-    " sum(case state when 'parked' then 1 else 0 end) as blocked,"
-    " min(case state when 'dead' then finished_at end) as since,"
-    " max(case state when 'dead' then finished_at end) as newest"
-    f" from action where {_STATES}{{narrowed}} group by account_id, connection_id"
+    sa.select(
+        _a.account_id,
+        _a.connection_id,
+        sa.func.sum(sa.case((_FAILED, 1), else_=0)).label("failed"),
+        sa.func.sum(sa.case((one_of(_a.state, "parked"), 1), else_=0)).label("blocked"),
+        sa.func.min(sa.case((_FAILED, _a.finished_at))).label("since"),
+        sa.func.max(sa.case((_FAILED, _a.finished_at))).label("newest"),
+    )
+    .where(one_of(_a.state, "dead", "parked"))
+    .group_by(_a.account_id, _a.connection_id)
 )
-BY_CONNECTION = _COUNTED.format(narrowed="")
-"""SQL: `account_id`, `connection_id`, `failed`, `blocked`; when the first failed, and the last."""
+_OF_ACCOUNTS = Statement(_COUNTED.where(in_list(_a.account_id, "account_ids")))
+_OF_ALL_ACCOUNTS = Statement(
+    sa.select(_a.state, sa.func.count().label("count"))
+    .where(one_of(_a.state, "dead", "parked"))
+    .group_by(_a.state)
+)
+BY_CONNECTION = Statement(_COUNTED).text("sqlite")
+"""SQL: `account_id`, `connection_id`, `failed`, `blocked`; when the first failed, and the last.
+
+Both databases have the same text for it, and it has no parameter.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +60,16 @@ class Attention:
 
 def of_accounts(db: Connection, account_ids: Sequence[int]) -> Mapping[int, Attention]:
     """Return what needs a person of each of these accounts."""
-    among, params = db.among("account_id", "accounts", account_ids)
     found = dict.fromkeys(account_ids, Attention())
-    for account_id, _, failed, blocked, *_ in db.rows(
-        _COUNTED.format(narrowed=f" and {among}"), params
-    ):
-        before = found[account_id]
-        found[account_id] = Attention(before.failed + int(failed), before.blocked + int(blocked))
+    for row in db.rows(_OF_ACCOUNTS, {"account_ids": account_ids}):
+        before = found[row.account_id]
+        found[row.account_id] = Attention(
+            before.failed + int(row.failed), before.blocked + int(row.blocked)
+        )
     return found
 
 
 def of_all(db: Connection) -> Attention:
     """Return what needs a person of all accounts; the index alone answers."""
-    counts: dict[str, int] = dict(
-        db.rows(f"select state, count(*) from action where {_STATES} group by state")
-    )
+    counts = {row.state: row.count for row in db.rows(_OF_ALL_ACCOUNTS)}
     return Attention(int(counts.get("dead", 0)), int(counts.get("parked", 0)))

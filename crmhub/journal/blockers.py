@@ -4,8 +4,55 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import sqlalchemy as sa
+
+from crmhub.database import tables
 from crmhub.database.connection import Database
+from crmhub.database.statements import Statement, one_of, param
+from crmhub.database.tables import account, outage
 from crmhub.journal.action_queries import Summary
+
+_a = tables.action.c
+_own = tables.action.alias("own")
+_crm = tables.connection.c
+_CONNECTION = Statement(
+    sa.select((_crm.id != account.c.connection_id).label("left"), outage.c.reason, outage.c.until)
+    .join_from(tables.connection, account, account.c.id == _crm.account_id)
+    .outerjoin(
+        outage,
+        sa.and_(outage.c.account_id == _crm.account_id, outage.c.connection_id == _crm.id),
+    )
+    .where(_crm.account_id == param("account_id"), _crm.id == param("connection_id"))
+)
+_TURN = Statement(
+    sa.select(_a.id)
+    .join_from(
+        _own,
+        tables.action,
+        sa.and_(
+            _a.account_id == _own.c.account_id,
+            _a.person == _own.c.person,
+            one_of(_a.state, "running", "queued"),
+            _a.id < _own.c.id,
+        ),
+    )
+    .where(
+        _own.c.account_id == param("account_id"),
+        _own.c.id == param("id"),
+        one_of(_own.c.state, "running", "queued"),
+    )
+    .order_by(_a.id)
+    .limit(1)
+)
+_BLOCKED = Statement(
+    sa.select(sa.func.count())
+    .select_from(tables.action)
+    .where(
+        _a.account_id == param("account_id"),
+        _a.behind == param("id"),
+        one_of(_a.state, "parked"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +74,13 @@ class Standing:
 
 def standing(database: Database, action: Summary) -> Standing:
     """Return where an action stands now."""
-    of = {"account": action.account_id, "id": action.id, "connection": action.connection_id}
+    of = {
+        "account_id": action.account_id,
+        "id": action.id,
+        "connection_id": action.connection_id,
+    }
     with database.reading() as db:
-        left, away, until = db.rows(
-            "select c.id <> a.connection_id, o.reason, o.until from connection c"
-            " join account a on a.id = c.account_id left join outage o"
-            " on o.account_id = c.account_id and o.connection_id = c.id"
-            " where c.account_id = :account and c.id = :connection",
-            of,
-        )[0]
-        turn = db.scalar(
-            "select e.id from action a join action e on e.account_id = a.account_id"
-            " and e.person = a.person and e.state in ('running', 'queued') and e.id < a.id"
-            " where a.account_id = :account and a.id = :id and a.state in ('running', 'queued')"
-            " order by e.id limit 1",
-            of,
-        )
-        blocked = db.scalar(
-            "select count(*) from action where account_id = :account and behind = :id"
-            " and state = 'parked'",
-            of,
-        )
-    return Standing(bool(left), turn or "", away or "", until or 0, int(blocked))
+        here = db.row(_CONNECTION, of)
+        turn = db.scalar(_TURN, of)
+        blocked = db.scalar(_BLOCKED, of)
+    return Standing(bool(here.left), turn or "", here.reason or "", here.until or 0, int(blocked))

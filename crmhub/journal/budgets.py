@@ -26,9 +26,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
+import sqlalchemy as sa
+
 from crmhub.accounts.limits import Breaker, redis_pool
 from crmhub.adapter import Throttled
 from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import budget
 from crmhub.errors import Unavailable
 
 # Nobody waits longer for a turn, and no pause is longer; what lies further ahead was written
@@ -71,7 +75,11 @@ class _Key:
 
     @property
     def params(self) -> dict[str, Any]:
-        return {"account": self.account, "connection": self.connection, "lane": self.lane}
+        return {
+            "account_id": self.account,
+            "connection_id": self.connection,
+            "lane": self.lane,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +254,57 @@ class LaneBudget:
 
 # --- In the database --------------------------------------------------------------------------
 
-_HERE = "account_id = :account and connection_id = :connection and lane = :lane"
+_b = budget.c
+_HERE = sa.and_(
+    _b.account_id == param("account_id"),
+    _b.connection_id == param("connection_id"),
+    _b.lane == param("lane"),
+)
+_NOW = param("now")
+_BURST_USED = param("share") * _b.burst
 # How far the theoretical arrival time may lie ahead while a call is due at once.
-_SLACK = "(case when :share * burst > 1 then :share * burst - 1 else 0 end) * step"
+_SLACK = sa.case((_BURST_USED > 1, _BURST_USED - 1), else_=0) * _b.step
+_EMPTY = (_b.burst - 1) * _b.step
+_RESERVE = Statement(
+    sa.update(budget)
+    .where(_HERE, _b.tat - _SLACK <= _NOW + param("patience"))
+    .values(tat=sa.case((_b.tat > _NOW, _b.tat), else_=_NOW) + _b.step)
+    .returning((_b.tat - _b.burst * _b.step - _NOW).label("wait"), _b.burst, _b.step)
+)
+_LOOK = Statement(
+    sa.select(
+        (_b.tat - _SLACK - _NOW).label("wait"),
+        _b.burst,
+        _b.step,
+        (_b.tat - _NOW).label("ahead"),
+        (_b.paused_until - _NOW).label("paused"),
+    ).where(_HERE)
+)
+_PAUSED_UNTIL = Statement(sa.select(_b.paused_until).where(_HERE))
+_FOLLOW = Statement(sa.update(budget).where(_HERE).values(params("burst", "step")))
+_PAUSE_ENDS = _NOW + param("ms")
+_TAT_AFTER_PAUSE = _PAUSE_ENDS + _EMPTY
+_PAUSE = Statement(
+    sa.update(budget)
+    .where(_HERE)
+    .values(
+        paused_until=sa.case((_b.paused_until > _PAUSE_ENDS, _b.paused_until), else_=_PAUSE_ENDS),
+        tat=sa.case((_b.tat > _TAT_AFTER_PAUSE, _b.tat), else_=_TAT_AFTER_PAUSE),
+    )
+)
+_START_AFRESH = Statement(
+    sa.update(budget).where(_HERE).values(tat=_NOW + _EMPTY, paused_until=sa.literal_column("0"))
+)
+_OPEN = Statement(
+    lambda insert: (
+        insert(budget)
+        .values(
+            **params("account_id", "connection_id", "lane", "tat", "burst", "step"),
+            paused_until=sa.literal_column("0"),
+        )
+        .on_conflict_do_nothing(index_elements=["account_id", "connection_id", "lane"])
+    )
+)
 
 
 class _Rows:
@@ -274,70 +330,47 @@ class _Rows:
 
     def _refused(self, connection: Connection, key: _Key, params: dict[str, Any]) -> _Turn | None:
         """Return when a call would be due, or None when it may try again."""
-        row = connection.row(
-            f"select tat - {_SLACK} - :now, burst, step, tat - :now, paused_until - :now"
-            f" from budget where {_HERE}",
-            params,
-        )
+        row = connection.row(_LOOK, params)
         if row is None:
             _open(connection, key, params["now"])
             return None
-        if row[0] <= params["patience"]:
+        if row.wait <= params["patience"]:
             # Opened, or given another limit, since the reservation found nothing to update.
             return None
-        limit = _Limit(row[1], row[2])
-        if _beyond(limit, ahead=row[3], paused=row[4]):
+        limit = _Limit(row.burst, row.step)
+        if _beyond(limit, ahead=row.ahead, paused=row.paused):
             connection.run(_START_AFRESH, params)
             return None
-        return _Turn(mine=False, wait=max(0.0, row[0]), limit=limit)
+        return _Turn(mine=False, wait=max(0.0, row.wait), limit=limit)
 
     def paused(self, key: _Key) -> float:
         with self._database.reading() as connection:
-            end = connection.scalar(f"select paused_until from budget where {_HERE}", key.params)
+            end = connection.scalar(_PAUSED_UNTIL, key.params)
             return end - connection.now_ms() if end else 0.0
 
     def follow(self, key: _Key, limit: _Limit) -> None:
         params = key.params | {"burst": limit.burst, "step": limit.step}
-        self._change(key, f"update budget set burst = :burst, step = :step where {_HERE}", params)
+        self._change(key, _FOLLOW, params)
 
     def pause(self, key: _Key, ms: float) -> None:
         self._change(key, _PAUSE, key.params | {"ms": ms})
 
-    def _change(self, key: _Key, sql: str, params: dict[str, Any]) -> None:
+    def _change(self, key: _Key, statement: Statement, params: dict[str, Any]) -> None:
         with self._database.reading() as connection:
             params["now"] = connection.now_ms()
-            if not connection.run(sql, params):
+            if not connection.run(statement, params):
                 _open(connection, key, params["now"])
-                connection.run(sql, params)
+                connection.run(statement, params)
 
 
 def _open(connection: Connection, key: _Key, now: int) -> None:
     connection.run(
-        "insert into budget (account_id, connection_id, lane, tat, burst, step, paused_until)"
-        " values (:account, :connection, :lane, :now, :burst, :step, 0)"
-        " on conflict (account_id, connection_id, lane) do nothing",
-        key.params | {"burst": key.start.burst, "step": key.start.step, "now": now},
+        _OPEN, key.params | {"burst": key.start.burst, "step": key.start.step, "tat": now}
     )
 
 
-_RESERVE = (
-    "update budget set tat = (case when tat > :now then tat else :now end) + step"
-    f" where {_HERE} and tat - {_SLACK} <= :now + :patience"
-    " returning tat - burst * step - :now, burst, step"
-)
-
-
-def _turn(row: tuple[Any, ...]) -> _Turn:
-    return _Turn(mine=True, wait=max(0.0, row[0]), limit=_Limit(row[1], row[2]))
-
-
-_EMPTY = "(:now + :ms + (burst - 1) * step)"
-_PAUSE = (
-    "update budget set"
-    " paused_until = case when paused_until > :now + :ms then paused_until else :now + :ms end,"
-    f" tat = case when tat > {_EMPTY} then tat else {_EMPTY} end where {_HERE}"
-)
-_START_AFRESH = f"update budget set tat = :now + (burst - 1) * step, paused_until = 0 where {_HERE}"
+def _turn(row: Any) -> _Turn:
+    return _Turn(mine=True, wait=max(0.0, row.wait), limit=_Limit(row.burst, row.step))
 
 
 def _beyond(limit: _Limit, *, ahead: float, paused: float) -> bool:

@@ -7,40 +7,62 @@ one changes nothing that matters.
 
 from __future__ import annotations
 
+import sqlalchemy as sa
+
 from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, one_of, param
+from crmhub.database.tables import action, budget, lease, outage, outbox
 from crmhub.journal.schedule import IDENTITY_MS, LONGEST_LEASE_MS
 
+_a = action.c
+_UNFINISHED = one_of(_a.state, "running", "queued")
 # Of these times none lies ahead of now unless the clock was set back.
-_NEWEST = (
-    "select max(moment) from ("
-    "select max(created_at) as moment from action where state in ('running', 'queued')"
-    " union all select max(since) from outage"
-    " union all select max(expires_at) - :lease from lease) as stored"
-)
-_RESTART = (
-    # Whoever works on an action keeps it for one more lease; after that the dead lose theirs.
-    "update action set run_at = :lease_end where state = 'running'",
-    "update lease set expires_at = :lease_end",
-    # A wait of seconds must not last as long as the clock was ahead.
-    "update action set run_at = :now where state = 'queued' and run_at > :now",
-    "update outage set until = :now where until > :now",
-    "update budget set paused_until = :now where paused_until > :now",
-    "update outbox set run_at = :now where run_at > :now",
-    # A write that may still land is waited for again, and looked for early enough.
-    "update action set written_at = :now"
-    " where state in ('running', 'queued') and written_at is not null",
-    "update action set doubt_since = doubt_since - :back"
-    " where state in ('running', 'queued') and doubt_since is not null",
-    # What was done within the last minute still answers for the same action.
-    "update action set finished_at = finished_at + :jump where state = 'done'"
-    " and identity is not null and finished_at between :minute_ago - :jump and :now - :jump",
+_TIMES = sa.union_all(
+    sa.select(sa.func.max(_a.created_at).label("moment")).where(_UNFINISHED),
+    sa.select(sa.func.max(outage.c.since)),
+    sa.select(sa.func.max(lease.c.expires_at) - param("lease_ms")),
+).subquery("stored")
+_NEWEST_OF_ALL_ACCOUNTS = Statement(sa.select(sa.func.max(_TIMES.c.moment)))
+_RESTART_OF_ALL_ACCOUNTS = tuple(
+    map(
+        Statement,
+        (
+            # Whoever works on an action keeps it for one more lease; then the dead lose theirs.
+            sa.update(action).where(one_of(_a.state, "running")).values(run_at=param("lease_end")),
+            sa.update(lease).values(expires_at=param("lease_end")),
+            # A wait of seconds must not last as long as the clock was ahead.
+            sa.update(action)
+            .where(one_of(_a.state, "queued"), _a.run_at > param("now"))
+            .values(run_at=param("now")),
+            sa.update(outage).where(outage.c.until > param("now")).values(until=param("now")),
+            sa.update(budget)
+            .where(budget.c.paused_until > param("now"))
+            .values(paused_until=param("now")),
+            sa.update(outbox).where(outbox.c.run_at > param("now")).values(run_at=param("now")),
+            # A write that may still land is waited for again, and looked for early enough.
+            sa.update(action)
+            .where(_UNFINISHED, _a.written_at.is_not(None))
+            .values(written_at=param("now")),
+            sa.update(action)
+            .where(_UNFINISHED, _a.doubt_since.is_not(None))
+            .values(doubt_since=_a.doubt_since - param("back")),
+            # What was done within the last minute still answers for the same action.
+            sa.update(action)
+            .where(
+                one_of(_a.state, "done"),
+                _a.identity.is_not(None),
+                _a.finished_at.between(param("done_from"), param("done_until")),
+            )
+            .values(finished_at=_a.finished_at + param("jump")),
+        ),
+    )
 )
 
 
 def set_back_ms(database: Database) -> int:
     """Return by how much (ms) the clock was set back at least, as the stored times show."""
     with database.reading() as connection:
-        newest = connection.scalar(_NEWEST, {"lease": LONGEST_LEASE_MS})
+        newest = connection.scalar(_NEWEST_OF_ALL_ACCOUNTS, {"lease_ms": LONGEST_LEASE_MS})
         return max(0, int(newest or 0) - connection.now_ms())
 
 
@@ -51,12 +73,13 @@ def restart_waits(database: Database, jump_ms: int) -> None:
         now = tx.now_ms()
         times = {
             "now": now,
-            "minute_ago": now - IDENTITY_MS,
+            "done_from": now - IDENTITY_MS - jump_ms,
+            "done_until": now - jump_ms,
             "lease_end": now + LONGEST_LEASE_MS,
             "jump": jump_ms,
             "back": max(0, -jump_ms),
         }
-        for statement in _RESTART:
+        for statement in _RESTART_OF_ALL_ACCOUNTS:
             tx.run(statement, times)
 
     database.transact(restart)

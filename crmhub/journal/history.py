@@ -8,6 +8,9 @@ forgotten after 30 days, so longer spans show nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import (
@@ -15,6 +18,8 @@ from crmhub.database.connection import (
     Database,
     now_ms,
 )
+from crmhub.database.statements import Statement, one_of, param
+from crmhub.database.tables import action
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
@@ -75,19 +80,19 @@ def history(database: Database, span: Span, account: Account | None = None) -> l
     parts = [Part(number * span.part_ms) for number in range(first, last + 1)]
     with database.reading() as db:
         rows = _counted(db, span, first, moment, account)
-    for accepted_in, ended_in, state, took, count, earliest, longest in rows:
+    for row in rows:
         # Where another machine's clock is ahead, something happens in a part that is yet to come.
-        begun = min(accepted_in - first, span.parts - 1)
-        over = span.parts if state == "queued" else min(ended_in - first, span.parts - 1)
+        begun = min(row.accepted_in - first, span.parts - 1)
+        over = span.parts if row.state == "queued" else min(row.ended_in - first, span.parts - 1)
         if begun >= 0:
-            parts[begun].accepted += count
+            parts[begun].accepted += row.count
         # What ended in a later part waited at the end of each one before.
         for part in parts[max(begun, 0) : over]:
             until = min(part.begins_at + span.part_ms, moment)
-            part.oldest = max(part.oldest, until - earliest)
-            part.waiting += count
+            part.oldest = max(part.oldest, until - row.earliest)
+            part.waiting += row.count
         if over < span.parts:
-            _end(parts[over], state, took, count, longest)
+            _end(parts[over], row.state, row.took, row.count, row.longest)
     for part in parts:
         part.p50, part.p95 = _percentile(part, 50), _percentile(part, 95)
     return parts
@@ -116,40 +121,62 @@ def _percentile(part: Part, share: int) -> int | None:
 
 def _counted(
     db: Connection, span: Span, first: int, moment: int, account: Account | None
-) -> list[tuple[int, int, str, int, int, int, int]]:
+) -> list[Any]:
     """Return groups of actions: in which part they were accepted and ended, as what, and how long
     it took, to two digits; then how many, the earliest acceptance, and the longest time.
 
     Accepted before the span is one part before it; unfinished is `queued`, in no part.
     """
-    params: dict[str, int] = {
+    values: dict[str, int] = {
         "part": span.part_ms,
         "begin": first * span.part_ms,
         "before": first - 1,
         "now": moment,
     }
-    of = ""
-    if account is not None:
-        of, params["account"] = " and account_id = :account", account.id
-    accepted_in = "case when created_at < :begin then :before else created_at / :part end"
-    rows = db.rows(
-        "select accepted_in, ended_in, state, took, count(*), min(created_at), max(lasted) from ("
-        f" select f.*, case when state <> 'done' then 0 {_two_digits('lasted')} end as took from ("
-        f" select {accepted_in} as accepted_in, finished_at / :part as ended_in, state,"
-        " finished_at - created_at as lasted, created_at from action"
-        f" where finished_at >= :begin{of}"
-        " union all"
-        f" select {accepted_in}, :before, 'queued', :now - created_at, created_at from action"
-        f" where state in ('running', 'queued'){of}"
-        ") f) g group by accepted_in, ended_in, state, took",
-        params,
-    )
-    return [tuple(int(v) if i != 2 else v for i, v in enumerate(row)) for row in rows]  # type: ignore[misc]
+    if account is None:
+        return db.rows(_COUNT_OF_ALL_ACCOUNTS, values)
+    return db.rows(_COUNT, values | {"account_id": account.id})
 
 
-def _two_digits(value: str) -> str:
-    """Return the cases of SQL that cut a number behind its second digit, from 100 up to a week."""
-    cases = [f"when {value} < 0 then 0 when {value} < 100 then {value}"]
-    for power in range(1, 8):
-        cases.append(f"when {value} < {10 ** (power + 2)} then {value} / {10**power} * {10**power}")
-    return " ".join([*cases, f"else {value} / {10**8} * {10**8}"])
+def _build_count(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    columns = action.c
+    accepted_in = sa.case(
+        (columns.created_at < param("begin"), param("before")),
+        else_=columns.created_at // param("part"),
+    ).label("accepted_in")
+    ended = sa.select(
+        accepted_in,
+        (columns.finished_at // param("part")).label("ended_in"),
+        columns.state,
+        (columns.finished_at - columns.created_at).label("lasted"),
+        columns.created_at,
+    ).where(columns.finished_at >= param("begin"), *conditions)
+    unfinished = sa.select(
+        accepted_in,
+        param("before"),
+        sa.literal_column("'queued'"),
+        param("now") - columns.created_at,
+        columns.created_at,
+    ).where(one_of(columns.state, "running", "queued"), *conditions)
+    each = sa.union_all(ended, unfinished).subquery("f")
+    done = one_of(each.c.state, "done")
+    took = sa.case((sa.not_(done), 0), *_two_digits(each.c.lasted)).label("took")
+    timed = sa.select(each, took).subquery("g")
+    groups = (timed.c.accepted_in, timed.c.ended_in, timed.c.state, timed.c.took)
+    return sa.select(
+        *groups,
+        sa.func.count().label("count"),
+        sa.func.min(timed.c.created_at).label("earliest"),
+        sa.func.max(timed.c.lasted).label("longest"),
+    ).group_by(*groups)
+
+
+def _two_digits(value: Any) -> list[tuple[Any, Any]]:
+    """Return the cases that cut a number behind its second digit, from 100 up to a week."""
+    cuts = [(value < 10 ** (power + 2), value // 10**power * 10**power) for power in range(1, 8)]
+    rest = (sa.true(), value // 10**8 * 10**8)
+    return [(value < 0, 0), (value < 100, value), *cuts, rest]
+
+
+_COUNT = Statement(_build_count(action.c.account_id == param("account_id")))
+_COUNT_OF_ALL_ACCOUNTS = Statement(_build_count())

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import requests
+import sqlalchemy as sa
 
 from crmhub import metrics
 from crmhub.database.connection import (
@@ -20,6 +21,8 @@ from crmhub.database.connection import (
     Database,
     now_ms,
 )
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import outbox
 from crmhub.egress import Egress
 from crmhub.journal.schedule import DELAYS_S
 from crmhub.records.search.filters import iso
@@ -29,9 +32,26 @@ _SECONDS = 10.0
 # Longer than a call takes: who was killed meanwhile leaves the message to another worker.
 _LEASE_MS = 30_000
 _AT_ONCE = 20
-_CLAIM = "update outbox set run_at = :until where id = :id and run_at = :was"
-_AGAIN = "update outbox set tries = tries + 1, run_at = :at where id = :id"
-_FORGET = "delete from outbox where id = :id"
+_o = outbox.c
+_IS_MESSAGE = _o.id == param("id")
+_ADD = Statement(
+    sa.insert(outbox).values(
+        **params("id", "body", "created_at", "run_at"), tries=sa.literal_column("0")
+    )
+)
+_DUE = Statement(
+    sa.select(_o.id, _o.body, _o.tries, _o.run_at)
+    .where(_o.run_at <= param("now"))
+    .order_by(_o.created_at, _o.id)
+    .limit(_AT_ONCE)
+)
+_CLAIM = Statement(
+    sa.update(outbox).where(_IS_MESSAGE, _o.run_at == param("was")).values(params("run_at"))
+)
+_AGAIN = Statement(
+    sa.update(outbox).where(_IS_MESSAGE).values(tries=_o.tries + 1, run_at=param("run_at"))
+)
+_DELETE = Statement(sa.delete(outbox).where(_IS_MESSAGE))
 _log = logging.getLogger("crmhub.outbox")
 
 
@@ -44,11 +64,8 @@ def message(type: str, data: Mapping[str, object]) -> tuple[str, str]:
 def add(tx: Connection, type: str, data: Mapping[str, object]) -> None:
     """Put a message into the outbox, in the transaction of what it tells of."""
     id, body = message(type, data)
-    tx.run(
-        "insert into outbox (id, body, created_at, tries, run_at)"
-        " values (:id, :body, :now, 0, :now)",
-        {"id": id, "body": body, "now": now_ms()},
-    )
+    now = now_ms()
+    tx.run(_ADD, {"id": id, "body": body, "created_at": now, "run_at": now})
 
 
 def send_due(
@@ -64,32 +81,28 @@ def send_due(
     the log. Raises Unavailable.
     """
     with database.reading() as db:
-        due = db.rows(
-            "select id, body, tries, run_at from outbox where run_at <= :now"
-            " order by created_at, id limit :most",
-            {"now": now_ms(), "most": _AT_ONCE},
-        )
+        due = db.rows(_DUE, {"now": now_ms()})
     taken = 0
-    for id, body, tries, run_at in due:
+    for row in due:
         if stopping is not None and stopping.is_set():
             break
-        if not _run(database, _CLAIM, id=id, was=run_at, until=now_ms() + _LEASE_MS):
+        if not _run(database, _CLAIM, id=row.id, was=row.run_at, run_at=now_ms() + _LEASE_MS):
             continue
-        wrong = send(egress, url, secret, id, body)
+        wrong = send(egress, url, secret, row.id, row.body)
         metrics.alert_sent("failed" if wrong else "taken")
-        if wrong and tries < len(DELAYS_S):
-            _log.warning("Try %s of message %s failed: %s", tries + 1, id, wrong)
-            _run(database, _AGAIN, id=id, at=now_ms() + DELAYS_S[tries] * 1000)
+        if wrong and row.tries < len(DELAYS_S):
+            _log.warning("Try %s of message %s failed: %s", row.tries + 1, row.id, wrong)
+            _run(database, _AGAIN, id=row.id, run_at=now_ms() + DELAYS_S[row.tries] * 1000)
             continue
         if wrong:
-            _log.error("Message %s was given up after %s tries: %s", id, tries + 1, wrong)
+            _log.error("Message %s was given up after %s tries: %s", row.id, row.tries + 1, wrong)
         taken += not wrong
-        _run(database, _FORGET, id=id)
+        _run(database, _DELETE, id=row.id)
     return taken
 
 
-def _run(database: Database, sql: str, **params: Any) -> int:
-    return database.transact(lambda tx: tx.run(sql, params))
+def _run(database: Database, statement: Statement, **values: Any) -> int:
+    return database.transact(lambda tx: tx.run(statement, values))
 
 
 def send(egress: Egress, url: str, secret: WebhookSecret, id: str, body: str) -> str:
