@@ -261,8 +261,6 @@ def _with_any(names: tuple[str, ...]) -> Statement:
     return Statement(sa.union_all(*parts))
 
 
-
-
 def same_contact(of: Any) -> sa.ColumnElement[bool]:
     """Return that an action is for the same contact as `hub_id`, the hub's id or the CRM's own.
 

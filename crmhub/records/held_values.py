@@ -79,9 +79,7 @@ _ERASE = {
 _whole_text: sa.ColumnElement[Any] = sa.func.coalesce(ix_text.c.full_value, ix_text.c.value)
 _n: sa.ColumnElement[Any] = sa.func.count().label("n")
 _COUNT_BY_TEXT = Statement(
-    sa.select(_whole_text.label("text"), _n)
-    .where(_of_property(ix_text))
-    .group_by(_whole_text)
+    sa.select(_whole_text.label("text"), _n).where(_of_property(ix_text)).group_by(_whole_text)
 )
 _HOLDER = Statement(
     sa.select(unique_value.c.record_id).where(
