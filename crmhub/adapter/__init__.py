@@ -1,4 +1,4 @@
-"""The contract an adapter is written against; everything it may import from the hub."""
+"""The names an adapter may import from the hub: base class, data types and errors."""
 
 from crmhub.adapter.contract import (
     OPTIONAL,

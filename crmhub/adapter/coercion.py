@@ -1,4 +1,4 @@
-"""Values as people and chatbots write them, brought into the form that a CRM's property takes.
+"""Convert values as people write them into the form that a CRM property accepts.
 
 Only what has one meaning is changed: `yes` for a checkbox, an option's label where no other
 option has it, a number with thousands separators. What could mean two things (`1,234`) is a
@@ -34,37 +34,37 @@ _TIME = re.compile(
 )
 _LONGEST_OPTION = 1000
 _SHOWN = 60
-_FEW = 20
+_MOST_OPTIONS = 20
 
 
 def fitted(
-    properties: Mapping[str, str], known: Mapping[str, Described], *, of: str
+    properties: Mapping[str, str], definitions: Mapping[str, Described], *, of: str
 ) -> dict[str, str]:
-    """Return the properties with each value in the form its definition takes; `""` clears.
+    """Return the properties with each value converted to its definition; `""` clears.
 
     `of` says in a message whose properties they are ("contacts"). Raises Rejected with a problem
     for every name that is unknown or read-only and every value that does not fit.
     """
-    fit: dict[str, str] = {}
+    converted: dict[str, str] = {}
     problems: list[Problem] = []
     for name, text in properties.items():
-        described = known.get(name)
+        described = definitions.get(name)
         if described is None:
             problems.append(Problem(name, f"{of} have no such property in the CRM"))
         elif described.read_only:
             problems.append(Problem(name, "the CRM sets this property itself; leave it out"))
         else:
             try:
-                fit[name] = coerced(described, text)
+                converted[name] = coerced(described, text)
             except Misfit as exc:
                 problems.append(Problem(name, str(exc), exc.options))
     if problems:
         raise Rejected(problems)
-    return fit
+    return converted
 
 
 class Misfit(ValueError):
-    """A value does not fit its property; the text says why, `options` what would."""
+    """A value that its property does not accept; `options` holds the values it would accept."""
 
     def __init__(self, reason: str, options: Iterable[str] = ()) -> None:
         super().__init__(reason)
@@ -72,7 +72,7 @@ class Misfit(ValueError):
 
 
 def coerced(described: Described, text: str) -> str:
-    """Return the value in the form its definition takes; raises Misfit.
+    """Return the value converted to its definition; raises Misfit.
 
     Numbers come out without exponent or separators, dates as `YYYY-MM-DD`, datetimes as ISO 8601
     in UTC with milliseconds, booleans as `true` and `false`, options as their internal values,
@@ -90,7 +90,7 @@ def coerced(described: Described, text: str) -> str:
         case "number" | "currency":
             return _number(text.strip())
         case "date":
-            # As it was written: in UTC it may be the day before or after.
+            # Keep the written day: in UTC it may be the day before or after.
             return _moment(text.strip()).date().isoformat()
         case "datetime":
             moment = _in_utc(_moment(text.strip()))
@@ -108,7 +108,7 @@ def _several(options: tuple[Choice, ...], text: str) -> str:
 
 
 def _chosen(options: tuple[Choice, ...], texts: Iterable[str]) -> Iterator[str]:
-    """Yield the option that each text means: its value, else value or label in any case."""
+    """Yield each text's option, matched by exact value, else by value or label in any case."""
     values = {option.value for option in options}
     meanings: dict[str, set[str]] = {}
     for text in texts:
@@ -120,21 +120,21 @@ def _chosen(options: tuple[Choice, ...], texts: Iterable[str]) -> Iterator[str]:
             for option in options:
                 for written in (option.label, option.value):
                     meanings.setdefault(_folded(written), set()).add(option.value)
-        yield _only(options, text, meanings.get(_folded(text), set()))
+        yield _single_option(options, text, meanings.get(_folded(text), set()))
 
 
-def _only(options: tuple[Choice, ...], text: str, meant: set[str]) -> str:
-    if len(meant) == 1:
-        return next(iter(meant))
-    values = sorted(meant) or [option.value for option in options]
-    shown = ", ".join(_quoted(value) for value in values[:_FEW])
-    more = " or another of its options" if len(values) > _FEW else ""
-    why = "may mean several options" if meant else "is not among the options"
-    raise Misfit(f"{_quoted(text)} {why}; send {shown}{more}", values[:_FEW])
+def _single_option(options: tuple[Choice, ...], text: str, matches: set[str]) -> str:
+    if len(matches) == 1:
+        return next(iter(matches))
+    values = sorted(matches) or [option.value for option in options]
+    shown = ", ".join(_quoted(value) for value in values[:_MOST_OPTIONS])
+    more = " or another of its options" if len(values) > _MOST_OPTIONS else ""
+    why = "may mean several options" if matches else "is not among the options"
+    raise Misfit(f"{_quoted(text)} {why}; send {shown}{more}", values[:_MOST_OPTIONS])
 
 
 def _folded(text: str) -> str:
-    # To put accents in order takes the square of their number.
+    # Normalization takes quadratic time in the number of combining accents.
     if len(text) <= _LONGEST_OPTION:
         text = unicodedata.normalize("NFC", text)
     return text.strip().casefold()
@@ -147,7 +147,7 @@ def _quoted(text: str) -> str:
 
 def _boolean(options: tuple[Choice, ...], text: str) -> str:
     folded = _folded(text)
-    labelled = {one.value for one in options if _folded(one.label) == folded}
+    labelled = {option.value for option in options if _folded(option.label) == folded}
     for value, words in (("true", _TRUE), ("false", _FALSE)):
         if folded == value or labelled == {value} or (not labelled and folded in words):
             return value
@@ -171,7 +171,7 @@ def _number(text: str) -> str:
 
 
 def _moment(text: str) -> datetime:
-    """Return a date, date and time, or epoch in milliseconds as a time with its offset."""
+    """Return a date, a date and time, or epoch milliseconds as an aware datetime."""
     if _COMPACT_TIME.fullmatch(text):
         raise Misfit("may be milliseconds or a date; send YYYY-MM-DDTHH:MM:SSZ")
     if _EPOCH_MS.fullmatch(text):

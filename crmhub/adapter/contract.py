@@ -1,4 +1,4 @@
-"""What an adapter is: the contract between the hub and one kind of CRM.
+"""The contract between the hub and an adapter, which connects one kind of CRM.
 
 An adapter is one class in one file. It declares its settings, implements five methods and
 overrides those optional ones that its CRM can do; what it overrides is what it announces. It
@@ -9,10 +9,10 @@ Rules that hold for every method:
 
 - Ids are strings, whatever the CRM makes of them. Property values are strings both ways; `""` is
   "no value", and writing it clears the property.
-- A failure is told by the error whose name says what the caller can do. Anything else that comes
-  out of an adapter is a bug of the adapter. No message holds a credential: callers read it.
-- Nothing is dropped in silence. A property the CRM would not take is `Rejected`; the hub leaves
-  it out, tries again, and names it in its answer.
+- Each failure raises the error of this module that tells the caller what to do. Any other
+  exception is a bug of the adapter. Messages hold no credential, since callers read them.
+- No value is dropped silently. A property that the CRM refuses is `Rejected`; the hub omits it,
+  sends the others again, and names the refused property in its answer.
 - An instance serves one connection and may be used by several threads at once.
 """
 
@@ -29,23 +29,23 @@ from typing import ClassVar, Literal, NoReturn, Protocol
 # --- Errors, named by what the caller can do ------------------------------------------------
 #
 # AdapterError
-#   BadConfig     mend the connection's settings; nothing was sent, or nothing can work
+#   BadConfig     fix the connection's settings
 #   Denied        renew the credentials
-#     LacksRight  give them a right; what needs others works
+#     LacksRight  grant a right; calls that need other rights work
 #   NotFound      name another record
 #   Rejected      send other values
-#   Conflict      use the record that is there already
-#   Throttled     come back after `retry_after` seconds
-#   Unavailable   try again: surely nothing was written
-#     NotYet      come back after `retry_after` seconds: nothing is wrong, it is too early
-#   Uncertain     look before trying again: it may have been written
-#   Unsupported   do without: the CRM or the adapter cannot do this
+#   Conflict      use the existing record
+#   Throttled     retry after `retry_after` seconds
+#   Unavailable   retry: nothing was written
+#     NotYet      retry after `retry_after` seconds: nothing failed, it is too early
+#   Uncertain     look it up before retrying: it may have been written
+#   Unsupported   go on without: the CRM or the adapter does not support this
 
 
 class AdapterError(Exception):
-    """A failure an adapter may raise; `message` is read by people and holds no credential.
+    """A failure that an adapter reports; callers read `message`, so it holds no credential.
 
-    `correlation_id` is what the CRM calls the failed call, for its support, where it says so.
+    `correlation_id` is the CRM's id of the failed call, which its support may ask for.
     """
 
     correlation_id: str = ""
@@ -56,7 +56,7 @@ class AdapterError(Exception):
 
 
 class BadConfig(AdapterError):
-    """The connection's settings cannot work, whatever is sent: say which one and why."""
+    """The connection's settings cannot work; the message names the setting and the reason."""
 
 
 class Denied(AdapterError):
@@ -64,20 +64,19 @@ class Denied(AdapterError):
 
 
 class LacksRight(Denied):
-    """The credentials are good but lack a right for this call; say which."""
+    """The credentials are valid but lack a right for this call; the message names the right."""
 
 
 class NotFound(AdapterError):
-    """The CRM has no such record, or has it no longer. Never raised for a failed search."""
+    """The CRM has no such record, or no longer has it. Never raised for a failed search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why one property was not taken.
+    """Why the CRM refused one property.
 
-    `name` is the property's name as it was sent (or the one that is missing), `reason` says what
-    is wrong and what would be right, `options` are the internal values that would be taken,
-    where there are few.
+    `name` is the property's name as sent, or the name of a missing property. `reason` tells what is
+    wrong and what to send. `options` are the accepted internal values, if there are few.
     """
 
     name: str
@@ -86,21 +85,23 @@ class Problem:
 
 
 class Rejected(AdapterError):
-    """The CRM does not take these values, and nothing of the call was written.
+    """The CRM refuses these values, and wrote nothing of this call.
 
-    `problems` names each property it complained about, also those that were not sent but are
-    required. Without any, the values as a whole are refused and `message` says why.
+    `problems` names each refused property, including missing required ones. Without problems, the
+    CRM refuses the values as a whole and `message` gives the reason.
     """
 
     def __init__(self, problems: Sequence[Problem], message: str = "") -> None:
-        super().__init__(message or "; ".join(f"{one.name}: {one.reason}" for one in problems))
+        super().__init__(
+            message or "; ".join(f"{problem.name}: {problem.reason}" for problem in problems)
+        )
         self.problems = tuple(problems)
 
 
 class Conflict(AdapterError):
-    """A value that must be unique belongs to another record, and nothing was written.
+    """A value that must be unique belongs to another record; nothing was written.
 
-    `existing_id` is that record where the CRM says, `name` the property as it was sent.
+    `existing_id` is the other record's id, if the CRM names it, and `name` the property as sent.
     """
 
     def __init__(self, message: str, *, existing_id: str = "", name: str = "") -> None:
@@ -110,10 +111,10 @@ class Conflict(AdapterError):
 
 
 class Throttled(AdapterError):
-    """The CRM wants fewer calls; nothing was written.
+    """The CRM's rate limit is exhausted; nothing was written.
 
-    `retry_after` is in seconds. `scope` names what is exhausted (`burst`, `daily`, `search`, …),
-    so that calls which do not count against it may go on.
+    `retry_after` is in seconds. `scope` names the exhausted limit (`burst`, `daily`, `search`, …),
+    so that calls under other limits can continue.
     """
 
     def __init__(self, message: str, *, retry_after: float, scope: str = "") -> None:
@@ -123,7 +124,7 @@ class Throttled(AdapterError):
 
 
 class Unavailable(AdapterError):
-    """The CRM cannot be reached or is out of order, and surely nothing was written."""
+    """The CRM is unreachable or failing, and nothing was written."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -131,10 +132,10 @@ class Unavailable(AdapterError):
 
 
 class NotYet(Unavailable):
-    """Nothing is wrong and nothing was written, but it can be done or told only later.
+    """The call must be repeated later; nothing failed and nothing was written.
 
-    Another process is at it, or the CRM may still be at work on an earlier call. `retry_after` is
-    in seconds.
+    Another process may be making the call, or the CRM may still process an earlier call.
+    `retry_after` is in seconds.
     """
 
     retry_after: float
@@ -144,11 +145,11 @@ class NotYet(Unavailable):
 
 
 class Uncertain(AdapterError):
-    """The call broke after it was sent: it may have been written, and may not."""
+    """The call failed after it was sent, so it may have been written."""
 
 
 class Unsupported(AdapterError):
-    """This CRM, or this adapter, cannot do what was asked."""
+    """The CRM or the adapter does not support this call."""
 
 
 # --- Values -----------------------------------------------------------------------------------
@@ -163,10 +164,10 @@ Kind = Literal["contacts", "deals", "companies", "tickets"]
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """A contact as the CRM has it.
+    """A contact as the CRM stores it.
 
-    `properties` has a key for each name that was asked for and that the CRM knows, with `""`
-    where the contact has no value. A name that is left out is one the CRM does not know.
+    `properties` has a key for each requested name that exists in the CRM, with `""` for a missing
+    value. Names that do not exist in the CRM are left out.
     """
 
     id: str
@@ -176,10 +177,10 @@ class Contact:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What became of a write.
+    """The result of a write.
 
-    `id` is the record's id in the CRM, and `url` its page for people, where there is one.
-    `refused` holds what the adapter left out by itself.
+    `id` is the record's id in the CRM, and `url` the address of its page, if it has one. `refused`
+    holds properties that the adapter left out.
     """
 
     id: str
@@ -190,7 +191,7 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What an update must write, and what the CRM would not take although it says nothing."""
+    """The properties an update must write, and those the CRM would silently ignore."""
 
     properties: Mapping[str, str]
     refused: tuple[Problem, ...] = ()
@@ -198,7 +199,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class ContactWrite:
-    """A write of a contact: an update of `contact_id`, or a create under `mark` when that is ""."""
+    """An update of `contact_id`, or a create under `mark` if `contact_id` is ""."""
 
     contact_id: str
     properties: Mapping[str, str]
@@ -207,7 +208,7 @@ class ContactWrite:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One value a property takes: `value` is written, `label` is shown."""
+    """One option of a property: `value` is written, `label` is shown."""
 
     value: str
     label: str
@@ -231,7 +232,7 @@ PropertyType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A property as the CRM defines it; `options` is empty where any value is taken."""
+    """A property's definition in the CRM; empty `options` mean that any value is accepted."""
 
     name: str
     label: str
@@ -252,7 +253,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A person records can be given to."""
+    """A CRM user to whom records can be assigned."""
 
     id: str
     email: str
@@ -264,12 +265,12 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One thing an operator may set for a connection; forms and checks are made from it.
+    """One setting of a connection, from which forms and checks are generated.
 
-    A `secret` one is sealed when stored and never shown again. `required` refuses a connection
-    without it; where only certain combinations work, `Adapter.clash` says so. A `kept`
-    one the adapter writes itself, through `save_credentials`; nobody is asked for it, and it is
-    dropped when an operator changes a credential.
+    A `secret` setting is encrypted when stored and never shown again. A `required` setting must be
+    given; `Adapter.clash` checks combinations. The adapter itself writes a `kept` setting with
+    `save_credentials`: operators are not asked for it, and it is deleted when they change a
+    credential.
     """
 
     name: str
@@ -283,7 +284,7 @@ class Setting:
     kept: bool = False
 
     def fault(self, value: str) -> str:
-        """Return what is wrong with `value` in words, or `""`. Never repeats a secret."""
+        """Return why `value` is invalid, or `""`; the reason never repeats a secret."""
         shown = "the value given" if self.secret else repr(value)
         if self.choices and value not in self.choices:
             return f"{shown} is not one of {', '.join(self.choices)}"
@@ -304,7 +305,7 @@ _LARGEST_RECORD_ID = 2**53 - 1
 
 
 def is_record_id(text: str) -> bool:
-    """Return whether a text is an id as the hub writes those of its own records.
+    """Return whether a text is a record id in the hub's own format.
 
     It writes each in one way only, so that one contact has one id.
     """
@@ -312,7 +313,7 @@ def is_record_id(text: str) -> bool:
 
 
 class Store(Protocol):
-    """The hub's own records of one account, for the adapter that keeps contacts in the hub.
+    """The hub's own records of one account, for an adapter that keeps contacts in the hub.
 
     Raises the errors of this module. Kinds are `contacts`, `deals`, `companies`, `tickets`.
     """
@@ -333,11 +334,11 @@ class Store(Protocol):
         contact_id: str | None = None,
         mark: str = "",
     ) -> Saved:
-        """Create a record, linked to the contact when one is named, in one step or not at all.
+        """Create a record, linked to `contact_id` in the same step if one is given.
 
-        An unknown property is defined as text, an unknown pipeline or stage added as long as the
-        account has not made its own. Raises Rejected, Conflict, and NotFound for the contact.
-        Under the same `mark` nothing is created twice: what was comes back.
+        An unknown property is defined as text. An unknown pipeline or stage is added unless the
+        account has customized its own. Raises Rejected, Conflict, and NotFound for the contact. A
+        second create with the same `mark` returns the existing record.
         """
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
@@ -351,7 +352,7 @@ class Store(Protocol):
 
 
 class Response(Protocol):
-    """A CRM's answer, whole; what `requests.Response` is, too."""
+    """A complete HTTP answer, as `requests.Response` provides it."""
 
     @property
     def status_code(self) -> int:
@@ -359,15 +360,15 @@ class Response(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers, found in any case."""
+        """The headers; names ignore case."""
 
     @property
     def content(self) -> bytes:
-        """The body, decoded as its Content-Encoding says."""
+        """The body after content decoding."""
 
 
 class Session(Protocol):
-    """The only way out: a `requests.Session` that guards every call.
+    """The only way to send requests: a `requests.Session` that guards every call.
 
     It reaches no address the installation does not allow, follows no redirect, keeps no cookie,
     reads no more than some megabytes, and ends with `timeout` (seconds) whatever the other side
@@ -384,39 +385,38 @@ class Session(Protocol):
         data: bytes | None,
         timeout: float,
     ) -> Response:
-        """Send one request and return its whole answer, whatever its status."""
+        """Send one request and return its complete answer, whatever its status."""
 
 
 class Budget(Protocol):
-    """A share of the calls a CRM allows, common to every process that uses the connection."""
+    """A rate limit of the CRM, shared by every process that uses the connection."""
 
     def take(self) -> None:
-        """Wait for the turn of one call; raises Throttled when that comes too late to be of use."""
+        """Wait until one more call is allowed; raises Throttled if the call's time is too short."""
 
     def follow(self, calls: int, seconds: float) -> None:
-        """Follow what the CRM says it allows: so many calls in any so many seconds."""
+        """Replace the limit by the one that the CRM announced."""
 
     def pause(self, seconds: float) -> None:
-        """Let nobody call for so long: the CRM has refused a call as one too many."""
+        """Block every call for this many seconds, after the CRM's rate limit refused one."""
 
 
 class OpenBudget(Protocol):
-    """How an adapter names a budget of its connection."""
+    """Opens a named budget of the adapter's connection."""
 
     def __call__(self, lane: str, *, calls: int, seconds: float) -> Budget:
-        """Return the budget of this name, which starts with so many calls in so many seconds."""
+        """Return the budget of this name, with an initial limit of `calls` in `seconds`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the hub hands to an adapter, and nothing else of it.
+    """Everything that the hub passes to an adapter.
 
-    `settings` and `credentials` hold a value for every declared setting, the default where none
-    was given. `save_credentials` replaces credentials that the CRM has rotated, for every
-    process; `load_credentials` returns those that are stored now, since another process may have
-    rotated them. `lease(key, seconds)` is a lock between all processes that holds no database
-    connection; after so many seconds another may take it. It raises NotYet when it cannot be
-    had in time. `remaining()` is how many seconds the present call may still take.
+    `settings` and `credentials` hold a value or default for every declared setting.
+    `save_credentials` stores rotated credentials for every process; `load_credentials` returns the
+    stored ones, which another process may have rotated. `lease(key, seconds)` is a lock between
+    processes that holds no database connection and expires after `seconds`; it raises NotYet if it
+    cannot be acquired in time. `remaining()` returns the seconds left for the current call.
     """
 
     client_id: str
@@ -450,7 +450,7 @@ OPTIONAL = frozenset(
 
 
 class Adapter(ABC):
-    """One kind of CRM. A subclass is made for each connection, with its context.
+    """One kind of CRM; each connection has its own instance with its own context.
 
     The constructor calls nobody. Its context holds a value for every declared setting.
     """
@@ -477,17 +477,17 @@ class Adapter(ABC):
         self.context = context
 
     def can(self, feature: str) -> bool:
-        """Return whether the optional method of this name is there."""
+        """Return whether the adapter overrides the optional method of this name."""
         return feature in features(type(self))
 
     @classmethod
     def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> str:
-        """Return why these values, each right by itself, cannot work together, or `""`."""
+        """Return why these individually valid values cannot be combined, or `""`."""
         return ""
 
     @classmethod
     def may_be_id(cls, contact_id: str) -> bool:
-        """Return whether a text has the form of this CRM's contact ids; calls nobody.
+        """Return whether a text has the format of this CRM's contact ids, without calling it.
 
         Override it with the check that keeps other texts out of paths: the hub then refuses them
         at once, also while the CRM is unavailable. True for every id that the CRM has issued.
@@ -495,7 +495,7 @@ class Adapter(ABC):
         return True
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
-        """Return for how many seconds a create may still show up after its answer was lost.
+        """Return for how many seconds a create without an answer may still take effect.
 
         Until then the hub trusts no lookup that finds nothing, and creates no second record of
         these properties. Override it to return 0 where the CRM refuses a second record, because
@@ -509,7 +509,7 @@ class Adapter(ABC):
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        """Return the contact that has this email or this phone (one is given), or None.
+        """Return the contact with this email or this phone (one is given), or None.
 
         Read where the CRM reads its own writes; a search index that lags makes duplicates. The
         whole value must match: beware of searches for a part of it. `email` is lower-case and
@@ -519,27 +519,27 @@ class Adapter(ABC):
 
     @abstractmethod
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
-        """Return the contact with the named properties, those the CRM does not know left out.
+        """Return a contact with the named properties, except names unknown to the CRM.
 
-        A CRM that leaves out empty and unknown properties alike must be asked for its
-        definitions, since callers are told which names do not exist. Raises NotFound, also for
-        an id of a form the CRM never issues. Where the CRM leads from the id of a contact that
-        was merged to the one it became, that one is returned, with its own id.
+        Some CRMs leave out empty and unknown properties alike; then ask for the definitions, since
+        callers are told which names do not exist. Raises NotFound, also for an id of another
+        format. If the CRM redirects the id of a merged contact, return the surviving contact with
+        its own id.
         """
 
     @abstractmethod
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         """Create a contact and return it as `created`.
 
-        `mark` identifies this write; keep it with the record where the CRM has room. Raises
-        Conflict with the other's id where there is one with this email (and, if it can be told
-        without a race, with this phone), Rejected naming every property at fault that the CRM
-        tells, and no other, Uncertain when the answer did not come.
+        `mark` identifies this write; store it with the record if the CRM has a field for it. Raises
+        Conflict with the id of an existing contact with this email (or phone, if the CRM checks
+        that without a race), Rejected with exactly the properties the CRM complains about, and
+        Uncertain if no answer came.
         """
 
     @abstractmethod
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Change the named properties, leave the others, and clear those that are `""`.
+        """Write the named properties and leave all others; `""` clears a property.
 
         Return `unchanged` only when the CRM is known to have had these values. Raises NotFound,
         Rejected, and Conflict when a unique value belongs to another contact.
@@ -549,7 +549,7 @@ class Adapter(ABC):
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
-        """Create a deal or ticket linked to the contact; never one without the link.
+        """Create a deal or ticket linked to the contact, never without the link.
 
         Where the CRM needs two calls, undo the first when the second fails; an undo that fails,
         too, leaves it Uncertain. A pipeline or stage
@@ -561,14 +561,14 @@ class Adapter(ABC):
     # Derived: override where the CRM differs.
 
     def has_email(self, contact: Contact, email: str) -> bool:
-        """Return whether an email is the contact's, read with `email_names`.
+        """Return whether an email belongs to the contact, read with `email_names`.
 
         Override it where a contact may have several. `email` is lower-case.
         """
         return contact.properties.get("email", "").lower() == email
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Return whether `phone` or `mobilephone` of the contact is this number.
+        """Return whether the contact's `phone` or `mobilephone` is this number.
 
         Override it where a number may be stored in another notation than it was sent in.
         """
@@ -592,7 +592,7 @@ class Adapter(ABC):
         phones: Sequence[str] = (),
         names: Sequence[str] = (),
     ) -> dict[str, Contact]:
-        """Return the contact of each email, or of each phone, that has one (one list is given).
+        """Return the contacts of these emails or phones (one list is given), by email or phone.
 
         As `find_contact`, in few calls; an email that only `find_contact` or a write would find
         may be left out.
@@ -600,22 +600,22 @@ class Adapter(ABC):
         self._cannot("find several contacts at once")
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
-        """Make up to `batch_size` writes in few calls; return what became of each, in their order.
+        """Make up to `batch_size` writes in few calls; return their results in order.
 
-        One write's failure is no other's. None for one of which nothing was written and that is
-        to be made by itself, since its failure would be told better then.
+        A failed write does not affect the others. A None means that nothing was written and the hub
+        repeats this write alone, which gives a more precise error.
         """
         self._cannot("write several contacts at once")
 
     def active_workflow(self, contact_id: str, *, since_ms: int) -> str:
-        """Return the id of the newest workflow the contact entered since then, or `""`.
+        """Return the id of the newest workflow the contact entered since `since_ms`, or `""`.
 
         `since_ms` is in milliseconds since 1970 (UTC). Without this the hub keeps enrolments.
         """
         self._cannot("tell a contact's workflow")
 
     def check(self) -> None:
-        """Talk to the CRM and raise what is wrong, in words an operator can act on."""
+        """Call the CRM and raise an error that tells an operator what to fix."""
         self._cannot("check its connection")
 
     def describe(self, kind: Kind) -> list[Described]:
@@ -627,7 +627,7 @@ class Adapter(ABC):
         self._cannot("list pipelines")
 
     def owners(self) -> list[Owner]:
-        """Return the people records can be given to."""
+        """Return the users to whom records can be assigned."""
         self._cannot("list owners")
 
     def find_marked(
@@ -639,7 +639,7 @@ class Adapter(ABC):
         sent: Mapping[str, str],
         since_ms: int,
     ) -> Saved | None:
-        """Return what an earlier try of a write has made, or None when there is nothing.
+        """Return the record that an earlier attempt of this write made, or None.
 
         Asked after Uncertain, before the write is sent again: `kind`, `contact_id`, `mark` and
         the properties in `sent` are those of that write, which began at `since_ms` (ms since
@@ -662,10 +662,10 @@ class Adapter(ABC):
         since_ms: int,
         others: Collection[str],
     ) -> Saved | None:
-        """Return what `find_marked` does, given `others`: what other writes are known to have made.
+        """Like `find_marked`, but skip `others`, the records that other writes made.
 
-        Override it where a write without a mark is told by its values and time alone: of two
-        deals that are alike it must not take the other one.
+        Override it if records without a mark are found by their values and time alone: of two equal
+        deals, it must not return the other one.
         """
         return self.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
 
@@ -676,10 +676,10 @@ class Adapter(ABC):
 def hold_back_create(
     adapter: Adapter, kind: Written, properties: Mapping[str, str], written_ms: int
 ) -> None:
-    """Raise NotYet while the record that an earlier attempt sent may still show up.
+    """Raise NotYet while an earlier attempt's record may still appear.
 
-    Called when a lookup has found nothing. `written_ms` is until when that attempt may have sent
-    it (ms since 1970), 0 when there was none.
+    Call it after a lookup without result. `written_ms` is the latest time at which the earlier
+    attempt may have sent the record (ms since 1970), or 0 without such an attempt.
     """
     if written_ms:
         seconds = adapter.may_land_for(kind, properties)
@@ -688,7 +688,7 @@ def hold_back_create(
 
 
 def hold_back_update(adapter: Adapter, written_ms: int) -> None:
-    """Raise NotYet while the values that an earlier attempt sent may still be written.
+    """Raise NotYet while an earlier attempt's values may still be written.
 
     Landing later, they would overwrite newer ones. `written_ms` as in `hold_back_create`.
     """
@@ -698,7 +698,7 @@ def hold_back_update(adapter: Adapter, written_ms: int) -> None:
 
 
 def _hold_back(seconds: float, since_ms: int, why: str) -> None:
-    # Not longer than that from now on, however the clocks of two machines differ.
+    # At most `seconds` from now, even if the clocks of two machines differ.
     rest = min(seconds, since_ms / 1000 + seconds - time.time())
     if rest > 0:
         raise NotYet(f"An earlier attempt got no answer, and {why}", retry_after=rest)
@@ -717,10 +717,10 @@ _SHOWN_FAULTS = 20
 def configured(
     adapter: type[Adapter], settings: Mapping[str, str], credentials: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return settings and credentials with a value for each declared name, defaults filled in.
+    """Return settings and credentials completed with the declared defaults.
 
-    Raises BadConfig with every fault: an unknown name, a missing or faulty value, a secret given
-    as a setting or the reverse, and else what `Adapter.clash` says.
+    Raises BadConfig with every fault: unknown names, missing or invalid values, secrets given as
+    settings or the reverse; without such faults, the reason that `Adapter.clash` returns.
     """
     faults: list[str] = []
     complete: tuple[dict[str, str], dict[str, str]] = ({}, {})
@@ -728,11 +728,13 @@ def configured(
         (False, settings, complete[0]),
         (True, credentials, complete[1]),
     ):
-        declared = {one.name: one for one in adapter.settings if one.secret is secret}
+        declared = {
+            setting.name: setting for setting in adapter.settings if setting.secret is secret
+        }
         word = "secret" if secret else "setting"
         for name in given.keys() - declared.keys():
-            known = ", ".join(sorted(declared)) or "none"
-            faults.append(f"{name[:100]}: {adapter.title} has no such {word}; it has {known}")
+            names = ", ".join(sorted(declared)) or "none"
+            faults.append(f"{name[:100]}: {adapter.title} has no such {word}; it has {names}")
         for name, setting in declared.items():
             filled[name] = given.get(name, "") or setting.default
             if filled[name]:

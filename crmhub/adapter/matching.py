@@ -1,4 +1,4 @@
-"""Which contact a lead means. The hub decides; an adapter only finds and writes.
+"""Decide which contact a lead belongs to; adapters only find and write contacts.
 
 The first line that applies decides:
 
@@ -34,19 +34,21 @@ _NAMES = ("name", "firstname", "lastname")
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """What a chatbot learnt about a person, and what may identify them.
+    """A person as a chatbot describes them, with the values that identify them.
 
-    `properties` holds every value to be stored, `email` and `phone` among them; none is blank.
-    `email` and `phone` identify, also where they are not to be stored. `contact_id` is the contact
-    of this conversation so far, `email_id` and `phone_id` the contacts that this email and phone
-    were last seen with, which a CRM's search may not show yet.
-    With `strict` nothing is left out: what would be refused is Rejected. `mark` identifies this
-    lead's write. `tried_ms` is when the first attempt that ended Uncertain began (ms since 1970),
-    and `written_ms` until when the last such attempt may have sent a write; both are 0 without
-    one. `initial` names the properties that are written only if the contact has
-    no value yet. `by_phone_alone` says that a lead without an email means the contact of its
-    phone, also where that contact has an email; `talked_by_phone` that the conversation has never
-    said an email.
+    - `properties`: all values to store, including `email` and `phone`; none is blank.
+    - `email`, `phone`: identify the person, even if they are not stored.
+    - `contact_id`: the conversation's contact so far.
+    - `email_id`, `phone_id`: the contacts last seen with this email or phone; the CRM's search
+      may not show them yet.
+    - `strict`: raise Rejected instead of leaving out a refused property.
+    - `mark`: identifies this lead's write.
+    - `tried_ms`: when the first attempt that ended Uncertain began (ms since 1970), or 0.
+    - `written_ms`: until when the last such attempt may have sent a write, or 0.
+    - `initial`: names written only if the contact has no value yet.
+    - `by_phone_alone`: a lead without an email may match a contact that has one, by its phone.
+    - `phone_identifies`: the phone decides before the conversation.
+    - `talked_by_phone`: the conversation has never given an email.
     """
 
     properties: Mapping[str, str]
@@ -67,7 +69,7 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The contacts that a lead's email, conversation and phone lead to."""
+    """The contacts found by a lead's email, conversation and phone."""
 
     by_email: Contact | None = None
     by_conversation: Contact | None = None
@@ -76,7 +78,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """Another contact that may be the same person, and what both share (`phone`, `name`)."""
+    """A possible duplicate contact, with the values shared (`phone`, `name`)."""
 
     contact_id: str
     shares: tuple[str, ...]
@@ -84,7 +86,7 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The contact a lead means, None for a new one, and what may be written to it."""
+    """The lead's contact (None: create one), and the properties to write to it."""
 
     contact: Contact | None
     properties: Mapping[str, str]
@@ -93,11 +95,11 @@ class Match:
 
 
 def decide(lead: Lead, found: Found) -> Match:
-    """Return the contact that a lead means, as the table above says.
+    """Return the contact that a lead belongs to, by the table above.
 
     Raises Rejected for a strict lead of which something would be refused.
     """
-    contact = _meant(lead, found)
+    contact = _contact_of(lead, found)
     properties, refused = dict(lead.properties), list[Problem]()
     duplicate = None
     if contact is not None:
@@ -108,8 +110,8 @@ def decide(lead: Lead, found: Found) -> Match:
                 refused.append(Problem("email", "the contact of this phone has another email"))
     other = found.by_phone
     if other is not None and (contact is None or contact.id != other.id):
-        held = contact.properties.get("phone", "") if contact is not None else ""
-        if held and held != lead.phone:
+        current_phone = contact.properties.get("phone", "") if contact is not None else ""
+        if current_phone and current_phone != lead.phone:
             properties.pop("phone", None)
             refused.append(Problem("phone", f"this number belongs to another contact, {other.id}"))
         elif "phone" in properties:
@@ -119,39 +121,41 @@ def decide(lead: Lead, found: Found) -> Match:
     return Match(contact, properties, tuple(refused), duplicate)
 
 
-def _meant(lead: Lead, found: Found) -> Contact | None:
+def _contact_of(lead: Lead, found: Found) -> Contact | None:
     by_phone = found.by_phone
     if found.by_email is not None:
         return found.by_email
     if lead.phone_identifies and by_phone is not None:
         return by_phone
-    talked = found.by_conversation
-    if talked is not None and not is_another_persons(lead, talked):
-        return talked
+    by_conversation = found.by_conversation
+    if by_conversation is not None and not is_another_persons(lead, by_conversation):
+        return by_conversation
     if by_phone is None or not by_phone.properties.get("email"):
         return by_phone
     return by_phone if lead.by_phone_alone and not lead.email else None
 
 
-def is_another_persons(lead: Lead, talked: Contact) -> bool:
-    """Return whether a phone alone led the conversation to the contact of somebody else."""
-    return bool(lead.talked_by_phone and lead.email and talked.properties.get("email"))
+def is_another_persons(lead: Lead, contact: Contact) -> bool:
+    """Return whether the conversation got its contact from a phone shared with another person."""
+    return bool(lead.talked_by_phone and lead.email and contact.properties.get("email"))
 
 
 def _takes_email(contact: Contact, found: Found) -> bool:
-    """Return whether the lead's email becomes the contact's."""
+    """Return whether the lead's email replaces the contact's email."""
     if contact is found.by_email:
         return False
     return contact is not found.by_phone or not contact.properties.get("email")
 
 
 def _without_initial(contact: Contact, lead: Lead, properties: Mapping[str, str]) -> dict[str, str]:
-    held = contact.properties
-    return {n: v for n, v in properties.items() if not (n in lead.initial and held.get(n))}
+    current_values = contact.properties
+    return {
+        n: v for n, v in properties.items() if not (n in lead.initial and current_values.get(n))
+    }
 
 
 def shared(values: Mapping[str, str], others: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what two contacts with one phone share: `phone`, and `name` where it is the same."""
+    """Return the values that two contacts with one phone share: `phone`, and `name` if equal."""
     names = [name for name in _NAMES if values.get(name)]
     same = all(values[name].casefold() == others.get(name, "").casefold() for name in names)
     return ("phone", "name") if names and same else ("phone",)

@@ -1,9 +1,9 @@
-"""OAuth 2.0 access tokens that expire, for adapters: renewed once for all threads and processes.
+"""OAuth 2.0 access tokens for adapters, renewed once for all threads and processes.
 
-RFC 6749, 6: a refresh token is exchanged for an access token that lives for minutes, and may be
-replaced by another in the answer; whoever loses the replacement has lost the connection. So one
-process at a time renews, under a lease, reads first whether another has just done it, and saves
-what came before anybody uses it.
+RFC 6749, 6: a refresh token is exchanged for an access token that lives for minutes, and the
+answer may replace the refresh token; a lost replacement ends the connection. So one process at a
+time renews, under a lease: it first checks whether another process has just renewed the token,
+and saves the new credentials before they are used.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from crmhub.adapter.http import Answer
 
 KEPT = "access_grant"
 """The credential, declared as `kept`, that holds the present access token and when it expires."""
-# A renewal ends with the call that it is for; the lease outlives it by a little.
+# A renewal ends with its call; the lease lasts slightly longer.
 _LONGEST_LEASE, _LEASE_MARGIN = 600.0, 5.0
-# Renewed a little early, so that no call is under way with a token that expires.
+# Renew slightly early, so that no token expires during a call.
 _EARLY_SECONDS = 60.0
 _EARLY_SHARE = 0.1
-# Where the answer does not say (RFC 6749, 5.1: it should), or says something impossible.
+# The default for answers without a valid lifetime (RFC 6749, 5.1 recommends one).
 _USUAL_LIFETIME = 1800.0
 _LONGEST_LIFETIME = 86_400.0
 
@@ -53,44 +53,48 @@ class Grant:
         self._exchange = exchange
         self._lock = threading.Lock()
         self._credentials = context.credentials
-        # What was read or got last; beside the above until it is stored.
+        # The newest credentials, which differ from `_credentials` until they are stored.
         self._latest = context.credentials
         self._unsaved: tuple[Mapping[str, str], Mapping[str, str]] | None = None
-        self._handed = threading.local()
+        self._current = threading.local()
 
     def token(self) -> str:
-        """Return an access token that is valid for now, renewed when it is about to expire.
+        """Return a valid access token, renewed shortly before it expires.
 
         Raises Denied when the CRM refuses the refresh token, BadConfig, Throttled, Unavailable,
         and what `save_credentials` raises.
         """
-        token, expires = _kept(self._credentials)
+        token, expires = _stored_token(self._credentials)
         if not token or time.time() >= expires:
             self._replace(token)
-            token, _ = _kept(self._credentials)
-        self._handed.token = token
+            token, _ = _stored_token(self._credentials)
+        self._current.token = token
         return token
 
     def renew(self) -> bool:
-        """Get another access token, since the CRM refuses the one this thread had; return True.
+        """Replace the access token that the CRM refused to this thread; return True.
 
         Callers that come together get the same one, in whatever process they are. Raises as
         `token` does.
         """
-        self._replace(getattr(self._handed, "token", _kept(self._credentials)[0]))
+        self._replace(getattr(self._current, "token", _stored_token(self._credentials)[0]))
         return True
 
     def secrets(self) -> list[str]:
-        """Return what must never show: every credential, and the access token by itself."""
-        known = (self._credentials, self._latest)
-        return [one for held in known for one in (*held.values(), _kept(held)[0])]
+        """Return every credential and access token, so that messages can be masked."""
+        versions = (self._credentials, self._latest)
+        return [
+            secret
+            for credentials in versions
+            for secret in (*credentials.values(), _stored_token(credentials)[0])
+        ]
 
     def _replace(self, token: str) -> None:
-        """Put another token in the place of this one, unless that has been done."""
+        """Replace this token, unless another thread or process already has."""
         if not self._lock.acquire(timeout=max(0.0, self._context.remaining())):
             raise Unavailable(f"The access token for {self._crm} could not be renewed in time.")
         try:
-            if _kept(self._credentials)[0] == token:
+            if _stored_token(self._credentials)[0] == token:
                 seconds = min(self._context.remaining(), _LONGEST_LEASE) + _LEASE_MARGIN
                 with self._context.lease("access token", seconds):
                     self._credentials = self._fresh(token)
@@ -98,13 +102,13 @@ class Grant:
             self._lock.release()
 
     def _fresh(self, refused: str) -> Mapping[str, str]:
-        """Return the stored credentials once they hold a token that may be accepted."""
+        """Return the stored credentials, renewed if their token is refused or expired."""
         stored = self._latest = self._context.load_credentials()
         if self._unsaved is not None and self._unsaved[0] == stored:
-            # It came, and could not be stored: maybe there is no other way to get one.
+            # The last renewal was not stored; its refresh token may be the only valid one.
             stored = self._latest = self._unsaved[1]
             self._save(stored)
-        token, expires = _kept(stored)
+        token, expires = _stored_token(stored)
         if token in ("", refused) or time.time() >= expires:
             renewed = self._latest = self._renewed(stored)
             self._unsaved = (stored, renewed)
@@ -117,18 +121,21 @@ class Grant:
         self._unsaved = None
 
     def _renewed(self, stored: Mapping[str, str]) -> dict[str, str]:
-        given = self._given(stored)
-        token, rotated = given.get("access_token"), given.get("refresh_token")
+        answer = self._request_token(stored)
+        token, rotated = answer.get("access_token"), answer.get("refresh_token")
         if not isinstance(token, str) or not token:
             raise Unavailable(f"{self._crm} answered without an access token.")
         if not isinstance(rotated, str) or not rotated:
             rotated = stored.get("refresh_token", "")
-        lifetime = _lifetime(given.get("expires_in"))
+        lifetime = _lifetime(answer.get("expires_in"))
         expires = time.time() + lifetime - min(_EARLY_SECONDS, _EARLY_SHARE * lifetime)
         return {**stored, "refresh_token": rotated, KEPT: f"{expires:.0f} {token}"}
 
-    def _given(self, stored: Mapping[str, str]) -> Mapping[str, Any]:
-        """Ask for a token; what goes wrong says nothing of the record that a call was for."""
+    def _request_token(self, stored: Mapping[str, str]) -> Mapping[str, Any]:
+        """Request a new token and return the token endpoint's answer.
+
+        An error about a record, such as NotFound, is converted: the token endpoint has no records.
+        """
         try:
             return self._exchange(stored).object()
         except Rejected as exc:
@@ -141,16 +148,20 @@ class Grant:
             raise Unavailable(exc.message) from None
 
 
-def _kept(credentials: Mapping[str, str]) -> tuple[str, float]:
-    """Return the access token and when it is too old, ("", 0) when there is none."""
+def _stored_token(credentials: Mapping[str, str]) -> tuple[str, float]:
+    """Return the access token and its expiry time, ("", 0) without a token."""
     expires, _, token = credentials.get(KEPT, "").partition(" ")
     return (token, float(expires)) if token and expires.isdecimal() else ("", 0.0)
 
 
-def _lifetime(said: Any) -> float:
-    """Return how long a token lives, in seconds; some servers send a text, or 0 for "long"."""
-    if isinstance(said, str) and said.isascii() and said.isdecimal():
-        said = float(said)
-    if isinstance(said, bool) or not isinstance(said, int | float) or not said > 0:
+def _lifetime(expires_in: Any) -> float:
+    """Return a token's lifetime in seconds; some servers send a text, or 0 for "long"."""
+    if isinstance(expires_in, str) and expires_in.isascii() and expires_in.isdecimal():
+        expires_in = float(expires_in)
+    if (
+        isinstance(expires_in, bool)
+        or not isinstance(expires_in, int | float)
+        or not expires_in > 0
+    ):
         return _USUAL_LIFETIME
-    return float(min(said, _LONGEST_LIFETIME))
+    return float(min(expires_in, _LONGEST_LIFETIME))

@@ -1,4 +1,4 @@
-"""One phone number in the notations that CRMs keep it in, for adapters that must look one up."""
+"""Notations of one phone number, for adapters that search by phone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BARE = re.compile(r"[0-9 ().\-/]+", re.ASCII)
 
 
 def notations(number: str) -> list[str]:
-    """Return the ways in which a number may be stored, the likeliest first.
+    """Return the notations in which a number may be stored, the likeliest first.
 
     `number` is in E.164 where the hub could read it; anything else comes back alone.
     """
@@ -40,12 +40,12 @@ def notations(number: str) -> list[str]:
 
 
 def current(parsed: Any) -> Any:
-    """Return a parsed number as it is dialled today, which may be the number itself.
+    """Return a parsed number in its present national format, often unchanged.
 
     Mexico dropped the 1 before mobile numbers (IFT, from 3 August 2019), Brazil has put a 9 before
     them (Anatel, done in November 2016). Numbers that WhatsApp knew before keep the older form.
     """
-    # As an integer: a Mexican number has ten digits, a Brazilian mobile eleven.
+    # Integer arithmetic: a Mexican number has ten digits, a Brazilian mobile eleven.
     digits = parsed.national_number
     if parsed.country_code == _MEXICO and digits // _TEN_DIGITS == 1:
         return _with_national(parsed, digits - _TEN_DIGITS)
@@ -56,7 +56,7 @@ def current(parsed: Any) -> Any:
 
 
 def former(number: str) -> str:
-    """Return the older form of a number in E.164, see `current`; "" where there was none."""
+    """Return a number's former E.164 format (see `current`), or "" without one."""
     mexican = _MEXICAN_E164.fullmatch(number)
     if mexican:
         return f"+521{mexican[1]}"
@@ -71,9 +71,9 @@ def _with_national(parsed: Any, digits: int) -> Any:
 
 
 def nationals(number: str) -> list[str]:
-    """Return the digits of a number in E.164 without its country code, as of today and before.
+    """Return the present and former national digits of a number in E.164.
 
-    Of anything else there are none.
+    The list is empty for any other text.
     """
     parsed = _parsed(number, None)
     if parsed is None:
@@ -88,36 +88,38 @@ def nationals(number: str) -> list[str]:
 def same(number: str, stored: str) -> bool:
     """Return whether `stored`, in any notation, is this number and no other.
 
-    A stored number without a country code is taken for one of the country that `number` is of,
-    or for one whose plus (or 00) was left out.
+    A stored number without a country code is read as a number of the same country as `number`, or
+    as one without its plus (or 00).
     """
     if number == stored:
         return True
-    wanted = _parsed(number, None)
-    if wanted is None:
+    parsed_number = _parsed(number, None)
+    if parsed_number is None:
         return False
     import phonenumbers
 
     country = phonenumbers.region_code_for_number(
-        wanted
-    ) or phonenumbers.region_code_for_country_code(wanted.country_code)
+        parsed_number
+    ) or phonenumbers.region_code_for_country_code(parsed_number.country_code)
     readings = [_parsed(stored, country)]
-    # With a plus or words in it (an extension) it is not the digits alone that count.
+    # Numbers with a plus or an extension must not be read by their digits alone.
     if _BARE.fullmatch(stored):
         readings.append(_parsed(f"+{_NOT_DIGITS.sub('', stored).removeprefix('00')}", None))
-    return _identity(wanted) in [_identity(found) for found in readings if found is not None]
+    return _identity(parsed_number) in [
+        _identity(reading) for reading in readings if reading is not None
+    ]
 
 
 def _identity(parsed: Any) -> tuple[int, str, str]:
     import phonenumbers
 
-    # Not `national_number`: the zero that numbers in Italy start with is no part of it.
+    # `national_number` would drop the leading zero of Italian numbers.
     significant = phonenumbers.national_significant_number(parsed)
     return parsed.country_code, significant, parsed.extension or ""
 
 
 def _parsed(number: str, country: str | None) -> Any:
-    # Imported here: it is large, and many calls bring no phone.
+    # Imported here because it is large and many calls have no phone.
     import phonenumbers
 
     try:

@@ -1,4 +1,4 @@
-"""Which pipeline and stage a bot means, by their ids or their labels."""
+"""Find the pipeline and stage that a bot names by id or label."""
 
 from __future__ import annotations
 
@@ -7,56 +7,60 @@ from collections.abc import Sequence
 from crmhub.adapter.contract import Choice, Pipeline, Problem, Rejected
 
 _DEFAULTS = ("default", "0")
-_FEW = 20
+_MOST_OPTIONS = 20
 
 
 def place(
     pipelines: Sequence[Pipeline], wanted: tuple[str, str], names: tuple[str, str]
 ) -> tuple[str, str]:
-    """Return the ids of the pipeline and the stage that `wanted` names; either may be "".
+    """Return the ids of the pipeline and stage named in `wanted`; either name may be "".
 
-    Without a pipeline the stage tells it, and the default one goes first; without a stage it is
-    the pipeline's first. Labels are taken in any case where they mean one place. Raises Rejected
-    under the property of `names` that is wrong, with the ids to send: nothing is ever put in
-    another place than the one named.
+    Without a pipeline name, the stage determines the pipeline, and the default pipeline is tried
+    first. Without a stage name, the pipeline's first stage is used. Labels match in any case if
+    they are unambiguous. Raises Rejected with the valid ids, under the property in `names` that is
+    wrong; no other pipeline or stage is ever substituted.
     """
-    pipeline, stage = wanted
-    among = sorted(pipelines, key=lambda one: one.id not in _DEFAULTS)
-    if pipeline:
-        among = [one for one in among if one.id == pipeline] or [
-            one for one in among if one.label.casefold() == pipeline.casefold()
+    pipeline_name, stage_name = wanted
+    candidates = sorted(pipelines, key=lambda pipeline: pipeline.id not in _DEFAULTS)
+    if pipeline_name:
+        candidates = [pipeline for pipeline in candidates if pipeline.id == pipeline_name] or [
+            pipeline
+            for pipeline in candidates
+            if pipeline.label.casefold() == pipeline_name.casefold()
         ]
-        if len(among) != 1:
-            options = [Choice(one.id, one.label) for one in pipelines]
-            raise _misplaced(names[0], pipeline, options)
-    if stage:
-        return _stage(among, stage, names[1])
-    first = next((one for one in among if one.stages), None)
-    if first is None:
+        if len(candidates) != 1:
+            options = [Choice(pipeline.id, pipeline.label) for pipeline in pipelines]
+            raise _unknown_place(names[0], pipeline_name, options)
+    if stage_name:
+        return _stage(candidates, stage_name, names[1])
+    default = next((pipeline for pipeline in candidates if pipeline.stages), None)
+    if default is None:
         raise Rejected([Problem(names[1], "the CRM has no stages here; add one there")])
-    return first.id, first.stages[0].value
+    return default.id, default.stages[0].value
 
 
-def _stage(among: Sequence[Pipeline], wanted: str, name: str) -> tuple[str, str]:
-    for one in among:
-        if any(stage.value == wanted for stage in one.stages):
-            return one.id, wanted
+def _stage(candidates: Sequence[Pipeline], wanted: str, name: str) -> tuple[str, str]:
+    for pipeline in candidates:
+        if any(stage.value == wanted for stage in pipeline.stages):
+            return pipeline.id, wanted
     folded = wanted.casefold()
     labelled = [
-        (one.id, stage.value)
-        for one in among
-        for stage in one.stages
+        (pipeline.id, stage.value)
+        for pipeline in candidates
+        for stage in pipeline.stages
         if folded in (stage.label.casefold(), stage.value.casefold())
     ]
-    of_first = [found for found in labelled if found[0] == among[0].id]
-    for meant in (of_first, labelled):
-        if len(meant) == 1:
-            return meant[0]
-    raise _misplaced(name, wanted, [stage for one in among for stage in one.stages])
+    of_first = [match for match in labelled if match[0] == candidates[0].id]
+    for matches in (of_first, labelled):
+        if len(matches) == 1:
+            return matches[0]
+    raise _unknown_place(
+        name, wanted, [stage for pipeline in candidates for stage in pipeline.stages]
+    )
 
 
-def _misplaced(name: str, text: str, options: Sequence[Choice]) -> Rejected:
-    values = tuple(dict.fromkeys(option.value for option in options))[:_FEW]
+def _unknown_place(name: str, unknown_name: str, options: Sequence[Choice]) -> Rejected:
+    values = tuple(dict.fromkeys(option.value for option in options))[:_MOST_OPTIONS]
     shown = ", ".join(f'"{value}"' for value in values)
-    reason = f'the CRM has no "{text[:60]}" here; send one of {shown}'
+    reason = f'the CRM has no "{unknown_name[:60]}" here; send one of {shown}'
     return Rejected([Problem(name, reason, values)])

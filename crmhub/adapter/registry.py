@@ -1,4 +1,4 @@
-"""The adapters that are installed, found by the entry-point group `crmhub.adapters`.
+"""The installed adapters, found by the entry-point group `crmhub.adapters`.
 
 A class is imported when an account first needs it, so a plugin that cannot be imported troubles
 only the accounts that use it.
@@ -18,7 +18,7 @@ GROUP = "crmhub.adapters"
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """An installed adapter, or the reason why it cannot be used in `error`.
+    """An installed adapter, or in `error` the reason why it is unusable.
 
     `version` is that of the distribution it comes from; `settings` are those an operator gives.
     """
@@ -33,7 +33,7 @@ class Installed:
 
 
 class Registry:
-    """Finds adapters by name.
+    """Finds and loads adapters by name.
 
     `found` stands in for the installed entry points, for tests.
     """
@@ -41,18 +41,18 @@ class Registry:
     def __init__(self, found: Iterable[EntryPoint] | None = None) -> None:
         self.entry_points = tuple(entry_points(group=GROUP) if found is None else found)
         self._points: dict[str, EntryPoint] = {}
-        self._twice: dict[str, list[str]] = {}
+        self._ambiguous: dict[str, list[str]] = {}
         for point in self.entry_points:
-            # One distribution may be seen through two entries of the path: that is no clash.
-            known = self._points.setdefault(point.name, point)
-            if known.value != point.value:
-                self._twice.setdefault(point.name, [known.value]).append(point.value)
+            # Two entries of sys.path may show the same distribution, which is no conflict.
+            first = self._points.setdefault(point.name, point)
+            if first.value != point.value:
+                self._ambiguous.setdefault(point.name, [first.value]).append(point.value)
         self._loaded: dict[str, type[Adapter]] = {}
         self._lock = threading.Lock()
 
     @property
     def names(self) -> list[str]:
-        """The names of all installed adapters, usable or not."""
+        """The names of all installed adapters, including unusable ones."""
         return sorted(self._points)
 
     def load(self, name: str) -> type[Adapter]:
@@ -71,16 +71,16 @@ class Registry:
     def _import(self, name: str) -> type[Adapter]:
         point = self._points.get(name)
         if point is None:
-            known = ", ".join(self.names) or "none"
-            raise BadConfig(f"No adapter named {name!r} is installed; installed are: {known}.")
-        if name in self._twice:
+            installed = ", ".join(self.names) or "none"
+            raise BadConfig(f"No adapter named {name!r} is installed; installed are: {installed}.")
+        if name in self._ambiguous:
             raise BadConfig(
-                f"Two adapters are named {name!r} ({' and '.join(self._twice[name])});"
+                f"Two adapters are named {name!r} ({' and '.join(self._ambiguous[name])});"
                 " uninstall one of them."
             )
         try:
             adapter = point.load()
-        # A plugin is foreign code: whatever its import raises, only its own accounts may suffer.
+        # Any error in a plugin's import must affect only the accounts that use it.
         except Exception as exc:
             raise BadConfig(
                 f"The adapter {name!r} ({point.value}) cannot be loaded:"
@@ -105,6 +105,6 @@ class Registry:
             adapter = self.load(name)
         except BadConfig as exc:
             return Installed(name, version, distribution, error=exc.message)
-        settings = tuple(one for one in adapter.settings if not one.kept)
+        settings = tuple(setting for setting in adapter.settings if not setting.kept)
         title, can = adapter.title, features(adapter)
         return Installed(name, version, distribution, title, can, settings)

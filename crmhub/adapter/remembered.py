@@ -1,4 +1,4 @@
-"""What an adapter asks its CRM seldom: definitions, pipelines, owners."""
+"""A cache for data an adapter rarely requests: definitions, pipelines, owners."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AGAIN = 60.0
 
 
 class Remembered(Generic[T]):
-    """What the CRM was asked once, asked again when it is too old; one thread asks at a time."""
+    """A cached answer of the CRM, reloaded by one thread at a time when it is too old."""
 
     def __init__(self, load: Callable[[], T], context: Context) -> None:
         self._load = load
@@ -26,13 +26,14 @@ class Remembered(Generic[T]):
         self._held: tuple[float, T] | None = None
 
     def get(self, *, newer_than: float = HOUR) -> T:
-        """Return it, not older than so many seconds unless the CRM cannot be asked now.
+        """Return the cached value, reloaded if it is older than `newer_than` seconds.
 
-        Raises what `load` raises, and NotYet when another thread takes too long to ask.
+        If the CRM is unavailable, an older value is returned. Raises the errors of `load`, and
+        NotYet if another thread's reload takes too long.
         """
-        held = self._held
-        if held is not None and time.monotonic() - held[0] < newer_than:
-            return held[1]
+        cached = self._held
+        if cached is not None and time.monotonic() - cached[0] < newer_than:
+            return cached[1]
         if not self._lock.acquire(timeout=max(0.0, self._remaining())):
             raise NotYet("The CRM takes long to tell its definitions.", retry_after=_SOON)
         try:
@@ -41,17 +42,17 @@ class Remembered(Generic[T]):
             self._lock.release()
 
     def _renewed(self, newer_than: float) -> T:
-        held = self._held
-        if held is not None and time.monotonic() - held[0] < newer_than:
-            return held[1]
+        cached = self._held
+        if cached is not None and time.monotonic() - cached[0] < newer_than:
+            return cached[1]
         try:
             value = self._load()
         except (Throttled, Unavailable):
-            # Old definitions are better than none: the CRM checks every write once more.
-            if held is None:
+            # Old definitions suffice, since the CRM validates every write itself.
+            if cached is None:
                 raise
-            value = held[1]
-            # Not every call is to wait for a CRM that is down.
+            value = cached[1]
+            # Delay the next reload, so that not every call waits for an unavailable CRM.
             self._held = (time.monotonic() - HOUR + _AGAIN, value)
             return value
         self._held = (time.monotonic(), value)

@@ -1,7 +1,7 @@
-"""Finds the contacts that leads mean in an adapter's CRM, and writes to them.
+"""Find the contacts that leads belong to in a CRM, and create or update them.
 
-`matching` decides which contact a lead means; here is what is looked for, in which order it is
-written, and what happens when the CRM knows better.
+`matching` decides which contact a lead belongs to. This module runs the lookups, orders the writes,
+and resolves the CRM's conflicts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PHONES = ("phone", "mobilephone")
 
 @dataclass(frozen=True, slots=True)
 class SavedLead(Saved):
-    """What became of a lead: `values` are those that its contact has now."""
+    """The result of a lead; `values` are the contact's values after the write."""
 
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     duplicate: Duplicate | None = None
@@ -49,7 +49,7 @@ def _approve_all(lead: Lead, contact_id: str, properties: Mapping[str, str]) -> 
 
 
 def find(adapter: Adapter, lead: Lead) -> Found:
-    """Return the contacts that a lead's email, conversation and phone lead to.
+    """Return the contacts found by a lead's email, conversation and phone.
 
     A contact that would not be needed for the decision is not looked for.
     """
@@ -58,39 +58,41 @@ def find(adapter: Adapter, lead: Lead) -> Found:
 
 
 def _find(adapter: Adapter, lead: Lead, by_email: Contact | None) -> Found:
-    """Return the contacts that a lead leads to, given the one of its email."""
-    in_conversation = None
+    """Return a lead's contacts, given the contact of its email."""
+    by_conversation = None
     if by_email is None:
-        in_conversation = _of_conversation(adapter, lead) or _written_before(adapter, lead)
-        if lead.email and in_conversation and adapter.has_email(in_conversation, lead.email):
-            by_email, in_conversation = in_conversation, None
-    known = by_email or in_conversation
-    if known is not None and known is in_conversation and is_another_persons(lead, known):
-        known = None
-    if known is not None and lead.phone and adapter.has_phone(known, lead.phone):
-        of_phone = known if lead.phone_identifies else None
+        by_conversation = _of_conversation(adapter, lead) or _written_before(adapter, lead)
+        if lead.email and by_conversation and adapter.has_email(by_conversation, lead.email):
+            by_email, by_conversation = by_conversation, None
+    contact = by_email or by_conversation
+    if contact is not None and contact is by_conversation and is_another_persons(lead, contact):
+        contact = None
+    if contact is not None and lead.phone and adapter.has_phone(contact, lead.phone):
+        by_phone = contact if lead.phone_identifies else None
     else:
-        of_phone = _of_phone(adapter, lead) if lead.phone else None
-    return Found(by_email, in_conversation, of_phone)
+        by_phone = _of_phone(adapter, lead) if lead.phone else None
+    return Found(by_email, by_conversation, by_phone)
 
 
 def _names(lead: Lead, *more: str) -> tuple[str, ...]:
-    """Return the properties to read of a contact: the lead's, and what decides."""
+    """Return the property names to read: the lead's, and those that `decide` needs."""
     phone = ("phone",) if lead.phone else ()
     return tuple(dict.fromkeys((*lead.properties, "email", *phone, *more)))
 
 
 def _of_email(adapter: Adapter, lead: Lead) -> Contact | None:
-    found = adapter.find_contact(email=lead.email, names=_names(lead))
-    if found is not None or not lead.email_id:
-        return found
-    known = _get(adapter, lead.email_id, _names(lead, *adapter.email_names))
-    # Otherwise its address was corrected since, and may be somebody else's.
-    return known if known is not None and adapter.has_email(known, lead.email) else None
+    contact = adapter.find_contact(email=lead.email, names=_names(lead))
+    if contact is not None or not lead.email_id:
+        return contact
+    remembered = _get(adapter, lead.email_id, _names(lead, *adapter.email_names))
+    # Without this email the contact was corrected, and the email may be another person's.
+    return (
+        remembered if remembered is not None and adapter.has_email(remembered, lead.email) else None
+    )
 
 
 def _of_conversation(adapter: Adapter, lead: Lead) -> Contact | None:
-    """Return the conversation's contact, None where it was deleted in the CRM since."""
+    """Return the conversation's contact, or None if the CRM has deleted it."""
     if not lead.contact_id:
         return None
     return _get(adapter, lead.contact_id, _names(lead, *adapter.email_names))
@@ -98,20 +100,20 @@ def _of_conversation(adapter: Adapter, lead: Lead) -> Contact | None:
 
 def _of_phone(adapter: Adapter, lead: Lead) -> Contact | None:
     if lead.phone_id:
-        known = _get(adapter, lead.phone_id, _names(lead, *_PHONES))
-        if known is not None and adapter.has_phone(known, lead.phone):
-            return known
+        remembered = _get(adapter, lead.phone_id, _names(lead, *_PHONES))
+        if remembered is not None and adapter.has_phone(remembered, lead.phone):
+            return remembered
     return adapter.find_contact(phone=lead.phone, names=_names(lead))
 
 
 def _written_before(adapter: Adapter, lead: Lead) -> Contact | None:
-    """Return what an earlier attempt of this lead made, which no lookup by email shows."""
+    """Return the contact that an earlier attempt of this lead made, if its mark finds it."""
     if not lead.tried_ms or not adapter.can("find_marked"):
         return None
-    made = adapter.find_marked(
+    record = adapter.find_marked(
         "contacts", "", lead.mark, sent=lead.properties, since_ms=lead.tried_ms
     )
-    return _get(adapter, made.id, _names(lead)) if made is not None else None
+    return _get(adapter, record.id, _names(lead)) if record is not None else None
 
 
 def _get(adapter: Adapter, contact_id: str, names: Sequence[str]) -> Contact | None:
@@ -125,16 +127,16 @@ def _get(adapter: Adapter, contact_id: str, names: Sequence[str]) -> Contact | N
 
 
 def upsert_contact(adapter: Adapter, lead: Lead, *, approve: Approve = _approve_all) -> SavedLead:
-    """Create or update the contact that a lead means; `unchanged` when it had every value.
+    """Create or update a lead's contact; the outcome is `unchanged` if it had every value.
 
-    `approve` is asked before a contact is updated. Raises what it raises and the adapter's errors,
-    Rejected for a strict lead of which something would be left out. A contact that is deleted
-    before it is written to is made anew.
+    `approve` is called before a contact is updated. Raises the errors of `approve` and of the
+    adapter, and Rejected for a strict lead if a property would be left out. If the contact is
+    deleted before the write, a new one is created.
     """
     try:
         return _upsert(adapter, lead, approve)
     except NotFound:
-        # Deleted since it was found: nothing was written, and another lookup finds it no more.
+        # The contact was deleted after the lookup; nothing was written, so look up again.
         return _upsert(adapter, lead, approve)
 
 
@@ -143,15 +145,15 @@ def _upsert(adapter: Adapter, lead: Lead, approve: Approve) -> SavedLead:
     try:
         return _save(adapter, lead, match, approve)
     except Conflict as clash:
-        # Made meanwhile, or hidden from the lookup: the CRM knows whose email or phone it is.
-        again = _after_clash(adapter, lead, match, clash)
-        if again is None:
+        # The lookup missed a contact; the CRM's conflict names its owner.
+        new_match = _after_clash(adapter, lead, match, clash)
+        if new_match is None:
             raise
-        return _save(adapter, lead, again, approve)
+        return _save(adapter, lead, new_match, approve)
 
 
 def _after_clash(adapter: Adapter, lead: Lead, match: Match, clash: Conflict) -> Match | None:
-    """Return the new decision, given whose email or phone it is; None where that is not known."""
+    """Decide again, given the contact that holds the conflicting email or phone."""
     name = clash.name or "email"
     if name == "email" and lead.email:
         holder = _holder_of_email(adapter, lead, clash.existing_id)
@@ -161,26 +163,26 @@ def _after_clash(adapter: Adapter, lead: Lead, match: Match, clash: Conflict) ->
     holder = _get(adapter, clash.existing_id, _names(lead))
     if holder is None:
         return None
-    again = decide(lead, Found(None, match.contact, holder))
-    if "phone" not in again.properties or again.contact is holder:
-        return again
-    # This CRM takes a phone once: it stays with whom it belongs to.
+    new_match = decide(lead, Found(None, match.contact, holder))
+    if "phone" not in new_match.properties or new_match.contact is holder:
+        return new_match
+    # This CRM requires unique phones, so the other contact keeps the number.
     refused = Problem("phone", f"this number belongs to another contact, {holder.id}")
     if lead.strict:
         raise Rejected([refused])
-    properties = {name: value for name, value in again.properties.items() if name != "phone"}
-    return replace(again, properties=properties, refused=(*again.refused, refused))
+    properties = {name: value for name, value in new_match.properties.items() if name != "phone"}
+    return replace(new_match, properties=properties, refused=(*new_match.refused, refused))
 
 
 def _holder_of_email(adapter: Adapter, lead: Lead, existing_id: str) -> Contact | None:
     if existing_id:
         return _get(adapter, existing_id, _names(lead))
-    # No id was given: a contact that was made since the first lookup is found by another one.
+    # Without an id in the conflict, look up again: the contact may be new.
     return adapter.find_contact(email=lead.email, names=_names(lead))
 
 
 def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> SavedLead:
-    """Write what differs, to the contact that was found or to a new one.
+    """Write the differing values to the matched contact, or create one.
 
     Raises NotYet while an earlier write of the lead may still take effect.
     """
@@ -198,7 +200,7 @@ def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> Saved
 def _changes(
     adapter: Adapter, lead: Lead, match: Match, contact: Contact, approve: Approve
 ) -> tuple[Match, Changes]:
-    """Return the match with what may be written, and what of that must be."""
+    """Return the match with its approved properties, and the changes to write."""
     approved = approve(lead, contact.id, match.properties)
     changes = adapter.changes(contact, approved)
     if changes.refused and lead.strict:
@@ -211,7 +213,7 @@ def _create(adapter: Adapter, properties: Mapping[str, str], mark: str) -> Saved
     try:
         return adapter.create_contact(properties, mark=mark)
     except NotFound as exc:
-        # No record was named: what does not exist is the address where contacts are made.
+        # A create names no record, so the 404 means a wrong endpoint.
         error = Unavailable(f"{adapter.title} takes no contacts at its address: {exc.message}.")
         error.correlation_id = exc.correlation_id
         raise error from exc
@@ -223,8 +225,9 @@ def _saved(lead: Lead, match: Match, saved: Saved) -> SavedLead:
     values = {name: value for name, value in match.properties.items() if name not in names}
     if match.contact and match.contact.properties.get("email", "").lower() == lead.email != "":
         values["email"] = lead.email
-    said = {one.name: getattr(saved, one.name) for one in fields(Saved)} | {"refused": refused}
-    return SavedLead(**said, values=values, duplicate=match.duplicate)
+    attributes = {attribute.name: getattr(saved, attribute.name) for attribute in fields(Saved)}
+    attributes["refused"] = refused
+    return SavedLead(**attributes, values=values, duplicate=match.duplicate)
 
 
 # --- several leads -----------------------------------------------------------------------------
@@ -233,7 +236,7 @@ def _saved(lead: Lead, match: Match, saved: Saved) -> SavedLead:
 def upsert_contacts(
     adapter: Adapter, leads: Sequence[Lead], *, approve: Approve = _approve_all
 ) -> list[SavedLead | AdapterError]:
-    """Upsert leads in few calls where the adapter can; return what became of each, in order.
+    """Upsert leads in few calls where the adapter supports it; return results in order.
 
     One lead's failure is no other's. Leads of one contact take effect in their order.
     """
@@ -250,13 +253,13 @@ def upsert_contacts(
 def _upsert_together(
     adapter: Adapter, leads: Sequence[Lead], approve: Approve
 ) -> dict[int, SavedLead | AdapterError]:
-    """Upsert the leads that need no closer look; what is missing of them is left for later."""
+    """Upsert the leads that a batch can decide; omit the others from the result."""
     chosen = _first_of_each_person(leads)
     outcomes: dict[int, SavedLead | AdapterError] = {}
     try:
         matches = _match_together(adapter, {index: leads[index] for index in chosen})
     except (Conflict, NotFound, Rejected):
-        # One refusal for all says nothing of any one of them.
+        # A refusal of the whole batch does not tell which lead caused it.
         return {}
     except AdapterError as exc:
         return dict.fromkeys(chosen, exc)
@@ -290,34 +293,34 @@ def _upsert_together(
 
 
 def _first_of_each_person(leads: Sequence[Lead]) -> list[int]:
-    """Return the leads that can go together: each with an email, and no value shared."""
+    """Return the indexes of leads that can share a batch: with an email, sharing no value."""
     chosen, seen = [], set[str]()
     for index, lead in enumerate(leads):
-        known = {value for value in (lead.email, lead.phone, lead.contact_id) if value}
-        if lead.email and not known & seen and not lead.tried_ms:
+        identifiers = {value for value in (lead.email, lead.phone, lead.contact_id) if value}
+        if lead.email and not identifiers & seen and not lead.tried_ms:
             chosen.append(index)
-        seen |= known
+        seen |= identifiers
     return chosen
 
 
 def _match_together(adapter: Adapter, leads: Mapping[int, Lead]) -> dict[int, Match]:
-    """Return the matches of the leads for which email and phone are enough to decide."""
+    """Return the matches of the leads that email and phone alone decide."""
     names = sorted({name for lead in leads.values() for name in _names(lead, *_PHONES)})
-    of_email = adapter.find_contacts(emails=[one.email for one in leads.values()], names=names)
-    near = {
+    of_email = adapter.find_contacts(emails=[lead.email for lead in leads.values()], names=names)
+    decidable = {
         index: lead
         for index, lead in leads.items()
         if _needs_no_lookup(adapter, lead, of_email.get(lead.email))
     }
-    phones = {lead.phone for lead in near.values() if _phone_is_new(lead, of_email)}
+    phones = {lead.phone for lead in decidable.values() if _phone_is_new(lead, of_email)}
     of_phone = adapter.find_contacts(phones=sorted(phones), names=names) if phones else {}
     matches: dict[int, Match] = {}
-    for index, lead in near.items():
+    for index, lead in decidable.items():
         found = Found(of_email.get(lead.email), None, of_phone.get(lead.phone))
         try:
             matches[index] = decide(lead, found)
         except Rejected:
-            # Refused once more when it goes alone.
+            # The lead is rejected again when it is sent alone.
             continue
     return matches
 
@@ -329,5 +332,5 @@ def _needs_no_lookup(adapter: Adapter, lead: Lead, of_email: Contact | None) -> 
 
 
 def _phone_is_new(lead: Lead, of_email: Mapping[str, Contact]) -> bool:
-    known = of_email.get(lead.email)
-    return bool(lead.phone) and (known is None or known.properties.get("phone") != lead.phone)
+    contact = of_email.get(lead.email)
+    return bool(lead.phone) and (contact is None or contact.properties.get("phone") != lead.phone)

@@ -1,7 +1,8 @@
 """Acme for crmhub: contacts, deals and tickets over its REST API.
 
-This works against an API of a common shape, which `tests/fake_acme.py` serves. Make both what your
-CRM is, one method at a time: the fake as strict as the CRM, the adapter until the tests pass.
+This example works with a common kind of API, which `tests/fake_acme.py` serves. Adapt both to your
+CRM, one method at a time: make the fake as strict as the CRM, then change the adapter until the
+tests pass.
 """
 
 from __future__ import annotations
@@ -74,12 +75,14 @@ class AcmeAdapter(Adapter):
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        key, wanted = ("email", [email]) if email else ("phone", notations(phone))
-        answer = self._listed("contacts", {key: ",".join(wanted)})
-        found = [_contact(answer, one, (key, *names)) for one in answer.items()]
+        key, values = ("email", [email]) if email else ("phone", notations(phone))
+        answer = self._listed("contacts", {key: ",".join(values)})
+        contacts = [_contact(answer, contact, (key, *names)) for contact in answer.items()]
         # Whole values only, whatever the CRM's filter takes for a match.
-        holders = [one for one in found if _holds(one.properties.get(key, ""), email, phone)]
-        oldest = min(holders, key=lambda one: int(one.id), default=None)
+        holders = [
+            contact for contact in contacts if _holds(contact.properties.get(key, ""), email, phone)
+        ]
+        oldest = min(holders, key=lambda contact: int(contact.id), default=None)
         return oldest and _trimmed(oldest, names)
 
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
@@ -127,7 +130,7 @@ class AcmeAdapter(Adapter):
         since_ms: int,
     ) -> Saved | None:
         answer = self._listed(kind, {"reference": mark})
-        return next((Saved(answer.id(one), "created") for one in answer.items()), None)
+        return next((Saved(answer.id(record), "created") for record in answer.items()), None)
 
     # Calls.
 
@@ -146,7 +149,7 @@ class AcmeAdapter(Adapter):
         fields: Mapping[str, str],
         more: Mapping[str, Any] = {},
     ) -> Answer:
-        """Send properties under the CRM's names; what is refused is told under those sent."""
+        """Send properties under the CRM's names; report refusals under the caller's names."""
         sent = {_THEIRS[kind].get(name, name): name for name in fields}
         if twice := fields.keys() - sent.values():
             raise Rejected([Problem(name, "it is sent under two names") for name in twice])
@@ -159,7 +162,7 @@ class AcmeAdapter(Adapter):
 
 
 def _failure(answer: Answer) -> AdapterError | None:
-    """Return what the CRM's own errors mean; None leaves it to the status."""
+    """Return the error for the CRM's own error codes; None leaves it to the status."""
     match answer.status, answer.body:
         case 422, {"errors": dict(errors)} if errors:
             return Rejected([Problem(name, str(why)) for name, why in errors.items()])
@@ -169,11 +172,11 @@ def _failure(answer: Answer) -> AdapterError | None:
 
 
 def _contact(answer: Answer, record: Mapping[str, Any], names: Sequence[str]) -> Contact:
-    """Return a record as a contact; the CRM sends null where it knows a field without a value."""
+    """Return a record as a contact; the CRM sends null for a known field without a value."""
     fields = answer.mapping(record.get("fields"))
     theirs = {name: _THEIRS["contacts"].get(name, name) for name in names}
-    known = {name: fields[key] for name, key in theirs.items() if key in fields}
-    texts = {name: "" if value is None else str(value) for name, value in known.items()}
+    values = {name: fields[key] for name, key in theirs.items() if key in fields}
+    texts = {name: "" if value is None else str(value) for name, value in values.items()}
     return Contact(answer.id(record), texts)
 
 
@@ -186,6 +189,6 @@ def _holds(stored: str, email: str, phone: str) -> bool:
 
 
 def _check_id(contact_id: str) -> None:
-    """Raise NotFound for what the CRM never issues, so that no id leads to another path."""
+    """Raise NotFound for an id of another format, which could lead to another path."""
     if not AcmeAdapter.may_be_id(contact_id):
         raise NotFound(f"There is no contact {contact_id[:60]!r}")

@@ -1,4 +1,4 @@
-"""Conformance tests for adapters: a CRM's adapter is done when it passes them.
+"""Conformance tests for adapters: an adapter that passes them is complete.
 
     class TestMine(HttpAdapterTests):
         adapter_class = MyAdapter

@@ -1,4 +1,4 @@
-"""What an adapter's test class says of its CRM, and what every test is given."""
+"""Base class of every conformance test: names that describe the CRM, and shared fixtures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _numbers = itertools.count(1)
 
 
 class Base:
-    """The names by which an adapter's test class describes its CRM.
+    """The names with which an adapter's test class describes its CRM.
 
     A subclass sets `adapter_class` and what differs from the defaults, and has a fixture `crm`
     that yields a fresh CRM for each test. The names of properties are the CRM's own.
@@ -80,33 +80,34 @@ class Base:
 
     @pytest.fixture
     def crm(self) -> Crm:
-        """The CRM of one test, seen from behind; the subclass says what it is."""
+        """The CRM under test, as the tests inspect it directly; subclasses provide it."""
         raise NotImplementedError("give your test class a fixture `crm`")
 
     @pytest.fixture
     def store(self) -> Store | None:
-        """The hub's own records, for an adapter that keeps contacts there."""
+        """The hub's own record store, for adapters that keep contacts in the hub."""
         return None
 
     @pytest.fixture
     def url(self) -> str:
-        """Where the adapter is sent."""
+        """Base URL that the adapter calls."""
         return ""
 
     @pytest.fixture
     def connection(
         self, url: str, store: Store | None, caplog: pytest.LogCaptureFixture
     ) -> Iterator[Connection]:
-        """The connection under test. No secret and no email may have been logged in the end."""
+        """The connection under test; the teardown checks that the logs hold no secret or email."""
         settings = {name: value.format(url=url) for name, value in self.settings.items()}
-        # Braces may be a part of a secret.
+        # Plain replacement, since a secret may contain braces.
         secrets = {name: text.replace("{url}", url) for name, text in self.credentials.items()}
         connection = Connection(self.adapter_class, settings, secrets, store=store)
         caplog.set_level(logging.DEBUG)
         yield connection
         connection.outgoing.close()
-        for record in (one for when in ("setup", "call") for one in caplog.get_records(when)):
-            # What urllib3 logs at this level is its own affair.
+        records = [*caplog.get_records("setup"), *caplog.get_records("call")]
+        for record in records:
+            # urllib3's debug lines contain paths, and production does not log them.
             if not record.name.startswith("urllib3"):
                 text = f"{record.getMessage()} {record.exc_info or ''}"
                 assert not hidden_in(text, connection), "a secret was logged"
@@ -114,17 +115,17 @@ class Base:
 
     @pytest.fixture
     def adapter(self, connection: Connection) -> Adapter:
-        """An adapter of the connection."""
+        """An adapter of the connection under test."""
         return connection.adapter()
 
     # What the tests are written with.
 
     def made(self, kind: str, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return properties of a new record, with what the CRM demands."""
+        """Return properties for a new record, including those the CRM requires."""
         return {**self.needed.get(kind, {}), **properties}
 
     def person(self, **properties: str) -> dict[str, str]:
-        """Return the properties of somebody new, with an email and a text of their own."""
+        """Return properties of a new person with a unique email and text."""
         number = next(_numbers)
         mine = {"email": f"ann{number}@{DOMAIN}", self.text: f"Of test {number}"}
         return self.made("contacts", mine | properties)
@@ -141,7 +142,7 @@ class Base:
         tried_ms: int = 0,
         written_ms: int = 0,
     ) -> Lead:
-        """Return a lead with these properties, its email and phone among them."""
+        """Return a lead with these properties, identified by their email and phone."""
         return Lead(
             self.made("contacts", properties),
             email=properties.get("email", ""),
@@ -160,12 +161,12 @@ class Base:
         return self.made(kind, {self.titles[kind]: title})
 
     def announced(self, feature: str) -> None:
-        """Skip the test, and say why, unless the adapter announces the feature."""
+        """Skip the test with a reason unless the adapter announces the feature."""
         if feature not in features(self.adapter_class):
             pytest.skip(f"{self.adapter_class.title} announces no {feature}")
 
     def pipelines(self, adapter: Adapter, kind: Linked) -> list[Pipeline]:
-        """Return the pipelines of a kind; skips where none are announced or the CRM lacks it."""
+        """Return the pipelines of a kind; skip the test if the adapter or the CRM has none."""
         self.announced("pipelines")
         try:
             return adapter.pipelines(kind)
@@ -173,7 +174,7 @@ class Base:
             pytest.skip(f"{self.adapter_class.title} has no {kind}")
 
     def lagging(self, crm: Crm) -> LaggingCrm:
-        """Let the CRM's search lag from now on; skips where the fake cannot."""
+        """Make the CRM's search lag from now on; skip the test if the fake cannot."""
         if not isinstance(crm, LaggingCrm):
             pytest.skip("the fake CRM has no search_lag: its search is never late")
         crm.search_lag = HOURS
@@ -181,7 +182,7 @@ class Base:
 
 
 def either(error: type[E], call: Callable[[], T]) -> T | E:
-    """Return what a call returns, or the error of this class that it raises."""
+    """Return a call's result, or the expected error it raises."""
     try:
         return call()
     except error as exc:
@@ -189,47 +190,49 @@ def either(error: type[E], call: Callable[[], T]) -> T | E:
 
 
 def new_mark() -> str:
-    """Return a mark as the hub makes them: no two are the same."""
+    """Return a new unique mark in the hub's format."""
     return f"crmhub-{next(_numbers):020d}"
 
 
 def phone_number() -> str:
-    """Return a phone number in E.164 that no other test has."""
+    """Return a unique phone number in E.164."""
     return f"+49151234{next(_numbers):05d}"
 
 
 def texts_of(error: BaseException | None) -> str:
-    """Return everything an error says, with all that led to it."""
-    told: list[str] = []
+    """Return an error's messages, its attributes and those of its causes as one text."""
+    texts: list[str] = []
     seen: set[int] = set()
     waiting = [error]
     while waiting:
-        one = waiting.pop()
-        if one is not None and id(one) not in seen:
-            seen.add(id(one))
-            fields = {k: v for k, v in vars(one).items() if isinstance(v, str | tuple | list)}
-            told.append(f"{one} {one!r} {fields}")
-            waiting += [one.__cause__, one.__context__]
-    return "\n".join(told)
+        cause = waiting.pop()
+        if cause is not None and id(cause) not in seen:
+            seen.add(id(cause))
+            fields = {k: v for k, v in vars(cause).items() if isinstance(v, str | tuple | list)}
+            texts.append(f"{cause} {cause!r} {fields}")
+            waiting += [cause.__cause__, cause.__context__]
+    return "\n".join(texts)
 
 
 def hidden_in(text: str, connection: Connection) -> bool:
-    """Return whether a text holds one of the connection's secrets."""
+    """Return whether a text contains one of the connection's secrets."""
     return any(secret in text for secret in connection.secrets())
 
 
 def well_told(error: AdapterError, connection: Connection) -> None:
-    """Check that an error has a message for people, which holds no secret."""
+    """Check that an error has a readable message without secrets."""
     assert error.message.strip(), f"{type(error).__name__} says nothing"
     assert not hidden_in(texts_of(error), connection), "an error holds a secret"
 
 
 def _silenced(cls: type, name: str) -> bool:
-    """Return whether a standard test is replaced by one that gives no reason."""
+    """Return whether a subclass replaces a standard test without giving an xfail reason."""
     if not name.startswith("test_"):
         return False
     standard = [
-        one for one in cls.__mro__ if name in vars(one) and one.__module__.startswith(__package__)
+        base
+        for base in cls.__mro__
+        if name in vars(base) and base.__module__.startswith(__package__)
     ]
     present = getattr(cls, name)
     if not standard or present is vars(standard[0])[name]:

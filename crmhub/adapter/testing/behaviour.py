@@ -1,4 +1,4 @@
-"""What every adapter owes, whatever way it reaches its CRM."""
+"""The behaviour required of every adapter, however it reaches its CRM."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ from crmhub.adapter.testing.writing import WritingTests
 
 
 class AdapterTests(TellingTests, FindingTests, WritingTests, LinkingTests, LeadTests, MarkTests):
-    """The behaviour that every adapter owes; subclass it with a fixture `crm`."""
+    """Tests for every adapter; subclass it and add a `crm` fixture."""

@@ -1,4 +1,4 @@
-"""What the hub would keep of one connection, in memory: leases, budgets, rotated credentials."""
+"""An in-memory substitute for the hub's connection: leases, budgets, stored credentials."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ PATIENCE = 10.0
 
 
 class Connection:
-    """One connection to a CRM, as every process of the hub sees it.
+    """One connection to a CRM, shared by simulated processes of the hub.
 
-    Each adapter made by `adapter()` is a process of its own: it starts with the credentials that
-    are stored, and shares leases and budgets with the others. `saved` holds what was stored by
-    `save_credentials`, oldest first; `slept` is how many seconds were skipped, not waited.
+    Each adapter from `adapter()` simulates a separate process: it starts with the stored
+    credentials and shares leases and budgets with the others. `saved` lists the credentials stored
+    by `save_credentials`, oldest first; `slept` is the number of seconds skipped.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Connection:
         self._lock = threading.Lock()
 
     def adapter(self) -> Adapter:
-        """Return another adapter of this connection, with the credentials that are stored now."""
+        """Return another adapter of this connection, with the currently stored credentials."""
         return self.adapter_class(self.context())
 
     def context(self) -> Context:
-        """Return what the hub hands to an adapter."""
+        """Return the context that the hub passes to an adapter."""
         return Context(
             client_id="conformance",
             region="",
@@ -74,14 +74,14 @@ class Connection:
         )
 
     def remaining(self) -> float:
-        """Return how many seconds the present call may still take."""
+        """Return the seconds left for the current call."""
         if self._patience is None:
             return PATIENCE
         return max(0.0, self._ends - time.monotonic() - self.slept)
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Let the calls made in this block take so many seconds together."""
+        """Give the calls inside this block a shared time limit in seconds."""
         self._patience, self.slept = seconds, 0.0
         self._ends = time.monotonic() + seconds
         try:
@@ -90,14 +90,14 @@ class Connection:
             self._patience = None
 
     def sleep(self, seconds: float) -> None:
-        """Take so long for slept, at once."""
+        """Skip this many seconds without waiting."""
         with self._lock:
             self.slept += seconds
 
     def secrets(self) -> set[str]:
-        """Return every text that must not show: credentials, old and new, and their words."""
-        texts = [*self.credentials.values(), *(v for one in self.saved for v in one.values())]
-        # A kept grant may hold a token beside the time it expires, an address one in its path.
+        """Return all secret texts: stored and former credentials, and their parts."""
+        texts = [*self.credentials.values(), *(v for text in self.saved for v in text.values())]
+        # A stored grant also contains an expiry time; a secret address has its parts.
         words = {word for text in texts for word in (text, *text.split(), *parts_of_address(text))}
         return {word for word in words if len(word) >= 8 and not word.isdigit()}
 
@@ -112,7 +112,7 @@ class Connection:
 
 
 class CountingBudget:
-    """A budget that never makes anybody wait: it counts, or refuses while `refusing` is set."""
+    """A budget that counts calls without waiting, and refuses them while `refusing` is set."""
 
     def __init__(self, lane: str) -> None:
         self.lane = lane
@@ -122,19 +122,19 @@ class CountingBudget:
         self._lock = threading.Lock()
 
     def take(self) -> None:
-        """Count one call; raises Throttled while `refusing` seconds are asked for."""
+        """Count one call; raise Throttled while `refusing` is set."""
         if self.refusing is not None:
             raise Throttled("The budget is used up.", retry_after=self.refusing, scope=self.lane)
         with self._lock:
             self.taken += 1
 
     def follow(self, calls: int, seconds: float) -> None:
-        """Be told what the CRM allows."""
+        """Record the limit that the CRM allows."""
         assert calls > 0, "a budget of no calls at all"
         assert seconds > 0, "a budget for no time at all"
 
     def pause(self, seconds: float) -> None:
-        """Be told that the CRM has refused a call."""
+        """Record that the CRM refused a call."""
         self.paused.append(seconds)
 
 
@@ -143,7 +143,7 @@ class _HasRemaining(Protocol):
 
 
 class Leases:
-    """Locks by name, for every adapter of a connection; `granted` counts them."""
+    """Locks by name, shared by all adapters of a connection; `granted` counts acquisitions."""
 
     def __init__(self, remaining: _HasRemaining) -> None:
         self.granted: Counter[str] = Counter()
@@ -153,7 +153,7 @@ class Leases:
 
     @contextmanager
     def hold(self, key: str, seconds: float) -> Iterator[None]:
-        """Hold the lease of this name; raises Unavailable when it cannot be had in time."""
+        """Hold the lease of this name; raise Unavailable if it cannot be acquired in time."""
         holder = object()
         ends = time.monotonic() + self._remaining()
         with self._changed:
@@ -174,9 +174,9 @@ class Leases:
 
 
 class Outgoing:
-    """The guarded session that the hub would hand out, which here may reach this machine.
+    """The hub's egress session, allowed to reach loopback addresses.
 
-    `calls` counts what went out through it, `timeouts` holds what each was allowed.
+    `calls` counts the requests sent, and `timeouts` holds the timeout of each.
     """
 
     def __init__(self) -> None:
@@ -193,11 +193,11 @@ class Outgoing:
         data: bytes | None,
         timeout: float,
     ) -> Response:
-        """Send one request and return its whole answer."""
+        """Send one request and return its complete answer."""
         self.calls += 1
         self.timeouts.append(timeout)
         return self._session.request(method, url, headers=headers, data=data, timeout=timeout)
 
     def close(self) -> None:
-        """Let go of open connections."""
+        """Close all open connections."""
         self._session.close()

@@ -1,4 +1,4 @@
-"""What the conformance tests must see of a CRM from behind, whatever the adapter says of it."""
+"""The interface through which the conformance tests inspect a CRM, bypassing the adapter."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from crmhub.adapter.contract import Kind, Linked
 
 
 class Crm(Protocol):
-    """A fake of the CRM (or the CRM itself), with its own names for properties.
+    """A fake of the CRM (or the CRM itself), addressed by its own property names.
 
-    It is as strict as the CRM: what the CRM refuses, it refuses, and nothing is made up. Ids and
-    values are strings, and what has no value is `""` or left out.
+    The fake is as strict as the CRM and invents no values. Ids and values are strings; a missing
+    value is `""` or left out.
     """
 
     def add_contact(self, properties: Mapping[str, str]) -> str:
-        """Put a contact there as it is, and return its id; later ones are younger.
+        """Store a contact and return its id; contacts added later are younger.
 
         Raises `Conflict` where the CRM takes an email only once.
         """
@@ -31,7 +31,7 @@ class Crm(Protocol):
         """Return the live deals or tickets linked to a contact, by their ids."""
 
     def count(self, kind: Kind) -> int:
-        """Return how many live records there are, linked or not."""
+        """Return the number of live records, linked or not."""
 
 
 @runtime_checkable
@@ -40,12 +40,12 @@ class HttpCrm(Crm, Protocol):
 
     @property
     def url(self) -> str:
-        """Where it listens: `http://127.0.0.1:…`, with a path where the CRM has one."""
+        """Base URL of the CRM: `http://127.0.0.1:…`, with the CRM's path prefix if any."""
 
 
 @runtime_checkable
 class LaggingCrm(Protocol):
-    """A CRM whose search may lag behind its writes: such a fake lets the tests choose how long."""
+    """A CRM whose search index lags behind writes by a time that the tests choose."""
 
     search_lag: float
     """For how many seconds a search does not show what was written."""

@@ -1,4 +1,4 @@
-"""What goes wrong between an adapter and a CRM, as faults for the proxy."""
+"""Network and HTTP faults that the proxy injects between an adapter and a CRM."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _JSON = {"Content-Type": "application/json"}
 
 
 def answers(status: int, body: Any = None, **headers: str) -> Fault:
-    """Answer without handing the request on; `body` is made JSON unless it is bytes."""
+    """Answer without forwarding the request; `body` is encoded as JSON unless it is bytes."""
     reply = made(status, body, **headers)
     return lambda exchange: exchange.reply(reply)
 
 
 def answers_after(status: int, body: Any = None, **headers: str) -> Fault:
-    """Hand the request on and answer something else."""
+    """Forward the request, then replace the CRM's answer."""
     reply = made(status, body, **headers)
 
     def fault(exchange: Exchange) -> None:
@@ -33,7 +33,7 @@ def answers_after(status: int, body: Any = None, **headers: str) -> Fault:
 
 
 def made(status: int, body: Any = None, **headers: str) -> Reply:
-    """Return an answer; underscores in the names of headers become hyphens."""
+    """Build an answer; underscores in header names become hyphens."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     if body is None:
         return Reply(status, b"", named)
@@ -43,7 +43,7 @@ def made(status: int, body: Any = None, **headers: str) -> Reply:
 
 
 def echoes(status: int) -> Fault:
-    """Answer an error that repeats what was sent, credentials and all."""
+    """Answer with an error that repeats the request, including its credentials."""
 
     def fault(exchange: Exchange) -> None:
         headers = exchange.request.headers.items()
@@ -55,29 +55,29 @@ def echoes(status: int) -> Fault:
 
 
 def reset_before(exchange: Exchange) -> None:
-    """Reset the connection without handing the request on."""
+    """Reset the connection without forwarding the request."""
     exchange.reset()
 
 
 def closed_before(exchange: Exchange) -> None:
-    """Close the connection without handing the request on."""
+    """Close the connection without forwarding the request."""
     exchange.close()
 
 
 def reset_after(exchange: Exchange) -> None:
-    """Hand the request on and lose the answer by a reset."""
+    """Forward the request, then reset the connection instead of answering."""
     exchange.forward()
     exchange.reset()
 
 
 def closed_after(exchange: Exchange) -> None:
-    """Hand the request on and lose the answer without a word."""
+    """Forward the request, then close the connection without answering."""
     exchange.forward()
     exchange.close()
 
 
 class HeldBack:
-    """Reset the connection, and hand the request on only when `land` is called.
+    """Reset the connection, and forward the request later, when `land` is called.
 
     So does a CRM whose table is locked: its caller gives up, and the write goes on.
     """
@@ -87,18 +87,18 @@ class HeldBack:
         self._requests: list[Request] = []
 
     def __call__(self, exchange: Exchange) -> None:
-        """Keep the request, and lose its answer."""
+        """Store the request and drop its answer."""
         self._requests.append(exchange.request)
         exchange.reset()
 
     def land(self) -> None:
-        """Hand on what was held back, in its order."""
+        """Forward the stored requests in their order."""
         while self._requests:
             self._proxy.hand_on(self._requests.pop(0))
 
 
 def cut_after(exchange: Exchange) -> None:
-    """Hand the request on and break off in the middle of the answer."""
+    """Forward the request, then cut the answer in half."""
     reply = exchange.forward()
     body = reply.body or b'{"id": "1"}'
     exchange.send(head(reply, length=len(body) + 100) + body[: len(body) // 2])
@@ -106,38 +106,38 @@ def cut_after(exchange: Exchange) -> None:
 
 
 def mislabelled(exchange: Exchange) -> None:
-    """Hand the request on and call its answer something else than JSON."""
+    """Forward the request, and answer its JSON under another content type."""
     reply = exchange.forward()
     headers = {k: v for k, v in reply.headers.items() if k.lower() != "content-type"}
     exchange.reply(Reply(reply.status, reply.body, {**headers, "Content-Type": "image/png"}))
 
 
 def not_http(exchange: Exchange) -> None:
-    """Hand the request on and answer what is no HTTP."""
+    """Forward the request, and answer with bytes that are not HTTP."""
     exchange.forward()
     exchange.send(b"\x00\x01\x02 220 mail.example.org ESMTP\r\n\r\n")
     exchange.close()
 
 
 def falsely_compressed(exchange: Exchange) -> None:
-    """Hand the request on and say that its answer is compressed, which it is not."""
+    """Forward the request, and claim a compression that the answer does not have."""
     reply = exchange.forward()
     exchange.reply(Reply(200, reply.body or b"{}", {**reply.headers, "Content-Encoding": "gzip"}))
 
 
 def stalled_after(exchange: Exchange) -> None:
-    """Hand the request on and answer it one byte a second."""
+    """Forward the request, and send the answer at one byte per second."""
     reply = exchange.forward()
     exchange.drip(head(reply) + reply.body, every=1.0)
 
 
 def dripping_head(exchange: Exchange) -> None:
-    """Send a head without end, a byte at a time, each well before the other side tires."""
+    """Send an endless head, one byte at a time, each before the adapter's read timeout."""
     exchange.drip(b"HTTP/1.1 200 OK\r\n" + b"X-Slow: yes\r\n" * 10_000, every=0.05)
 
 
 def dripping_body(exchange: Exchange) -> None:
-    """Send a body without end, a byte at a time, each well before the other side tires."""
+    """Send an endless body, one byte at a time, each before the adapter's read timeout."""
     exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999\r\n")
     exchange.drip(b"\r\n" + b" " * 99_999, every=0.05)
 
@@ -153,27 +153,27 @@ def huge(exchange: Exchange) -> None:
 
 
 def bomb(exchange: Exchange) -> None:
-    """Answer 64 MiB of JSON in some kilobytes."""
+    """Answer 64 MiB of JSON compressed to a few kilobytes."""
     exchange.reply(Reply(200, compressed(), {**_JSON, "Content-Encoding": "gzip"}))
 
 
 @cache
 def compressed() -> bytes:
-    """Return what `bomb` answers; made once, since that takes a moment and much memory."""
+    """Return the compressed body of `bomb`, cached because it is expensive to build."""
     return gzip.compress(b'"' + b"x" * (64 << 20) + b'"', 1)
 
 
 def http_date(seconds: float) -> str:
-    """Return the time so many seconds from now (since 1970), as HTTP writes it."""
+    """Return the time `seconds` (since 1970) in HTTP's date format."""
     return formatdate(seconds, usegmt=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """A fault with its name.
+    """A named fault.
 
-    `silent` is a success without content: for a change, that may be all that a CRM ever says.
-    With a `harmless` one a call may well succeed.
+    `silent` is a success without content, which some CRMs send after every change. A call under a
+    `harmless` fault may succeed.
     """
 
     name: str
@@ -183,7 +183,7 @@ class Harm:
 
 
 def harms() -> list[Harm]:
-    """Return every fault that any call must live with."""
+    """Return every fault that any call must survive."""
     return [
         *(Harm(f"{status}", answers(status, {"message": "no"})) for status in _STATUSES),
         Harm("403 in HTML", answers(403, _HTML, Content_Type="text/html")),

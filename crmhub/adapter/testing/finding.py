@@ -1,4 +1,4 @@
-"""What every adapter owes when a contact is looked up."""
+"""Tests of every adapter's contact lookups."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MANY = 250
 
 
 def lookalikes(email: str) -> list[str]:
-    """Return emails that a search for a part, or by a pattern, takes for this one."""
+    """Return emails that a substring or pattern search would confuse with this email."""
     local, _, domain = email.partition("@")
     return [
         f"jo{email}",
@@ -50,12 +50,12 @@ def lookalikes(email: str) -> list[str]:
 
 
 class FindingTests(Base):
-    """`find_contact` and `get_contact`."""
+    """Tests of `find_contact` and `get_contact`."""
 
     def _find(self, adapter: Adapter, *names: str, email: str = "", phone: str = "") -> Contact:
-        found = adapter.find_contact(email=email, phone=phone, names=names)
-        assert found is not None, "it was not found"
-        return found
+        contact = adapter.find_contact(email=email, phone=phone, names=names)
+        assert contact is not None, "it was not found"
+        return contact
 
     # By email.
 
@@ -68,10 +68,10 @@ class FindingTests(Base):
         others += [self.person(email=f"{'axn'}@{DOMAIN}", **{self.text: email})]
         for other in others[:3]:
             crm.add_contact(other)
-        wanted = crm.add_contact(self.person(email=email))
+        expected_id = crm.add_contact(self.person(email=email))
         for other in others[3:]:
             crm.add_contact(other)
-        assert self._find(adapter, email=email).id == wanted
+        assert self._find(adapter, email=email).id == expected_id
 
     @pytest.mark.parametrize("local", ["ann", "a_n", "a%n", "%", "*", '"'])
     def test_an_email_that_only_lookalikes_have_finds_nothing(
@@ -94,18 +94,18 @@ class FindingTests(Base):
     def test_an_email_is_found_in_whatever_case_it_is_stored(
         self, adapter: Adapter, crm: Crm
     ) -> None:
-        wanted = crm.add_contact(self.person(email=f"Ann.Lee@{DOMAIN.title()}"))
-        assert self._find(adapter, email=f"ann.lee@{DOMAIN}").id == wanted
+        expected_id = crm.add_contact(self.person(email=f"Ann.Lee@{DOMAIN.title()}"))
+        assert self._find(adapter, email=f"ann.lee@{DOMAIN}").id == expected_id
 
     def test_the_oldest_of_several_with_an_email_is_found(self, adapter: Adapter, crm: Crm) -> None:
         crm.add_contact(self.person())
-        wanted = crm.add_contact(self.person(email=f"ann@{DOMAIN}"))
+        expected_id = crm.add_contact(self.person(email=f"ann@{DOMAIN}"))
         try:
             for _ in range(2):
                 crm.add_contact(self.person(email=f"ann@{DOMAIN}"))
         except Conflict:
             pytest.skip("this CRM takes an email only once")
-        assert self._find(adapter, email=f"ann@{DOMAIN}").id == wanted
+        assert self._find(adapter, email=f"ann@{DOMAIN}").id == expected_id
 
     def test_a_deleted_contact_is_not_found(self, adapter: Adapter, crm: Crm) -> None:
         phone = phone_number()
@@ -120,13 +120,13 @@ class FindingTests(Base):
     # By phone.
 
     def _finds_phone_stored_as(self, adapter: Adapter, crm: Crm, stored: str) -> None:
-        """Look `+4915123456789` up among numbers that resemble it."""
+        """Check that `+4915123456789` is found among similar numbers."""
         for other in ("+4315123456789", "+491512345678", "+49151234567890", "+4915123456788"):
             crm.add_contact(self.person(phone=other))
-        wanted = crm.add_contact(self.person(phone=stored))
+        expected_id = crm.add_contact(self.person(phone=stored))
         for other in ("+4115123456789", "+4915223456789", "+4930123456789"):
             crm.add_contact(self.person(phone=other))
-        assert self._find(adapter, phone="+4915123456789").id == wanted
+        assert self._find(adapter, phone="+4915123456789").id == expected_id
 
     def test_a_phone_is_found_in_e164(self, adapter: Adapter, crm: Crm) -> None:
         self._finds_phone_stored_as(adapter, crm, "+4915123456789")
@@ -158,10 +158,10 @@ class FindingTests(Base):
     def test_the_oldest_of_several_with_a_phone_is_found(self, adapter: Adapter, crm: Crm) -> None:
         phone = phone_number()
         crm.add_contact(self.person())
-        wanted = crm.add_contact(self.person(phone=phone))
+        expected_id = crm.add_contact(self.person(phone=phone))
         for _ in range(2):
             crm.add_contact(self.person(phone=phone))
-        assert self._find(adapter, phone=phone).id == wanted
+        assert self._find(adapter, phone=phone).id == expected_id
 
     # What comes with it.
 

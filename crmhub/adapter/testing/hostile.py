@@ -1,8 +1,8 @@
-"""What every adapter owes that calls its CRM over HTTP, whatever comes back and whatever does not.
+"""Tests of HTTP adapters against every fault on the way to and from the CRM.
 
-Each call of the contract meets each fault, at each of the requests it sends. The adapter knows no
-more than what comes over the wire; the tests see the CRM from behind, and hold what was said
-against what is there.
+Each call of the contract is repeated with a fault at each of its requests. The adapter sees only
+the HTTP answers; the tests inspect the CRM directly and compare the adapter's result with the CRM's
+state.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _WAITS: dict[str, tuple[Callable[[], str | None], float | None]] = {
 
 
 class Canary:
-    """A host the adapter has no business with: it hears whoever calls."""
+    """A host that the adapter must not call; it records every connection."""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
@@ -81,12 +81,12 @@ class Canary:
                     self.heard.append(peer.recv(65_536))
 
     def close(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         self._listener.close()
 
 
 class HttpAdapterTests(OutgoingTests, TokenTests):
-    """The behaviour, and the hostile half; the fixture `crm` yields a CRM that has a `url`."""
+    """All behaviour tests plus the fault tests; the `crm` fixture yields a CRM with a `url`."""
 
     # Every call meets every fault.
 
@@ -114,7 +114,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
     def _lies(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, harm: Harm
     ) -> list[str]:
-        """Let each request of each call meet a fault; return what is wrong with what is said."""
+        """Run each call with a fault at each of its requests; return the wrong reports."""
         lies: list[str] = []
         for operation in self._operations(connection, crm, proxy):
             for nth in range(self._requests(connection, crm, proxy, operation)):
@@ -136,7 +136,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         *,
         lasting: bool = False,
     ) -> str:
-        """Return what is wrong with what a call says that meets a fault, or `""`."""
+        """Return why a call's result under a fault is wrong, or `""` if it is right."""
         try:
             self._judge(connection, proxy, operation, harm, lasting=lasting)
         except AssertionError as exc:
@@ -155,7 +155,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         *,
         lasting: bool = False,
     ) -> None:
-        """Make a call and hold what comes out of it against what the CRM holds then."""
+        """Make a call and compare its result with the CRM's state afterwards."""
         before = operation.state()
         try:
             result = operation.call(connection.adapter())

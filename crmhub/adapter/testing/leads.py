@@ -1,4 +1,4 @@
-"""What every adapter owes a lead: the right contact, once, and nothing lost."""
+"""Tests of every adapter's leads: the right contact, written once, and no value lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
-    """Start all at the same moment, each in a thread, and return what came of them."""
+    """Run all functions in threads at the same moment, and return their results."""
     barrier = threading.Barrier(len(works))
 
     def start(work: Callable[[], T]) -> T:
@@ -33,7 +33,7 @@ def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class LeadTests(Base):
-    """The contact that a lead means is found and written, by itself and with others."""
+    """Tests that a lead's contact is found and written, alone and in batches."""
 
     # Whose lead it is.
 
@@ -62,8 +62,8 @@ class LeadTests(Base):
         )
         assert (saved.id, saved.outcome, saved.refused) == (id, "updated", ())
         after = adapter.get_contact(id, ["email", "phone", self.text, self.text2]).properties
-        wanted = {"email": mine["email"], "phone": phone, self.text: "New", self.text2: "Old"}
-        assert after == wanted
+        expected_id = {"email": mine["email"], "phone": phone, self.text: "New", self.text2: "Old"}
+        assert after == expected_id
         assert {k: v for k, v in crm.contacts().items() if k != id} == {
             k: v for k, v in before.items() if k != id
         }
@@ -291,9 +291,9 @@ class LeadTests(Base):
         self.lagging(crm)
         mine = self.person()
         first = adapter.create_contact(mine)
-        found = adapter.find_contact(email=mine["email"])
-        assert found is not None
-        assert found.id == first.id
+        contact = adapter.find_contact(email=mine["email"])
+        assert contact is not None
+        assert contact.id == first.id
         again = upsert_contact(adapter, self.lead({**mine, self.text: "New"}))
         assert (again.id, again.outcome) == (first.id, "updated")
         assert len(crm.contacts()) == 1
@@ -331,8 +331,8 @@ class LeadTests(Base):
 
         saved = at_once([upsert(person) for person in people])
         assert len(crm.contacts()) == THREADS
-        for one, person in zip(saved, people, strict=True):
-            assert adapter.get_contact(one.id, tuple(person)).properties == person
+        for contact, person in zip(saved, people, strict=True):
+            assert adapter.get_contact(contact.id, tuple(person)).properties == person
 
     # Several leads in one call.
 
@@ -379,9 +379,9 @@ class LeadTests(Base):
         outcomes = self._batch(adapter, first, self.person(), second, third)
         ids = {one.id for one in outcomes if isinstance(one, Saved)}
         assert len(ids) == len(crm.contacts()) == 2
-        found = adapter.find_contact(email=mine["email"], names=[self.text, self.text2])
-        assert found is not None
-        assert found.properties == {self.text: "Said 2", self.text2: "And 1"}
+        contact = adapter.find_contact(email=mine["email"], names=[self.text, self.text2])
+        assert contact is not None
+        assert contact.properties == {self.text: "Said 2", self.text2: "And 1"}
 
     def test_leads_at_once_go_where_each_would_go_alone(self, adapter: Adapter, crm: Crm) -> None:
         phones = [phone_number(), phone_number()]
@@ -413,7 +413,7 @@ class LeadTests(Base):
     def test_an_email_that_only_a_create_knows_of_is_the_contacts(
         self, connection: Connection, crm: Crm
     ) -> None:
-        """As when somebody else makes the contact between the lookup and the write."""
+        """Simulate a contact that is created between the lookup and the write."""
         mine = self.person()
         adapter = connection.adapter()
         made: list[str] = []

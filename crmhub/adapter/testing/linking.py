@@ -1,4 +1,4 @@
-"""What every adapter owes when a deal or ticket is created for a contact."""
+"""Tests of every adapter's deals and tickets created for a contact."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ each_kind = pytest.mark.parametrize("kind", ["deals", "tickets"])
 
 
 class LinkingTests(Base):
-    """`create_for_contact`."""
+    """Tests of `create_for_contact`."""
 
     def _people(self, crm: Crm) -> str:
-        """Put some contacts there and return the id of the middle one."""
+        """Create several contacts and return the id of the middle one."""
         return [crm.add_contact(self.person()) for _ in range(3)][1]
 
     def test_it_makes_deals_or_tickets(self, adapter: Adapter, crm: Crm) -> None:
@@ -146,7 +146,7 @@ class LinkingTests(Base):
 
 
 def _number(text: str) -> Decimal | None:
-    """Return the number that a CRM may write otherwise: 1250.00 for 1250."""
+    """Normalize a number for comparison, since a CRM may write 1250 as 1250.00."""
     try:
         return Decimal(text)
     except InvalidOperation:

@@ -1,4 +1,4 @@
-"""What an adapter owes that announces `find_marked`: to find what was written, and only that."""
+"""Tests of `find_marked`: it finds the record of a lost write, and no other record."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from crmhub.adapter.upserts import upsert_contact
 
 
 def _later(outcome: object) -> bool:
-    """Return whether nobody can tell yet, and somebody says when to ask again."""
+    """Return whether an error asks the hub to look again later."""
     return isinstance(outcome, Unavailable) and outcome.retry_after is not None
 
 
 class MarkTests(Base):
-    """`find_marked`, asked after a write whose answer was lost."""
+    """Tests of `find_marked` after a write whose answer was lost."""
 
     @pytest.fixture(autouse=True)
     def _began(self) -> None:
@@ -45,10 +45,10 @@ class MarkTests(Base):
         *,
         later: float = 0.0,
     ) -> str:
-        """Return the id of what is found for a write that began `later` than this test."""
+        """Return the record id found for a write that began `later` than this test, or ""."""
         since_ms = self.since_ms + int(later * 1000)
-        found = adapter.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
-        return "" if found is None else found.id
+        record = adapter.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
+        return "" if record is None else record.id
 
     @each_kind
     def test_a_write_is_found_by_its_mark(self, adapter: Adapter, crm: Crm, kind: Linked) -> None:
@@ -106,8 +106,8 @@ class MarkTests(Base):
         mark = new_mark()
         made = self._write(adapter, kind, id, mark)
         sent = self.title(kind)
-        found = either(Unavailable, lambda: self._id(adapter, kind, id, mark, sent))
-        assert _later(found) or found == made.id
+        record = either(Unavailable, lambda: self._id(adapter, kind, id, mark, sent))
+        assert _later(record) or record == made.id
 
     @pytest.mark.parametrize("by", ["email", "phone"])
     def test_a_contact_that_was_written_is_found(self, adapter: Adapter, crm: Crm, by: str) -> None:
@@ -118,9 +118,9 @@ class MarkTests(Base):
             del mine["email"]
         mark = new_mark()
         made = adapter.create_contact(mine, mark=mark)
-        found = either(Unavailable, lambda: self._id(adapter, "contacts", "", mark, mine))
+        record = either(Unavailable, lambda: self._id(adapter, "contacts", "", mark, mine))
         # Until the search must show a phone, nobody can tell.
-        assert found == made.id or (by == "phone" and _later(found))
+        assert record == made.id or (by == "phone" and _later(record))
 
     def test_a_contact_that_was_never_written_is_not_found(
         self, adapter: Adapter, crm: Crm
@@ -146,6 +146,6 @@ class MarkTests(Base):
         assert saved.id == made.id if isinstance(saved, Saved) else _later(saved)
         assert len(crm.contacts()) == 1
         if not isinstance(saved, Saved):
-            found = either(Unavailable, lambda: self._id(adapter, "contacts", "", mark, mine))
+            contact = either(Unavailable, lambda: self._id(adapter, "contacts", "", mark, mine))
             longer = adapter.may_land_for("contacts", mine) > adapter.under_way_s
-            assert _later(found) or longer, "may_land_for leaves out that the search lags"
+            assert _later(contact) or longer, "may_land_for leaves out that the search lags"

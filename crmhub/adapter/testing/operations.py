@@ -1,4 +1,4 @@
-"""Every call of the contract as one thing to do, with what it may leave behind in the CRM."""
+"""Every call of the contract as an object, with its allowed effects on the CRM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Effect = Literal["none", "whole", "part", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a CRM holds, as far as a call could change it."""
+    """The part of a CRM's contents that a call may change."""
 
     contacts: Mapping[str, Mapping[str, str]]
     counts: Mapping[Linked, int]
@@ -38,7 +38,7 @@ class State:
 
 
 def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
-    """Return what the CRM holds now; of the links, those of one contact."""
+    """Return the CRM's current state; links are those of one contact."""
     names = {"email", "phone", tests.text, tests.text2, *tests.needed.get("contacts", {})}
     contacts = {
         id: {name: properties.get(name) or "" for name in names}
@@ -54,7 +54,7 @@ def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
 
 
 class Operation(ABC):
-    """One call with the contact and values it is about, made ready in a CRM.
+    """One call, with its contact and values prepared in a CRM.
 
     `sound` is an adapter that meets no fault while this is made.
     """
@@ -79,34 +79,34 @@ class Operation(ABC):
         self.prepare()
 
     def prepare(self) -> None:  # noqa: B027 (most need nothing)
-        """Make ready what the call needs beside the contact."""
+        """Prepare what the call needs in addition to the contact."""
 
     @abstractmethod
     def call(self, adapter: Adapter) -> object:
-        """Do it."""
+        """Make the call."""
 
     def state(self) -> State:
-        """Return what the CRM holds now."""
+        """Return the CRM's current state."""
         return state_of(self.tests, self.crm, self.id)
 
     @abstractmethod
     def is_right(self, result: object, before: State, after: State) -> bool:
-        """Return whether a result is true."""
+        """Return whether a result matches the CRM's state."""
 
     def is_deceived(self, result: object, before: State, after: State) -> bool:
-        """Return whether a result is true but for a change that did not happen.
+        """Return whether a result is wrong only in reporting a change that did not happen.
 
-        Of a change to a record whose id is known a CRM may say no more than that all is well.
+        After a change of a record with a known id, a CRM may answer only that it succeeded.
         """
         return False
 
     def effect(self, before: State, after: State) -> Effect:
-        """Return what the call has left behind."""
+        """Return the call's effect on the CRM."""
         return "none" if after == before else "wrong"
 
 
 def _first(tests: Base, call: Callable[[Linked], T]) -> tuple[Linked, T]:
-    """Return the first kind that the CRM has, with what the call makes of it."""
+    """Return the function's result for the first kind that the CRM supports."""
     for kind in tests.titles:
         with suppress(Unsupported):
             return kind, call(kind)
@@ -114,7 +114,7 @@ def _first(tests: Base, call: Callable[[Linked], T]) -> tuple[Linked, T]:
 
 
 class Reads(Operation):
-    """Read, and return what was read when all was well."""
+    """A read, whose result is compared with a read without faults."""
 
     reads = True
 
@@ -126,7 +126,7 @@ class Reads(Operation):
 
 
 class FindByEmail(Reads):
-    """Look a contact up by its email."""
+    """Find a contact by email."""
 
     name = "find_contact by email"
     may_find_none = True
@@ -136,7 +136,7 @@ class FindByEmail(Reads):
 
 
 class FindByPhone(Reads):
-    """Look a contact up by its phone."""
+    """Find a contact by phone."""
 
     name = "find_contact by phone"
     may_find_none = True
@@ -164,7 +164,7 @@ class Describe(Reads):
 
 
 class Pipelines(Reads):
-    """List the pipelines of deals, or of tickets where the CRM has no deals."""
+    """List the pipelines of deals, or of tickets in a CRM without deals."""
 
     name = feature = "pipelines"
 
@@ -185,7 +185,7 @@ class Owners(Reads):
 
 
 class ActiveWorkflow(Reads):
-    """Ask for a contact's workflow."""
+    """Ask for a contact's active workflow."""
 
     name = feature = "active_workflow"
 
@@ -204,7 +204,7 @@ class Check(Reads):
 
 
 class FindMarked(Reads):
-    """Look for what a write has made."""
+    """Find the record of an earlier write by its mark."""
 
     name = feature = "find_marked"
 
@@ -226,7 +226,7 @@ class FindMarked(Reads):
 
 
 class Creates(Operation):
-    """Create one contact."""
+    """A call that creates one contact."""
 
     def is_right(self, result: object, before: State, after: State) -> bool:
         return (
@@ -255,7 +255,7 @@ class Create(Creates):
 
 
 class UpsertNew(Creates):
-    """Upsert a lead of nobody known."""
+    """Upsert a lead that has no contact yet."""
 
     name = "upsert_contact of somebody new"
 
@@ -263,7 +263,7 @@ class UpsertNew(Creates):
         return upsert_contact(adapter, self.tests.lead(self.new, mark=self.mark))
 
     def repeat(self, adapter: Adapter, *, written_ms: int) -> Saved:
-        """Upsert it once more, as the hub does after an attempt that ended Uncertain."""
+        """Upsert the lead again, as the hub does after an attempt that ended Uncertain."""
         again = self.tests.lead(
             self.new, mark=self.mark, tried_ms=self.since_ms, written_ms=written_ms
         )
@@ -271,7 +271,7 @@ class UpsertNew(Creates):
 
 
 class Changes(Operation):
-    """Change one text of a contact."""
+    """A call that changes one text of a contact."""
 
     def is_right(self, result: object, before: State, after: State) -> bool:
         return (
@@ -287,9 +287,9 @@ class Changes(Operation):
         if after == before:
             return "none"
         changed = {**before.contacts[self.id], self.tests.text: "Changed"}
-        wanted = {**before.contacts, self.id: changed}
+        expected = {**before.contacts, self.id: changed}
         same = (after.counts, after.linked) == (before.counts, before.linked)
-        return "whole" if same and after.contacts == wanted else "wrong"
+        return "whole" if same and after.contacts == expected else "wrong"
 
 
 class Update(Changes):
@@ -302,7 +302,7 @@ class Update(Changes):
 
 
 class UpsertKnown(Changes):
-    """Upsert a lead of somebody known."""
+    """Upsert a lead of an existing contact."""
 
     name = "upsert_contact of somebody known"
 
@@ -312,7 +312,7 @@ class UpsertKnown(Changes):
 
 
 class CreatesLinked(Operation):
-    """Create a record for a contact."""
+    """A call that creates a record linked to a contact."""
 
     kind: ClassVar[Linked]
 
@@ -321,15 +321,15 @@ class CreatesLinked(Operation):
         return adapter.create_for_contact(self.kind, self.id, sent, mark=self.mark)
 
     def find(self, adapter: Adapter) -> Saved | None:
-        """Look for what an earlier try has made."""
+        """Find the record of an earlier attempt."""
         sent = self.tests.title(self.kind)
         return adapter.find_marked(self.kind, self.id, self.mark, sent=sent, since_ms=self.since_ms)
 
     def repeat(self, adapter: Adapter, *, written_ms: int) -> Saved:
-        """Create it once more, as the hub does after an attempt that ended Uncertain."""
+        """Create the record again, as the hub does after an attempt that ended Uncertain."""
         sent = self.tests.title(self.kind)
-        if found := self.find(adapter):
-            return found
+        if record := self.find(adapter):
+            return record
         hold_back_create(adapter, self.kind, sent, written_ms)
         return adapter.create_for_contact(self.kind, self.id, sent, mark=self.mark)
 
@@ -365,7 +365,7 @@ class CreateTicket(CreatesLinked):
 
 
 class UpsertSeveral(Operation):
-    """Upsert two new leads and one of somebody known; each is judged by itself."""
+    """Upsert two new leads and one lead of an existing contact; check each result."""
 
     name = "upsert_contacts"
 
@@ -373,7 +373,7 @@ class UpsertSeveral(Operation):
         self.second = self.tests.person()
 
     def leads(self) -> list[Lead]:
-        """Return the leads, in their order."""
+        """Return the leads in their order."""
         known = {"email": self.person["email"], self.tests.text: "Changed"}
         return [self.tests.lead(said) for said in (self.new, known, self.second)]
 
@@ -384,18 +384,20 @@ class UpsertSeveral(Operation):
         assert isinstance(result, Sequence)
         people = (self.new, {"email": self.person["email"], self.tests.text: "Changed"})
         return all(
-            self._is_right(outcome, said, after)
-            for outcome, said in zip(result, (*people, self.second), strict=True)
+            self._is_right(outcome, sent, after)
+            for outcome, sent in zip(result, (*people, self.second), strict=True)
         )
 
     def is_deceived(self, result: object, before: State, after: State) -> bool:
         changed = {**after.contacts[self.id], self.tests.text: "Changed"}
-        told = replace(after, contacts={**after.contacts, self.id: changed})
-        return self.is_right(result, before, told)
+        pretended = replace(after, contacts={**after.contacts, self.id: changed})
+        return self.is_right(result, before, pretended)
 
-    def _is_right(self, outcome: object, said: Mapping[str, str], after: State) -> bool:
-        holders = [id for id, one in after.contacts.items() if one["email"] == said["email"]]
-        written = [id for id in holders if after.contacts[id].items() >= said.items()]
+    def _is_right(self, outcome: object, sent: Mapping[str, str], after: State) -> bool:
+        holders = [
+            id for id, contact in after.contacts.items() if contact["email"] == sent["email"]
+        ]
+        written = [id for id in holders if after.contacts[id].items() >= sent.items()]
         if isinstance(outcome, Saved):
             return written == [outcome.id]
         surely_not = type(outcome).__name__ != "Uncertain"
@@ -430,6 +432,10 @@ OPERATIONS: tuple[type[Operation], ...] = (
 
 
 def operations_of(adapter: type[Adapter]) -> list[type[Operation]]:
-    """Return the calls that an adapter can be asked for."""
+    """Return the operations that an adapter supports."""
     announced = features(adapter)
-    return [one for one in OPERATIONS if not one.feature or one.feature in announced]
+    return [
+        operation
+        for operation in OPERATIONS
+        if not operation.feature or operation.feature in announced
+    ]

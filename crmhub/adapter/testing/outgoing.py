@@ -1,4 +1,4 @@
-"""What every adapter owes when all is well about the requests that it sends."""
+"""Tests of the requests that an adapter sends when nothing fails."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HOUR = 3600
 
 
 class OutgoingTests(WireTests):
-    """Where requests go, how many, and whose leave they have."""
+    """Tests of request targets, request counts, and budgets."""
 
     def test_making_an_adapter_calls_nobody(
         self, connection: Connection, proxy: FaultProxy
@@ -74,7 +74,7 @@ class OutgoingTests(WireTests):
     def _budgeted(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> tuple[Operation, Adapter]:
-        """Return a call that is ready, and an adapter that has a token; skips without budgets."""
+        """Return a prepared call and an adapter with a token; skip the test without budgets."""
         adapter = connection.adapter()
         Get(self, crm, adapter)
         if not connection.budgets:
@@ -120,7 +120,7 @@ class OutgoingTests(WireTests):
 
 
 def _shape(request: Request, id: str) -> tuple[str, str]:
-    """Return where a request goes, with a sign in the place of the id."""
+    """Return a request's method and path, with the id replaced by a placeholder."""
     try:
         quoted = quote(id, safe="")
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""An HTTP proxy between an adapter and a CRM that records what passes and does harm on request."""
+"""An HTTP proxy between an adapter and a CRM that records requests and injects faults."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _TIMEOUT_S = 30
 
 @dataclass(slots=True)
 class Request:
-    """One request as it came from the adapter.
+    """One request as the proxy received it from the adapter.
 
-    `wrote` says whether the CRM was changed while it was forwarded, `fault` whether it was harmed.
+    `wrote` tells whether forwarding the request changed the CRM, `fault` whether a fault was
+    applied.
     """
 
     method: str
@@ -35,13 +36,13 @@ class Request:
 
     @property
     def said(self) -> tuple[str, str, bytes]:
-        """What two requests have in common when one is sent again."""
+        """Key under which a repeated request counts as the same request."""
         return self.method, self.target, self.body
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer as it goes back to the adapter."""
+    """An answer as it is sent to the adapter."""
 
     status: int
     body: bytes = b""
@@ -53,10 +54,10 @@ Fault = Callable[["Exchange"], None]
 
 
 class FaultProxy:
-    """Stands between an adapter and the CRM at `upstream`; `url` is where the adapter is sent.
+    """A proxy in front of the CRM at `upstream`; the adapter calls its `url`.
 
-    Requests pass unharmed until `inject` says otherwise, and all are kept in `requests`. `state`
-    returns what the CRM holds, where it is to be known which of them wrote.
+    Requests pass unchanged until `inject` is called; `requests` records all of them. `state`
+    returns the CRM's contents, to find out which requests wrote.
     """
 
     def __init__(self, upstream: str, *, state: Callable[[], object] | None = None) -> None:
@@ -98,7 +99,7 @@ class FaultProxy:
         times: int | None = 1,
         when: Callable[[Request], bool] = lambda request: True,
     ) -> None:
-        """Do harm to the next `times` requests (None: all) after `skip` that pass unharmed.
+        """Apply a fault to the next `times` requests (None: all), after `skip` unharmed ones.
 
         Only those that `when` is true of count. Forgets the requests so far.
         """
@@ -108,13 +109,13 @@ class FaultProxy:
             self._times = 1_000_000_000 if times is None else times
 
     def clear(self) -> None:
-        """Let everything pass again, and forget the requests so far."""
+        """Remove all faults, and forget the recorded requests."""
         with self._lock:
             self.requests = []
             self._fault = None
 
     def hand_on(self, request: Request) -> Reply:
-        """Send a request to the CRM, whose connection may have ended long ago."""
+        """Send a request to the CRM, reconnecting if its idle connection was closed."""
         upstream = HTTPConnection(*self.upstream, timeout=_TIMEOUT_S)
         try:
             return forwarded(request, upstream)
@@ -122,7 +123,7 @@ class FaultProxy:
             upstream.close()
 
     def take(self, request: Request) -> Fault:
-        """Note a request and return what is to be done with it."""
+        """Record a request and return the fault to apply to it."""
         with self._lock:
             self.requests.append(request)
             if self._fault is None or not self._when(request):
@@ -138,7 +139,7 @@ class FaultProxy:
 
 
 class Exchange:
-    """One request under way: what a fault may do with it."""
+    """One request in progress, with the actions a fault may take on it."""
 
     def __init__(self, handler: _Handler, request: Request, proxy: FaultProxy) -> None:
         self.request = request
@@ -146,7 +147,7 @@ class Exchange:
         self._proxy = proxy
 
     def forward(self) -> Reply:
-        """Hand the request on and return the CRM's answer."""
+        """Forward the request and return the CRM's answer."""
         state, upstream = self._proxy.state, self._handler.upstream
         if state is None or not self.request.fault:
             return forwarded(self.request, upstream)
@@ -156,27 +157,27 @@ class Exchange:
         return reply
 
     def reply(self, reply: Reply) -> None:
-        """Answer."""
+        """Send an answer to the adapter."""
         self.send(head(reply) + reply.body)
 
     def send(self, data: bytes) -> None:
-        """Put bytes on the wire as they are."""
+        """Send raw bytes to the adapter."""
         with suppress(OSError):
             self._handler.connection.sendall(data)
 
     def close(self) -> None:
-        """End the connection in good order."""
+        """Close the connection normally."""
         self._handler.close_connection = True
 
     def reset(self) -> None:
-        """End the connection with a reset (RST), as a crash or a firewall does."""
+        """Reset the connection (RST), as a crash or a firewall does."""
         self._handler.close_connection = True
         linger = struct.pack("ii", 1, 0)
         self._handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self._handler.connection.close()
 
     def drip(self, data: bytes, *, every: float) -> None:
-        """Send one byte at a time until the other side gives up or the proxy ends; then reset."""
+        """Send one byte at a time until the adapter gives up or the proxy ends, then reset."""
         with suppress(OSError):
             for byte in data:
                 self._handler.connection.sendall(bytes([byte]))
@@ -186,7 +187,7 @@ class Exchange:
 
 
 def forwarded(request: Request, upstream: HTTPConnection) -> Reply:
-    """Send a request to the CRM and return its answer, 502 where it gives none."""
+    """Send a request to the CRM and return its answer, or 502 if none comes."""
     try:
         headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_BY_HOP}
         upstream.request(request.method, request.target, request.body or None, headers)
@@ -202,12 +203,12 @@ def forwarded(request: Request, upstream: HTTPConnection) -> Reply:
 
 
 def passed(exchange: Exchange) -> None:
-    """Hand the request on and its answer back."""
+    """Forward the request and return its answer unchanged."""
     exchange.reply(exchange.forward())
 
 
 def head(reply: Reply, *, length: int | None = None) -> bytes:
-    """Return the head of an answer as it goes over the wire."""
+    """Return an answer's status line and headers as bytes."""
     lines = [f"HTTP/1.1 {reply.status} Said"]
     lines += [f"{name}: {value}" for name, value in reply.headers.items()]
     if reply.status not in (204, 304):
@@ -221,7 +222,7 @@ class _Server(ThreadingHTTPServer):
     proxy: FaultProxy
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a peer that goes away is what happens here all the time."""
+        """Ignore the error: in these tests the peer often disconnects."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -230,17 +231,17 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def setup(self) -> None:
-        """Open a way to the CRM that serves this connection."""
+        """Open a connection to the CRM for this client connection."""
         super().setup()
         self.upstream = HTTPConnection(*self.server.proxy.upstream, timeout=_TIMEOUT_S)
 
     def finish(self) -> None:
-        """Close it."""
+        """Close the connection to the CRM."""
         self.upstream.close()
         super().finish()
 
     def handle_one_request(self) -> None:
-        """Read one request and do with it what the proxy says."""
+        """Read one request and apply the proxy's fault to it."""
         self.raw_requestline = self.rfile.readline(65_537)
         if not self.raw_requestline or not self.parse_request():
             self.close_connection = True

@@ -1,4 +1,4 @@
-"""What an adapter owes that tells about its CRM: properties, pipelines, owners, its own health."""
+"""Tests of an adapter's metadata: settings, properties, pipelines, owners, connection check."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _texts(*values: object) -> bool:
 
 
 class TellingTests(Base):
-    """What the class declares, and what its optional methods tell."""
+    """Tests of the class's declarations and of its optional read methods."""
 
     # The class.
 
@@ -50,22 +50,26 @@ class TellingTests(Base):
 
     def test_its_settings_can_be_asked_for(self) -> None:
         settings = self.adapter_class.settings
-        assert len({one.name for one in settings}) == len(settings)
-        for one in settings:
-            assert one.name.isidentifier(), one.name
-            assert one.name.islower(), one.name
-            assert one.label.strip(), one.name
-            assert not one.default or not one.fault(one.default), one.name
-            assert not (one.secret and one.default), f"{one.name}: a secret has no default"
-            assert not (one.required and one.default), f"{one.name}: it is never missing"
-            assert not (one.kept and (one.required or not one.secret)), one.name
+        assert len({setting.name for setting in settings}) == len(settings)
+        for setting in settings:
+            assert setting.name.isidentifier(), setting.name
+            assert setting.name.islower(), setting.name
+            assert setting.label.strip(), setting.name
+            assert not setting.default or not setting.fault(setting.default), setting.name
+            assert not (setting.secret and setting.default), (
+                f"{setting.name}: a secret has no default"
+            )
+            assert not (setting.required and setting.default), (
+                f"{setting.name}: it is never missing"
+            )
+            assert not (setting.kept and (setting.required or not setting.secret)), setting.name
 
     def test_what_looks_like_a_secret_is_declared_as_one(self) -> None:
-        names = {one.name for one in self.adapter_class.settings if not one.secret}
+        names = {setting.name for setting in self.adapter_class.settings if not setting.secret}
         assert not {name for name in names if name.rpartition("_")[2] in _SECRET_WORDS}
 
     def test_a_connection_without_what_is_required_is_refused_by_name(self) -> None:
-        required = {one.name for one in self.adapter_class.settings if one.required}
+        required = {setting.name for setting in self.adapter_class.settings if setting.required}
         if not required:
             pytest.skip(f"{self.adapter_class.title} requires no setting")
         with pytest.raises(BadConfig) as caught:
@@ -98,8 +102,8 @@ class TellingTests(Base):
         mine = self.person()
         saved = adapter.create_contact(mine)
         urls = [saved.url, adapter.get_contact(saved.id, []).url]
-        found = adapter.find_contact(email=mine["email"])
-        urls += [found.url if found is not None else ""]
+        contact = adapter.find_contact(email=mine["email"])
+        urls += [contact.url if contact is not None else ""]
         urls += [adapter.update_contact(saved.id, {self.text: "Changed"}).url]
         urls += [upsert_contact(adapter, self.lead(mine)).url]
         if self.adapter_class.record_pages:
@@ -115,7 +119,7 @@ class TellingTests(Base):
 
     def test_properties_are_described(self, adapter: Adapter, crm: Crm) -> None:
         self.announced("describe")
-        described = {one.name: one for one in self._described(adapter, "contacts")}
+        described = {item.name: item for item in self._described(adapter, "contacts")}
         assert {"email", "phone", self.text, self.text2} <= described.keys()
         assert self.unknown not in described
         if self.read_only is not None:
@@ -132,49 +136,50 @@ class TellingTests(Base):
         self, adapter: Adapter, kind: Linked
     ) -> None:
         self.announced("describe")
-        names = {one.name for one in self._described(adapter, kind)}
+        names = {described.name for described in self._described(adapter, kind)}
         assert self.titles[kind] in names
         assert self.unknown not in names
 
     def test_the_test_class_names_what_the_crm_describes(self, adapter: Adapter) -> None:
         self.announced("describe")
-        described = self._described(adapter, "contacts")
+        properties = self._described(adapter, "contacts")
         if self.read_only is None:
-            assert not [one.name for one in described if one.read_only], "name one as read_only"
+            read_only = [item.name for item in properties if item.read_only]
+            assert not read_only, "name one as read_only"
         if self.choice is None:
-            options = [one.name for one in described if one.options and not one.read_only]
-            assert not options, "name one as choice"
+            choices = [item.name for item in properties if item.options and not item.read_only]
+            assert not choices, "name one as choice"
 
     def _described(self, adapter: Adapter, kind: Kind) -> list[Described]:
         try:
-            described = adapter.describe(kind)
+            properties = adapter.describe(kind)
         except Unsupported:
             pytest.skip(f"{self.adapter_class.title} describes no {kind}")
-        assert len({one.name for one in described}) == len(described)
-        for one in described:
-            assert _texts(one.name, one.label)
-            assert one.name
-            assert one.type in get_args(PropertyType)
-            assert all(_texts(option.value, option.label) for option in one.options)
-            assert len({option.value for option in one.options}) == len(one.options)
-        return described
+        assert len({described.name for described in properties}) == len(properties)
+        for described in properties:
+            assert _texts(described.name, described.label)
+            assert described.name
+            assert described.type in get_args(PropertyType)
+            assert all(_texts(option.value, option.label) for option in described.options)
+            assert len({option.value for option in described.options}) == len(described.options)
+        return properties
 
     @each_kind
     def test_pipelines_are_listed_with_their_stages(self, adapter: Adapter, kind: Linked) -> None:
         pipelines = self.pipelines(adapter, kind)
         assert pipelines
-        assert len({one.id for one in pipelines}) == len(pipelines)
-        for one in pipelines:
-            assert _texts(one.id, one.label)
-            assert one.stages
-            assert all(_texts(stage.value, stage.label) for stage in one.stages)
-            assert len({stage.value for stage in one.stages}) == len(one.stages)
+        assert len({pipeline.id for pipeline in pipelines}) == len(pipelines)
+        for pipeline in pipelines:
+            assert _texts(pipeline.id, pipeline.label)
+            assert pipeline.stages
+            assert all(_texts(stage.value, stage.label) for stage in pipeline.stages)
+            assert len({stage.value for stage in pipeline.stages}) == len(pipeline.stages)
 
     def test_owners_are_listed(self, adapter: Adapter) -> None:
         self.announced("owners")
         owners = adapter.owners()
-        assert all(_texts(one.id, one.email, one.name) and one.id for one in owners)
-        assert len({one.id for one in owners}) == len(owners)
+        assert all(_texts(owner.id, owner.email, owner.name) and owner.id for owner in owners)
+        assert len({owner.id for owner in owners}) == len(owners)
 
     def test_a_contact_in_no_workflow_has_none(self, adapter: Adapter, crm: Crm) -> None:
         self.announced("active_workflow")

@@ -1,4 +1,4 @@
-"""What every adapter owes that renews the tokens it calls with."""
+"""Tests of adapters that renew their access tokens."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from crmhub.adapter.testing.wire import WireTests
 
 
 class TokenTests(WireTests):
-    """Tokens that expire while several threads and processes use them."""
+    """Tests of tokens that expire while several threads and processes use them."""
 
     def _renewing(self, connection: Connection, crm: HttpCrm) -> tuple[list[Adapter], Get]:
-        """Return two processes that have a token; skips where none is ever renewed."""
+        """Return two adapters with tokens, and a prepared call; skip without renewal."""
         adapters = [connection.adapter()]
         ready = Get(self, crm, adapters[0])
         if not self._tokens(connection):
@@ -32,13 +32,13 @@ class TokenTests(WireTests):
         return adapters, ready
 
     def _tokens(self, connection: Connection) -> set[str]:
-        """Return the access tokens the adapter keeps."""
-        kept = [one.name for one in self.adapter_class.settings if one.kept]
-        words = {word for name in kept for word in connection.credentials[name].split()}
+        """Return the access tokens that the adapter stores."""
+        names = [setting.name for setting in self.adapter_class.settings if setting.kept]
+        words = {word for name in names for word in connection.credentials[name].split()}
         return words & connection.secrets()
 
     def _expire(self, connection: Connection, proxy: FaultProxy) -> None:
-        """Refuse, from now on, every request with a token that is in use now."""
+        """Refuse every later request that carries a currently valid token."""
         old = self._tokens(connection)
         proxy.inject(
             answers(401, {"message": "expired"}),

@@ -1,4 +1,4 @@
-"""What the tests of an adapter that calls its CRM over HTTP are given: a proxy in between."""
+"""Fixtures for tests of HTTP adapters: a proxy between the adapter and its CRM."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ from crmhub.adapter.testing.proxy import FaultProxy
 
 
 class WireTests(AdapterTests):
-    """Tests that see each request; the fixture `crm` yields a CRM that has a `url`."""
+    """Tests that inspect every request; the `crm` fixture yields a CRM with a `url`."""
 
     settings: Mapping[str, str] = {"base_url": "{url}"}
     _sent: ClassVar[Mapping[type[Operation], int | None]] = {}
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Let the calls that this adapter can be asked for meet each fault."""
+        """Parametrize the tests with each supported call and each fault."""
         assert metafunc.cls is not None
         if "operation" in metafunc.fixturenames:
             calls = operations_of(metafunc.cls.adapter_class)
-            metafunc.parametrize("operation", calls, ids=[one.name for one in calls])
+            metafunc.parametrize("operation", calls, ids=[operation.name for operation in calls])
 
     @pytest.fixture
     def proxy(self, crm: HttpCrm) -> Iterator[FaultProxy]:
-        """What stands between the adapter and its CRM."""
+        """The proxy between the adapter and its CRM."""
         with FaultProxy(crm.url, state=lambda: state_of(self, crm)) as proxy:
             yield proxy
 
     @pytest.fixture
     def url(self, proxy: FaultProxy) -> str:
-        """Where the adapter is sent."""
+        """Base URL that the adapter calls."""
         return proxy.url
 
     @pytest.fixture
     def impatient(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Let nobody sleep: the time is taken off what remains of the call."""
+        """Replace sleeping: subtract the time from the call's remaining seconds."""
         real, callers = time.sleep, threading.current_thread()
 
         def sleep(seconds: float) -> None:
@@ -64,9 +64,9 @@ class WireTests(AdapterTests):
     def _ready(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> Operation:
-        """Return a call that is ready to be made, and let what is sent from now on be counted.
+        """Return a prepared call, and start recording its requests.
 
-        Skips the test when the CRM lacks what is to be created.
+        Skips the test if the CRM lacks the record that the call creates.
         """
         self._requests(connection, crm, proxy, operation)
         return self._prepared(connection, crm, proxy, operation)
@@ -74,9 +74,9 @@ class WireTests(AdapterTests):
     def _requests(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> int:
-        """Return how many requests a call sends when all is well.
+        """Return the number of requests a call sends when nothing fails.
 
-        Skips the test when the CRM lacks what is to be created.
+        Skips the test if the CRM lacks the record that the call creates.
         """
         sends = self._known(connection, crm, proxy, operation)
         if sends is None:
@@ -86,19 +86,23 @@ class WireTests(AdapterTests):
     def _operations(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
     ) -> list[type[Operation]]:
-        """Return the calls that the adapter can be asked for, without those the CRM lacks."""
+        """Return the supported calls, without those whose records the CRM lacks."""
         calls = operations_of(self.adapter_class)
-        return [one for one in calls if self._known(connection, crm, proxy, one) is not None]
+        return [
+            operation
+            for operation in calls
+            if self._known(connection, crm, proxy, operation) is not None
+        ]
 
     def _known(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> int | None:
-        """Return how many requests a call sends, None where the CRM lacks what it creates.
+        """Return a call's request count, or None if the CRM lacks the record it creates.
 
-        Found out once for a class.
+        The count is measured once for each test class.
         """
-        known = vars(type(self)).get("_sent", {})
-        if operation not in known:
+        counts = vars(type(self)).get("_sent", {})
+        if operation not in counts:
             ready = self._prepared(connection, crm, proxy, operation)
             sends: int | None
             try:
@@ -108,7 +112,7 @@ class WireTests(AdapterTests):
                 if not issubclass(operation, CreatesLinked):
                     raise
                 sends = None
-            type(self)._sent = {**known, operation: sends}
+            type(self)._sent = {**counts, operation: sends}
         return self._sent[operation]
 
     def _prepared(
@@ -116,20 +120,20 @@ class WireTests(AdapterTests):
     ) -> Operation:
         proxy.clear()
         if connection.outgoing.calls == 0:
-            # Where a token is to be had first, it is not the call that gets it.
+            # Get a token first, so that the call under test does not need one.
             connection.adapter().find_contact(email=self.person()["email"])
         ready = operation(self, crm, connection.adapter())
         proxy.clear()
         return ready
 
     def _errors(self, operation: Operation, adapter: Adapter) -> list[AdapterError]:
-        """Make a call that must fail and return its error; of several leads, each one's."""
+        """Make a call that must fail and return its errors, one for each lead."""
         try:
             result = operation.call(adapter)
         except AdapterError as exc:
             return [exc]
         if isinstance(result, list) and result:
-            errors = [one for one in result if isinstance(one, AdapterError)]
+            errors = [outcome for outcome in result if isinstance(outcome, AdapterError)]
             assert len(errors) == len(result), "it answered, and should have failed"
             return errors
         raise AssertionError(f"it answered {result!r}, and should have failed")

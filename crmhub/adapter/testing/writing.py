@@ -1,4 +1,4 @@
-"""What every adapter owes when a contact is created or changed."""
+"""Tests of every adapter's contact creates and updates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXTS = {
 
 
 class WritingTests(Base):
-    """`create_contact` and `update_contact`."""
+    """Tests of `create_contact` and `update_contact`."""
 
     def test_what_is_created_is_there_at_once(self, adapter: Adapter, crm: Crm) -> None:
         crm.add_contact(self.person())
@@ -146,7 +146,7 @@ class WritingTests(Base):
         with pytest.raises(Rejected) as changed:
             adapter.update_contact(id, {self.text: "Changed", name: value})
         for error in (created.value, changed.value):
-            assert [one.name for one in error.problems] == [name]
+            assert [problem.name for problem in error.problems] == [name]
         assert crm.contacts() == before
 
     def test_leaving_out_what_is_rejected_lets_the_rest_through(
@@ -217,6 +217,6 @@ class WritingTests(Base):
         id = crm.add_contact(self.person(email=f"old@{DOMAIN}"))
         adapter.update_contact(id, {"email": f"new@{DOMAIN}"})
         assert adapter.find_contact(email=f"old@{DOMAIN}") is None
-        found = adapter.find_contact(email=f"new@{DOMAIN}")
-        assert found is not None
-        assert found.id == id
+        contact = adapter.find_contact(email=f"new@{DOMAIN}")
+        assert contact is not None
+        assert contact.id == id

@@ -1,7 +1,7 @@
-"""A fake of Acme over real HTTP, in memory: what the CRM refuses, it refuses.
+"""An in-memory fake of Acme over real HTTP, as strict as the CRM.
 
-The upper half is what the tests see of it from behind, with the adapter's names for properties;
-the lower half is the CRM's API.
+The upper half lets the tests inspect the fake, under the adapter's property names; the lower half
+is the CRM's API.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ Record = dict[str, Any]
 
 
 class Refused(Exception):
-    """An answer that is no success."""
+    """An error answer."""
 
     def __init__(self, status: int, **body: Any) -> None:
         self.status, self.body = status, body
 
 
 class FakeAcme:
-    """The CRM; it listens at `url` while it is used as a context manager."""
+    """The fake CRM; as a context manager it listens at `url`."""
 
     def __init__(self) -> None:
         self._records: dict[str, dict[int, Record]] = {kind: {} for kind in FIELDS}
@@ -211,4 +211,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PATCH = _serve
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""

@@ -1,4 +1,4 @@
-"""The conformance tests of crmhub, run on the adapter and a fake of its CRM."""
+"""crmhub's conformance tests, run on the adapter and a fake of its CRM."""
 
 from __future__ import annotations
 
