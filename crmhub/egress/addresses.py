@@ -1,4 +1,4 @@
-"""Which addresses outgoing calls may reach."""
+"""The addresses that outgoing calls may reach."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Resolve = Callable[..., Sequence[tuple[Any, ...]]]
 """`socket.getaddrinfo`, or what stands for it in a test."""
 
 REMEDY = "if this is meant, add its network to CRMHUB_EGRESS_ALLOW"
-# A name server that hangs holds a thread for up to half a minute, whatever the deadline was.
+# A hanging name server blocks a thread for up to 30 seconds, whatever the deadline.
 _LOOKUPS = 64
 _LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 _GLOBAL_UNICAST = ip_network("2000::/3")
 
-# IANA's special-purpose registries, as far as they are no place for a CRM. `is_global` of
+# Networks of IANA's special-purpose registries that no CRM uses. `is_global` of
 # ipaddress differs between Python versions and calls multicast and translated addresses global.
 _SPECIAL = {
     ip_network(network): words
@@ -48,14 +48,14 @@ _EMBEDDING = (
 
 
 class NotAllowed(Exception):
-    """This host may not be called.
+    """Outgoing calls to this host are not allowed.
 
     No OSError, as every exception of requests is: urllib3 would take it for a broken connection.
     """
 
 
 def special(address: IPv4Address | IPv6Address) -> str:
-    """What keeps an address from being public, in a word or two; "" for a public one."""
+    """Return the special purpose of an address in a word or two, or "" for a public address."""
     for network, words in _SPECIAL.items():
         if address in network:
             return words
@@ -63,7 +63,7 @@ def special(address: IPv4Address | IPv6Address) -> str:
 
 
 def destination(text: str) -> IPv4Address | IPv6Address:
-    """The address at which a packet to `text` ends: the IPv4 address that an IPv6 one carries."""
+    """Return the address that packets reach: an IPv6 address may embed an IPv4 one."""
     address = ip_address(text)
     for network, behind in _EMBEDDING:
         if address in network and int(address) > 1:
@@ -72,7 +72,7 @@ def destination(text: str) -> IPv4Address | IPv6Address:
 
 
 class Guard:
-    """Resolves hosts and judges their addresses."""
+    """Resolves host names and checks the resulting addresses."""
 
     def __init__(
         self, *, allow: Sequence[Network], development: bool, resolve: Resolve = socket.getaddrinfo
@@ -85,18 +85,18 @@ class Guard:
     def addresses(
         self, host: str, port: int, *, secure: bool, seconds: float
     ) -> Sequence[tuple[Any, ...]]:
-        """What `host` resolves to, as getaddrinfo answers it, if all of it may be called.
+        """Return getaddrinfo's answer for `host` if calls to all its addresses are allowed.
 
         Raises NotAllowed, socket.gaierror, and TimeoutError after `seconds`.
         """
         try:
-            found = self._look_up(host, port, seconds)
+            resolved = self._look_up(host, port, seconds)
         except UnicodeError:
             raise NotAllowed(f"{host} is not a host name: a label is empty or too long") from None
-        for *_, address in found:
+        for *_, address in resolved:
             if fault := self._fault(host, address[0], secure=secure):
                 raise NotAllowed(fault)
-        return found
+        return resolved
 
     def _fault(self, host: str, text: str, *, secure: bool) -> str:
         address = destination(text)
@@ -110,7 +110,7 @@ class Guard:
         return ""
 
     def _look_up(self, host: str, port: int, seconds: float) -> Sequence[tuple[Any, ...]]:
-        """Resolve in a thread of its own, since a lookup takes no deadline.
+        """Resolve in a separate thread, since a lookup accepts no deadline.
 
         A pool of threads would be joined at exit, and the dead name server of one account could
         fill it.

@@ -1,4 +1,4 @@
-"""Connections to the very addresses that were judged, under a deadline for the whole call."""
+"""Connections to exactly the checked addresses, with one deadline for the whole call."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from crmhub.egress.addresses import Guard
 
 SECONDS = 10.0
 """How long a call may take when its caller does not say."""
-# Servers close idle connections; a request sent at that very moment ends in doubt.
+# Servers close idle connections; a request sent at that moment may or may not arrive.
 _IDLE_SECONDS = 20.0
 
 
 class TimedSocket(socket.socket):
-    """A socket whose timeout is a deadline: a byte now and then does not put it off."""
+    """A socket whose timeout is a deadline, which slow single bytes do not extend."""
 
     used = 0.0
     """When it was last read or written, on the monotonic clock."""
@@ -59,20 +59,20 @@ class TimedSocket(socket.socket):
 
 
 def _broken(exc: ssl.SSLError) -> OSError:
-    # An SSLError is to mean that the handshake failed and nothing was sent.
+    # Callers take SSLError as a failed handshake, after which nothing was sent.
     return ConnectionAbortedError(f"TLS broke after its handshake: {exc.reason}")
 
 
 class TimedTLSSocket(TimedSocket, ssl.SSLSocket):
-    """The same over TLS, whose handshake keeps to its timeout as a whole by itself."""
+    """A TimedSocket with TLS; the handshake itself keeps to the timeout as a whole."""
 
     def __del__(self) -> None:
-        # ssl leaves it open to whoever collects it when the peer resets before the handshake.
+        # ssl does not close the socket when the peer resets before the handshake.
         self.close()
 
 
 def tls_context() -> ssl.SSLContext:
-    """Trusts what requests trusts and what this machine does (SSL_CERT_FILE names more)."""
+    """Return a context that trusts the CAs of requests and of this machine (SSL_CERT_FILE)."""
     context = create_urllib3_context()
     context.load_default_certs()
     context.load_verify_locations(DEFAULT_CA_BUNDLE_PATH)
@@ -81,7 +81,7 @@ def tls_context() -> ssl.SSLContext:
 
 
 class Connection(HTTPConnection):
-    """Plain HTTP. `guard` is set by a subclass for each session."""
+    """A plain HTTP connection; a subclass for each session sets `guard`."""
 
     guard: ClassVar[Guard]
     secure: ClassVar[bool] = False
@@ -104,17 +104,17 @@ class Connection(HTTPConnection):
             raise
         except OSError as exc:
             raise NewConnectionError(self, f"no connection: {exc}") from exc
-        # urllib3 would give a new TLS connection the whole time once more, for sending.
+        # Otherwise urllib3 would allow the full timeout again for sending.
         self.timeout = self._left()
 
     def _new_conn(self) -> socket.socket:
-        found = self.guard.addresses(
+        resolved = self.guard.addresses(
             self._name, self.port, secure=self.secure, seconds=self._left()
         )
         failure = OSError("the name has no address")
-        for tried, (*kind, _, address) in enumerate(found):
+        for tried, (*kind, _, address) in enumerate(resolved):
             try:
-                return self._connected(kind, address, self._left() / (len(found) - tried))
+                return self._connected(kind, address, self._left() / (len(resolved) - tried))
             except OSError as exc:
                 failure = exc
         raise failure
@@ -140,7 +140,7 @@ class Connection(HTTPConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Whether it may be used again."""
+        """Whether the connection can be used again."""
         sock = self.sock
         if not isinstance(sock, TimedSocket) or monotonic() - sock.used > _IDLE_SECONDS:
             return False
@@ -148,7 +148,7 @@ class Connection(HTTPConnection):
 
 
 class TLSConnection(Connection, HTTPSConnection):
-    """The same over TLS. `context` is set along with `guard`.
+    """A TLS connection; a subclass for each session sets `guard` and `context`.
 
     Certificates are checked against the name, not the address.
     """

@@ -1,4 +1,4 @@
-"""The session itself."""
+"""The egress session and its transport adapter."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ _BAD_HEADER = (
 
 
 class Refused(InvalidURL):
-    """The call may not be made, and surely was not; the message says why and what to do."""
+    """The call is not allowed and was not sent; the message tells why and what to do."""
 
 
 class TooLarge(requests.RequestException):
-    """The answer is larger than an answer may be. The request was sent."""
+    """The answer exceeds the size limit; the request was sent."""
 
 
 def _parts(url: str | None) -> tuple[str, str, int | None]:
-    """Scheme, host and port of a URL as it is sent. Raises Refused for any other form."""
+    """Return scheme, host and port of a URL; raises Refused for any other form."""
     match = _URL.fullmatch(url or "")
     if match is None:
         raise Refused(_BAD_URL)
@@ -66,7 +66,7 @@ def _check_headers(headers: Mapping[str, str | bytes]) -> None:
 
 
 def _total(timeout: Any) -> Timeout:
-    """requests takes a pair, for connecting and for each read; here it counts as its sum."""
+    """Return a timeout for the whole call; a (connect, read) pair is added up."""
     given = timeout if isinstance(timeout, tuple) else (timeout,)
     parts = [part for part in given if part is not None] or [SECONDS]
     if sum(parts) <= 0:
@@ -75,7 +75,7 @@ def _total(timeout: Any) -> Timeout:
 
 
 class _Once(Retry):
-    """Sends nothing twice, and keeps paths, which may hold personal data, out of messages."""
+    """Never sends a request twice, and keeps paths, which may be personal data, out of messages."""
 
     def increment(  # type: ignore[override]
         self, method: Any = None, url: Any = None, *args: Any, **more: Any
@@ -91,7 +91,7 @@ class _Adapter(HTTPAdapter):
 
     def init_poolmanager(self, *args: Any, **more: Any) -> None:
         super().init_poolmanager(*args, **more)
-        # Reading the certificates takes 70 ms: at the first call, for those who make one.
+        # Loading certificates takes 70 ms, so it is delayed until the first TLS call.
         guarded = {"guard": self._guard, "context": staticmethod(functools.cache(tls_context))}
         plain = type("Connection", (Connection,), guarded)
         tls = type("TLSConnection", (TLSConnection,), guarded)
@@ -105,7 +105,7 @@ class _Adapter(HTTPAdapter):
         return self.poolmanager.connection_from_host(host, port, scheme)
 
     def cert_verify(self, *_: Any) -> None:
-        """Nothing to do: the certificates to trust were read once, into the TLS context."""
+        """Do nothing: the TLS context has already loaded the trusted certificates."""
 
     def request_url(self, request: Any, proxies: Any) -> Any:
         return request.path_url
@@ -119,7 +119,7 @@ class _Adapter(HTTPAdapter):
         cert: Any = None,
         proxies: Any = None,
     ) -> requests.Response:
-        """The whole answer, `stream` or not. `timeout` is in seconds, for all of the call."""
+        """Return the complete answer, even with `stream`; `timeout` covers the whole call."""
         if verify not in (True, None) or cert or proxies:
             raise Refused("verify, cert and proxies cannot be chosen for outgoing calls")
         _parts(request.url)
@@ -164,13 +164,13 @@ class _Limited:
 
 
 class Egress(requests.Session):
-    """A `requests.Session`, one for a process, shared by all accounts and threads.
+    """A guarded `requests.Session`, shared by all accounts and threads of a process.
 
-    Takes the networks that may be called although they are not public, over http too; whether
-    this is a development installation, which may call loopback, and anything over http; how many
-    idle connections to keep for each host; and how large an answer may be. What belongs to a call
-    goes with the call: headers, auth, cookies and adapters of the session itself stay as they
-    are. Raises `Refused` and `TooLarge` besides what requests raises.
+    `allow` lists non-public networks that may be called, also over http. `development` allows
+    loopback, and http everywhere. `pool_size` is the number of idle connections kept for each host,
+    `most_bytes` the size limit of an answer. Headers, auth and cookies must be passed with each
+    call; those of the session cannot be changed. Raises `Refused` and `TooLarge` in addition to the
+    errors of requests.
     """
 
     _sealed = False
@@ -209,7 +209,7 @@ class Egress(requests.Session):
         super().mount(prefix, adapter)
 
     def fault(self, url: str, *, seconds: float = 5.0) -> str:
-        """Why `url` may not be called, in words; "" when it may. Looks its host up."""
+        """Return why calls to `url` are refused, or "" if they are allowed; resolves its host."""
         host = "its host"
         try:
             scheme, host, port = _parts(self.prepare_request(requests.Request("GET", url)).url)
@@ -221,7 +221,7 @@ class Egress(requests.Session):
         return ""
 
     def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
-        """As requests does it, without what the session might hold of another account."""
+        """Prepare a request without cookies or auth from the session, which accounts share."""
         prepared = requests.PreparedRequest()
         call = vars(request) | {
             "headers": {**self.headers, **(request.headers or {})},
@@ -230,7 +230,7 @@ class Egress(requests.Session):
         }
         try:
             prepared.prepare(**call)
-        # Their messages quote the whole URL, or the header.
+        # The messages of requests repeat the URL or the header, which may hold secrets.
         except InvalidHeader:
             raise Refused(_BAD_HEADER) from None
         except (InvalidURL, InvalidSchema, MissingSchema):
