@@ -1,7 +1,7 @@
-"""What an account's records may hold: property definitions and pipelines, cached by version.
+"""Property definitions and pipelines of an account, cached by version.
 
-Each change of the catalogue raises the account's `catalogue_version` in its own transaction, so a
-writer can tell with one small read that what it knows is still true.
+Each change of the catalogue increments the account's `catalogue_version` in the same transaction,
+so a writer needs only one small read to check its cached copy.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Pipeline:
 
     def has(self, stage: str) -> bool:
         """Return whether `stage` is the id of one of the stages."""
-        return any(known.id == stage for known in self.stages)
+        return any(item.id == stage for item in self.stages)
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """The definition of a property; `prop_id` is unique in the account and never used again."""
+    """The definition of a property; its `prop_id` is unique in the account and never reused."""
 
     prop_id: int
     name: str
@@ -93,7 +93,7 @@ class Property:
 
 
 class Catalogue:
-    """The definitions of one kind of record of one account at one version."""
+    """One account's definitions for one kind of record, at one version."""
 
     def __init__(
         self,
@@ -122,25 +122,25 @@ class Catalogue:
 
     @cached_property
     def required(self) -> tuple[Property, ...]:
-        """The properties that each record must have."""
-        return tuple(each for each in self if each.required)
+        """The required properties."""
+        return tuple(property_ for property_ in self if property_.required)
 
     @cached_property
     def unique(self) -> tuple[Property, ...]:
-        """The properties of which no two records have the same value."""
-        return tuple(each for each in self if each.unique)
+        """The properties whose values must be unique."""
+        return tuple(property_ for property_ in self if property_.unique)
 
     def nearest(self, name: str) -> list[str]:
-        """Return up to three known names that look like `name`."""
+        """Return up to three property names similar to `name`."""
         return difflib.get_close_matches(name[:100], self._properties, n=3, cutoff=0.6)
 
     def pipeline(self, pipeline_id: str) -> Pipeline | None:
         """Return the pipeline of that id, or None."""
-        return next((each for each in self.pipelines if each.id == pipeline_id), None)
+        return next((pipeline for pipeline in self.pipelines if pipeline.id == pipeline_id), None)
 
 
 class Catalogues:
-    """The catalogues of all accounts, loaded when first asked for and kept while they are true.
+    """The catalogues of all accounts, loaded on demand and cached while they are current.
 
     At most `size` are kept, the least used go first.
     """
@@ -148,57 +148,57 @@ class Catalogues:
     def __init__(self, database: Database, *, size: int = 4000) -> None:
         self._database = database
         self._size = size
-        self._known: OrderedDict[tuple[int, int], Catalogue] = OrderedDict()
+        self._cached: OrderedDict[tuple[int, int], Catalogue] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, account_id: int, kind: Kind, *, version: int) -> Catalogue:
         """Return the catalogue at `version` or newer."""
         with self._lock:
-            known = self._known.get((account_id, kind.code))
-            if known is not None:
-                self._known.move_to_end((account_id, kind.code))
-        if known is not None and known.version >= version:
-            return known
+            cached = self._cached.get((account_id, kind.code))
+            if cached is not None:
+                self._cached.move_to_end((account_id, kind.code))
+        if cached is not None and cached.version >= version:
+            return cached
         return self.reload(account_id, kind)
 
     def reload(self, account_id: int, kind: Kind) -> Catalogue:
-        """Return the catalogue as it is in the database now."""
+        """Return the catalogue as the database holds it now."""
         with self._database.reading() as connection:
             catalogue = load(connection, account_id, kind)
-        # What a transaction changed itself may come to nothing.
+        # Cache only after the commit, since the transaction may be rolled back.
         self._database.after_commit(lambda: self._keep(catalogue))
         return catalogue
 
     def _keep(self, catalogue: Catalogue) -> None:
-        of = (catalogue.account_id, catalogue.kind.code)
+        key = (catalogue.account_id, catalogue.kind.code)
         with self._lock:
-            known = self._known.get(of)
-            if known is None or known.version <= catalogue.version:
-                self._known[of] = catalogue
-            while len(self._known) > self._size:
-                self._known.popitem(last=False)
+            cached = self._cached.get(key)
+            if cached is None or cached.version <= catalogue.version:
+                self._cached[key] = catalogue
+            while len(self._cached) > self._size:
+                self._cached.popitem(last=False)
 
     def edit(self, account_id: int, kind: Kind, work: Callable[[Connection, Catalogue], T]) -> T:
-        """Run `work` in a transaction on the catalogue as it is, and return what it returns.
+        """Run `work` on the current catalogue in a transaction, and return its result.
 
         Nobody else writes to the account's records meanwhile. What `work` changes in the catalogue
         it begins with `change`; this process sees it as soon as it is committed.
         """
 
-        def held(tx: Connection) -> T:
+        def locked_work(tx: Connection) -> T:
             # The lock waits for all writes in progress, and a property may have a million values.
             tx.take_time()
             tx.hold(account_id, alone=True)
             return work(tx, load(tx, account_id, kind))
 
-        result = self._database.transact(held)
+        result = self._database.transact(locked_work)
         self._database.after_commit(lambda: self._drop(account_id, kind))
         return result
 
     def _drop(self, account_id: int, kind: Kind) -> None:
         with self._lock:
-            # Loaded again when next asked for: a failure to load is none of this change's.
-            self._known.pop((account_id, kind.code), None)
+            # Reloaded on the next use, so that a failed load cannot fail this change.
+            self._cached.pop((account_id, kind.code), None)
 
 
 _property, _pipeline = property_def.c, pipeline_table.c
@@ -235,7 +235,7 @@ def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
     of_kind = {"account_id": account_id, "kind": kind.code}
     version = version_of(connection, account_id)
     pipelines = tuple(
-        Pipeline(row.id, row.label, tuple(Stage(**each) for each in json.loads(row.stages)))
+        Pipeline(row.id, row.label, tuple(Stage(**stage) for stage in json.loads(row.stages)))
         for row in connection.rows(_PIPELINES, of_kind)
     )
     properties = {
@@ -265,7 +265,7 @@ def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
 
 
 def version_of(connection: Connection, account_id: int) -> int:
-    """Return the version of the account's catalogue as it is in the database now."""
+    """Return the version of the account's catalogue in the database."""
     version: int | None = connection.scalar(_VERSION, {"id": account_id})
     if version is None:
         raise NotFound("This account does not exist any more.")
@@ -274,15 +274,15 @@ def version_of(connection: Connection, account_id: int) -> int:
 
 def _options(source: str, stored: str, pipelines: tuple[Pipeline, ...]) -> tuple[Option, ...]:
     if source == "pipelines":
-        return tuple(Option(each.id, each.label) for each in pipelines)
+        return tuple(Option(pipeline.id, pipeline.label) for pipeline in pipelines)
     if source == "stages":
-        stages = {stage.id: stage.label for each in pipelines for stage in each.stages}
+        stages = {stage.id: stage.label for pipeline in pipelines for stage in pipeline.stages}
         return tuple(Option(value, label) for value, label in stages.items())
     return tuple(Option(value, label) for value, label in json.loads(stored))
 
 
 def change(tx: Connection, account_id: int) -> int:
-    """Begin a change of the account's catalogue and return its new version.
+    """Begin a change of the account's catalogue and return the new version.
 
     Writers of records wait until the transaction ends, and those that wrote first are waited for.
     """
@@ -294,7 +294,7 @@ def change(tx: Connection, account_id: int) -> int:
 
 
 def hold(tx: Connection, account_id: int) -> int:
-    """Keep the account's catalogue as it is until the transaction ends; return its version."""
+    """Lock the account's catalogue until the transaction ends; return its version."""
     version_now = f"select catalogue_version from account where id = {account_id:d}"
     row = tx.hold(account_id, alone=False, then=version_now)
     if row is None:
@@ -314,13 +314,13 @@ def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> 
 
 
 def next_id(tx: Connection, account_id: int) -> int:
-    """Return a number that nothing in the account's catalogue was called by before."""
+    """Return the account's next unused `prop_id`."""
     number: int = tx.scalar(_TAKE_ID, {"id": account_id})
     return number
 
 
 def readable(name: str) -> str:
-    """Return the label of a property that was given none."""
+    """Return the default label of a property."""
     return name.replace("_", " ").capitalize()
 
 
@@ -362,12 +362,12 @@ def _row(account_id: int, kind: Kind, new: Property, prop_id: int) -> tuple[obje
 
 
 def dump_options(options: tuple[Option, ...]) -> str:
-    """Return options as they are stored."""
-    return json.dumps([[each.value, each.label] for each in options], ensure_ascii=False)
+    """Return options in their stored form."""
+    return json.dumps([[option.value, option.label] for option in options], ensure_ascii=False)
 
 
 def dump_stages(stages: tuple[Stage, ...]) -> str:
-    """Return stages as they are stored."""
+    """Return stages in their stored form."""
     return json.dumps(
         [
             {"id": s.id, "label": s.label, "probability": s.probability, "closed": s.closed}
@@ -378,7 +378,7 @@ def dump_stages(stages: tuple[Stage, ...]) -> str:
 
 
 def fill(tx: Connection, account_id: int) -> None:
-    """Give a new account the catalogue and the pipelines that each account starts with."""
+    """Create the initial catalogue and pipelines of a new account."""
     definitions = []
     pipelines = []
     counts = []

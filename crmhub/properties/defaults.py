@@ -1,4 +1,4 @@
-"""What an account starts with: its properties and pipelines, under the names HubSpot uses.
+"""The initial properties and pipelines of an account, under HubSpot's names.
 
 Data only. A property whose options belong to each company (owners, personas, industries) is a
 string here, so that nothing is refused. `createdate`, `lastmodifieddate` and `hs_object_id` are
@@ -15,7 +15,7 @@ from crmhub.properties.values import Option
 
 @dataclass(frozen=True, slots=True)
 class PropertySpec:
-    """A property of the starting catalogue.
+    """A property of the initial catalogue.
 
     With `options_from` the options are the account's pipelines or their stages, and `options` is
     empty. With `any_case` the options' values are taken in any case.
@@ -45,7 +45,7 @@ class StageSpec:
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
-    """A pipeline with its stages in order; the first stage is where a new record starts."""
+    """A pipeline with its stages in order; new records start in the first stage."""
 
     id: str
     label: str

@@ -1,4 +1,4 @@
-"""The four kinds of record; they differ by this data and by nothing else."""
+"""The four kinds of record, which differ only in the data defined here."""
 
 from __future__ import annotations
 

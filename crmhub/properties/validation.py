@@ -1,4 +1,4 @@
-"""From properties as they were sent to values that may be stored, or to every problem at once."""
+"""Validate properties: return storable values, or every problem at once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from crmhub.properties.catalogue import (
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
 NAME_RULE = "a property name is a lower-case letter, then at most 99 of a-z, 0-9 and _"
 
-# Each compares a name with all that are known, and no more problems are told in words.
+# Each suggestion compares a name with all names, and only 20 problems are shown in full.
 _SUGGESTIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with one property of one input.
+    """One invalid property of one input.
 
     `index` is the place of the input in its batch, `path` the JSON path of the property.
     """
@@ -36,18 +36,18 @@ class Problem:
 
 
 class InvalidProperties(Semantic):
-    """Properties that cannot be stored: all of them, each with its reason."""
+    """Properties that cannot be stored, each with its reason."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__(listed([(each.path, each.reason) for each in problems]))
+        super().__init__(listed([(problem.path, problem.reason) for problem in problems]))
         self.problems = tuple(problems)
 
 
 class DuplicateValue(Conflict):
-    """Unique values that other records of the same account hold already.
+    """Unique values that belong to other records of the account.
 
-    `taken` is each of them: the path of its input, the property, the id of who holds it. `name` and
-    `existing_id` are of the first.
+    `taken` lists the path of the input, the property and the id of the other record for each value.
+    `name` and `existing_id` are those of the first one.
     """
 
     def __init__(self, message: str, taken: Sequence[tuple[str, str, int]]) -> None:
@@ -59,26 +59,26 @@ class DuplicateValue(Conflict):
 def check(
     catalogue: Catalogue, sent: Mapping[str, str], *, region: str, index: int = 0, path: str = ""
 ) -> tuple[dict[str, str], list[Problem]]:
-    """Return `sent` in canonical form ("" where a value is cleared), and what was wrong.
+    """Return `sent` in canonical form ("" clears a value), and the problems.
 
     `path` is that of the input, for example `inputs[3].`; names with a problem are left out.
     """
     clean: dict[str, str] = {}
     problems: list[Problem] = []
     for name, value in sent.items():
-        known = catalogue.get(name)
-        if known is None:
+        definition = catalogue.get(name)
+        if definition is None:
             reason = unknown(catalogue, name, suggest=len(problems) < _SUGGESTIONS)
-        elif known.read_only:
+        elif definition.read_only:
             reason = "this property is read-only; leave it out"
         else:
             try:
                 clean[name] = value and values.canonical(
-                    known.type,
+                    definition.type,
                     value,
-                    options=known.options,
+                    options=definition.options,
                     region=region or None,
-                    any_case=known.any_case,
+                    any_case=definition.any_case,
                 )
                 continue
             except values.InvalidValue as exc:
@@ -93,7 +93,7 @@ def definable(name: str) -> bool:
 
 
 def unknown(catalogue: Catalogue, name: str, *, suggest: bool = True) -> str:
-    """Say that there is no such property, what there is, and how to define it."""
+    """Return the message for an unknown property: similar names, and how to define it."""
     kind = catalogue.kind.name
     if name in FIELDS:
         return "a field of the record that the hub itself fills in; leave it out"
@@ -112,14 +112,14 @@ def property_path(path: str, name: str) -> str:
 def complete(
     catalogue: Catalogue, record: Mapping[str, str], *, of_its_own: bool = True
 ) -> list[tuple[str, str]]:
-    """Return `(name, reason)` for whatever a whole record must have and `record` has not.
+    """Return `(name, reason)` for each property that `record` requires and lacks.
 
-    Without `of_its_own`, what the account itself has made required may be missing.
+    With `of_its_own` false, properties that the account itself made required may be missing.
     """
     missing = [
-        (each.name, f"a {catalogue.kind.singular} needs this property")
-        for each in catalogue.required
-        if (each.built_in or of_its_own) and not record.get(each.name)
+        (property_.name, f"a {catalogue.kind.singular} needs this property")
+        for property_ in catalogue.required
+        if (property_.built_in or of_its_own) and not record.get(property_.name)
     ]
     one_of = catalogue.kind.one_of
     if one_of and not any(record.get(name) for name in one_of):
@@ -129,7 +129,7 @@ def complete(
 
 
 def too_long(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return `(name, reason)` for values that make a record longer than it may be.
+    """Return `(name, reason)` for values that make a record too long.
 
     They are the longest of those that grew since `before`, as many as it takes for the record to
     fit without them. A record that is longer already may go on as it is, and shrink.
@@ -155,7 +155,7 @@ def too_long(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[
 def place(
     catalogue: Catalogue, record: dict[str, str], *, changed: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """Put `record` into a pipeline and stage that agree; return `(name, reason)` where it cannot.
+    """Set a matching pipeline and stage in `record`; return `(name, reason)` for a mismatch.
 
     What is missing is filled in: the pipeline from the stage, the stage with the pipeline's
     first one. `changed` names the properties that were sent.
@@ -172,9 +172,9 @@ def place(
         record[stage_name] = pipeline.stages[0].id
     elif stage and not pipeline.has(stage):
         name = stage_name if stage_name in changed else pipeline_name
-        known = ", ".join(each.id for each in pipeline.stages[:20])
+        stage_ids = ", ".join(stage_.id for stage_ in pipeline.stages[:20])
         reason = (
-            f"stage {stage} is not in pipeline {pipeline.id}, whose stages are {known};"
+            f"stage {stage} is not in pipeline {pipeline.id}, whose stages are {stage_ids};"
             f" send {pipeline_name} and {stage_name} together"
         )
         return [(name, reason)]
@@ -182,7 +182,7 @@ def place(
 
 
 def _home(catalogue: Catalogue, stage: str) -> Pipeline | None:
-    # A stage alone says which pipeline is meant; the default one comes first.
+    # Without a pipeline, take the first one that has the stage; the default comes first.
     if not stage:
         return catalogue.pipelines[0]
-    return next((each for each in catalogue.pipelines if each.has(stage)), None)
+    return next((pipeline for pipeline in catalogue.pipelines if pipeline.has(stage)), None)

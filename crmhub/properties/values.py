@@ -1,4 +1,4 @@
-"""Property values: the one canonical text each type has, and what search compares.
+"""The canonical text of each property type, and the values that search compares.
 
 A value is written, stored, read and compared as text. `canonical` makes that text or says why it
 cannot; applied twice it changes nothing, and it never makes an empty text. Two further rules hold
@@ -69,7 +69,7 @@ _MAX_EMAIL = 320
 # phonenumbers reads letters as digits (030 12345 Home → …4663), drops what follows a number it
 # found, and joins two numbers written with a slash; none of these may be made into one number.
 _INVISIBLE = r"\u00ad\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069"
-# What comes along when an address is copied out of a page or a chat.
+# Invisible characters that are copied along with an address.
 _UNSEEN = (
     " \t\r\n\u00a0\u00ad\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060"
     "\u2066\u2067\u2068\u2069\ufeff"
@@ -101,11 +101,11 @@ _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
 class InvalidValue(ValueError):
-    """The value does not fit its type; the message says what is wrong and what would be right."""
+    """A value that does not fit its type; the message tells what is wrong and what to send."""
 
 
 class NotScalar(ValueError):
-    """The value is no JSON string, number, boolean or null, so it cannot be a property's value."""
+    """A value that is not a JSON string, number, boolean or null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def canonical(
     region: str | None = None,
     any_case: bool = False,
 ) -> str:
-    """Return the canonical text of a value that is not empty.
+    """Return the canonical text of a non-empty value.
 
     `options` serve the two enumerations, `region` (such as "DE") phones without a country code;
     with `any_case` an enumeration takes its values in any case. Raises InvalidValue where the
@@ -143,7 +143,7 @@ def canonical(
 
 
 def from_json(value: object) -> str:
-    """Return a JSON scalar as text, null as ""; NotScalar for everything else."""
+    """Return a JSON scalar as text, null as ""; raises NotScalar for any other value."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -169,10 +169,10 @@ def for_search(
     region: str | None = None,
     any_case: bool = False,
 ) -> str:
-    """Return what EQ and IN compare with stored values of a text type.
+    """Return the text that EQ and IN compare with stored values of a text type.
 
-    That is the canonical text, or where there is none the value as given: it equals no stored
-    value then, which is an answer and no error. Of an email it is the lower-cased text.
+    This is the canonical text, or for an invalid value the value itself: it equals no stored value,
+    so the search finds nothing instead of failing. An email is lower-cased.
     """
     try:
         return canonical(type, value, options=options, region=region, any_case=any_case)
@@ -183,7 +183,7 @@ def for_search(
 def chosen_for_search(
     type: str, given: Iterable[str], options: Sequence[Option], *, any_case: bool
 ) -> list[str]:
-    """Return `for_search` of each value of an enumeration.
+    """Return `for_search` of each value of an enumeration, reading the options once.
 
     The options are gone through once for all values: there may be thousands of either.
     """
@@ -194,7 +194,7 @@ def chosen_for_search(
 
 
 def fold(text: str) -> str:
-    """Return the text as CONTAINS compares it: without differences of case, in all of Unicode.
+    """Return the text without case differences, as CONTAINS compares it.
 
     Case folding works character by character, so a part of a text folds to a part of the folded
     text. Normalisation would break that (and `str.lower` does, for the final sigma).
@@ -203,12 +203,12 @@ def fold(text: str) -> str:
 
 
 def search_number(value: str) -> float:
-    """Return the number a filter names, as the index holds it; InvalidValue when it is none."""
+    """Return a filter's number as the index holds it; raises InvalidValue."""
     return float(_number(value))
 
 
 def search_day(value: str) -> int:
-    """Return the day (proleptic ordinal) a filter names as YYYY-MM-DD or YYYY-MM-DD HH:mm.
+    """Return a filter's day (proleptic ordinal), from YYYY-MM-DD or YYYY-MM-DD HH:mm.
 
     The format is exact; InvalidValue for any other, and for a day that never was.
     """
@@ -225,12 +225,12 @@ def search_day(value: str) -> int:
 
 
 def number_key(value: str) -> float:
-    """Return what the index holds of a canonical number."""
+    """Return the index value of a canonical number."""
     return float(value)
 
 
 def day_key(value: str) -> int:
-    """Return what the index holds of a canonical date or datetime: its day's ordinal (UTC)."""
+    """Return the index value of a canonical date or datetime: its day's ordinal (UTC)."""
     return date.fromisoformat(value[:10]).toordinal()
 
 
@@ -263,7 +263,7 @@ def _blank() -> InvalidValue:
 
 
 def _shown(text: str, room: int = 60) -> str:
-    """Quote a text for a message: cut to `room` characters, nothing unprintable in it."""
+    """Quote a text for a message, cut to `room` characters, with escapes for unprintable ones."""
     cut = text[:room] + ("…" if len(text) > room else "")
     if not cut.isprintable():
         cut = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
@@ -310,7 +310,7 @@ def _number(value: str) -> str:
 
 
 def _power(exponent: str) -> int:
-    """Return the exponent, or one beyond all bounds when it has more than five digits.
+    """Return the exponent; more than five digits become a number beyond all limits.
 
     A value of MAX_TEXT_LENGTH characters shifts its point by less than that many places.
     """
@@ -350,7 +350,7 @@ def _datetime(value: str) -> str:
 
 
 def _moment(text: str, what: str, right: str) -> datetime:
-    """Return the moment in UTC; what is smaller than a millisecond is cut off."""
+    """Return the time in UTC, cut to milliseconds."""
     match = _MOMENT.fullmatch(text)
     if match is None:
         if _EPOCH_MS.fullmatch(text):
@@ -416,18 +416,18 @@ def _parts(value: str) -> list[str]:
 
 
 def _joined(chosen: Iterable[str | None]) -> str:
-    """Return the options of a choice of several as one text, "" where one of them is none."""
-    known = dict.fromkeys(chosen)
-    return "" if None in known else ";".join(each for each in known if each)
+    """Return the chosen options joined by ";", or "" if one of them is None."""
+    options = dict.fromkeys(chosen)
+    return "" if None in options else ";".join(option for option in options if option)
 
 
 def _reader(options: Sequence[Option], any_case: bool) -> Callable[[str], str | None]:
-    """Return what gives the option that a part names, None where there is none."""
-    known = {option.value: option.value for option in options}
+    """Return a function that returns the option a text names, or None."""
+    by_value = {option.value: option.value for option in options}
     if not any_case:
-        return known.get
+        return by_value.get
     folded = {option.value.casefold(): option.value for option in reversed(options)}
-    return lambda part: known.get(part) or folded.get(part.casefold())
+    return lambda part: by_value.get(part) or folded.get(part.casefold())
 
 
 def _choose(parts: Iterable[str], options: Sequence[Option], any_case: bool) -> list[str]:
@@ -442,7 +442,7 @@ def _choose(parts: Iterable[str], options: Sequence[Option], any_case: bool) -> 
 
 
 def _wrong_choice(parts: list[str], options: Sequence[Option]) -> str:
-    """Say of each part (of three at most) which value to send in its place."""
+    """Return the message for up to three wrong options, with the values to send."""
     parts = parts[:3]
     room = 60 // len(parts)
     faults: list[str] = []
@@ -473,12 +473,12 @@ def _wrong_choice(parts: list[str], options: Sequence[Option]) -> str:
 
 def _lowered(value: str) -> str:
     text = value.strip().lower()
-    # To put accents in order takes the square of their number, and no address is longer.
+    # Normalization takes quadratic time in combining accents, and no address is longer.
     return unicodedata.normalize("NFC", text) if len(text) <= _MAX_EMAIL else text
 
 
 def _email(value: str) -> str:
-    """Return the address lower-cased; no question is asked of the DNS.
+    """Return the address in lower case, validated without a DNS lookup.
 
     Names reserved for tests and local networks are taken (example.test, printer.local), a domain
     without a dot is not. A domain in Unicode is mapped as IDNA maps it, one in Punycode stays.
@@ -506,7 +506,7 @@ def _email(value: str) -> str:
 
 
 def _phone(value: str, region: str | None) -> str:
-    """Return E.164 where the text is one whole number that can exist, else the text as it is.
+    """Return a possible phone number in E.164, and any other text unchanged.
 
     So a number that can only be dialled locally stays as given, and so does one with an
     extension, for which E.164 has no place.
@@ -518,14 +518,14 @@ def _phone(value: str, region: str | None) -> str:
     if not _PHONE.fullmatch(dialled):
         return text
     number = _e164(dialled, region)
-    # Where reading the result again would give another one, neither can be trusted.
+    # Parsing must be stable: a number that parses differently again is not trusted.
     if number is None or (number != text and _e164(number, region) != number):
         return text
     return number
 
 
 def number_of(text: str) -> str:
-    """Return the number in what a link or a messenger calls a phone, else the text as it is.
+    """Return the phone number inside a link or messenger id, or the text unchanged.
 
     `whatsapp:+12025550123` and `12025550123@c.us` are +12025550123.
     """
@@ -550,7 +550,7 @@ def _e164(text: str, region: str | None) -> str | None:
 
 
 def _with_country(digits: str, number: Any) -> Any:
-    """Return the number that begins with its country where `number`, as its region reads it, errs.
+    """Return the number read with its leading country code, if `number` is misread.
 
     That is one behind 00 in a region where this is not dialled so, and a mobile number as
     messengers write it, where the region may have national numbers that begin like that (DE, ID).
