@@ -1,4 +1,4 @@
-"""The field map of a connection: what bots call a property or a value, and what the CRM calls it.
+"""The field map of a connection, which renames properties and values for its CRM.
 
 There is one for each kind of record and not for each helper, since getProperties must read what
 createLead and setProperties have written. A rule stands under the name that bots use, and says
@@ -44,7 +44,7 @@ Faults = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What becomes of one property; `constant` is "" where there is none."""
+    """The mapping of one property; `constant` is "" if there is none."""
 
     to: str
     values: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Rule:
     when: When = "always"
 
     def plain(self) -> dict[str, Any]:
-        """Return the rule as `read` takes it."""
+        """Return the rule in the form that `read` accepts."""
         shown: dict[str, Any] = {"to": self.to}
         if self.values:
             shown["values"] = dict(self.values)
@@ -63,7 +63,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class KindMap:
-    """The rules for one kind of record, by the names that bots use."""
+    """The rules for one kind of record, by the property names that bots use."""
 
     rules: Mapping[str, Rule] = field(default_factory=dict)
 
@@ -79,37 +79,37 @@ class KindMap:
         }
 
     def crm_name(self, name: str) -> str | None:
-        """Return what the CRM calls a property, None when that name means another one there."""
+        """Return a property's name in the CRM, or None if the map gives it to another property."""
         if (rule := self.rules.get(name)) is not None:
             return rule.to
         return None if name in self._hub_names else name
 
     def hub_name(self, name: str) -> str:
-        """Return what bots call a property of the CRM."""
+        """Return the name that bots use for a property of the CRM."""
         if name in self.rules and name not in self._hub_names:
-            # What bots call so is another property of the CRM.
+            # Bots use this name for another property of the CRM.
             return f"{name} (of the CRM)"
         return self._hub_names.get(name, name)
 
     def crm_value(self, name: str, value: str) -> str:
-        """Return a value as the CRM has it, of a property as bots call it."""
+        """Return a bot's value of a property as the CRM stores it."""
         rule = self.rules.get(name)
         return _looked_up(rule.values, value) if rule is not None and rule.values else value
 
     def hub_value(self, name: str, value: str) -> str:
-        """Return the CRM's value as bots have it, of a property as they call it."""
+        """Return the CRM's value of a property as bots write it."""
         table = self._hub_values.get(name)
         return _looked_up(table, value) if table else value
 
     def sent(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return properties as the CRM gets them, without those it has no name for."""
+        """Return the properties under the CRM's names, without those that have none."""
         if not self.rules:
             return dict(properties)
         named = ((self.crm_name(name), name, value) for name, value in properties.items())
         return {theirs: self.crm_value(name, value) for theirs, name, value in named if theirs}
 
     def nameless(self, properties: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Return (name, reason) for each of these that cannot be sent."""
+        """Return (name, reason) for each property that has no name in the CRM."""
         return [
             (
                 name,
@@ -121,7 +121,7 @@ class KindMap:
         ]
 
     def completed(self, properties: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
-        """Return the properties with the constants, and the names of those for empty ones only."""
+        """Return the properties with constants added, and the names of "empty" constants."""
         complete, initial = dict(properties), set()
         for name, rule in self.rules.items():
             if not rule.constant:
@@ -146,7 +146,7 @@ _NONE = KindMap()
 
 @dataclass(frozen=True, slots=True)
 class FieldMap:
-    """A connection's rules, by kind of record; a kind without any is left out."""
+    """A connection's rules by kind of record; kinds without rules are left out."""
 
     kinds: Mapping[Written, KindMap] = field(default_factory=dict)
 
@@ -159,18 +159,18 @@ class FieldMap:
 
     @property
     def whole_name(self) -> bool:
-        """Whether the CRM takes a contact's name as a whole."""
+        """Whether the map sends a contact's name as one property."""
         return WHOLE_NAME in self.of("contacts").rules
 
     def plain(self) -> dict[str, dict[str, Any]]:
-        """Return the map as `read` takes it, every kind named."""
+        """Return the map in the form that `read` accepts, with every kind."""
         return {
             kind: {name: rule.plain() for name, rule in self.of(kind).rules.items()}
             for kind in KINDS
         }
 
     def flat(self) -> dict[str, dict[str, Any]]:
-        """Return the rules by their paths, as in `contacts.city`."""
+        """Return all rules by path, such as `contacts.city`."""
         return {
             f"{kind}.{name}": rule
             for kind, rules in self.plain().items()
@@ -178,12 +178,12 @@ class FieldMap:
         }
 
     def to_json(self) -> str:
-        """Return the map as the database keeps it."""
+        """Return the map in its stored form."""
         return json.dumps({kind: rules for kind, rules in self.plain().items() if rules})
 
     @classmethod
     def from_json(cls, text: str) -> FieldMap:
-        """Return what `to_json` wrote."""
+        """Return the map stored by `to_json`."""
         if text == "{}":
             return EMPTY
         stored: dict[Written, dict[str, dict[str, Any]]] = json.loads(text)
@@ -211,18 +211,18 @@ def _rule(name: str, given: Mapping[str, Any]) -> Rule:
 
 
 class Faulty(Semantic):
-    """A field map that makes no sense; `faults` holds every fault under its path."""
+    """An invalid field map; `faults` holds (path, reason) for every fault."""
 
-    def __init__(self, faults: Sequence[tuple[str, str]], said: str = "") -> None:
-        super().__init__(f"{said}{listed(faults)}")
+    def __init__(self, faults: Sequence[tuple[str, str]], prefix: str = "") -> None:
+        super().__init__(f"{prefix}{listed(faults)}")
         self.faults = tuple(faults)
 
 
 def read(given: Any) -> FieldMap:
-    """Return the field map that JSON or TOML describes; a text alone stands for `to`.
+    """Parse a field map from JSON or TOML; a plain text stands for `to`.
 
-    Raises BadRequest for what has another shape, else Faulty for what makes no sense, each with
-    every fault under its path.
+    Raises BadRequest for a wrong structure, else Faulty for invalid rules, each with every fault
+    under its path.
     """
     reader = _Reader()
     kinds = reader.kinds(given)
@@ -234,7 +234,7 @@ def read(given: Any) -> FieldMap:
 
 
 class _Reader:
-    """Reads a field map, and collects what is wrong with it."""
+    """Parses a field map and collects its faults."""
 
     def __init__(self) -> None:
         self.misshapen: Faults = []
@@ -250,14 +250,14 @@ class _Reader:
             if len(table) > MOST_RULES:
                 self.faults.append((kind, f"{len(table)} rules; give at most {MOST_RULES}"))
                 continue
-            found = {
+            rules_by_name = {
                 name: self._rule(_path(kind, name), name, rule) for name, rule in table.items()
             }
-            if found:
-                read[kind] = KindMap(found)
+            if rules_by_name:
+                read[kind] = KindMap(rules_by_name)
         if not self.misshapen:
-            for kind, one in read.items():
-                self.faults += _clashes(kind, one)
+            for kind, kind_map in read.items():
+                self.faults += _clashes(kind, kind_map)
         return read
 
     def _rule(self, path: str, name: str, given: Any) -> Rule:
@@ -321,7 +321,7 @@ class _Reader:
 
 
 def _lone(value: str) -> bool:
-    """Return whether half of a pair of surrogates stands in it, which no database takes."""
+    """Return whether a text contains half a surrogate pair, which no database stores."""
     return any("\ud800" <= character <= "\udfff" for character in value)
 
 
@@ -329,12 +329,12 @@ def _path(kind: str, name: str) -> str:
     return f"{kind}.{name[:100]}"
 
 
-def _clashes(kind: Written, one: KindMap) -> Iterator[tuple[str, str]]:
-    """Yield what rules that are each right by themselves cannot be together."""
+def _clashes(kind: Written, kind_map: KindMap) -> Iterator[tuple[str, str]]:
+    """Yield the faults of rules that are valid alone but conflict with each other."""
     targets = defaultdict(list)
-    for name, rule in one.rules.items():
+    for name, rule in kind_map.rules.items():
         targets[rule.to].append(name)
-    for name, rule in one.rules.items():
+    for name, rule in kind_map.rules.items():
         path = _path(kind, name)
         if kind == "contacts" and name in IDENTITY:
             why = "contacts are found by it, and the adapter knows what the CRM calls it"
@@ -351,11 +351,11 @@ def _clashes(kind: Written, one: KindMap) -> Iterator[tuple[str, str]]:
 
 
 def _unreadable(path: str, rule: Rule) -> Iterator[tuple[str, str]]:
-    """Yield which values getProperties could not tell from each other."""
+    """Yield a fault for values that getProperties could not tell apart."""
     alike = {value for value, count in Counter(rule.values.values()).items() if count > 1}
     for value in sorted(alike):
-        ours = [one for one, theirs in rule.values.items() if theirs == value]
-        shown = " and ".join(one[:60] for one in ours[:3])
+        ours = [value_ for value_, theirs in rule.values.items() if theirs == value]
+        shown = " and ".join(value_[:60] for value_ in ours[:3])
         yield (
             f"{path}.values",
             f"{shown} both become {value[:60]}, so getProperties could not tell which it was;"

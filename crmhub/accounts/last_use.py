@@ -1,7 +1,7 @@
-"""When keys and tokens were last used: noted in memory, written now and then.
+"""The last use of keys and tokens, collected in memory and written periodically.
 
-A write in each request would cost more than the request; so the time is exact to ten seconds,
-and what a killed process had not written yet is lost.
+A write in each request would cost more than the request. So times are exact to ten seconds, and a
+killed process loses the times of its last ten seconds.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _log = logging.getLogger(__name__)
 
 
 class LastUse(Generic[K]):
-    """Notes uses; a thread of its own, started with the first one, hands them to `write`.
+    """Collects uses in memory; a background thread passes them to `write`.
 
-    `write` gets a transaction and when each was last used, in ms.
+    `write` receives a transaction and the time of last use by key, in ms.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class LastUse(Generic[K]):
         self._closed = threading.Event()
         self._writer: threading.Thread | None = None
 
-    def note(self, one: K) -> None:
-        """Note that this one is being used now."""
+    def note(self, key: K) -> None:
+        """Record that a key or token is being used now."""
         with self._lock:
-            self._used[one] = now_ms()
+            self._used[key] = now_ms()
             if self._writer is None and not self._closed.is_set():
                 self._writer = threading.Thread(target=self._run, name="last-use", daemon=True)
                 self._writer.start()
 
     def flush(self) -> None:
-        """Write what was noted; while the database is away, keep it for the next time."""
+        """Write the collected uses; if the database is unavailable, keep them for the next time."""
         with self._lock:
             used, self._used = self._used, {}
         if not used:
@@ -67,7 +67,7 @@ class LastUse(Generic[K]):
                 self._used = {**used, **self._used}
 
     def close(self) -> None:
-        """Write what was noted and end the thread."""
+        """Write the collected uses and end the thread."""
         self._closed.set()
         if self._writer is not None:
             self._writer.join()

@@ -1,7 +1,7 @@
-"""How often somebody may call: moving windows, in Redis when there is one.
+"""Rate limits with moving windows, in Redis if configured.
 
-Without Redis each server process holds its share of a limit. While Redis is away or stalls, the
-process does the same, so that nobody is let through unmetered and nobody is shut out.
+Without Redis each server process enforces its share of a limit. If Redis is unavailable or slow,
+the process does the same, so that calls stay limited and none is refused because of Redis.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MISSES = Rate(60, 60)
+_FAILURES = Rate(60, 60)
 # Of all addresses behind one trusted proxy: where it passes on what its callers write into
 # X-Forwarded-For, one caller may choose a new address for each miss.
-_MISSES_OF_PROXY = Rate(300, 60)
+_PROXY_FAILURES = Rate(300, 60)
 # Attempts to sign in, see `Limits.sign_in`. Each process holds its share: many enough for several.
 _OF_DEVICE = _OF_ADDRESS_AND_EMAIL = Rate(20, 300)
 _OF_ADDRESS = Rate(100, 300)
 _OF_EMAIL = Rate(200, 300)
-# A request waits this long for Redis, and after a failure none does for a while.
+# The timeout of a Redis call, and the pause after a failure.
 _REDIS_SECONDS = 0.25
 _RETRY_SECONDS = 5.0
 # A window that ends later than that was counted before the clock was set back, or on a host
@@ -49,10 +49,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RateStatus:
-    """What became of a call under a limit; without a limit `limit` is None and all is allowed.
+    """The result of a rate limit check; without a limit, `limit` is None and calls are allowed.
 
-    `reset_s` and `retry_after` are seconds: until the window gives something back, and until
-    another try makes sense (at least 1 when the call is not allowed, else 0).
+    `reset_s` is the seconds until the window frees capacity. `retry_after` is the seconds until a
+    retry makes sense: at least 1 if the call is refused, else 0.
     """
 
     limit: int | None = None
@@ -63,7 +63,7 @@ class RateStatus:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The RateLimit headers of the answer; none where there is no limit."""
+        """The RateLimit headers of the answer; empty without a limit."""
         if self.limit is None:
             return {}
         return {
@@ -77,7 +77,7 @@ _UNLIMITED = RateStatus()
 
 
 class Limits:
-    """Counts calls of accounts, keys and addresses.
+    """Counts calls by account, key and address.
 
     `share` is the number of server processes among which a limit is divided while it is not
     counted in Redis. `prefix` starts the names of the keys in Redis.
@@ -104,28 +104,27 @@ class Limits:
         return self._hit([(f"account/{account.id}", account.plan.rate_limit)])
 
     def miss(self, address: str, proxy: str = "") -> RateStatus:
-        """Count a call from `address` that found no account, or had a wrong key, secret or token.
+        """Count a call from `address` with an unknown account, or a wrong key, secret or token.
 
         `proxy` is the address of the trusted proxy that the call came through, if any.
         """
-        limits: list[tuple[str, Rate | None]] = [(f"miss/{network_of(address)}", _MISSES)]
+        limits: list[tuple[str, Rate | None]] = [(f"miss/{network_of(address)}", _FAILURES)]
         if proxy:
-            limits.append((f"miss-through/{proxy}", _MISSES_OF_PROXY))
+            limits.append((f"miss-through/{proxy}", _PROXY_FAILURES))
         return self._hit(limits)
 
     def sign_in(self, address: str, email: str, device: str = "") -> RateStatus:
         """Count an attempt to sign in to the console from `address` as `email`.
 
-        A password can be guessed, so attempts are limited; and nobody's guesses may keep an
-        operator out. So a browser from which this user has signed in before, since the password
-        was set, brings a `device` token, and has a limit of its own alone: whoever guesses,
-        from wherever, it gets in. All other attempts share three limits: few for an address with
-        an email, more for an address with whatever emails, most for an email from whatever
-        addresses. One guesser uses up the first and is refused there, before the others count
-        it: the operator gets in from another address with any browser. Who guesses from the
-        operator's own address, or from ten and more addresses at once, is slowed at the price
-        that new browsers (of that address, or of that email) wait with them. A session that
-        has begun goes on: only attempts are counted.
+        Attempts are limited because passwords can be guessed, but other people's guesses must not
+        lock an operator out. So a browser in which this user has signed in since the password was
+        set sends a `device` token, which has its own limit.
+
+        All other attempts share three limits: low for an address with an email, higher for an
+        address with any email, highest for an email from any address. A single guesser exhausts the
+        first limit and is refused before the others count, so the operator can sign in from another
+        address. Guesses from the operator's own address, or from ten and more addresses, also delay
+        new browsers of that address or email. Existing sessions are not affected.
         """
         if device:
             return self._hit([(f"sign-in-of/{digest(device)}", _OF_DEVICE)])
@@ -139,18 +138,18 @@ class Limits:
         )
 
     def _hit(self, limits: list[tuple[str, Rate | None]]) -> RateStatus:
-        given = [(name, rate) for name, rate in limits if rate is not None]
-        if not given:
+        limited = [(name, rate) for name, rate in limits if rate is not None]
+        if not limited:
             return _UNLIMITED
         if self._redis is not None:
-            status = self._redis.hit(given)
+            status = self._redis.hit(limited)
             if status is not None:
                 return status
-        return self._local.hit(given)
+        return self._local.hit(limited)
 
 
 class _Memory(MemoryStorage):
-    """Windows in memory, which forget who has not called for a while.
+    """Windows in memory that are deleted when their callers have been idle for a while.
 
     MemoryStorage (limits 5.8) empties a window and keeps its key, and looks through all keys after
     each call: once 100,000 addresses had called, 50 calls a second took half a processor for ever.
@@ -178,7 +177,7 @@ class _Windows:
         self._share = share
 
     def hit(self, limits: list[tuple[str, Rate]]) -> RateStatus:
-        """Count a call under each limit until one stops it; return the tightest."""
+        """Count a call under each limit up to the first exceeded one; return the tightest."""
         statuses = []
         for name, rate in limits:
             count = max(1, rate.count // self._share)
@@ -196,9 +195,9 @@ class _Windows:
 
 
 class Breaker:
-    """Leaves Redis alone for a few seconds after each failure, and tells of it once.
+    """A circuit breaker for Redis: it skips Redis for some seconds after a failure.
 
-    `without` and `again` say what that means for the hub, in the words of a log line.
+    `without` and `again` complete the log lines for an outage and its end.
     """
 
     def __init__(self, without: str, again: str) -> None:
@@ -208,37 +207,37 @@ class Breaker:
         self._without = without
         self._again = again
         self._lock = threading.Lock()
-        self._away_until = 0.0
+        self._unavailable_until = 0.0
 
     def attempt(self, work: Callable[[], T]) -> T | None:
-        """Return what `work` returns, or None when Redis is away."""
-        if self._away_until and not self._try_again():
+        """Return the result of `work`, or None if Redis is unavailable."""
+        if self._unavailable_until and not self._may_probe():
             return None
         try:
             result = work()
         except self._failures as exc:
-            if not self._away_until:
-                # The type alone: the text may name the address, and with it a password.
+            if not self._unavailable_until:
+                # Only the type: the text may contain the address and a password.
                 _log.warning("Redis is away (%s); %s.", type(exc).__name__, self._without)
-            self._away_until = time.monotonic() + _RETRY_SECONDS
+            self._unavailable_until = time.monotonic() + _RETRY_SECONDS
             return None
-        if self._away_until:
+        if self._unavailable_until:
             _log.warning("Redis is back; %s.", self._again)
-            self._away_until = 0.0
+            self._unavailable_until = 0.0
         return result
 
-    def _try_again(self) -> bool:
+    def _may_probe(self) -> bool:
         """Return whether this call may find out if Redis is back; one in a while may."""
         now = time.monotonic()
         with self._lock:
-            if now < self._away_until:
+            if now < self._unavailable_until:
                 return False
-            self._away_until = now + _RETRY_SECONDS
+            self._unavailable_until = now + _RETRY_SECONDS
             return True
 
 
 def redis_pool(url: str) -> ConnectionPool:
-    """Return connections to Redis for which a request waits no longer than a moment."""
+    """Return a Redis connection pool with short timeouts, so that requests never wait long."""
     import redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry
@@ -252,21 +251,21 @@ def redis_pool(url: str) -> ConnectionPool:
 
 
 class _Redis:
-    """Windows in Redis, as long as it is there."""
+    """Windows in Redis, while it is available."""
 
     def __init__(self, url: str, prefix: str) -> None:
-        # The pool knows the address; of the one given here only the scheme counts.
+        # The pool holds the address; RedisStorage uses only the scheme of this URL.
         storage = RedisStorage("redis://", connection_pool=redis_pool(url), key_prefix=prefix)
         self._windows = _Windows(MovingWindowRateLimiter(storage), share=1)
         self._breaker = Breaker("limits are held locally", "limits are shared again")
 
     def hit(self, limits: list[tuple[str, Rate]]) -> RateStatus | None:
-        """Count a call, or return None when Redis is away."""
+        """Count a call, or return None if Redis is unavailable."""
         return self._breaker.attempt(lambda: self._windows.hit(limits))
 
 
 def network_of(address: str) -> str:
-    """Return the address, of IPv6 its /64, since a caller there has all of it."""
+    """Return an IPv4 address, or the /64 network of an IPv6 address."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Passwords of people: what is stored of them, and whether one fits."""
+"""Password hashes: create and verify them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LONGEST = 1000
 _LOG_N, _R, _P = 15, 8, 3
 _SALT_BYTES, _KEY_BYTES = 16, 32
 
-# Each takes half a second of a processor: a crowd that signs in must not stop the service.
+# A hash takes half a second of CPU, so only a few run at once.
 _AT_ONCE = threading.BoundedSemaphore(2)
 _PATIENCE_S = 5.0
 
 
 def to_store(password: str) -> str:
-    """Return what is stored of a password; raises Semantic for one that is too short or long."""
+    """Return the hash of a password; raises Semantic if it is too short or too long."""
     if not SHORTEST <= len(password) <= _LONGEST:
         raise Semantic(
             f"password: it has {len(password)} characters; give {SHORTEST} to {_LONGEST}, such as"
@@ -42,8 +42,8 @@ def to_store(password: str) -> str:
 def fits(password: str, stored: str | None) -> bool:
     """Return whether the password is the stored one.
 
-    It takes as long when nothing is stored, so that nobody learns who has a password. Raises
-    Unavailable when too many ask at once.
+    It takes equally long without a stored hash, so that the time does not reveal who has a
+    password. Raises Unavailable if too many checks run at once.
     """
     _, log_n, r, p, salt, key = (stored or _NOBODYS).split("$")
     given = _key(password[:_LONGEST], base64.b64decode(salt), log_n=int(log_n), r=int(r), p=int(p))
@@ -51,7 +51,7 @@ def fits(password: str, stored: str | None) -> bool:
 
 
 def _key(password: str, salt: bytes, *, log_n: int = _LOG_N, r: int = _R, p: int = _P) -> bytes:
-    # However a keyboard composes an accented letter (NIST SP 800-63B, 3.1.1.2).
+    # Normalize, since keyboards compose accents differently (NIST SP 800-63B, 3.1.1.2).
     text = unicodedata.normalize("NFKC", password).encode("utf-8", "surrogatepass")
     with _turn():
         return hashlib.scrypt(text, salt=salt, n=2**log_n, r=r, p=p, maxmem=2**27, dklen=_KEY_BYTES)

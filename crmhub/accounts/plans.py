@@ -1,4 +1,4 @@
-"""Plans: how often an account may call and how many records it may hold (`plans.toml`)."""
+"""Plans: the rate limits and record quotas of accounts (`plans.toml`)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _STANDARD_RATE = Rate(1000, 10)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an account may use; a missing rate or quota means no limit."""
+    """The limits of an account; a missing rate or quota means no limit."""
 
     name: str
     rate_limit: Rate | None = _STANDARD_RATE
@@ -64,7 +64,7 @@ BUILT_IN: Mapping[str, Plan] = MappingProxyType(
 
 
 def load_plans(path: Path | None) -> Mapping[str, Plan]:
-    """Return the built-in plans and those of the file, which win over them name by name.
+    """Return the built-in plans, extended and overridden by the plans of the file.
 
     A table without `rate_limit` has the rate of the built-in `default`; `""` means none.
     Raises SettingsError naming every fault of the file.
@@ -80,7 +80,7 @@ def load_plans(path: Path | None) -> Mapping[str, Plan]:
 
 
 def parse_rate(text: Any) -> Rate | None:
-    """Return the rate that `"100/10s"` names, None for `""`; raise ValueError in words."""
+    """Return the rate written as `"100/10s"`, None for `""`; raises ValueError."""
     if text == "":
         return None
     match = _RATE.fullmatch(text.strip()) if isinstance(text, str) else None
@@ -93,7 +93,7 @@ def parse_rate(text: Any) -> Rate | None:
 
 
 def _plan(path: Path, name: str, table: Any, problems: list[str]) -> Plan:
-    """Return the plan a table describes; what is wrong with it is added to `problems`."""
+    """Return the plan that a table describes, and append its faults to `problems`."""
     where = f"{path}: [{name}]"
     if not isinstance(table, dict):
         problems.append(f"{path}: {name} stands outside a table; put it under a [plan name].")

@@ -1,4 +1,4 @@
-"""The switch `rotation`, as the operator writes it: `round_robin`, `weighted:5,3,1+sticky`, …"""
+"""Parse the switch `rotation`: `round_robin`, `weighted:5,3,1+sticky`, …"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RIGHT = (
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """How numbers are chosen: by `how`, and `sticky` when a contact keeps its number.
+    """A way to choose numbers; with `sticky`, a contact keeps its number.
 
     `weights` are those of the numbers from the smallest on; empty unless `how` is weighted.
     """
@@ -31,7 +31,7 @@ class Rotation:
 
     @property
     def strategy(self) -> str:
-        """The text of it without `sticky`."""
+        """The rotation as text without `sticky`."""
         return f"{self.how}:{','.join(map(str, self.weights))}" if self.weights else self.how
 
     def __str__(self) -> str:
@@ -40,13 +40,13 @@ class Rotation:
 
 @lru_cache(maxsize=1024)
 def read_rotation(text: str) -> Rotation:
-    """Return the rotation that a text describes; blanks and case do not matter.
+    """Return the rotation that a text describes, ignoring blanks and case.
 
-    `sticky` alone is `random+sticky`. Raises ValueError saying what would be right.
+    `sticky` alone means `random+sticky`. Raises ValueError with the accepted forms.
     """
-    said = "".join(text.split()).lower()
-    strategy, plus, sticky = said.partition("+")
-    if said == _STICKY:
+    normalized = "".join(text.split()).lower()
+    strategy, plus, sticky = normalized.partition("+")
+    if normalized == _STICKY:
         strategy, sticky = RANDOM, _STICKY
     how, colon, weights = strategy.partition(":")
     if how not in NAMES or (plus and sticky != _STICKY):

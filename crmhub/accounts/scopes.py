@@ -1,4 +1,4 @@
-"""What a key or a token may do, as it is named and as it is stored, and until when."""
+"""Scopes and expiry of keys and tokens, and how scopes are stored."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from collections.abc import Iterable, Sequence
 from crmhub.database.connection import now_ms
 from crmhub.errors import Semantic
 
-# 9999-12-31: no calendar of Python goes further.
+# 9999-12-31, the last day that Python's datetime supports.
 _LAST_MS = 253_402_214_400_000
 
-# How a key for everything is stored, so that it also holds the scopes of later versions.
+# Stored for full access, so that it includes scopes of later versions.
 _ALL = ""
 
 
-def to_store(named: Iterable[str], known: Sequence[str]) -> str:
-    """Return the scopes as a column holds them, in the order of `known`; none named: all.
+def to_store(names: Iterable[str], known: Sequence[str]) -> str:
+    """Return the named scopes in their stored form; naming none means full access.
 
-    Raises Semantic for unknown ones.
+    Raises Semantic for unknown scopes.
     """
-    chosen = set(named)
+    chosen = set(names)
     unknown = sorted(chosen - set(known))
     if unknown:
         raise Semantic(f"There is no scope {', '.join(unknown)}; known are {', '.join(known)}.")
     return " ".join(scope for scope in known if scope in chosen) or _ALL
 
 
-def of_stored(stored: str, known: Sequence[str]) -> tuple[str, ...]:
-    """Return the scopes that a column stands for."""
-    return tuple(known) if stored == _ALL else tuple(stored.split())
+def of_stored(stored: str, all_scopes: Sequence[str]) -> tuple[str, ...]:
+    """Return the scopes stored in a column."""
+    return tuple(all_scopes) if stored == _ALL else tuple(stored.split())
 
 
 def check_end(expires_at: int | None) -> None:
-    """Raise Semantic for an end (ms) that has passed, or that no calendar knows."""
+    """Raise Semantic for an expiry time (ms) in the past or beyond the year 9999."""
     if expires_at is None:
         return
     if expires_at <= now_ms():

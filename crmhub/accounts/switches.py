@@ -1,4 +1,4 @@
-"""The switches of an account: how its helpers and writes behave where the operator may choose."""
+"""The switches of an account, with which operators adjust its helpers and writes."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Switches:
 
     @classmethod
     def from_json(cls, text: str) -> Switches:
-        """Return what `to_json` wrote; names that this version does not know are passed over."""
-        known = {field.name for field in fields(cls)}
+        """Return switches stored by `to_json`; names unknown to this version are ignored."""
+        names = {field.name for field in fields(cls)}
         stored: dict[str, Any] = json.loads(text)
-        return cls(**{name: value for name, value in stored.items() if name in known})
+        return cls(**{name: value for name, value in stored.items() if name in names})
 
     def to_json(self) -> str:
         """Return the switches that differ from their defaults."""
@@ -70,22 +70,22 @@ class Switches:
 def read_switches(
     values: Mapping[str, Any], *, beside: Sequence[str] = ()
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return `values` cast, and what is wrong with them as (name, reason).
+    """Return parsed values, and a list of (name, reason) for invalid ones.
 
     `beside` are other names the caller takes, for the message about an unknown one.
     """
-    read: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     problems: list[tuple[str, str]] = []
     for name, value in values.items():
         if name not in READERS:
-            known = ", ".join([*READERS, *beside])
-            problems.append((name, f"there is no such switch; known are {known}"))
+            allowed = ", ".join([*READERS, *beside])
+            problems.append((name, f"there is no such switch; known are {allowed}"))
             continue
         try:
-            read[name] = READERS[name](value)
+            parsed[name] = READERS[name](value)
         except ValueError as exc:
             problems.append((name, str(exc)))
-    return read, problems
+    return parsed, problems
 
 
 def _bool(value: Any) -> bool:
@@ -128,7 +128,7 @@ def _region(value: Any) -> str:
 
 
 def _regions() -> set[str]:
-    # Imported here: it is large, and only this question needs it.
+    # Imported here because it is large and only this function needs it.
     import phonenumbers
 
     return set(phonenumbers.SUPPORTED_REGIONS)
