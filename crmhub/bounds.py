@@ -1,4 +1,4 @@
-"""The bounds on what a single call may cost. docs/integrator.md lists those a caller can meet."""
+"""Limits on the cost of a single call; docs/integrator.md lists those a caller can meet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nine categories of failure a caller can see, as one exception tree.
+"""The nine error categories that callers see, as one exception tree.
 
 HubError
   BadRequest        400  BadRequestError      cannot be read as the request it should be
@@ -8,11 +8,11 @@ HubError
   NotFound          404  NotFoundError        nothing there that this caller may see
   Conflict          409  ConflictError        clashes with what is stored
   Semantic          422  SemanticError        readable, but makes no sense for this account
-  TooManyRequests   429  ManyRequestError     come back after `retry_after` seconds
+  TooManyRequests   429  ManyRequestError     retry after `retry_after` seconds
   Internal          500  InternalError        a fault of ours
-    Unavailable     503  InternalError        the hub or what it needs is away for now
+    Unavailable     503  InternalError        the hub or a service it needs is unavailable
 
-Whatever raises one of these says what is wrong, where, and what would be right.
+Each message tells what is wrong, where, and what to send instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import ClassVar
 
 
 class HubError(Exception):
-    """A failure that is told to the caller as it is.
+    """A failure whose message is sent to the caller unchanged.
 
     `message` is shown to the caller word for word, so it never holds secrets.
     """
@@ -34,7 +34,7 @@ class HubError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
-        # Whether an earlier call under the same Idempotency-Key was told this.
+        # Whether this repeats the answer of an earlier call with the same Idempotency-Key.
         self.replayed = False
         # The path of the record that the request clashes with.
         self.location = ""
@@ -43,9 +43,9 @@ class HubError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """HTTP headers that belong to the answer."""
-        found = {"Location": self.location, "Idempotent-Replayed": "true" if self.replayed else ""}
-        return {name: value for name, value in found.items() if value}
+        """HTTP headers of the error answer."""
+        values = {"Location": self.location, "Idempotent-Replayed": "true" if self.replayed else ""}
+        return {name: value for name, value in values.items() if value}
 
 
 class BadRequest(HubError):
@@ -84,7 +84,7 @@ class Semantic(HubError):
 
 
 class _ComeBack(HubError):
-    """A failure that passes: `retry_after` is in seconds and told in whole ones, at least 1."""
+    """A temporary failure; `retry_after` is in whole seconds, at least 1."""
 
     def __init__(self, message: str, *, retry_after: float = 1) -> None:
         super().__init__(message)
@@ -112,7 +112,7 @@ _SHOWN = 20
 
 
 def listed(problems: Sequence[tuple[str, str]]) -> str:
-    """Return one message for all `(where, what)` problems, the first 20 of them in words."""
+    """Return one message for all `(where, what)` problems, with the first 20 in full."""
     shown = "; ".join(f"{where}: {what}" if where else what for where, what in problems[:_SHOWN])
     hidden = len(problems) - _SHOWN
     return f"{shown}; and {hidden} more" if hidden > 0 else shown

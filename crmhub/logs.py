@@ -1,7 +1,7 @@
-"""Logs: one JSON object a line on standard error, without personal data.
+"""Logs without personal data: one JSON object per line on standard error.
 
-Whoever logs names an event in fixed words and adds ids of the hub's own; never a body, a value of
-a property, an address or a secret.
+A log line consists of a fixed event text and the hub's own ids, never a body, a property value, an
+address or a secret.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import structlog
 
 
 def configure(level: str) -> None:
-    """Log from `level` ("debug" to "error") on, our own lines and those of libraries alike."""
+    """Log from `level` ("debug" to "error") on, both the hub's lines and those of libraries."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -38,14 +38,14 @@ def configure(level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # Its lines hold paths, and those may hold e-mail addresses.
+    # urllib3 logs paths, which may contain email addresses.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 
 class _Lines(structlog.WriteLogger):
     def msg(self, message: str) -> None:
-        # A full disk, a closed terminal: what is done must not fail for want of a log. Handlers
-        # of logging have it so, too.
+        # A full disk or a closed terminal must not fail the work that is logged; handlers
+        # of the logging module behave the same.
         with suppress(OSError, ValueError):
             super().msg(message)
 

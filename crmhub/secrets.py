@@ -1,4 +1,4 @@
-"""Random ids, API keys, sealed columns, signatures: everything that must be hard to guess."""
+"""Random ids, API keys, encrypted columns and signatures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def token(bits: int, alphabet: str = BASE62) -> str:
 
 
 def new_api_key() -> str:
-    """Return a fresh API key: prefix, 178 random bits, checksum.
+    """Return a new API key: prefix, 178 random bits, checksum.
 
     Prefix and checksum let scanners find a leaked key, and refuse a mistyped one, without
     asking the database.
@@ -55,17 +55,17 @@ def new_api_key() -> str:
 
 
 def looks_like_api_key(text: str) -> bool:
-    """Return whether `text` has the form and the checksum of an API key; it may not exist."""
+    """Return whether a text has the format and checksum of an API key."""
     return _is_checked(text, API_KEY_PREFIX)
 
 
 def new_admin_token() -> str:
-    """Return a fresh token of the admin API, made as API keys are, with another prefix."""
+    """Return a new admin token: its own prefix, 178 random bits, checksum."""
     return ADMIN_TOKEN_PREFIX + _with_checksum()
 
 
 def looks_like_admin_token(text: str) -> bool:
-    """Return whether `text` has the form and the checksum of an admin token; it may not exist."""
+    """Return whether a text has the format and checksum of an admin token."""
     return _is_checked(text, ADMIN_TOKEN_PREFIX)
 
 
@@ -89,42 +89,42 @@ def _checksum(body: str) -> str:
 
 
 def digest(text: str) -> str:
-    """Return the SHA-256 of `text` in hex, to store and look up in place of `text`.
+    """Return the SHA-256 of `text` in hex, to store and look up instead of `text`.
 
-    For our own random tokens only: what a person chose (a password) can be guessed from a
-    fast, unsalted hash.
+    Use it only for the hub's own random tokens: a password could be guessed from a fast, unsalted
+    hash.
     """
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def new_webhook_id() -> str:
-    """Return a fresh id for webhook paths: 134 random bits, lower-case letters and digits."""
+    """Return a new id for webhook paths: 134 random bits, lower-case letters and digits."""
     return token(134, BASE36)
 
 
 def new_secret() -> str:
-    """Return a fresh shared secret of 256 random bits, letters and digits."""
+    """Return a new shared secret of 256 random bits, letters and digits."""
     return token(256)
 
 
 def same(left: str | bytes, right: str | bytes) -> bool:
-    """Compare in a time that does not tell how much of the two agrees."""
+    """Compare two secrets in a time that does not reveal how much of them agrees."""
     return hmac.compare_digest(_bytes(left), _bytes(right))
 
 
 def read_secret(file: TextIO) -> str:
-    """Return the secret that a file holds, without blanks and a byte order mark around it.
+    """Return the secret in a file, without surrounding blanks and byte order mark.
 
-    Raises ValueError for what is too long, or no UTF-8, in words.
+    Raises ValueError with a readable reason if the text is too long or not UTF-8.
     """
     try:
-        # Not all of it: /dev/zero has no end.
+        # Read a limited amount: /dev/zero has no end.
         text = file.read(_LONGEST_SECRET + 1)
     except UnicodeDecodeError as exc:
         raise ValueError("it is not UTF-8") from exc
     if len(text) > _LONGEST_SECRET:
         raise ValueError("it is too long for a secret")
-    # Editors of Windows put one first, and a password with it could be typed by nobody.
+    # Windows editors add a byte order mark, which nobody could type in a password.
     return text.removeprefix("\ufeff").strip()
 
 
@@ -140,12 +140,12 @@ def sign(key: bytes, payload: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class WebhookSecret:
-    """Signs messages to a webhook as https://www.standardwebhooks.com has it."""
+    """Signs webhook messages by the rules of https://www.standardwebhooks.com."""
 
     key: bytes = field(repr=False)
 
     def headers(self, id: str, at_s: int, body: bytes) -> dict[str, str]:
-        """Return the headers of a message that is sent at this time (s since 1970)."""
+        """Return the headers of a webhook message sent at this time (s since 1970)."""
         signed = hmac.digest(self.key, f"{id}.{at_s}.".encode() + body, "sha256")
         return {
             "webhook-id": id,
@@ -155,7 +155,7 @@ class WebhookSecret:
 
 
 def parse_webhook_secret(text: str) -> WebhookSecret:
-    """Read `whsec_` and base64 of 24 to 64 bytes; ValueError shows nothing of it."""
+    """Parse `whsec_` and 24 to 64 bytes in base64; errors never repeat the secret."""
     prefix, _, encoded = text.strip().partition("_")
     try:
         key = base64.b64decode(encoded, validate=True) if prefix == "whsec" else b""
@@ -168,21 +168,21 @@ def parse_webhook_secret(text: str) -> WebhookSecret:
 
 @dataclass(frozen=True, slots=True)
 class EncryptionKey:
-    """A key for sealed columns, and the id under which sealed values name it."""
+    """A key for sealed columns, with the id that sealed values store."""
 
     id: str
     key: bytes = field(repr=False)
 
 
 def new_encryption_key(key_id: str) -> str:
-    """Return a fresh key in the form that `parse_encryption_keys` reads."""
+    """Return a new key in the form that `parse_encryption_keys` reads."""
     return f"{key_id}:{base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()}"
 
 
 def parse_encryption_keys(text: str) -> tuple[EncryptionKey, ...]:
-    """Read `id:base64,id:base64,…`; the first key seals, all of them open.
+    """Parse `id:base64,id:base64,…`; the first key seals, every key opens.
 
-    Raises ValueError saying what is wrong with which key, without showing any of it.
+    Raises ValueError that names the faulty key and the reason, without showing the key.
     """
     keys = tuple(
         _encryption_key(position, item.strip())
@@ -211,14 +211,14 @@ def _encryption_key(position: int, item: str) -> EncryptionKey:
 
 
 class SealBroken(Exception):
-    """A sealed value cannot be opened: its key is gone, or it is not what was sealed there."""
+    """A sealed value cannot be opened: its key is missing, or the value was changed."""
 
 
 class Vault:
-    """Seals single column values with AES-256-GCM.
+    """Encrypts ("seals") single column values with AES-256-GCM.
 
-    A sealed value opens only for the account and column it was sealed for, so that whoever can
-    write to the database cannot move one account's credentials to another.
+    A sealed value opens only for its own account and column, so that an attacker with write access
+    to the database cannot move credentials to another account.
     """
 
     def __init__(self, keys: Sequence[EncryptionKey]) -> None:
@@ -234,16 +234,16 @@ class Vault:
 
     @property
     def key_ids(self) -> tuple[str, ...]:
-        """The ids of all keys, the first one first."""
+        """The ids of all keys, starting with the sealing key."""
         return tuple(self._ciphers)
 
     @property
     def prefix(self) -> str:
-        """What everything begins with that the first key seals."""
+        """The beginning of every value that the first key seals."""
         return f"v1.{self._active}."
 
     def seal(self, plain: str | bytes, *, account_id: int, column: str) -> str:
-        """Return `plain` (text, or UTF-8) as `v1.<key id>.<base64 of nonce and ciphertext>`."""
+        """Return a text encrypted as `v1.<key id>.<base64 of nonce and ciphertext>`."""
         text = plain if isinstance(plain, str) else plain.decode()
         nonce = secrets.token_bytes(_NONCE_BYTES)
         bound = _bound_to(self._active, account_id, column)
@@ -251,7 +251,7 @@ class Vault:
         return self.prefix + base64.b64encode(nonce + ciphertext).decode()
 
     def open(self, sealed: str, *, account_id: int, column: str) -> str:
-        """Return the text that was sealed for this account and column, or raise SealBroken."""
+        """Return the text sealed for this account and column; raises SealBroken."""
         version, _, rest = sealed.partition(".")
         key_id, _, encoded = rest.partition(".")
         if version != "v1" or not encoded:
