@@ -1,4 +1,4 @@
-"""The hub's own records as the CRM: for accounts that have no other, and to try the hub out."""
+"""The hub's own records as the CRM, for accounts without an external CRM and for trials."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from crmhub.adapter import (
 
 
 class LocalAdapter(Adapter):
-    """Keeps contacts, deals and tickets in the hub itself. It has no settings."""
+    """Stores contacts, deals and tickets in the hub itself; it has no settings."""
 
     title = "local"
     remote = False
-    # A transaction that was cut off is rolled back, and the marks are unique.
+    # An interrupted transaction is rolled back, and marks are unique.
     under_way_s = 0.0
 
     @classmethod
@@ -48,7 +48,7 @@ class LocalAdapter(Adapter):
         return self.context.store.create(kind, properties, contact_id=contact_id, mark=mark)
 
     def check(self) -> None:
-        """Find nothing wrong: whoever got here has reached the store's database."""
+        """Report no problem: the store's database has just been reached."""
 
     def describe(self, kind: Kind) -> list[Described]:
         return self.context.store.describe(kind)

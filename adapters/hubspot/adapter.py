@@ -1,4 +1,4 @@
-"""What the hub asks of HubSpot, and where in this package it is answered."""
+"""The HubSpot adapter's class, which delegates each call to this package's modules."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from crmhub.adapter import (
 )
 from crmhub.adapter.oauth import KEPT
 
-# Of a contact it wants one of these.
+# HubSpot requires one of these for a contact.
 _CALLED = ("email", "firstname", "lastname")
-# The direction counts: contact to deal is another type than deal to contact.
+# Association types differ by direction: these lead to the contact.
 _TO_CONTACT: Mapping[Linked, int] = {"deals": 3, "tickets": 16}
 _SCOPES: Mapping[Kind, tuple[str, str]] = {
     "contacts": ("crm.objects.contacts.read", "crm.objects.contacts.write"),
@@ -48,8 +48,8 @@ _SCOPES: Mapping[Kind, tuple[str, str]] = {
 class HubSpotAdapter(Adapter):
     """HubSpot's CRM API in its dated versions and in v3.
 
-    `active_workflow` is not announced: no version tells which workflows a contact has entered, so
-    the hub's own enrolments count.
+    `active_workflow` is not supported: no API version reports the workflows of a contact, so the
+    hub's own enrolments count.
     """
 
     title = "HubSpot"
@@ -110,7 +110,7 @@ class HubSpotAdapter(Adapter):
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        """Read by email, which never lags; by phone only HubSpot's search can look."""
+        """Read by email, which never lags, or search by phone."""
         if email:
             return self._finding.by_email(email, names)
         return self._finding.by_phone([phone], names).get(phone)
@@ -120,14 +120,14 @@ class HubSpotAdapter(Adapter):
         return self._finding.contact(contact_id, names)
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        """Create it; a phone alone, which HubSpot does not take, is the first name, too."""
+        """Create a contact; if its phone is its only identity, use it as the first name too."""
         try:
             return self._writing.create("contacts", properties, mark, [])
         except Rejected as refused:
-            told = {problem.name for problem in refused.problems}
+            refused_names = {problem.name for problem in refused.problems}
             phone = next(filter(None, map(properties.get, PHONES)), "")
-            called = any(map(properties.get, _CALLED))
-            if called or not phone or told & properties.keys():
+            has_name = any(map(properties.get, _CALLED))
+            if has_name or not phone or refused_names & properties.keys():
                 raise
         return self._writing.create("contacts", {**properties, "firstname": phone}, mark, [])
 
@@ -136,16 +136,16 @@ class HubSpotAdapter(Adapter):
         return self._writing.update(contact_id, properties)
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Compare values in HubSpot's form; a lifecycle stage never goes back."""
+        """Compare values in HubSpot's format, and refuse to move a lifecycle stage back."""
         return self._writing.changes(contact, properties)
 
     def has_email(self, contact: Contact, email: str) -> bool:
-        """Return whether an email is the contact's first one or one of the others."""
+        """Return whether an email is the contact's primary or an additional email."""
         emails = (contact.properties.get(name, "").lower() for name in self.email_names)
-        return any(email in each.split(";") for each in emails)
+        return any(email in addresses.split(";") for addresses in emails)
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Tell it in every notation: an account may have HubSpot write numbers its own way."""
+        """Compare phones in any notation, since HubSpot may reformat stored numbers."""
         return has_number(contact.properties, phone)
 
     def find_contacts(
@@ -155,8 +155,8 @@ class HubSpotAdapter(Adapter):
         phones: Sequence[str] = (),
         names: Sequence[str] = (),
     ) -> dict[str, Contact]:
-        """Read by email, of which HubSpot's batch takes only the first of a contact; or search."""
-        return self._finding.several(emails=emails, phones=phones, names=names)
+        """Read a batch by primary email, or search by phone."""
+        return self._finding.by_emails_or_phones(emails=emails, phones=phones, names=names)
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
         return Batch(self._api, self._writing, writes).run()
@@ -166,13 +166,13 @@ class HubSpotAdapter(Adapter):
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
-        """Create the record and its link in one call, so that neither can be without the other."""
+        """Create the record and its link in one call, so that neither exists alone."""
         check_id(contact_id)
         link = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": _TO_CONTACT[kind]}
         links = [{"to": {"id": contact_id}, "types": [link]}]
         return self._writing.create(kind, properties, mark, links)
 
-    # What an earlier try has made.
+    # Records of earlier attempts.
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
         return self._marks.may_land_for(kind, properties)
@@ -204,15 +204,15 @@ class HubSpotAdapter(Adapter):
             kind, contact_id, mark, sent=sent, since_ms=since_ms, others=others
         )
 
-    # What HubSpot says about itself.
+    # Metadata.
 
     def check(self) -> None:
-        """Try every right that is needed; the first refusal of the credentials ends it."""
+        """Call everything that needs a right; refused credentials end the check at once."""
         missing: list[str] = []
         for kind, (reads, writes) in _SCOPES.items():
             self._try(missing, reads, "GET", self._api.objects(kind), params={"limit": "1"})
             path = self._api.objects(kind, "batch", "update")
-            # HubSpot looks at the rights first; without any input there is nothing to be written.
+            # HubSpot checks rights first, and an empty batch writes nothing.
             with suppress(Rejected):
                 self._try(missing, writes, "POST", path, body={"inputs": []})
         reads = "crm.objects.owners.read"

@@ -1,4 +1,4 @@
-"""What stands in HubSpot's answers: texts, words, moments, lists and the next page."""
+"""Read parts of HubSpot's answers: texts, codes, times, lists and the next page."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from crmhub.adapter.http import Answer
 
 
 def text_of(value: Any) -> str:
-    """Return a value as text, "" for none."""
+    """Return a value as text; None becomes ""."""
     return "" if value is None else str(value)
 
 
 def word(body: Mapping[str, Any], name: str) -> str:
-    """Return a word that HubSpot made, "" for anything else."""
+    """Return an upper-case code such as a category, or "" for any other value."""
     text = text_of(body.get(name))
     return text if re.fullmatch(r"[A-Z_]{1,60}", text) else ""
 
 
 def moment(value: Any) -> float:
-    """Return a time in seconds since 1970, 0 for what is none."""
+    """Return a time in seconds since 1970, or 0 for an invalid one."""
     try:
         return datetime.fromisoformat(text_of(value)).timestamp()
     except ValueError:
@@ -30,12 +30,12 @@ def moment(value: Any) -> float:
 
 
 def objects_in(value: Any) -> list[Mapping[str, Any]]:
-    """Return the objects of a list, none of anything else."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    """Return the objects in a list, or an empty list for any other value."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def next_page(answer: Answer, *, after: str) -> str:
-    """Return the cursor of the next page, "" after the last one, or when it leads nowhere new."""
+    """Return the next page's cursor, or "" if there is none or it repeats `after`."""
     paging = answer.object().get("paging")
     following = paging.get("next") if isinstance(paging, dict) else None
     cursor = text_of(following.get("after")) if isinstance(following, dict) else ""

@@ -1,4 +1,4 @@
-"""How HubSpot is called: versions, credentials, budgets, and answers that are whole lists."""
+"""Calls of HubSpot's API: versions, credentials, budgets, and complete lists."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TYPE_IDS: Mapping[Kind, str] = {
 
 
 class Api:
-    """HubSpot's API as one connection calls it, in the version that it is set to.
+    """HubSpot's API for one connection, in the connection's API version.
 
     `clock_ahead` is by how many seconds HubSpot's clock is ahead of this machine's.
     """
@@ -71,7 +71,7 @@ class Api:
             renew=self._grant.renew if self._grant else lambda: False,
             failure=failure,
             budgets=budgets,
-            heed=self._heed,
+            heed=self._follow_limits,
             secrets=self._secrets,
             correlation_header="x-hubspot-correlation-id",
         )
@@ -82,19 +82,19 @@ class Api:
     # Paths of the API's versions.
 
     def objects(self, kind: str, *rest: str) -> tuple[str, ...]:
-        """Return a path of records."""
+        """Return the path of a record endpoint."""
         if self._version == "v3":
             return ("crm", "v3", "objects", kind, *rest)
         return ("crm", "objects", self._version, kind, *rest)
 
     def area(self, area: str, *rest: str) -> tuple[str, ...]:
-        """Return a path of properties, pipelines or owners."""
+        """Return the path of a property, pipeline or owner endpoint."""
         if self._version == "v3":
             return ("crm", "v3", area, *rest)
         return ("crm", area, self._version, *rest)
 
     def links(self, contact_id: str, kind: Linked) -> tuple[str, ...]:
-        """Return the path of the links from a contact to a kind of record."""
+        """Return the path of a contact's links to a kind of record."""
         if self._version == "v3":
             return ("crm", "v4", "objects", "contacts", contact_id, "associations", kind)
         return self.objects("contacts", contact_id, "associations", kind)
@@ -121,7 +121,7 @@ class Api:
     def _secrets(self) -> Iterable[str]:
         return self._grant.secrets() if self._grant else self._context.credentials.values()
 
-    def _heed(self, lane: str, answer: Answer) -> None:
+    def _follow_limits(self, lane: str, answer: Answer) -> None:
         """Follow the limit that HubSpot names (not on searches), and its clock."""
         limit = answer.headers.get("X-HubSpot-RateLimit-Max", "")
         window = answer.headers.get("X-HubSpot-RateLimit-Interval-Milliseconds", "")
@@ -140,9 +140,9 @@ class Api:
         return self.send("GET", *self.objects(kind, key), params=params or None)
 
     def listed(self, method: str, *path: str, absent: bool = False, **options: Any) -> Answer:
-        """Return an answer with a whole list of results; raises Unavailable for anything less.
+        """Return the answer with a complete list; raises Unavailable for an incomplete one.
 
-        `absent` says that what does not exist may be lacking.
+        With `absent`, missing records do not make the list incomplete.
         """
         try:
             answer = self.send(method, *path, reads=True, **options)
@@ -153,14 +153,14 @@ class Api:
         body = answer.object()
         failed = objects_in(body.get("errors"))
         whole = answer.status == 200 and not failed
-        if absent and all(word(one, "category") == "OBJECT_NOT_FOUND" for one in failed):
+        if absent and all(word(error, "category") == "OBJECT_NOT_FOUND" for error in failed):
             whole = True
         if not whole or body.get("status", "COMPLETE") != "COMPLETE":
             raise answer.broken("a whole list was expected")
         return answer
 
     def pages(self, path: Sequence[str], send: Callable[..., Answer]) -> Iterator[Answer]:
-        """Yield the answers with all pages of a list."""
+        """Yield the answers of all pages of a list."""
         params = {"limit": "500"}
         while True:
             answer = send("GET", *path, params=params)
@@ -173,26 +173,26 @@ class Api:
     def batch_reads(
         self, kind: str, ids: Sequence[str], names: Iterable[str], *, by: str = ""
     ) -> Iterator[Answer]:
-        """Yield the answers with those of the records that there are."""
+        """Yield answers with the existing records of these ids."""
         body: dict[str, Any] = {"properties": list(names), "propertiesWithHistory": []}
         if by:
             body["idProperty"] = by
         path = self.objects(kind, "batch", "read")
         for start in range(0, len(ids), BATCH):
-            inputs = [{"id": one} for one in ids[start : start + BATCH]]
+            inputs = [{"id": record_id} for record_id in ids[start : start + BATCH]]
             yield self.listed("POST", *path, absent=True, body={"inputs": inputs, **body})
 
-    # Pages for people.
+    # Record pages in HubSpot.
 
     def saved(
         self, kind: Kind, answer: Answer, record: Mapping[str, Any], outcome: Outcome
     ) -> Saved:
-        """Return what became of a write, from the record in its answer."""
-        found = answer.id(record)
-        return Saved(found, outcome, self.page(kind, found, record))
+        """Return a write's result from the record in its answer."""
+        record_id = answer.id(record)
+        return Saved(record_id, outcome, self.page(kind, record_id, record))
 
     def page(self, kind: Kind, record_id: str, record: Mapping[str, Any]) -> str:
-        """Return the record's page for people, "" where neither it nor the account tells."""
+        """Return the URL of a record's page in HubSpot, or "" if it is unknown."""
         if isinstance(record.get("url"), str) and record["url"]:
             return str(record["url"])
         if self._context.remaining() < _SPARE_S:
@@ -207,7 +207,7 @@ class Api:
         return f"https://{domain}/contacts/{portal}/record/{TYPE_IDS[kind]}/{record_id}"
 
     def _load_account(self) -> Mapping[str, Any]:
-        # What was done is done: the address of its page is not worth a failure, nor another call.
+        # The write succeeded, so a missing page address must not fail it or cause more calls.
         try:
             return self.send("GET", "account-info", self._version, "details").object()
         except AdapterError:
@@ -215,11 +215,11 @@ class Api:
 
 
 def may_be_id(text: str) -> bool:
-    """Return whether a text has the form of HubSpot's ids."""
+    """Return whether a text has the format of HubSpot's ids."""
     return _ID.fullmatch(text) is not None
 
 
 def check_id(contact_id: str) -> None:
-    """Raise NotFound for what HubSpot never issues, so that no id leads to another path."""
+    """Raise NotFound for an id of another format, which could lead to another path."""
     if not may_be_id(contact_id):
         raise no_contact()

@@ -1,7 +1,8 @@
-"""Contacts written with one update and one create; what HubSpot tells badly is left to itself.
+"""Batch writes of contacts: one call for updates and one for creates.
 
-An upsert by email would reset what is not sent (HubSpot: not partial), and a batch without trace
-ids is all or nothing, so each input carries one.
+The hub repeats a write alone where HubSpot's batch error is too vague. An upsert by email would
+reset properties that are not sent (HubSpot: not partial), so it is not used. A batch without trace
+ids succeeds or fails as a whole, so each input has one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _TRACE = "objectWriteTraceId"
 
 
 class Batch:
-    """Writes of contacts made together."""
+    """Several contact writes sent together."""
 
     def __init__(self, api: Api, writing: Writing, writes: Sequence[ContactWrite]) -> None:
         self._api = api
@@ -40,7 +41,7 @@ class Batch:
         self._outcomes: dict[int, Saved | AdapterError] = {}
 
     def run(self) -> list[Saved | AdapterError | None]:
-        """Return what became of each write, None for one that is to be made by itself."""
+        """Return each write's result, or None for a write that must be repeated alone."""
         updates: dict[int, dict[str, Any]] = {}
         creates: dict[int, dict[str, Any]] = {}
         for index, write in enumerate(self._writes):
@@ -59,12 +60,12 @@ class Batch:
         return [self._outcomes.get(index) for index in range(len(self._writes))]
 
     def _send(self, what: str, items: Mapping[int, dict[str, Any]], outcome: Outcome) -> None:
-        """Write the items in one call and note the outcome of each."""
+        """Write the items in one call and store the outcome of each."""
         if not items:
             return
         inputs = [item | {_TRACE: str(index)} for index, item in items.items()]
         try:
-            answer = self._writing.together(what, inputs)
+            answer = self._writing.send_batch(what, inputs)
             self._note(answer, items, outcome)
         except (Conflict, NotFound, Rejected):
             return
@@ -75,16 +76,16 @@ class Batch:
     def _note(self, answer: Answer, items: Mapping[int, dict[str, Any]], outcome: Outcome) -> None:
         written = answer.items()
         for record in written:
-            index = _whose(record, items)
+            index = _index_of(record, items)
             if index is not None:
                 saved = self._api.saved("contacts", answer, record, outcome)
                 self._outcomes[index] = saved
         for failed in objects_in(answer.object().get("errors")):
-            # Half of a good answer, but told to people like any failure.
+            # Masked like a failed answer, since people read these errors.
             clean = json.loads(self._api.mask(json.dumps(failed)))
             error = item_failure(answer, clean)
-            for index in _traced(failed) & items.keys():
-                if not _solved_alone(error, items[index]["properties"]):
+            for index in _indexes_in(failed) & items.keys():
+                if not _may_succeed_alone(error, items[index]["properties"]):
                     self._outcomes[index] = error
         if answer.status != 207 and len(written) < len(items):
             for index in items:
@@ -92,8 +93,8 @@ class Batch:
                 self._outcomes.setdefault(index, error)
 
 
-def _whose(record: Mapping[str, Any], items: Mapping[int, Mapping[str, Any]]) -> int | None:
-    """Return which item this is the result of, also where its trace id is not sent back."""
+def _index_of(record: Mapping[str, Any], items: Mapping[int, Mapping[str, Any]]) -> int | None:
+    """Return the index of the item that a result belongs to, also without its trace id."""
     values = record.get("properties")
     email = text_of(values.get("email")).lower() if isinstance(values, dict) else ""
     for index, item in items.items():
@@ -108,19 +109,19 @@ def _whose(record: Mapping[str, Any], items: Mapping[int, Mapping[str, Any]]) ->
     return None
 
 
-def _solved_alone(error: AdapterError, sent: Mapping[str, str]) -> bool:
-    """Return whether a write that fails like this may succeed by itself.
+def _may_succeed_alone(error: AdapterError, sent: Mapping[str, str]) -> bool:
+    """Return whether a write with this error may succeed when it is sent alone.
 
-    A clash tells whose the email is, and what is refused may fit what was defined since.
+    A conflict names the email's owner, and refused values may fit fresher definitions.
     """
     if isinstance(error, Rejected):
         return bool({problem.name for problem in error.problems} & (sent.keys() - PLAIN))
     return isinstance(error, Conflict | NotFound)
 
 
-def _traced(failed: Mapping[str, Any]) -> set[int]:
-    """Return the items that an error of a batch is about."""
+def _indexes_in(failed: Mapping[str, Any]) -> set[int]:
+    """Return the indexes of the items that a batch error concerns."""
     context = failed.get("context")
     traces = context.get(_TRACE) if isinstance(context, dict) else None
     listed = traces if isinstance(traces, list) else []
-    return {int(one) for one in listed if isinstance(one, str) and one.isdecimal()}
+    return {int(trace) for trace in listed if isinstance(trace, str) and trace.isdecimal()}

@@ -1,4 +1,4 @@
-"""What the account has defined: properties, pipelines, owners, remembered for an hour."""
+"""An account's properties, pipelines and owners, cached for an hour."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LEVELS = ("non_sensitive", "sensitive", "highly_sensitive")
 _SETS = 256
 _LINKED: tuple[Linked, ...] = ("deals", "tickets")
 OWNER = "hubspot_owner_id"
-PLACES: Mapping[str, tuple[str, str]] = {
+STAGE_PROPERTIES: Mapping[str, tuple[str, str]] = {
     "deals": ("pipeline", "dealstage"),
     "tickets": ("hs_pipeline", "hs_pipeline_stage"),
 }
@@ -48,7 +48,7 @@ _TYPES: Mapping[str, PropertyType] = {
     "number": "number",
     "phone_number": "phone",
 }
-# What a string or a number is shown as, and so is meant for.
+# Display hints that refine HubSpot's type string.
 _HINTS: Mapping[str, PropertyType] = {
     "email": "email",
     "phone_number": "phone",
@@ -62,8 +62,8 @@ _HINTS: Mapping[str, PropertyType] = {
 class Definitions:
     """The definitions of one connection's account.
 
-    `newer_than` is how many seconds old they may be; what is younger than `stale_s` is not read
-    again because of a value that does not fit.
+    `newer_than` is their maximum age in seconds. Definitions younger than `stale_s` are not
+    reloaded because of an unsuitable value.
     """
 
     stale_s = 30.0
@@ -87,15 +87,15 @@ class Definitions:
     def properties(
         self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
     ) -> dict[str, Described]:
-        """Return those of the properties that there are, without options that stand elsewhere."""
-        found: dict[str, Described] = {}
+        """Return the existing properties of these names, without external options."""
+        definitions: dict[str, Described] = {}
         for level in _LEVELS:
-            found |= self._at(level, kind, set(names) - found.keys(), newer_than)
-        return found
+            definitions |= self._at(level, kind, set(names) - definitions.keys(), newer_than)
+        return definitions
 
     @contextmanager
-    def naming(self, kind: Kind, names: Iterable[str]) -> Iterator[None]:
-        """Raise Rejected for those of the names whose sensitive data the call had no right to.
+    def reject_sensitive(self, kind: Kind, names: Iterable[str]) -> Iterator[None]:
+        """Convert a scope error into Rejected for the sensitive properties among these names.
 
         Everybody may see their definitions, but their values need scopes of their own (HubSpot's
         guide to sensitive data), and a call without these is refused as a whole.
@@ -114,73 +114,73 @@ class Definitions:
 
     def described(self, kind: Kind) -> list[Described]:
         """Return the properties of a kind with all their options; raises Unsupported."""
-        found: dict[str, Described] = {}
+        definitions: dict[str, Described] = {}
         for level in _LEVELS:
-            known = self._lists[kind, level].get()
-            if known is None:
+            listed = self._lists[kind, level].get()
+            if listed is None:
                 raise Unsupported(f"HubSpot's list of the properties of {kind} is too large.")
-            found |= known
-        return [self.with_options(kind, one, HOUR) for one in found.values()]
+            definitions |= listed
+        return [self.with_options(kind, described, HOUR) for described in definitions.values()]
 
     def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> list[Pipeline]:
         """Return the pipelines of a kind."""
         return self._pipelines[kind].get(newer_than=newer_than)
 
     def owners(self, *, newer_than: float = HOUR) -> list[Owner]:
-        """Return the people records can be given to; raises MissingScopes."""
+        """Return the users to whom records can be assigned; raises MissingScopes."""
         return self._owners.get(newer_than=newer_than)
 
     def mark(self, kind: Kind, *, newer_than: float = HOUR) -> Mapping[str, Any] | None:
-        """Return HubSpot's definition of the property that holds marks, None without one."""
+        """Return the definition of the property for marks, or None if the account has none."""
         return self._marks[kind].get(newer_than=newer_than)
 
     def with_options(self, kind: Kind, described: Described, newer_than: float) -> Described:
-        """Return the definition with the options that HubSpot keeps elsewhere (`externalOptions`).
+        """Return the definition with its external options: owners, pipelines or stages.
 
-        Where they may not be read, HubSpot itself decides on the value.
+        If the token may not read them, HubSpot validates the value itself.
         """
         try:
             if described.name == OWNER:
                 return replace(described, options=self._owner_options(newer_than))
-            if kind in ("deals", "tickets") and described.name in PLACES[kind]:
-                found = self.pipelines(kind, newer_than=newer_than)
-                stages = described.name == PLACES[kind][1]
-                return replace(described, options=_places(found, stages=stages))
+            if kind in ("deals", "tickets") and described.name in STAGE_PROPERTIES[kind]:
+                pipelines = self.pipelines(kind, newer_than=newer_than)
+                stages = described.name == STAGE_PROPERTIES[kind][1]
+                return replace(described, options=_places(pipelines, stages=stages))
         except MissingScopes:
             pass
         return described
 
     def owner_id(self, text: str, newer_than: float) -> str:
-        """Return the id of the owner with this email; text that is none comes back."""
+        """Return the id of the owner with this email, or the text unchanged."""
         if "@" not in text:
             return text
         try:
-            found = self.owners(newer_than=newer_than)
+            owners = self.owners(newer_than=newer_than)
         except MissingScopes:
             return text
-        wanted = text.strip().casefold()
-        return next((one.id for one in found if one.email.casefold() == wanted), text)
+        email = text.strip().casefold()
+        return next((owner.id for owner in owners if owner.email.casefold() == email), text)
 
     def _owner_options(self, newer_than: float) -> tuple[Choice, ...]:
-        found = self.owners(newer_than=newer_than)
-        return tuple(Choice(one.id, one.name or one.email or one.id) for one in found)
+        owners = self.owners(newer_than=newer_than)
+        return tuple(Choice(owner.id, owner.name or owner.email or owner.id) for owner in owners)
 
     def _at(
         self, level: str, kind: Kind, names: Iterable[str], newer_than: float
     ) -> dict[str, Described]:
-        wanted = frozenset(names)
-        if not wanted:
+        wanted_names = frozenset(names)
+        if not wanted_names:
             return {}
-        known = self._lists[kind, level].get()
-        # One that is too large is not tried again for a value that does not fit.
-        if known is not None:
-            known = self._lists[kind, level].get(newer_than=newer_than)
-        if known is None:
-            known = self._named(kind, level, wanted).get(newer_than=newer_than)
-        return {name: known[name] for name in names if name in known}
+        definitions = self._lists[kind, level].get()
+        # A list that is too large is not reloaded because of an unsuitable value.
+        if definitions is not None:
+            definitions = self._lists[kind, level].get(newer_than=newer_than)
+        if definitions is None:
+            definitions = self._named(kind, level, wanted_names).get(newer_than=newer_than)
+        return {name: definitions[name] for name in names if name in definitions}
 
     def _load_list(self, of: tuple[Kind, str]) -> dict[str, Described] | None:
-        """Return the properties of a kind and level, None where they are too many to be read."""
+        """Return the properties of a kind and level, or None if the answer is too large."""
         kind, level = of
         usual = level == _LEVELS[0]
         params = None if usual else {"dataSensitivity": level}
@@ -202,22 +202,22 @@ class Definitions:
 
     def _load_named(self, kind: Kind, level: str, names: list[str]) -> dict[str, Described]:
         path = self._api.area("properties", kind, "batch", "read")
-        found: dict[str, Described] = {}
+        definitions: dict[str, Described] = {}
         for start in range(0, len(names), BATCH):
             inputs = [{"name": name} for name in names[start : start + BATCH]]
             body = {"archived": False, "dataSensitivity": level, "inputs": inputs}
-            found |= _by_name(self._api.listed("POST", *path, absent=True, body=body))
-        return found
+            definitions |= _by_name(self._api.listed("POST", *path, absent=True, body=body))
+        return definitions
 
     def _load_pipelines(self, kind: Linked) -> list[Pipeline]:
         answer = self._api.listed("GET", *self._api.area("pipelines", kind))
-        return [_pipeline(answer, one) for one in _ordered(answer.items())]
+        return [_pipeline(answer, pipeline) for pipeline in _ordered(answer.items())]
 
     def _load_mark(self, kind: Kind) -> Mapping[str, Any] | None:
         try:
             path = self._api.area("properties", kind, self._mark)
             definition = self._api.send("GET", *path).object()
-        # Without the right to look, or the property, writes go unmarked.
+        # Without the right to read the property, or without the property, writes have no mark.
         except (NotFound, MissingScopes):
             return None
         fit = definition.get("type") == "string" and not _described(definition).read_only
@@ -225,12 +225,14 @@ class Definitions:
 
     def _load_owners(self) -> list[Owner]:
         pages = self._api.pages(self._api.area("owners"), self._api.listed)
-        return [_owner(answer, one) for answer in pages for one in answer.items()]
+        return [_owner(answer, owner) for answer in pages for owner in answer.items()]
 
 
 def _by_name(answer: Answer) -> dict[str, Described]:
-    described = (_described(one) for one in answer.items() if not one.get("archived"))
-    return {one.name: one for one in described}
+    described = (
+        _described(definition) for definition in answer.items() if not definition.get("archived")
+    )
+    return {definition.name: definition for definition in described}
 
 
 def _out_of_reach(kind: Kind, level: str) -> str:
@@ -249,8 +251,8 @@ def _described(definition: Mapping[str, Any]) -> Described:
         label=text_of(definition.get("label")),
         type=_type(definition),
         options=tuple(
-            Choice(text_of(one.get("value")), text_of(one.get("label")))
-            for one in sorted(objects_in(definition.get("options")), key=_order)
+            Choice(text_of(option.get("value")), text_of(option.get("label")))
+            for option in sorted(objects_in(definition.get("options")), key=_order)
         ),
         read_only=fixed or definition.get("calculated") is True,
     )
@@ -270,31 +272,31 @@ def _type(definition: Mapping[str, Any]) -> PropertyType:
 
 def _places(pipelines: Iterable[Pipeline], *, stages: bool) -> tuple[Choice, ...]:
     if stages:
-        return tuple(stage for one in pipelines for stage in one.stages)
-    return tuple(Choice(one.id, one.label) for one in pipelines)
+        return tuple(stage for pipeline in pipelines for stage in pipeline.stages)
+    return tuple(Choice(pipeline.id, pipeline.label) for pipeline in pipelines)
 
 
-def _pipeline(answer: Answer, found: Mapping[str, Any]) -> Pipeline:
-    stages = _ordered(objects_in(found.get("stages")))
+def _pipeline(answer: Answer, pipeline: Mapping[str, Any]) -> Pipeline:
+    stages = _ordered(objects_in(pipeline.get("stages")))
     return Pipeline(
-        answer.id(found),
-        text_of(found.get("label")),
-        tuple(Choice(answer.id(one), text_of(one.get("label"))) for one in stages),
+        answer.id(pipeline),
+        text_of(pipeline.get("label")),
+        tuple(Choice(answer.id(stage), text_of(stage.get("label"))) for stage in stages),
     )
 
 
-def _ordered(found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return pipelines or stages as HubSpot shows them: of two in one place by their label."""
-    living = (one for one in found if not one.get("archived"))
-    return sorted(living, key=lambda one: (*_order(one), text_of(one.get("label")).casefold()))
+def _ordered(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return live pipelines or stages in HubSpot's display order, then by label."""
+    live = (item for item in items if not item.get("archived"))
+    return sorted(live, key=lambda item: (*_order(item), text_of(item.get("label")).casefold()))
 
 
-def _order(one: Mapping[str, Any]) -> tuple[bool, int]:
-    # HubSpot shows what has -1 after all others.
-    order = one.get("displayOrder") or 0
+def _order(item: Mapping[str, Any]) -> tuple[bool, int]:
+    # HubSpot shows items with -1 last.
+    order = item.get("displayOrder") or 0
     return order < 0, order
 
 
-def _owner(answer: Answer, found: Mapping[str, Any]) -> Owner:
-    name = " ".join(filter(None, (text_of(found.get("firstName")), text_of(found.get("lastName")))))
-    return Owner(answer.id(found), text_of(found.get("email")), name)
+def _owner(answer: Answer, owner: Mapping[str, Any]) -> Owner:
+    name = " ".join(filter(None, (text_of(owner.get("firstName")), text_of(owner.get("lastName")))))
+    return Owner(answer.id(owner), text_of(owner.get("email")), name)

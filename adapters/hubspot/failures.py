@@ -1,4 +1,4 @@
-"""What HubSpot's errors mean."""
+"""Convert HubSpot's error answers into the errors of the adapter contract."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from crmhub.adapter import (
 )
 from crmhub.adapter.http import Answer, usual_failure
 
-# Where HubSpot does not say how long to wait. Its day ends at midnight of the account's zone.
+# Default waits. The daily limit resets at midnight in the account's time zone.
 _BURST_S, _SEARCH_S, _DAILY_S, _LOCKED_S = 10.0, 1.0, 900.0, 2.0
 _SHOWN = 300
 _EXISTING_ID = re.compile(r"Existing ID:\s*([0-9]+)|(?<![0-9])([0-9]+) already has that value")
 
 
 class MissingScopes(LacksRight):
-    """HubSpot itself says so, and not something on the way."""
+    """A missing right that HubSpot itself reports, as opposed to a proxy on the way."""
 
 
 class TooLong(Rejected):
-    """The address of the call is longer than HubSpot takes (414)."""
+    """The request URL is longer than HubSpot accepts (414)."""
 
 
 def failure(answer: Answer) -> AdapterError:
-    """Return what HubSpot's error means; every field of it is optional (its documentation)."""
+    """Return the error for HubSpot's error body, in which every field is optional."""
     body = answer.body if isinstance(answer.body, dict) else {}
     error = _own_failure(answer, body) or usual_failure(answer)
     correlation = body.get("correlationId")
@@ -48,12 +48,12 @@ def failure(answer: Answer) -> AdapterError:
 
 
 def item_failure(answer: Answer, failed: Mapping[str, Any]) -> AdapterError:
-    """Return what one entry of a batch's `errors` means."""
+    """Return the error for one entry of a batch's `errors`."""
     category = word(failed, "category")
     status = {"CONFLICT": 409, "OBJECT_NOT_FOUND": 404, "VALIDATION_ERROR": 400}.get(category)
     if status is None:
-        said = f"HubSpot could not write this one of a batch ({category or 'no word'})."
-        error: AdapterError = Uncertain(said)
+        message = f"HubSpot could not write this one of a batch ({category or 'no word'})."
+        error: AdapterError = Uncertain(message)
     else:
         error = failure(replace(answer, status=status, body=failed))
     error.correlation_id = answer.correlation_id
@@ -92,11 +92,11 @@ def _own_failure(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None
 
 
 def _throttled(answer: Answer, body: Mapping[str, Any]) -> Throttled:
-    said = f"{text_of(body.get('policyName'))} {text_of(body.get('message'))}".upper()
+    message = f"{text_of(body.get('policyName'))} {text_of(body.get('message'))}".upper()
     scope, usual = "burst", _BURST_S
-    if "DAILY" in said:
+    if "DAILY" in message:
         scope, usual = "daily", _DAILY_S
-    elif "SECONDLY" in said and "TEN_SECONDLY" not in said:
+    elif "SECONDLY" in message and "TEN_SECONDLY" not in message:
         scope, usual = "search", _SEARCH_S
     wait = answer.seconds()
     policy = word(body, "policyName") or scope
@@ -108,11 +108,11 @@ def _throttled(answer: Answer, body: Mapping[str, Any]) -> Throttled:
 
 
 def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
-    """Return what is lacking, in HubSpot's words; None where it is something else."""
+    """Return MissingScopes with HubSpot's scope names, or None for another 403."""
     named = [
         text_of(value)
-        for one in (body, *objects_in(body.get("errors")))
-        for key, values in _context(one)
+        for error in (body, *objects_in(body.get("errors")))
+        for key, values in _context(error)
         if "scope" in key.lower()
         for value in values
     ]
@@ -123,21 +123,21 @@ def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
 
 
 def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
-    """Return what a 400 or 409 says of properties; None where it says nothing of them."""
+    """Return the error for a 400 or 409 about properties, or None for any other."""
     message, faults = text_of(body.get("message")), _faults(body)
-    known = (body, *objects_in(body.get("errors")))
-    # Only a deal's or ticket's link to its contact names other objects.
-    if any(key == "INVALID_OBJECT_IDS" for one in known for key, _ in _context(one)):
+    errors = (body, *objects_in(body.get("errors")))
+    # Only the link from a deal or ticket to its contact refers to another object.
+    if any(key == "INVALID_OBJECT_IDS" for error in errors for key, _ in _context(error)):
         return no_contact()
     clashing = [name for name, (code, _) in faults.items() if "UNIQUE" in code.upper()]
     if answer.status == 409 or clashing:
         existing = _EXISTING_ID.search(message)
-        found = (existing[1] or existing[2]) if existing else ""
+        existing_id = (existing[1] or existing[2]) if existing else ""
         name = next(iter([*clashing, *faults]), "email" if "contact" in message.lower() else "")
         what = f"this {name}" if name else "such a value"
         return Conflict(
-            f"HubSpot has another record{f', {found},' if found else ''} with {what}",
-            existing_id=found,
+            f"HubSpot has another record{f', {existing_id},' if existing_id else ''} with {what}",
+            existing_id=existing_id,
             name=name,
         )
     if not faults:
@@ -146,25 +146,26 @@ def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
 
 
 def _faults(body: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return code and reason of what HubSpot says of each property.
+    """Return the error code and reason of each refused property.
 
-    It stands in `errors`, or as JSON in the message, or beside it where values are missing.
+    HubSpot lists properties in `errors`, as JSON in the message, or at the top level for missing
+    values.
     """
-    found: dict[str, tuple[str, str]] = {}
+    faults: dict[str, tuple[str, str]] = {}
     message = text_of(body.get("message"))
-    for one in (*objects_in(body.get("errors")), *_listed_in(message), body):
-        named = [text_of(v) for key, vs in _context(one) if "propert" in key.lower() for v in vs]
-        if one is not body:
-            named = named or [text_of(one.get("in") or one.get("name"))]
-        code = text_of(one.get("code") or one.get("error") or one.get("subCategory"))
-        reason = text_of(one.get("message")) or code or "HubSpot refuses it"
+    for error in (*objects_in(body.get("errors")), *_listed_in(message), body):
+        named = [text_of(v) for key, vs in _context(error) if "propert" in key.lower() for v in vs]
+        if error is not body:
+            named = named or [text_of(error.get("in") or error.get("name"))]
+        code = text_of(error.get("code") or error.get("error") or error.get("subCategory"))
+        reason = text_of(error.get("message")) or code or "HubSpot refuses it"
         for name in filter(None, named):
-            found.setdefault(name, (code, reason))
-    return found
+            faults.setdefault(name, (code, reason))
+    return faults
 
 
-def _context(one: Mapping[str, Any]) -> list[tuple[str, list[Any]]]:
-    context = one.get("context")
+def _context(error: Mapping[str, Any]) -> list[tuple[str, list[Any]]]:
+    context = error.get("context")
     pairs = context.items() if isinstance(context, dict) else ()
     return [(key, values) for key, values in pairs if isinstance(values, list)]
 

@@ -1,4 +1,4 @@
-"""Finding contacts: by email and id, which never lags, and by phone, which only a search can."""
+"""Find contacts: by email or id without lag, by phone through HubSpot's search."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crmhub.adapter.http import Answer
 from crmhub.adapter.phones import nationals, notations, same
 
 PHONES = ("phone", "mobilephone")
-# HubSpot keeps these itself, without the country code, and searches them.
+# HubSpot calculates these without the country code, and its search uses them.
 _CALCULATED_PHONES = (
     "hs_searchable_calculated_phone_number",
     "hs_searchable_calculated_mobile_number",
@@ -29,7 +29,7 @@ _NO_DIGIT = re.compile(r"[^0-9]+", re.ASCII)
 
 
 class Finding:
-    """Finds the contacts of one connection."""
+    """Finds contacts through one connection."""
 
     def __init__(self, api: Api, definitions: Definitions) -> None:
         self._api = api
@@ -37,13 +37,13 @@ class Finding:
         self._calculated_phones = True
 
     def contact(self, key: str, names: Sequence[str], *, by: str = "") -> Contact:
-        """Return the contact of this id, or of this value of `by`; raises NotFound."""
+        """Return the contact with this id, or with this value of `by`; raises NotFound."""
         params = {"idProperty": by} if by else {}
         if names:
             params["properties"] = ",".join(names)
         try:
             if len(params.get("properties", "")) <= _LONGEST_QUERY:
-                with self._definitions.naming("contacts", names):
+                with self._definitions.reject_sensitive("contacts", names):
                     answer = self._api.get("contacts", key, params)
                 return self._contact_of(answer, answer.object(), names)
         except TooLong:
@@ -53,64 +53,68 @@ class Finding:
         raise no_contact()
 
     def by_email(self, email: str, names: Sequence[str] = ()) -> Contact | None:
-        """Return the contact of this email, as of now."""
+        """Return the contact with this email, read without lag."""
         try:
             return self.contact(email, names, by="email")
         except NotFound:
             return None
 
     def contacts(self, keys: Sequence[str], names: Sequence[str], *, by: str = "") -> list[Contact]:
-        """Return those of the contacts that there are, in no order."""
-        with self._definitions.naming("contacts", names):
+        """Return the existing contacts of these keys, in no order."""
+        with self._definitions.reject_sensitive("contacts", names):
             answers = list(self._api.batch_reads("contacts", keys, names, by=by))
-        return [self._contact_of(one, record, names) for one in answers for record in one.items()]
+        return [
+            self._contact_of(answer, record, names)
+            for answer in answers
+            for record in answer.items()
+        ]
 
-    def several(
+    def by_emails_or_phones(
         self, *, emails: Sequence[str], phones: Sequence[str], names: Sequence[str]
     ) -> dict[str, Contact]:
-        """Return the contacts of these emails, or else of these phones, by email or phone."""
+        """Return contacts by email, or by phone if phones are given."""
         if phones:
             return self.by_phone(phones, names)
-        wanted = list(dict.fromkeys((*names, "email")))
-        found = self.contacts(emails, wanted, by="email") if emails else []
-        return {one.properties.get("email", "").lower(): one for one in found}
+        all_names = list(dict.fromkeys((*names, "email")))
+        contacts = self.contacts(emails, all_names, by="email") if emails else []
+        return {contact.properties.get("email", "").lower(): contact for contact in contacts}
 
     def by_phone(self, phones: Sequence[str], names: Sequence[str] = ()) -> dict[str, Contact]:
-        """Return the oldest contact of each of these phones.
+        """Return the oldest contact of each phone.
 
-        The search tells their ids only: it lags, and what it says of a contact may be of before.
+        Only ids are taken from the search: it lags, so its property values may be outdated.
         """
-        held = self._holders(phones)
-        ids = dict.fromkeys(one for found in held.values() for one in found)
-        wanted = list(dict.fromkeys((*names, *PHONES)))
-        contacts = {one.id: one for one in self.contacts(list(ids), wanted)}
-        # Whoever was merged since comes under another id.
-        others = [one for one in contacts if one not in ids]
-        found: dict[str, Contact] = {}
-        for phone, holders in held.items():
-            for contact in (contacts[one] for one in (*holders, *others) if one in contacts):
+        ids_by_phone = self._holders(phones)
+        ids = dict.fromkeys(id for phone_ids in ids_by_phone.values() for id in phone_ids)
+        all_names = list(dict.fromkeys((*names, *PHONES)))
+        contacts = {contact.id: contact for contact in self.contacts(list(ids), all_names)}
+        # A contact that was merged since the search indexed it comes back under another id.
+        merged = [id for id in contacts if id not in ids]
+        oldest: dict[str, Contact] = {}
+        for phone, phone_ids in ids_by_phone.items():
+            for contact in (contacts[id] for id in (*phone_ids, *merged) if id in contacts):
                 if has_number(contact.properties, phone):
                     only = {n: v for n, v in contact.properties.items() if n in names}
-                    found.setdefault(phone, replace(contact, properties=only))
-        return found
+                    oldest.setdefault(phone, replace(contact, properties=only))
+        return oldest
 
     def _contact_of(
         self, answer: Answer, record: Mapping[str, Any], names: Sequence[str]
     ) -> Contact:
-        # What the contact does not have comes as null, what HubSpot does not know not at all.
+        # HubSpot sends null for a property without a value, and omits unknown properties.
         values = answer.mapping(record.get("properties"))
-        known = {name: text_of(values[name]) for name in names if name in values}
-        found = answer.id(record)
-        return Contact(found, known, self._api.page("contacts", found, record))
+        properties = {name: text_of(values[name]) for name in names if name in values}
+        contact_id = answer.id(record)
+        return Contact(contact_id, properties, self._api.page("contacts", contact_id, record))
 
     def _holders(self, phones: Sequence[str]) -> dict[str, list[str]]:
-        """Return the ids of the contacts that the search knows with each phone, oldest first."""
+        """Return the ids of the contacts that the search finds for each phone, oldest first."""
         if self._calculated_phones:
             try:
                 return self._searched(phones, calculated=True)
             except Rejected:
                 pass
-        # An account without what HubSpot calculates is searched by what was typed in.
+        # Accounts without the calculated properties are searched by the stored notation.
         held = self._searched(phones, calculated=False)
         self._calculated_phones = False
         return held
@@ -118,31 +122,31 @@ class Finding:
     def _searched(self, phones: Sequence[str], *, calculated: bool) -> dict[str, list[str]]:
         held: dict[str, list[str]] = {}
         path = self._api.objects("contacts", "search")
-        for groups, some in _searches(phones, calculated=calculated):
+        for groups, batch in _searches(phones, calculated=calculated):
             body, after = search_body(groups), "0"
             while after:
                 answer = self._api.listed("POST", *path, body=body | {"after": after}, lane=SEARCH)
                 for record in answer.items():
-                    # The number without its country code is found in other countries, too.
+                    # The search ignores country codes, so compare the whole number.
                     numbers = answer.mapping(record.get("properties"))
-                    for phone in some:
+                    for phone in batch:
                         if has_number(numbers, phone):
                             held.setdefault(phone, []).append(answer.id(record))
                 # The first are the oldest; HubSpot shows the first 10,000 only.
-                after = "" if held.keys() >= {*some} else next_page(answer, after=after)
+                after = "" if held.keys() >= {*batch} else next_page(answer, after=after)
         return held
 
 
 def has_number(values: Mapping[str, Any], phone: str) -> bool:
-    """Return whether one of the phones among a contact's properties is this number."""
+    """Return whether `phone` or `mobilephone` among these values is this number."""
     numbers = (text_of(values[name]) for name in PHONES if values.get(name))
     return any(_ends_alike(phone, number) and same(phone, number) for number in numbers)
 
 
 def _ends_alike(phone: str, stored: str) -> bool:
-    """Return False for most numbers that differ: reading one takes a quarter of a millisecond.
+    """Return False for most different numbers, to avoid the slow full comparison.
 
-    Numbers in letters, or in other digits than these, are left to the reading.
+    Numbers with letters or non-ASCII digits always need the full comparison, so they return True.
     """
     if not stored.isascii() or any(map(str.isalpha, stored)):
         return True
@@ -150,20 +154,20 @@ def _ends_alike(phone: str, stored: str) -> bool:
 
 
 def _searches(phones: Sequence[str], *, calculated: bool) -> Iterator[tuple[list[Any], list[str]]]:
-    """Yield the filter groups that find these phones, as many phones at once as fit a search."""
-    some: list[str] = []
+    """Yield filter groups with as many phones as fit into one search."""
+    batch: list[str] = []
     for phone in phones:
-        grown = search_body(_phone_filters([*some, phone], calculated=calculated))
-        if some and len(json.dumps(grown)) > _SEARCH_BODY:
-            yield _phone_filters(some, calculated=calculated), some
-            some = []
-        some = [*some, phone]
-    if some:
-        yield _phone_filters(some, calculated=calculated), some
+        body = search_body(_phone_filters([*batch, phone], calculated=calculated))
+        if batch and len(json.dumps(body)) > _SEARCH_BODY:
+            yield _phone_filters(batch, calculated=calculated), batch
+            batch = []
+        batch = [*batch, phone]
+    if batch:
+        yield _phone_filters(batch, calculated=calculated), batch
 
 
 def search_body(groups: Sequence[Any]) -> dict[str, Any]:
-    """Return the body of a search for contacts, any of these groups of filters."""
+    """Return the body of a contact search that matches any of these filter groups."""
     return {
         "filterGroups": groups,
         "properties": list(PHONES),
@@ -174,9 +178,9 @@ def search_body(groups: Sequence[Any]) -> dict[str, Any]:
 
 
 def _phone_filters(phones: Sequence[str], *, calculated: bool) -> list[Any]:
-    """Return the filter groups, any of which may match, that find these numbers."""
-    few = 1 if calculated and len(phones) > 1 else None
-    typed = [form.lower() for phone in phones for form in notations(phone)[:few]]
+    """Return filter groups that find any of these numbers."""
+    most_forms = 1 if calculated and len(phones) > 1 else None
+    typed = [form.lower() for phone in phones for form in notations(phone)[:most_forms]]
     groups = [group(name, typed) for name in PHONES]
     plain = [digits for phone in phones for digits in nationals(phone)]
     if calculated and plain:
@@ -185,5 +189,5 @@ def _phone_filters(phones: Sequence[str], *, calculated: bool) -> list[Any]:
 
 
 def group(name: str, values: Sequence[str]) -> dict[str, Any]:
-    """Return a filter group; values of IN must be lower-case (HubSpot's search guide)."""
+    """Return a filter group; HubSpot's search guide requires lower-case values for IN."""
     return {"filters": [{"propertyName": name, "operator": "IN", "values": values}]}

@@ -1,4 +1,4 @@
-"""What an earlier try of a write has made: by the hub's mark, else by what was sent and when."""
+"""Find the record of an earlier attempt by the hub's mark, or by its values and time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SEARCH_LAG_S = 60.0
 
 
 class Marks:
-    """Looks for what one connection's earlier writes have made."""
+    """Finds records that one connection's earlier attempts made."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Marks:
         self._mark = context.settings["mark_property"]
 
     def contact(self, mark: str, *, sent: Mapping[str, str], since_ms: int) -> Saved | None:
-        """Look by the mark where it is unique; else by email, or by what the search shows."""
+        """Find by the mark if it is unique, else by email, phone or a search for the mark."""
         unique, marked = self._kept("contacts", mark, since_ms)
         made = self._writing.by_mark("contacts", mark) if unique else None
         if made or (unique and marked):
@@ -58,7 +58,7 @@ class Marks:
         since_ms: int,
         others: Collection[str],
     ) -> Saved | None:
-        """Look by the mark where it is unique; else among those of the contact not in `others`."""
+        """Find by the mark if it is unique, else among the contact's records except `others`."""
         unique, marked = self._kept(kind, mark, since_ms)
         made = self._writing.by_mark(kind, mark) if unique else None
         if made or (unique and marked):
@@ -66,7 +66,7 @@ class Marks:
         return self._linked_record(kind, contact_id, marked, sent, since_ms, others)
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
-        """Return 0 where HubSpot refuses a second record; a contact by phone shows up late."""
+        """Return 0 if HubSpot refuses a second record; a contact found by phone appears late."""
         if kind == "contacts" and properties.get("email"):
             return 0.0
         seconds = UNDER_WAY_S + (_SEARCH_LAG_S if kind == "contacts" else 0.0)
@@ -75,23 +75,23 @@ class Marks:
         return 0.0 if unique and marked else seconds
 
     def _kept(self, kind: Written, mark: str, since_ms: int) -> tuple[bool, Mapping[str, str]]:
-        """Return whether the mark is unique in the account, and what holds it in each write."""
+        """Return whether the mark is unique, and the mark's property if every write carried it."""
         definition = self._definitions.mark(kind) if mark else None
         if definition is None:
             return False, {}
         changed = moment(definition.get("updatedAt") or definition.get("createdAt"))
-        # Another process may have written without it: what it knew of the property was from before.
+        # Another process may still use cached definitions from before the property existed.
         sure = not changed or changed + HOUR < since_ms / 1000 + self._api.clock_ahead
         return bool(definition.get("hasUniqueValue")), ({self._mark: mark} if sure else {})
 
     def _contact_written(self, marked: Mapping[str, str], sent: Mapping[str, str]) -> Saved | None:
         email, phone = sent.get("email", ""), sent.get("phone", "")
         if email:
-            found = self._finding.by_email(email)
-            return Saved(found.id, "created", found.url) if found else None
+            contact = self._finding.by_email(email)
+            return Saved(contact.id, "created", contact.url) if contact else None
         if phone:
-            found = self._finding.by_phone([phone]).get(phone)
-            return Saved(found.id, "created", found.url) if found else None
+            contact = self._finding.by_phone([phone]).get(phone)
+            return Saved(contact.id, "created", contact.url) if contact else None
         for name, value in marked.items():
             body = search_body([group(name, [value.lower()])])
             path = self._api.objects("contacts", "search")
@@ -109,15 +109,17 @@ class Marks:
         since_ms: int,
         others: Collection[str],
     ) -> Saved | None:
-        """Return the contact's deal or ticket of this mark, or made since with all these values.
+        """Return the contact's deal or ticket with this mark, or with these values and time.
 
-        Not by its place: an automation of the account may have moved it on.
+        The pipeline stage is not compared: an automation may have moved the record.
         """
-        fit = marked or self._values.unplaced(kind, sent)
+        fit = marked or self._values.without_stage(kind, sent)
         expected = {name: value for name, value in fit.items() if value}
         since = since_ms / 1000 + self._api.clock_ahead - 2.0
         matches: list[tuple[float, Saved]] = []
-        ids = [one for one in self._linked_ids(kind, contact_id) if one not in others]
+        ids = [
+            record_id for record_id in self._linked_ids(kind, contact_id) if record_id not in others
+        ]
         for answer in self._api.batch_reads(kind, ids, expected):
             for record in answer.items():
                 values = answer.mapping(record.get("properties"))
@@ -134,13 +136,13 @@ class Marks:
         check_id(contact_id)
         pages = self._api.pages(self._api.links(contact_id, kind), self._api.send)
         ids = [
-            answer.id({"id": one.get("toObjectId")}) for answer in pages for one in answer.items()
+            answer.id({"id": link.get("toObjectId")}) for answer in pages for link in answer.items()
         ]
         return list(dict.fromkeys(ids))
 
 
 def _alike(sent: str, stored: str) -> bool:
-    """Return whether HubSpot may have made this of what was sent: it writes values its own way."""
+    """Return whether a stored value may be HubSpot's format of the sent value."""
     if sent.strip().casefold() == stored.strip().casefold():
         return True
     try:

@@ -1,10 +1,10 @@
-"""Values as HubSpot takes them."""
+"""Convert property values into the form that HubSpot accepts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from adapters.hubspot.definitions import OWNER, PLACES, Definitions
+from adapters.hubspot.definitions import OWNER, STAGE_PROPERTIES, Definitions
 from crmhub.adapter import Kind, Linked, Problem, Rejected
 from crmhub.adapter.coercion import fitted
 from crmhub.adapter.places import place
@@ -19,7 +19,7 @@ PLAIN = frozenset(
 
 
 class Values:
-    """Brings values into the form that one account's definitions take."""
+    """Converts values by the definitions of one account."""
 
     def __init__(self, definitions: Definitions) -> None:
         self._definitions = definitions
@@ -27,42 +27,42 @@ class Values:
     def fitted(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        """Return the properties as HubSpot takes them, those of a deal or ticket with its place."""
+        """Return the converted properties, for a deal or ticket with its pipeline and stage."""
         if kind == "contacts" and properties.keys() <= PLAIN:
             return dict(properties)
         try:
             return self._fit(kind, properties, newer_than)
         except Rejected:
-            # Maybe defined, or given another option, since that was read.
+            # The cached definitions may be outdated, so try once with fresh ones.
             return self._fit(kind, properties, self._definitions.stale_s)
 
-    def unplaced(
+    def without_stage(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        """Return the properties as HubSpot takes them, without pipeline and stage."""
-        places = PLACES.get(kind, ())
+        """Return the converted properties without pipeline and stage."""
+        places = STAGE_PROPERTIES.get(kind, ())
         given = {name: value for name, value in properties.items() if name not in places}
-        known = self._definitions.properties(kind, given, newer_than=newer_than)
+        definitions = self._definitions.properties(kind, given, newer_than=newer_than)
         chosen = {
-            name: self._definitions.with_options(kind, known[name], newer_than)
+            name: self._definitions.with_options(kind, definitions[name], newer_than)
             for name in given
-            if name in known
+            if name in definitions
         }
         if OWNER in given:
             given[OWNER] = self._definitions.owner_id(given[OWNER], newer_than)
         return fitted(given, chosen, of=kind)
 
-    def goes_back(self, held: str, wanted: str) -> bool:
-        """Return whether a lifecycle stage stands before the one that is held."""
+    def is_backward(self, held: str, wanted: str) -> bool:
+        """Return whether `wanted` precedes the present lifecycle stage."""
         described = self._definitions.properties("contacts", [LIFECYCLE]).get(LIFECYCLE)
-        stages = [one.value for one in described.options] if described else []
+        stages = [option.value for option in described.options] if described else []
         return {held, wanted} <= set(stages) and stages.index(wanted) < stages.index(held)
 
     def _fit(self, kind: Kind, properties: Mapping[str, str], newer_than: float) -> dict[str, str]:
         problems: list[Problem] = []
         fit: dict[str, str] = {}
         try:
-            fit = self.unplaced(kind, properties, newer_than=newer_than)
+            fit = self.without_stage(kind, properties, newer_than=newer_than)
         except Rejected as exc:
             problems += exc.problems
         if kind in ("deals", "tickets"):
@@ -77,8 +77,8 @@ class Values:
     def _place(
         self, kind: Linked, properties: Mapping[str, str], newer_than: float
     ) -> dict[str, str]:
-        """Return a pipeline and a stage that exist and agree."""
-        pipeline, stage = names = PLACES[kind]
-        wanted = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
-        found = place(self._definitions.pipelines(kind, newer_than=newer_than), wanted, names)
-        return dict(zip(names, found, strict=True))
+        """Return an existing pipeline and one of its stages."""
+        pipeline, stage = names = STAGE_PROPERTIES[kind]
+        named = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
+        ids = place(self._definitions.pipelines(kind, newer_than=newer_than), named, names)
+        return dict(zip(names, ids, strict=True))

@@ -1,4 +1,4 @@
-"""Writing contacts, deals and tickets."""
+"""Create and update contacts, deals and tickets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from crmhub.adapter.remembered import HOUR
 
 
 class Writing:
-    """Writes the records of one connection."""
+    """Writes records through one connection."""
 
     def __init__(
         self, api: Api, definitions: Definitions, values: Values, context: Context
@@ -42,12 +42,12 @@ class Writing:
     def create(
         self, kind: Written, properties: Mapping[str, str], mark: str, links: Sequence[Any]
     ) -> Saved:
-        """Create a record with its links, or return what this mark's earlier try has made."""
+        """Create a record with its links, or return the record that an earlier attempt made."""
 
         def send(sent: Mapping[str, str]) -> Saved:
-            filled = {name: value for name, value in sent.items() if value}
-            body = {"properties": filled, "associations": links}
-            with self._definitions.naming(kind, filled):
+            values = {name: value for name, value in sent.items() if value}
+            body = {"properties": values, "associations": links}
+            with self._definitions.reject_sensitive(kind, values):
                 answer = self._api.send("POST", *self._api.objects(kind), body=body)
             return self._api.saved(kind, answer, answer.object(), "created")
 
@@ -60,49 +60,50 @@ class Writing:
             return earlier
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Change a contact."""
+        """Update a contact."""
 
         def send(sent: Mapping[str, str]) -> Saved:
             path = self._api.objects("contacts", contact_id)
-            with self._definitions.naming("contacts", sent):
+            with self._definitions.reject_sensitive("contacts", sent):
                 answer = self._api.send("PATCH", *path, body={"properties": sent})
             return self._updated(answer, answer.object(), sent)
 
         return self._written("contacts", properties, send)
 
-    def together(self, what: str, inputs: Sequence[Mapping[str, Any]]) -> Answer:
-        """Return the answer to a batch of contacts, `what` being `create` or `update`."""
+    def send_batch(self, what: str, inputs: Sequence[Mapping[str, Any]]) -> Answer:
+        """Send a batch of contacts to `create` or `update` and return the answer."""
         path = self._api.objects("contacts", "batch", what)
-        names = {name for one in inputs for name in one["properties"]}
-        with self._definitions.naming("contacts", names):
+        names = {name for item in inputs for name in item["properties"]}
+        with self._definitions.reject_sensitive("contacts", names):
             return self._api.send("POST", *path, body={"inputs": inputs})
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Return what differs from what the contact holds, in HubSpot's form.
+        """Return the properties that differ from the contact's, in HubSpot's format.
 
-        HubSpot passes over in silence a lifecycle stage before the present one; that is refused.
+        HubSpot silently ignores an earlier lifecycle stage, so it is refused here.
         """
         fit = self.fitted(properties)
-        held = contact.properties
+        current = contact.properties
         refused: tuple[Problem, ...] = ()
-        stage, wanted = held.get(LIFECYCLE, ""), fit.get(LIFECYCLE, "")
-        if stage and wanted and self._values.goes_back(stage, wanted):
+        stage, new_stage = current.get(LIFECYCLE, ""), fit.get(LIFECYCLE, "")
+        if stage and new_stage and self._values.is_backward(stage, new_stage):
             del fit[LIFECYCLE]
-            refused = (_no_step_back(stage),)
-        return Changes({n: v for n, v in fit.items() if held.get(n) != v}, refused)
+            refused = (_backward_problem(stage),)
+        return Changes({n: v for n, v in fit.items() if current.get(n) != v}, refused)
 
     def fitted(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return a contact's values as HubSpot takes them; raises Rejected."""
+        """Return a contact's converted properties; raises Rejected."""
         return self._values.fitted("contacts", properties)
 
     def marked(self, kind: Kind, mark: str, *, newer_than: float = HOUR) -> dict[str, str]:
-        """Return the property that holds this mark, none where there is no room for it."""
+        """Return the mark's property and value, or no property if the account has none for
+        marks."""
         if not mark or not self._definitions.mark(kind, newer_than=newer_than):
             return {}
         return {self._mark: mark}
 
     def by_mark(self, kind: Kind, mark: str) -> Saved | None:
-        """Return the record of this mark, which must be unique in the account."""
+        """Return the record with this mark, whose property must be unique."""
         try:
             answer = self._api.get(kind, mark, {"idProperty": self._mark})
         except NotFound:
@@ -117,43 +118,43 @@ class Writing:
         *,
         mark: str = "",
     ) -> Saved:
-        """Send the properties as HubSpot takes them; raises Rejected with every misfit."""
+        """Send the converted properties; raises Rejected with every unsuitable value."""
         sent = self._values.fitted(kind, properties) | self.marked(kind, mark)
         try:
             return send(sent)
         except Rejected as refused:
-            told = {problem.name: problem.reason for problem in refused.problems}
-            if not told.keys() & sent.keys():
+            reasons = {problem.name: problem.reason for problem in refused.problems}
+            if not reasons.keys() & sent.keys():
                 raise
-            # HubSpot knows what has changed since its definitions were read.
+            # The cached definitions may be outdated, so convert once more with fresh ones.
             stale_s = self._definitions.stale_s
-            again = self._values.fitted(kind, properties, newer_than=stale_s)
-            faulty = bool(mark) and self._mark in told
-            again |= self.marked(kind, mark, newer_than=0.0 if faulty else stale_s)
-            if faulty and self._mark in again:
-                raise self._takes_no_mark(kind, told[self._mark]) from refused
-            if again == sent:
+            resent = self._values.fitted(kind, properties, newer_than=stale_s)
+            mark_refused = bool(mark) and self._mark in reasons
+            resent |= self.marked(kind, mark, newer_than=0.0 if mark_refused else stale_s)
+            if mark_refused and self._mark in resent:
+                raise self._mark_refused_error(kind, reasons[self._mark]) from refused
+            if resent == sent:
                 raise
-        return send(again)
+        return send(resent)
 
-    def _takes_no_mark(self, kind: Kind, reason: str) -> BadConfig:
-        # Written without it, what got lost on the way could not be told from what is not there.
+    def _mark_refused_error(self, kind: Kind, reason: str) -> BadConfig:
+        # Without the mark, a write whose answer was lost could not be found again.
         return BadConfig(
             f"HubSpot does not take the hub's mark in {self._mark} of {kind}: {reason}. Free this"
             " property of rules, or name another one as mark_property."
         )
 
     def _updated(self, answer: Answer, record: Mapping[str, Any], sent: Mapping[str, str]) -> Saved:
-        """Return the contact as saved, and what HubSpot passed over although it said nothing."""
+        """Return the update's result; a stage that HubSpot silently ignored is refused."""
         saved = self._api.saved("contacts", answer, record, "updated")
         values = record.get("properties")
         held = text_of(values.get(LIFECYCLE)) if isinstance(values, dict) else ""
         if held and sent.get(LIFECYCLE) and held != sent[LIFECYCLE]:
             outcome: Outcome = "unchanged" if len(sent) == 1 else "updated"
-            return replace(saved, outcome=outcome, refused=(_no_step_back(held),))
+            return replace(saved, outcome=outcome, refused=(_backward_problem(held),))
         return saved
 
 
-def _no_step_back(held: str) -> Problem:
+def _backward_problem(held: str) -> Problem:
     reason = f'HubSpot moves the stage only forward, and it is "{held}" already; clear it first'
     return Problem(LIFECYCLE, reason)

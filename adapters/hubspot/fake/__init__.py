@@ -1,7 +1,7 @@
 """A HubSpot-like CRM over real HTTP.
 
-It speaks versions 2026-09, 2026-03 and v3 for contacts, deals, tickets and companies, refuses
-what HubSpot refuses, holds its rate limits, lets its search lag, and fails when told to.
+It supports versions 2026-09, 2026-03 and v3 for contacts, deals, tickets and companies, with
+HubSpot's refusals, rate limits and search lag, and injects faults on request.
 """
 
 from __future__ import annotations

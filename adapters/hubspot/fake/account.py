@@ -1,4 +1,4 @@
-"""The endpoints about the account: who owns records, what it is, how much it has called."""
+"""The endpoints about the account: owners, account details, API usage."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ _DAY_MS = 86_400_000
 
 
 def list_owners(call: Call) -> Answer:
-    """A page of owners, of one e-mail address when it is given."""
+    """Return a page of owners, filtered by email if one is given."""
     limit = call.integer("limit", 100, most=500)
     start = call.cursor()
     email = (call.given("email") or "").lower()
-    found = [
-        one
-        for one in call.portal.owners
-        if one["archived"] == call.flag("archived") and email in ("", one["email"])
+    owners = [
+        owner
+        for owner in call.portal.owners
+        if owner["archived"] == call.flag("archived") and email in ("", owner["email"])
     ]
-    body: dict[str, Any] = {"results": found[start : start + limit]}
-    if start + limit < len(found):
+    body: dict[str, Any] = {"results": owners[start : start + limit]}
+    if start + limit < len(owners):
         body["paging"] = {"next": {"after": str(start + limit)}}
     return Answer(200, body)
 
 
 def read_owner(call: Call) -> Answer:
-    """One owner by id, or by the id of the user."""
+    """Return one owner, by owner id or user id."""
     key = call.given("idProperty") or "id"
-    for one in call.portal.owners:
-        if one["archived"] == call.flag("archived") and str(one.get(key)) == call.at["id"]:
-            return Answer(200, one)
+    for owner in call.portal.owners:
+        if owner["archived"] == call.flag("archived") and str(owner.get(key)) == call.at["id"]:
+            return Answer(200, owner)
     raise not_found(f"Owner {call.at['id']} not found", category="OBJECT_NOT_FOUND")
 
 
 def details(call: Call) -> Answer:
-    """What the account is."""
+    """Return the account's details."""
     return Answer(
         200,
         {
@@ -59,7 +59,7 @@ def details(call: Call) -> Answer:
 
 
 def usage(call: Call) -> Answer:
-    """How many of the day's calls are used; the day ends at midnight."""
+    """Return the number of calls used today; the day ends at midnight."""
     now = now_ms()
     one = {
         "name": "private-apps-api-calls-daily",

@@ -1,4 +1,4 @@
-"""What is sent back: answers, and HubSpot's error shape."""
+"""Answers of the fake, and HubSpot's error format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JSON = "application/json;charset=utf-8"
 
 @dataclass(slots=True)
 class Answer:
-    """A status, a body (made JSON unless it is bytes already) and further headers."""
+    """A status, a body (encoded as JSON unless it is bytes) and additional headers."""
 
     status: int = 200
     body: Any = None
@@ -24,14 +24,14 @@ class Answer:
     content_type: str = JSON
 
     def encoded(self) -> bytes:
-        """Return the body as it goes over the wire; empty when there is none."""
+        """Return the body as bytes; empty if there is no body."""
         if self.body is None:
             return b""
         return self.body if isinstance(self.body, bytes) else orjson.dumps(self.body)
 
 
 class Refused(Exception):
-    """A request that HubSpot refuses: the status and what its error body says.
+    """A request that HubSpot refuses, with the status and the fields of the error body.
 
     Every field of that body but the message is optional, as HubSpot's error guide says.
     """
@@ -60,7 +60,7 @@ class Refused(Exception):
         }
 
     def answer(self) -> Answer:
-        """Return it as it is sent, with a correlation id of its own."""
+        """Return the error as an answer with its own correlation id."""
         correlation_id = str(uuid4())
         return Answer(
             self.status,
@@ -71,7 +71,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WrongValue:
-    """A property value that is refused: HubSpot's code, the property and the reason."""
+    """A refused property value: HubSpot's error code, the property and the reason."""
 
     name: str
     code: str
@@ -79,7 +79,7 @@ class WrongValue:
 
 
 def wrong_values(found: Sequence[WrongValue], portal_id: int) -> Refused:
-    """Return the refusal of property values, which names each of them twice.
+    """Return the refusal of property values, which names every property twice.
 
     Once as JSON inside the message, as accounts have got it for years, and once in `errors`.
     """
@@ -105,7 +105,7 @@ def wrong_values(found: Sequence[WrongValue], portal_id: int) -> Refused:
 
 
 def missing(names: Iterable[str], kind: str, *, code: str) -> Refused:
-    """Return the refusal of a record that lacks properties."""
+    """Return the refusal of a record with missing required properties."""
     lacking = sorted(names)
     return Refused(
         400,
@@ -128,6 +128,6 @@ def not_found(message: str = "resource not found", *, category: str | None = Non
 
 
 def iso(at_ms: int) -> str:
-    """Return a moment as HubSpot writes it: ISO 8601 with milliseconds and Z."""
+    """Return a time in HubSpot's format: ISO 8601 with milliseconds and Z."""
     moment = datetime.fromtimestamp(at_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03d}Z"

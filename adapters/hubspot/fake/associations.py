@@ -1,4 +1,4 @@
-"""The association endpoints: labels, linking two records, reading and batches."""
+"""The association endpoints: labels, links between two records, reads and batches."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ _MAX_WRITTEN = 2_000
 
 
 def labels(call: Call) -> Answer:
-    """The types from one kind to another."""
+    """Return the association types from one kind to another."""
     source, target = _kinds(call)
-    return Answer(200, {"results": [described(one) for one in types_between(source, target)]})
+    return Answer(
+        200, {"results": [described(link_type) for link_type in types_between(source, target)]}
+    )
 
 
 def link_by_default(call: Call) -> Answer:
-    """Link two records without a label; no body is needed."""
+    """Link two records without a label; the request needs no body."""
     source, target = _ends(call)
     type_ = default_type(source.kind, target.kind)
     link(call.portal, source, target, type_)
@@ -58,14 +60,14 @@ def link_by_type(call: Call) -> Answer:
 
 
 def unlink_records(call: Call) -> Answer:
-    """204, and when there was no link too."""
+    """Delete every link between two records; answers 204 even without a link."""
     source = call.portal.load(call.kind, call.at["id"])
     unlink(call.portal, source, call.portal.kind(call.at["to"]), call.at["to_id"])
     return Answer(204)
 
 
 def list_links(call: Call) -> Answer:
-    """A page of the records that one is linked with."""
+    """Return a page of the records linked to a record."""
     source = call.portal.load(call.kind, call.at["id"])
     links = _links(call, source, call.portal.kind(call.at["to"]))
     limit = call.integer("limit", _MAX_PAGE, most=_MAX_PAGE)
@@ -78,17 +80,17 @@ def list_links(call: Call) -> Answer:
 
 
 def batch_read(call: Call) -> Answer:
-    """The links of several records; 207 names those that have none."""
+    """Return the links of several records; status 207 names records without links."""
     source, target = _kinds(call)
     inputs = call.json(shapes.LINKS_READ)["inputs"]
     _check_count(inputs, _MAX_READ)
     results, errors = [], []
-    for one in inputs:
-        record = call.portal.find(source, one["id"])
+    for item in inputs:
+        record = call.portal.find(source, item["id"])
         if record and (links := _links(call, record, target)):
-            results.append({"from": {"id": one["id"]}, "to": links})
+            results.append({"from": {"id": item["id"]}, "to": links})
         else:
-            errors.append(_no_links(source, target, one["id"]))
+            errors.append(_no_links(source, target, item["id"]))
     body = _complete(results)
     if errors:
         body |= {"numErrors": len(errors), "errors": errors}
@@ -101,10 +103,10 @@ def batch_link_by_default(call: Call) -> Answer:
     inputs = call.json(shapes.PAIRS)["inputs"]
     _check_count(inputs, _MAX_WRITTEN)
     type_ = default_type(source, target)
-    pairs = [_found_pair(call, type_, one) for one in inputs]
-    for one, other in pairs:
-        link(call.portal, one, other, type_)
-    return Answer(200, _complete([_default(one.id, other.id, type_) for one, other in pairs]))
+    pairs = [_found_pair(call, type_, pair) for pair in inputs]
+    for pair, other in pairs:
+        link(call.portal, pair, other, type_)
+    return Answer(200, _complete([_default(pair.id, other.id, type_) for pair, other in pairs]))
 
 
 def batch_link(call: Call) -> Answer:
@@ -123,11 +125,11 @@ def batch_link(call: Call) -> Answer:
 
 
 def batch_unlink(call: Call) -> Answer:
-    """Whatever was linked: 204 in v4, and a batch's answer since."""
+    """Delete links in a batch: v4 answers 204, later versions answer a batch result."""
     source, target = _kinds(call)
-    for one in call.json(shapes.LINKS_ARCHIVE)["inputs"]:
-        if record := call.portal.find(source, one["from"]["id"]):
-            for to in one["to"]:
+    for pair in call.json(shapes.LINKS_ARCHIVE)["inputs"]:
+        if record := call.portal.find(source, pair["from"]["id"]):
+            for to in pair["to"]:
                 unlink(call.portal, record, target, to["id"])
     return Answer(204) if call.version == "v4" else Answer(200, _complete([]))
 
@@ -154,11 +156,11 @@ def _types(source: Record, target: str, given: list[dict[str, Any]], id_: str) -
     return types
 
 
-def _found_pair(call: Call, type_: LinkType, one: dict[str, Any]) -> tuple[Record, Record]:
-    source = call.portal.find(type_.source, one["from"]["id"])
+def _found_pair(call: Call, type_: LinkType, pair: dict[str, Any]) -> tuple[Record, Record]:
+    source = call.portal.find(type_.source, pair["from"]["id"])
     if source is None:
-        raise invalid_objects("No such record", kind=type_.source, id_=one["from"]["id"])
-    return source, checked_target(call.portal, type_, one["to"]["id"])
+        raise invalid_objects("No such record", kind=type_.source, id_=pair["from"]["id"])
+    return source, checked_target(call.portal, type_, pair["to"]["id"])
 
 
 def _links(call: Call, source: Record, kind: str) -> list[dict[str, Any]]:
@@ -168,7 +170,7 @@ def _links(call: Call, source: Record, kind: str) -> list[dict[str, Any]]:
             "associationTypes": [described(TYPES[type_id]) for type_id in sorted(types)],
         }
         for id_, types in sorted(
-            linked(call.portal, source, kind).items(), key=lambda one: int(one[0])
+            linked(call.portal, source, kind).items(), key=lambda pair: int(pair[0])
         )
     ]
 
@@ -185,7 +187,7 @@ def _default(source: str, target: str, type_: LinkType) -> dict[str, Any]:
 
 
 def _id(call: Call, id_: str) -> str | int:
-    """Return an id as associations tell it: v4 has numbers, the dated versions strings."""
+    """Return an id in the version's format: a number in v4, a string in dated versions."""
     return int(id_) if call.version == "v4" else id_
 
 

@@ -1,4 +1,4 @@
-"""Batches of records: what succeeds alone, and what fails as a whole."""
+"""Batch endpoints for records: partial success with trace ids, all or nothing without."""
 
 from __future__ import annotations
 
@@ -31,42 +31,42 @@ _Write = Callable[[_Input], dict[str, Any]]
 
 
 def batch_create(portal: Portal, kind: str, inputs: Sequence[_Input]) -> Answer:
-    """Make records. Without a trace id on each it is all or nothing, named by the first fault."""
+    """Create records; without a trace id on each, the first fault fails the whole batch."""
     _check_count(inputs)
-    made: list[Record] = []
+    created: list[Record] = []
 
-    def write(one: _Input) -> dict[str, Any]:
-        record = create(portal, kind, one["properties"], one["associations"])
-        made.append(record)
+    def write(item: _Input) -> dict[str, Any]:
+        record = create(portal, kind, item["properties"], item["associations"])
+        created.append(record)
         return _written(portal, record)
 
     try:
         return _written_each(inputs, write, done=201)
     except Refused:
-        for record in made:
+        for record in created:
             portal.remove(record, archive=False)
         raise
 
 
 def batch_update(portal: Portal, kind: str, inputs: Sequence[_Input]) -> Answer:
-    """Change records by id or by a unique property; those that do not exist are named."""
+    """Update records by id or by a unique property; the answer names missing records."""
     _check_count(inputs)
-    if any(one.get("idProperty") == "hs_object_id" for one in inputs):
+    if any(item.get("idProperty") == "hs_object_id" for item in inputs):
         raise Refused(400, "idProperty hs_object_id is not a unique property")
     _check_ids(inputs)
-    found = {one["id"]: portal.find(kind, one["id"], one.get("idProperty")) for one in inputs}
-    records = {id_: record for id_, record in found.items() if record}
-    absent = [id_ for id_ in found if id_ not in records]
+    by_id = {item["id"]: portal.find(kind, item["id"], item.get("idProperty")) for item in inputs}
+    records = {id_: record for id_, record in by_id.items() if record}
+    absent = [id_ for id_ in by_id if id_ not in records]
     before: list[tuple[Record, dict[str, str]]] = []
 
-    def write(one: _Input) -> dict[str, Any]:
-        record = records[one["id"]]
+    def write(item: _Input) -> dict[str, Any]:
+        record = records[item["id"]]
         before.append((record, record.properties))
-        update(portal, record, one["properties"])
+        update(portal, record, item["properties"])
         return _written(portal, record)
 
     try:
-        present = [one for one in inputs if one["id"] in records]
+        present = [item for item in inputs if item["id"] in records]
         return _written_each(present, write, absent=absent)
     except Refused:
         _restore(portal, before)
@@ -74,49 +74,49 @@ def batch_update(portal: Portal, kind: str, inputs: Sequence[_Input]) -> Answer:
 
 
 def batch_upsert(portal: Portal, kind: str, inputs: Sequence[_Input]) -> Answer:
-    """Change or make records; each result tells whether it is `new`.
+    """Update or create records; each result tells whether it is `new`.
 
-    By e-mail it is not partial, says the guide: each input must hold all that a new record
-    would need. Results come in an order of their own and addresses in lower case, as
-    integrators have observed.
+    An upsert by email is not partial (HubSpot's guide): each input must contain all that a new
+    record requires. Integrators observed that results come in another order and with addresses in
+    lower case.
     """
     _check_count(inputs)
     _check_ids(inputs)
-    made: list[Record] = []
+    created: list[Record] = []
     before: list[tuple[Record, dict[str, str]]] = []
 
-    def write(one: _Input) -> dict[str, Any]:
-        name = one.get("idProperty") or "hs_object_id"
-        found = portal.find(kind, one["id"], name)
+    def write(item: _Input) -> dict[str, Any]:
+        name = item.get("idProperty") or "hs_object_id"
+        found = portal.find(kind, item["id"], name)
         if found is None:
             if name == "hs_object_id":
-                portal.load(kind, one["id"])
-            record = create(portal, kind, {name: one["id"], **one["properties"]})
-            made.append(record)
+                portal.load(kind, item["id"])
+            record = create(portal, kind, {name: item["id"], **item["properties"]})
+            created.append(record)
             return {**_written(portal, record), "new": True}
         if name == "email":
-            check_full(portal, kind, one["properties"])
+            check_full(portal, kind, item["properties"])
         before.append((found, found.properties))
-        update(portal, found, one["properties"])
+        update(portal, found, item["properties"])
         return {**_written(portal, found), "new": False}
 
     try:
         answer = _written_each(inputs, write)
     except Refused:
-        for record in made:
+        for record in created:
             portal.remove(record, archive=False)
         _restore(portal, before)
         raise
-    answer.body["results"].sort(key=lambda one: -int(one["id"]))
+    answer.body["results"].sort(key=lambda item: -int(item["id"]))
     return answer
 
 
 def batch_read(portal: Portal, kind: str, asked: dict[str, Any], *, archived: bool) -> Answer:
-    """Return the records that there are, each once; 207 when some are not."""
+    """Return the existing records once each; status 207 reports missing ones."""
     _check_count(
         asked["inputs"], _MAX_WITH_HISTORY if asked["propertiesWithHistory"] else MAX_INPUTS
     )
-    ids = list(dict.fromkeys(one["id"] for one in asked["inputs"]))
+    ids = list(dict.fromkeys(item["id"] for item in asked["inputs"]))
     found = {
         id_: portal.archived[kind].get(id_)
         if archived
@@ -138,10 +138,10 @@ def batch_read(portal: Portal, kind: str, asked: dict[str, Any], *, archived: bo
 
 
 def batch_archive(portal: Portal, kind: str, inputs: Sequence[_Input]) -> None:
-    """Archive records; those that do not exist are passed over."""
+    """Archive records; missing records are ignored."""
     _check_count(inputs)
-    for one in inputs:
-        if record := portal.find(kind, one["id"]):
+    for item in inputs:
+        if record := portal.find(kind, item["id"]):
             portal.remove(record)
 
 
@@ -156,7 +156,7 @@ def _check_count(inputs: Sequence[_Input], most: int = MAX_INPUTS) -> None:
 
 
 def _check_ids(inputs: Sequence[_Input]) -> None:
-    ids = [one["id"].lower() for one in inputs]
+    ids = [item["id"].lower() for item in inputs]
     if len(set(ids)) < len(ids):
         raise Refused(400, "Duplicate IDs found in batch input")
 
@@ -168,20 +168,23 @@ def _written(portal: Portal, record: Record) -> dict[str, Any]:
 def _written_each(
     inputs: Sequence[_Input], write: _Write, *, done: int = 200, absent: Sequence[str] = ()
 ) -> Answer:
-    """Write one after the other. With a trace id on each, faults are told for each; without,
-    the first one ends it and the caller undoes what was written."""
-    traces = [one.get("objectWriteTraceId") for one in inputs]
+    """Write the inputs in order and return the batch's answer.
+
+    With a trace id on every input, a fault concerns only its own input. Without trace ids the first
+    fault stops the batch, and the caller undoes the earlier writes.
+    """
+    traces = [item.get("objectWriteTraceId") for item in inputs]
     traced = None not in traces and len(set(traces)) == len(traces)
     results, errors = [], []
-    for one in inputs:
+    for item in inputs:
         try:
-            result = write(one)
+            result = write(item)
         except Refused as exc:
             if not traced:
                 raise
-            errors.append(_failed(exc, one["objectWriteTraceId"]))
+            errors.append(_failed(exc, item["objectWriteTraceId"]))
         else:
-            trace = one.get("objectWriteTraceId")
+            trace = item.get("objectWriteTraceId")
             results.append({**result, **({"objectWriteTraceId": trace} if trace else {})})
     if absent:
         errors.append(_not_there("object", absent))

@@ -1,4 +1,4 @@
-"""A call as its endpoint sees it: where it goes, its query and its body."""
+"""A call as an endpoint receives it: path, query and body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from adapters.hubspot.fake.shapes import Check
 
 @dataclass(slots=True)
 class Call:
-    """One call of the API, once its path is known to be one of HubSpot's."""
+    """One API call whose path matched an endpoint."""
 
     portal: Portal
     path: str
@@ -27,7 +27,7 @@ class Call:
     at: dict[str, str] = field(default_factory=dict)
 
     def json(self, check: Check) -> Any:
-        """Return the body once `check` has passed it; raises a 415 or a 400."""
+        """Return the body after `check` accepted it; raises a 415 or a 400."""
         if self.content_type.partition(";")[0].strip().lower() != "application/json":
             raise Refused(415, "Unsupported Media Type", category=None)
         try:
@@ -37,17 +37,18 @@ class Call:
         return check(value, "")
 
     def given(self, name: str) -> str | None:
-        """Return a query parameter, the last one when there are several."""
+        """Return a query parameter; if it is repeated, its last value."""
         return self.query[name][-1] if name in self.query else None
 
     def names(self, name: str) -> list[str] | None:
-        """Return a list given by commas, by repetition, or both; None when it is not given."""
+        """Return a list parameter, comma-separated or repeated, or None if it is missing."""
         if name not in self.query:
             return None
-        return [one.strip() for part in self.query[name] for one in part.split(",") if one.strip()]
+        values = ",".join(self.query[name]).split(",")
+        return [value.strip() for value in values if value.strip()]
 
     def sensitivities(self) -> set[str]:
-        """Return how sensitive the properties are that a call about records names."""
+        """Return the sensitivity levels of the properties that the call names."""
         try:
             body = orjson.loads(self.body or b"{}")
         except orjson.JSONDecodeError:
@@ -57,21 +58,21 @@ class Call:
         return {held[name]["dataSensitivity"] for name in named if name in held} - {"non_sensitive"}
 
     def flag(self, name: str) -> bool:
-        """Return a true-or-false parameter; false when it is not given."""
+        """Return a boolean parameter; False if it is missing."""
         value = self.given(name) or "false"
         if value not in ("true", "false"):
             raise Refused(400, f"Unable to parse value for query parameter {name}: {value}")
         return value == "true"
 
     def cursor(self) -> int:
-        """Return where a page starts; 0 for the first one."""
+        """Return the start position of a page; 0 for the first page."""
         value = self.given("after") or "0"
         if not (value.isascii() and value.isdigit() and len(value) < 20):
             raise Refused(400, f"after must be a cursor of this list, and not {value[:40]}")
         return int(value)
 
     def integer(self, name: str, default: int, *, most: int) -> int:
-        """Return a whole number from 1 to `most`."""
+        """Return an integer parameter from 1 to `most`."""
         value = self.given(name) or str(default)
         short = value.isascii() and value.isdigit() and len(value) < 10
         if not (short and 1 <= int(value) <= most):
@@ -80,9 +81,9 @@ class Call:
 
 
 def _named(body: Any) -> Iterator[str]:
-    """Yield the names of properties in a body, also in the inputs of a batch."""
+    """Yield the property names in a body, including those in a batch's inputs."""
     if not isinstance(body, dict):
         return
-    for given in (body, *(one for one in body.get("inputs") or () if isinstance(one, dict))):
+    for given in (body, *(item for item in body.get("inputs") or () if isinstance(item, dict))):
         names = given.get("properties")
-        yield from (one for one in names or () if isinstance(one, str))
+        yield from (item for item in names or () if isinstance(item, str))

@@ -1,4 +1,4 @@
-"""`crmhub fake hubspot`: a HubSpot-like CRM to try the hub with, without an account there."""
+"""`crmhub fake hubspot`: a local HubSpot-like CRM, for trying the hub without an account."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def serve(
     expires_in: float,
     mark: bool,
 ) -> None:
-    """Serve a HubSpot-like CRM: records in memory, HubSpot's rules, errors and rate limits.
+    """Serve a HubSpot-like CRM: records in memory, with HubSpot's rules, errors and limits.
 
     For trying the hub and for tests; Ctrl-C stops it and its records are gone. Faults are
     ordered at /_control/faults: {"status": 503, "times": 2, "path": "*/contacts*"}.
@@ -113,8 +113,8 @@ def serve(
     except OSError as exc:
         raise click.ClickException(f"{host}:{port}: {exc.strerror}.") from exc
     stopped = threading.Event()
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, lambda *_: stopped.set())
+    for option in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(option, lambda *_: stopped.set())
     _print_address(fake.url, fake.token, fake.options.refresh_token)
     stopped.wait()
     fake.stop()

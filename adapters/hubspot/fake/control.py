@@ -1,4 +1,4 @@
-"""What a test orders over HTTP, outside the API's paths: /_control/… needs no token."""
+"""The control endpoints that tests call: `/_control/…`, without a token."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ PREFIX = "/_control"
 def _condition(value: Any, where: str) -> tuple[str, str, list[str]]:
     if not isinstance(value, list) or len(value) != 3:
         raise ValueError(f"{where}: a property, its value and the list of what it then needs")
-    name, wanted, needed = value
+    name, expected, needed = value
     names: list[str] = shapes.each(shapes.text)(needed, where)
-    return shapes.text(name, where), shapes.text(wanted, where), names
+    return shapes.text(name, where), shapes.text(expected, where), names
 
 
 _RECORD = shapes.shape({"properties": shapes.texts}, {"associations": shapes.ASSOCIATIONS})
@@ -44,7 +44,7 @@ _Order = Callable[["FakeHubSpot", Any], Answer]
 
 
 def answer(fake: FakeHubSpot, method: str, path: str, body: bytes) -> Answer:
-    """Carry out an order; what is wrong with it is answered with 400."""
+    """Run a control request; an invalid one is answered with 400."""
     place = path.removeprefix(PREFIX).strip("/")
     try:
         given = orjson.loads(body) if body else {}
@@ -57,8 +57,8 @@ def answer(fake: FakeHubSpot, method: str, path: str, body: bytes) -> Answer:
         return exc.answer()
     except (ValueError, TypeError, KeyError) as exc:
         return Answer(400, {"message": f"{type(exc).__name__}: {exc}"})
-    known = ", ".join(sorted(f"{how} {PREFIX}/{what}" for how, what in _ORDERS))
-    return Answer(404, {"message": f"There are {known} and {PREFIX}/records/KIND"})
+    paths = ", ".join(sorted(f"{how} {PREFIX}/{what}" for how, what in _ORDERS))
+    return Answer(404, {"message": f"There are {paths} and {PREFIX}/records/KIND"})
 
 
 def _records(fake: FakeHubSpot, method: str, named: str, given: Any) -> Answer:
@@ -72,10 +72,10 @@ def _records(fake: FakeHubSpot, method: str, named: str, given: Any) -> Answer:
         200,
         {
             id_: {
-                "properties": one.properties,
-                "associations": {to: sorted(linked(fake.portal, one, to)) for to in KINDS},
+                "properties": record.properties,
+                "associations": {to: sorted(linked(fake.portal, record, to)) for to in KINDS},
             }
-            for id_, one in fake.portal.records[kind].items()
+            for id_, record in fake.portal.records[kind].items()
         },
     )
 
@@ -87,10 +87,10 @@ def _state(fake: FakeHubSpot, given: Any) -> Answer:
         {
             "portalId": fake.portal.portal_id,
             "records": {kind: len(held) for kind, held in fake.portal.records.items()},
-            "windows": {one.name: one.counted() for one in windows},
+            "windows": {item.name: item.counted() for item in windows},
             "refreshes": fake.tokens.refreshes,
             "refusedRefreshes": fake.tokens.refused_refreshes,
-            "faults": [asdict(one) for one in fake.faults.waiting],
+            "faults": [asdict(item) for item in fake.faults.waiting],
             "searchLag": fake.portal.search_lag,
             "latency": fake.latency,
         },
@@ -100,20 +100,20 @@ def _state(fake: FakeHubSpot, given: Any) -> Answer:
 def _requests(fake: FakeHubSpot, given: Any) -> Answer:
     listed = [
         {
-            "at": one.at,
-            "method": one.method,
-            "path": one.path,
-            "query": one.query,
-            "status": one.status,
-            "fault": one.fault,
+            "at": request.at,
+            "method": request.method,
+            "path": request.path,
+            "query": request.query,
+            "status": request.status,
+            "fault": request.fault,
         }
-        for one in fake.requests
+        for request in fake.requests
     ]
     return Answer(200, {"requests": listed})
 
 
 def _list_faults(fake: FakeHubSpot, given: Any) -> Answer:
-    return Answer(200, {"faults": [asdict(one) for one in fake.faults.waiting]})
+    return Answer(200, {"faults": [asdict(fault) for fault in fake.faults.waiting]})
 
 
 def _add_faults(fake: FakeHubSpot, given: Any) -> Answer:
@@ -134,7 +134,7 @@ def _reset(fake: FakeHubSpot, given: Any) -> Answer:
 
 
 def _settings(fake: FakeHubSpot, given: Any) -> Answer:
-    """Take over settings once all of them are found right."""
+    """Apply settings after validating all of them."""
     changes = []
     for name, value in _object(given).items():
         if name not in _SETTINGS:
@@ -147,22 +147,30 @@ def _settings(fake: FakeHubSpot, given: Any) -> Answer:
 
 
 def _rules(fake: FakeHubSpot, given: Any) -> Answer:
-    """{"deals": {"required": ["amount"], "conditional": [["dealtype", "other", ["amount"]]]}}"""
-    made = {}
+    """Set the account's required properties for each kind.
+
+    An example: {"deals": {"required": ["amount"], "conditional": [["dealtype", "other",
+    ["amount"]]]}}
+    """
+    rules_of_kind = {}
     for named, rules in _object(given).items():
         kind = fake.portal.kind(named)
-        asked = _RULES(rules, named)
-        made[kind] = Rules(
-            required=tuple(asked.get("required", ())),
+        given_rules = _RULES(rules, named)
+        rules_of_kind[kind] = Rules(
+            required=tuple(given_rules.get("required", ())),
             conditional=tuple(
-                (name, value, tuple(needed)) for name, value, needed in asked.get("conditional", ())
+                (name, value, tuple(needed))
+                for name, value, needed in given_rules.get("conditional", ())
             ),
         )
-        names = [*made[kind].required, *(one for each in made[kind].conditional for one in each[2])]
-        for name in [*names, *(each[0] for each in made[kind].conditional)]:
+        names = [
+            *rules_of_kind[kind].required,
+            *(one for condition in rules_of_kind[kind].conditional for one in condition[2]),
+        ]
+        for name in [*names, *(condition[0] for condition in rules_of_kind[kind].conditional)]:
             if name not in fake.portal.definitions[kind]:
                 raise ValueError(f"{name}: {kind} have no such property")
-    fake.portal.rules.update(made)
+    fake.portal.rules.update(rules_of_kind)
     return Answer(204)
 
 

@@ -1,4 +1,4 @@
-"""The properties, pipelines and owners that a fresh account has, under the names HubSpot uses."""
+"""The properties, pipelines and owners of a fresh account, under HubSpot's names."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def definition(
     sensitivity: str = "non_sensitive",
     own: bool = True,
 ) -> Definition:
-    """Return a property definition with every field that HubSpot gives."""
+    """Return a property definition with every field that HubSpot returns."""
     if type_ == "bool" and not options:
         options = (("true", "Yes"), ("false", "No"))
     return {
@@ -343,12 +343,12 @@ _OF = {"contacts": _contacts, "deals": _deals, "tickets": _tickets, "companies":
 
 
 def starter_definitions(kind: str) -> dict[str, Definition]:
-    """Return the definitions of one object, by name."""
-    return {one["name"]: one for one in (*_common(kind), *_OF[kind]())}
+    """Return the starting definitions of one object type, by name."""
+    return {definition_["name"]: definition_ for definition_ in (*_common(kind), *_OF[kind]())}
 
 
 def mark(kind: str) -> Definition:
-    """Return the unique property by which crmhub finds a record that it may have written."""
+    """Return the unique property in which crmhub marks the records it wrote."""
     return definition("crmhub_mark", "crmhub mark", group=GROUPS[kind], unique=True, own=False)
 
 
@@ -397,7 +397,7 @@ _TICKET_STAGES = (
 
 
 def starter_pipelines(kind: str) -> dict[str, dict[str, Any]]:
-    """Return the pipelines of one object, by id; contacts and companies have none."""
+    """Return an object type's starting pipelines by id; contacts and companies have none."""
     at = iso(_FIRST_DAY)
     if kind == "deals":
         stages = [
@@ -419,7 +419,7 @@ def _closed(probability: str) -> str:
 
 
 def starter_owners() -> list[dict[str, Any]]:
-    """Return two people and one who left; `id` is not `userId`."""
+    """Return two active owners and an archived owner; `id` differs from `userId`."""
     people = (
         ("41629779", "marie@example.com", "Marie", "Curie", 9586504, False),
         ("60158084", "lise@example.com", "Lise", "Meitner", 9586517, False),

@@ -1,4 +1,4 @@
-"""The fake as a test or the command line holds it: start, stop, look inside, order faults."""
+"""The fake's Python interface: start, stop, inspect, and inject faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from adapters.hubspot.fake.writing import create, update
 
 
 class FakeHubSpot(Service):
-    """A HubSpot-like CRM on a port of its own; `with FakeHubSpot() as fake:` starts and stops it.
+    """A HubSpot-like CRM on its own port; `with FakeHubSpot() as fake:` starts and stops it.
 
     Its state outlives a stop: start() again, and it is there on the same port.
     """
@@ -38,7 +38,7 @@ class FakeHubSpot(Service):
         self._server: Server | None = None
 
     def start(self) -> FakeHubSpot:
-        """Listen, and return itself; raises OSError when the port is taken."""
+        """Start listening and return the fake; raises OSError if the port is taken."""
         server = Server(self.options.host, self._port, self._responded)
         self._server, self._port = server, server.server_address[1]
         # A long wait between looks at the stop flag would delay each stop by that much.
@@ -47,7 +47,7 @@ class FakeHubSpot(Service):
         return self
 
     def stop(self) -> None:
-        """Stop listening and end every connection."""
+        """Stop listening and close every connection."""
         if self._server:
             self._server.stop()
             self._server = None
@@ -66,44 +66,46 @@ class FakeHubSpot(Service):
 
     @property
     def url(self) -> str:
-        """Its address, without a slash at the end."""
+        """The fake's base URL, without a trailing slash."""
         host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
         return f"http://{host}:{self._port}"
 
     @property
     def token(self) -> str:
-        """The access token that does not expire by itself."""
+        """The access token that never expires on its own."""
         return self.tokens.static
 
     # What is in it
 
     @property
     def contacts(self) -> dict[str, dict[str, str]]:
-        """The contacts that are not archived: their properties by id."""
+        """Return the properties of all live contacts, by id."""
         return self.records("contacts")
 
     @property
     def deals(self) -> dict[str, dict[str, str]]:
-        """The deals that are not archived: their properties by id."""
+        """Return the properties of all live deals, by id."""
         return self.records("deals")
 
     @property
     def tickets(self) -> dict[str, dict[str, str]]:
-        """The tickets that are not archived: their properties by id."""
+        """Return the properties of all live tickets, by id."""
         return self.records("tickets")
 
     def records(self, kind: str) -> dict[str, dict[str, str]]:
-        """The live records of a kind: their properties by id."""
+        """Return the properties of all live records of a kind, by id."""
         with self.lock:
-            return {id_: dict(one.properties) for id_, one in self.portal.records[kind].items()}
+            return {
+                id_: dict(record.properties) for id_, record in self.portal.records[kind].items()
+            }
 
     def linked(self, kind: str, id_: str, to: str) -> list[str]:
-        """Return the ids of the records of kind `to` that one is associated with."""
+        """Return the ids of the records of kind `to` associated with a record."""
         with self.lock:
             return sorted(linked(self.portal, self.portal.load(kind, id_), to))
 
     def add(self, kind: str, properties: Mapping[str, str], *, contacts: Iterable[str] = ()) -> str:
-        """Make a record that can be searched at once, and return its id; raises Refused."""
+        """Create a record that is searchable at once, and return its id; raises Refused."""
         with self.lock:
             type_id = default_type(kind, "contacts").id
             spec = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": type_id}
@@ -113,33 +115,33 @@ class FakeHubSpot(Service):
             return record.id
 
     def add_contact(self, **properties: str) -> str:
-        """Make a contact that can be searched at once, and return its id."""
+        """Create a contact that is searchable at once, and return its id."""
         return self.add("contacts", properties)
 
     def set(self, kind: str, id_: str, **properties: str) -> None:
-        """Change a record, as somebody would in HubSpot itself."""
+        """Change a record, as a HubSpot user would."""
         with self.lock:
             update(self.portal, self.portal.load(kind, id_), properties)
 
     def archive(self, kind: str, id_: str) -> None:
-        """Archive a record, as somebody would in HubSpot itself."""
+        """Archive a record, as a HubSpot user would."""
         with self.lock:
             self.portal.remove(self.portal.load(kind, id_))
 
     def define(self, kind: str, name: str, type_: str = "string", **more: Any) -> None:
-        """Define a property of the account's own; `more` as `definitions.definition` takes it."""
+        """Define a custom property; `more` takes the arguments of `definitions.definition`."""
         with self.lock:
             group = next(iter(self.portal.groups[kind]))
             made = definition(name, name, type_, group=group, own=False, **more)
             self.portal.definitions[kind][name] = made
 
     def require(self, kind: str, *names: str) -> None:
-        """Make properties required on every record of a kind."""
+        """Make properties required on all records of a kind."""
         with self.lock:
             self.portal.rules[kind] = Rules(required=names)
 
     def index(self) -> None:
-        """Let the search index catch up with all that was written, whatever its lag."""
+        """Update the search index at once, ignoring its lag."""
         with self.lock:
             for held in self.portal.records.values():
                 for record in held.values():
@@ -148,14 +150,14 @@ class FakeHubSpot(Service):
     # What goes wrong
 
     def fail(self, status: int | None = None, **fault: Any) -> Fault:
-        """Order a fault and return it: a status, or `kind=…`; see `faults.Fault`."""
+        """Inject a fault and return it: a status, or `kind=…`; see `faults.Fault`."""
         made = Fault(status=status, **fault)
         with self.lock:
             self.faults.add(made)
         return made
 
     def expire_tokens(self) -> None:
-        """Let every access token end now; only a refresh gives a new one."""
+        """Expire every access token; only a refresh issues a new one."""
         with self.lock:
             self.tokens.expire()
 
@@ -163,12 +165,13 @@ class FakeHubSpot(Service):
 
     @property
     def requests(self) -> list[Seen]:
-        """The last 5,000 calls, oldest first."""
+        """Return the last 5,000 calls, oldest first."""
         with self.lock:
             return list(self._seen)
 
     def count(self, method: str = "*", path: str = "*") -> int:
-        """Return how many of these calls match, by shell patterns."""
+        """Return how many of the recorded calls match these shell patterns."""
         return sum(
-            fnmatchcase(one.method, method) and fnmatchcase(one.path, path) for one in self.requests
+            fnmatchcase(request.method, method) and fnmatchcase(request.path, path)
+            for request in self.requests
         )

@@ -1,7 +1,7 @@
-"""Faults to order: what goes wrong, for which calls, how often.
+"""Injected faults: the failure, the calls it applies to, and how often.
 
-A fault is applied by the server on the open socket, so a client meets what it would meet for
-real. `written` makes it come after the call was carried out: the record is made, the answer lost.
+The server applies a fault to the open socket, so clients meet real network failures. With `written`
+the fault follows the execution: the record is created, and the answer is lost.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ _CATEGORIES = {
 
 @dataclass(slots=True, kw_only=True)
 class Fault:
-    """One thing that goes wrong.
+    """One injected fault and the calls it applies to.
 
-    It strikes calls whose method and path match (shell patterns, `|` between methods), after
-    `skip` of them, `times` times (None: until it is removed), each with `probability`.
-    `seconds` is a pause before the call is carried out, after it when `written`; for a drip it is
-    how long the body takes.
+    The fault applies to calls whose method and path match (shell patterns, `|` between methods): it
+    skips the first `skip` matches, then applies `times` times (None: until it is removed), each
+    time with `probability`. `seconds` is a pause before the call is executed, or after it with
+    `written`; for a drip, `seconds` is the duration of the body.
     """
 
     kind: str = "status"
@@ -96,8 +96,10 @@ class Fault:
             raise ValueError("retry_after: one of none, seconds, date")
 
     def meets(self, method: str, path: str) -> bool:
-        """Whether it is for this call, its turns counted down."""
-        if not any(fnmatchcase(method, one) for one in self.method.split("|")):
+        """Return whether the fault applies to this call, and count the call."""
+        if not any(
+            fnmatchcase(method, method_pattern) for method_pattern in self.method.split("|")
+        ):
             return False
         if not fnmatchcase(path, self.path) or self.times == 0:
             return False
@@ -113,16 +115,16 @@ class Fault:
 
     @property
     def needs_answer(self) -> bool:
-        """Whether the call has to be carried out first."""
+        """Return whether the call must be executed before the fault."""
         return self.written or self.kind in ("latency", "drip", "broken_json", "wrong_type", "cut")
 
     @property
     def pauses(self) -> bool:
-        """Whether `seconds` is a wait, after the call was carried out if `written`."""
+        """Whether `seconds` is a pause; with `written` the pause follows the execution."""
         return self.kind != "drip"
 
     def answer(self, true: Answer | None) -> Answer:
-        """Return what is sent instead of the true answer (None when there was none)."""
+        """Return the answer to send instead of the real one (None if there is none)."""
         match self.kind:
             case "status":
                 return self._status()
@@ -201,7 +203,7 @@ def _partial() -> dict[str, Any]:
 
 
 def huge(size: int) -> bytes:
-    """Return about `size` bytes of JSON that is an answer otherwise like others."""
+    """Return about `size` bytes of JSON in the format of a normal answer."""
     return b'{"results":[],"total":0,"padding":"' + b"x" * size + b'"}'
 
 
@@ -227,7 +229,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def parse(given: Any) -> Fault:
-    """Return a fault from JSON of the control endpoint; raises ValueError for what is wrong."""
+    """Return a fault from the control endpoint's JSON; raises ValueError if it is invalid."""
     if not isinstance(given, dict):
         raise ValueError(f"{given!r}: a fault is an object")
     for name, value in given.items():
@@ -240,27 +242,27 @@ def parse(given: Any) -> Fault:
 
 
 class Faults:
-    """The faults in waiting; the first one that meets a call strikes it."""
+    """The injected faults; the first fault that matches a call is applied."""
 
     def __init__(self) -> None:
         self.waiting: list[Fault] = []
 
     def add(self, fault: Fault) -> None:
-        """Put one at the end of the line."""
+        """Append a fault."""
         self.waiting.append(fault)
 
     def strike(self, method: str, path: str) -> Fault | None:
-        """Return the fault for a call, or None."""
+        """Return the fault that applies to a call, or None."""
         for fault in self.waiting:
             if fault.meets(method, path):
-                self.waiting = [one for one in self.waiting if one.times != 0]
+                self.waiting = [other for other in self.waiting if other.times != 0]
                 return fault
         return None
 
     def refreshed(self) -> None:
-        """End those that last until a token is refreshed."""
-        self.waiting = [one for one in self.waiting if one.kind != "expired"]
+        """Remove the faults that last until a token refresh."""
+        self.waiting = [fault for fault in self.waiting if fault.kind != "expired"]
 
     def clear(self) -> None:
-        """End them all."""
+        """Remove all faults."""
         self.waiting = []

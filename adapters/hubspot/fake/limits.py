@@ -1,4 +1,4 @@
-"""Rolling windows: how many calls HubSpot takes in how many seconds, and how many came."""
+"""Rolling windows that count calls and enforce HubSpot's rate limits."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MOST_REMEMBERED = 1_000_000
 
 @dataclass(slots=True)
 class Window:
-    """A limit of `most` calls in any `seconds`; None takes every call.
+    """A limit of `most` calls in any `seconds`; with None it accepts every call.
 
-    `calls` counts all that came and `refused` those over the limit; `peak` is the largest
-    number of calls, taken or refused, that came within any one window.
+    `calls` counts all calls, `refused` the calls over the limit, and `peak` is the largest number
+    of calls, accepted or refused, within one window.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Window:
     _came: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_REMEMBERED))
 
     def take(self) -> float | None:
-        """Count a call; return None when it is taken, else in how many seconds one would be."""
+        """Count a call; return None if it is accepted, else the seconds to wait."""
         now = time.monotonic()
         self.calls += 1
         self._came.append(now)
@@ -50,17 +50,17 @@ class Window:
         return None
 
     def remaining(self) -> int:
-        """Return how many calls are left in the window that ends now."""
+        """Return how many calls are left in the current window."""
         return max(0, (self.most or 0) - len(self._taken))
 
     def change(self, most: int | None, seconds: float) -> None:
-        """Set another limit; what was counted stays, the window starts empty."""
+        """Set another limit; the totals stay, the window starts empty."""
         self.most, self.seconds = most, seconds
         self._taken.clear()
         self._came.clear()
 
     def counted(self) -> dict[str, float | int | None]:
-        """Return what came, as the control endpoint tells it."""
+        """Return the counters for the control endpoint."""
         return {
             "limit": self.most,
             "seconds": self.seconds,
@@ -76,7 +76,7 @@ def _drop(moments: deque[float], before: float) -> None:
 
 
 def parse(text: str, *, usual: float = 10.0) -> tuple[int | None, float]:
-    """Return the limit written as `100/10s`, or `none`, which counts over `usual` seconds.
+    """Return the limit written as `100/10s`, or `none` for an unlimited window of `usual` seconds.
 
     Raises ValueError.
     """
@@ -89,7 +89,7 @@ def parse(text: str, *, usual: float = 10.0) -> tuple[int | None, float]:
 
 
 def too_many(window: Window, wait: float, retry_after: RetryAfter) -> Refused:
-    """Return HubSpot's 429; `Retry-After` is not documented for it, so it is told if wanted."""
+    """Return HubSpot's 429; `Retry-After` is optional, since HubSpot does not document it."""
     policy = _POLICIES[window.name]
     return Refused(
         429,
@@ -101,7 +101,7 @@ def too_many(window: Window, wait: float, retry_after: RetryAfter) -> Refused:
 
 
 def retry_header(wait: float, form: RetryAfter) -> dict[str, str]:
-    """Return `Retry-After` in the wanted form (RFC 9110, 10.2.3), or nothing."""
+    """Return `Retry-After` in the configured form (RFC 9110, 10.2.3), or no header."""
     if form == "seconds":
         return {"Retry-After": str(max(1, math.ceil(wait)))}
     if form == "date":

@@ -1,4 +1,4 @@
-"""Associations: which types there are, between which objects, and what is linked.
+"""Association types between object kinds, and the links between records.
 
 The type ids are those of HubSpot's association guide, which its SDK holds too.
 """
@@ -16,7 +16,7 @@ from adapters.hubspot.fake.portal import Portal, Record
 
 @dataclass(frozen=True, slots=True)
 class LinkType:
-    """A type of association in one direction, and its inverse's id."""
+    """An association type in one direction, with the id of its inverse."""
 
     id: int
     source: str
@@ -26,7 +26,7 @@ class LinkType:
 
     @property
     def name(self) -> str:
-        """As the object API names it."""
+        """The type's name in the object API."""
         plain = f"{SINGULAR[self.source]}_to_{SINGULAR[self.target]}"
         with_company = "companies" in (self.source, self.target)
         return plain if self.primary or not with_company else f"{plain}_unlabeled"
@@ -63,8 +63,12 @@ TYPES: dict[int, LinkType] = {
 
 def types_between(source: str, target: str) -> list[LinkType]:
     """Return the types from one kind to another, the unlabelled one first."""
-    found = [one for one in TYPES.values() if (one.source, one.target) == (source, target)]
-    return sorted(found, key=lambda one: one.primary)
+    types = [
+        link_type
+        for link_type in TYPES.values()
+        if (link_type.source, link_type.target) == (source, target)
+    ]
+    return sorted(types, key=lambda link_type: link_type.primary)
 
 
 def default_type(source: str, target: str) -> LinkType:
@@ -73,7 +77,7 @@ def default_type(source: str, target: str) -> LinkType:
 
 
 def described(type_: LinkType) -> dict[str, Any]:
-    """Return a type as the label endpoints give it."""
+    """Return a type in the format of the label endpoints."""
     return {
         "category": "HUBSPOT_DEFINED",
         "typeId": type_.id,
@@ -82,39 +86,39 @@ def described(type_: LinkType) -> dict[str, Any]:
 
 
 def checked_types(source: str, given: Iterable[dict[str, Any]], *, to: str) -> list[LinkType]:
-    """Return the types of one association; raises a 400 for a wrong id or direction."""
-    found = []
-    for one in given:
-        type_ = TYPES.get(one["associationTypeId"])
+    """Return the types of an association; raises a 400 for a wrong id or direction."""
+    types = []
+    for named in given:
+        type_ = TYPES.get(named["associationTypeId"])
         if (
             type_ is None
             or type_.source != source
-            or one["associationCategory"] != ("HUBSPOT_DEFINED")
+            or named["associationCategory"] != ("HUBSPOT_DEFINED")
         ):
             raise invalid_objects(
-                f"{one['associationCategory']} association type {one['associationTypeId']} "
+                f"{named['associationCategory']} association type {named['associationTypeId']} "
                 f"does not start at {TYPE_IDS[source]}",
                 kind=source,
                 id_=to,
             )
-        found.append(type_)
-    if not found:
+        types.append(type_)
+    if not types:
         raise Refused(400, "At least one association type is needed")
-    return found
+    return types
 
 
 def checked_target(portal: Portal, type_: LinkType, id_: str) -> Record:
-    """Return the record at the other end; raises a 400 when there is none of that kind."""
+    """Return the target record of an association; raises a 400 if it does not exist."""
     # Only a read is said to lead from the ids of merged records to the one they became.
-    if (found := portal.find(type_.target, id_)) and found.id == id_:
-        return found
+    if (record := portal.find(type_.target, id_)) and record.id == id_:
+        return record
     raise invalid_objects(
         f"No {SINGULAR[type_.target]} with id {id_} exists", kind=type_.target, id_=id_
     )
 
 
 def invalid_objects(message: str, *, kind: str, id_: str) -> Refused:
-    """Return the refusal of an association, with the ids in its context."""
+    """Return the refusal of an association, with the record ids in its context."""
     return Refused(
         400,
         message,
@@ -123,29 +127,29 @@ def invalid_objects(message: str, *, kind: str, id_: str) -> Refused:
 
 
 def link(portal: Portal, source: Record, target: Record, type_: LinkType) -> None:
-    """Link two records in both directions; a primary link is an unlabelled one too."""
+    """Link two records in both directions; a primary link also adds the unlabelled one."""
     there, back = (source.kind, source.id), (target.kind, target.id)
-    wanted = {type_, default_type(type_.source, type_.target)}
-    for one in wanted:
+    linked_types = {type_, default_type(type_.source, type_.target)}
+    for one in linked_types:
         portal.links.setdefault(there, {}).setdefault(back, set()).add(one.id)
         portal.links.setdefault(back, {}).setdefault(there, set()).add(one.inverse)
 
 
 def unlink(portal: Portal, source: Record, kind: str, id_: str) -> None:
-    """Remove every link between two records, if there is any."""
+    """Delete every link between two records."""
     there, back = (source.kind, source.id), (kind, id_)
     portal.links.get(there, {}).pop(back, None)
     portal.links.get(back, {}).pop(there, None)
 
 
 def linked(portal: Portal, record: Record, kind: str) -> dict[str, set[int]]:
-    """Return the ids of a kind that a record is linked with, each with its type ids."""
+    """Return the linked ids of a kind, each with the ids of its association types."""
     links = portal.links.get((record.kind, record.id), {})
     return {id_: types for (of, id_), types in links.items() if of == kind}
 
 
 def shown_links(portal: Portal, record: Record, kinds: Iterable[str]) -> dict[str, Any]:
-    """Return `associations` as a record carries it; kinds without a link are left out."""
+    """Return a record's `associations` field, without kinds that have no link."""
     found = {kind: linked(portal, record, kind) for kind in kinds}
     return {
         kind: {

@@ -1,4 +1,4 @@
-"""The object endpoints: list, create, read, change, archive, batches, search, merge."""
+"""The record endpoints: list, create, read, update, archive, batches, search, merge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_PAGE_WITH_HISTORY = 50
 
 
 def list_records(call: Call) -> Answer:
-    """A page in the order of ids; the cursor is the id of the last record."""
+    """Return a page of records ordered by id; the cursor is the last record's id."""
     history = call.names("propertiesWithHistory")
     limit = call.integer("limit", 10, most=_MAX_PAGE_WITH_HISTORY if history else _MAX_PAGE)
     after = call.cursor()
@@ -43,7 +43,7 @@ def list_records(call: Call) -> Answer:
 
 
 def create_record(call: Call) -> Answer:
-    """201 with the record and its place."""
+    """Create a record; answers 201 with the record and its Location."""
     given = call.json(shapes.CREATE)
     record = create(call.portal, call.kind, given["properties"], given["associations"])
     body = shown(call.portal, record, names=list(record.properties), with_url=_with_url(call))
@@ -51,14 +51,14 @@ def create_record(call: Call) -> Answer:
 
 
 def read_record(call: Call) -> Answer:
-    """The record by its id or by a unique property."""
+    """Return a record by its id or by a unique property."""
     if call.flag("archived"):
         return Answer(200, _shown(call, call.portal.load_archived(call.kind, call.at["id"])))
     return Answer(200, _shown(call, _loaded(call)))
 
 
 def update_record(call: Call) -> Answer:
-    """The record with the properties that were given."""
+    """Update a record and return it with the given properties."""
     given = call.json(shapes.UPDATE)["properties"]
     record = _loaded(call)
     update(call.portal, record, given)
@@ -66,21 +66,21 @@ def update_record(call: Call) -> Answer:
 
 
 def archive_record(call: Call) -> Answer:
-    """204, and for a record that is not there too, as archiving is idempotent."""
+    """Archive a record; answers 204 even if the record does not exist."""
     if record := call.portal.find(call.kind, call.at["id"]):
         call.portal.remove(record)
     return Answer(204)
 
 
 def search_records(call: Call) -> Answer:
-    """A page of what matches; see `searching`."""
+    """Return a page of matching records; see `searching`."""
     if len(call.body.decode(errors="replace")) > MAX_BODY:
         raise Refused(400, f"The request body is longer than {MAX_BODY} characters")
     return Answer(200, search(call.portal, call.kind, call.json(shapes.SEARCH)))
 
 
 def merge_records(call: Call) -> Answer:
-    """The merged record, under a new id."""
+    """Merge two records and return the result under its new id."""
     given = call.json(shapes.MERGE)
     primary, other = (
         call.portal.load(call.kind, given[name]) for name in ("primaryObjectId", "objectIdToMerge")
@@ -89,42 +89,42 @@ def merge_records(call: Call) -> Answer:
 
 
 def gdpr_delete(call: Call) -> Answer:
-    """204; the record is gone for good. An unknown address is no error: it would be blocked."""
+    """Delete a record permanently; answers 204 even for an unknown email address."""
     given = call.json(shapes.GDPR_DELETE)
-    found = call.portal.find(call.kind, given["objectId"], given.get("idProperty"))
-    if found is None and given.get("idProperty") != "email":
+    record = call.portal.find(call.kind, given["objectId"], given.get("idProperty"))
+    if record is None and given.get("idProperty") != "email":
         call.portal.load(call.kind, given["objectId"], given.get("idProperty"))
-    if found:
-        call.portal.remove(found, archive=False)
+    if record:
+        call.portal.remove(record, archive=False)
     return Answer(204)
 
 
 def batch_create(call: Call) -> Answer:
-    """See `batches`."""
+    """Create records; see `batches`."""
     given = call.json(shapes.BATCH_CREATE)
     return batches.batch_create(call.portal, call.kind, given["inputs"])
 
 
 def batch_read(call: Call) -> Answer:
-    """See `batches`."""
+    """Read records; see `batches`."""
     given = call.json(shapes.BATCH_READ)
     return batches.batch_read(call.portal, call.kind, given, archived=call.flag("archived"))
 
 
 def batch_update(call: Call) -> Answer:
-    """See `batches`."""
+    """Update records; see `batches`."""
     given = call.json(shapes.BATCH_UPDATE)
     return batches.batch_update(call.portal, call.kind, given["inputs"])
 
 
 def batch_upsert(call: Call) -> Answer:
-    """See `batches`."""
+    """Update or create records; see `batches`."""
     given = call.json(shapes.BATCH_UPSERT)
     return batches.batch_upsert(call.portal, call.kind, given["inputs"])
 
 
 def batch_archive(call: Call) -> Answer:
-    """204, whatever was there."""
+    """Archive records; always answers 204."""
     given = call.json(shapes.BATCH_ARCHIVE)
     batches.batch_archive(call.portal, call.kind, given["inputs"])
     return Answer(204)

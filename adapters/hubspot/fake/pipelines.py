@@ -1,4 +1,4 @@
-"""The pipeline endpoints: pipelines and their stages can be read, made, changed and deleted."""
+"""The pipeline endpoints: read, create, update and delete pipelines and their stages."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _Json = dict[str, Any]
 
 
 def list_pipelines(call: Call) -> Answer:
-    """All of them; contacts and companies have none."""
+    """Return all pipelines; contacts and companies have none."""
     return Answer(200, {"results": list(call.portal.pipelines[call.kind].values())})
 
 
 def read_pipeline(call: Call) -> Answer:
-    """One of them."""
+    """Return one pipeline."""
     return Answer(200, _pipeline(call))
 
 
 def create_pipeline(call: Call) -> Answer:
-    """201 with the pipeline; its id and its stages' are made unless they are given."""
+    """Create a pipeline; ids are generated unless they are given."""
     given = call.json(shapes.PIPELINE_CREATE)
     if call.kind not in PIPELINE:
         raise Refused(400, f"{call.kind} have no pipelines")
@@ -55,87 +55,87 @@ def create_pipeline(call: Call) -> Answer:
 
 
 def update_pipeline(call: Call) -> Answer:
-    """The changed pipeline."""
+    """Update a pipeline and return it."""
     given = call.json(shapes.PIPELINE_UPDATE)
-    found = _pipeline(call)
-    found.update(given, updatedAt=iso(now_ms()))
-    return Answer(200, found)
+    pipeline = _pipeline(call)
+    pipeline.update(given, updatedAt=iso(now_ms()))
+    return Answer(200, pipeline)
 
 
 def replace_pipeline(call: Call) -> Answer:
-    """The pipeline with other stages."""
+    """Replace a pipeline and its stages, and return it."""
     given = call.json(shapes.PIPELINE_CREATE)
-    found = _pipeline(call)
-    found |= {
+    pipeline = _pipeline(call)
+    pipeline |= {
         "label": given["label"],
         "displayOrder": given["displayOrder"],
-        "stages": [_stage_of(call, one) for one in given["stages"]],
+        "stages": [_stage_of(call, stage) for stage in given["stages"]],
         "updatedAt": iso(now_ms()),
     }
-    return Answer(200, found)
+    return Answer(200, pipeline)
 
 
 def delete_pipeline(call: Call) -> Answer:
-    """204; with validateReferencesBeforeDelete a used one is refused."""
-    found = _pipeline(call)
-    _check_unused(call, PIPELINE.get(call.kind, ""), found["id"])
-    del call.portal.pipelines[call.kind][found["id"]]
+    """Delete a pipeline; validateReferencesBeforeDelete refuses a used one."""
+    pipeline = _pipeline(call)
+    _check_unused(call, PIPELINE.get(call.kind, ""), pipeline["id"])
+    del call.portal.pipelines[call.kind][pipeline["id"]]
     return Answer(204)
 
 
 def list_stages(call: Call) -> Answer:
-    """The stages of a pipeline."""
+    """Return the stages of a pipeline."""
     return Answer(200, {"results": _pipeline(call)["stages"]})
 
 
 def read_stage(call: Call) -> Answer:
-    """One of them."""
+    """Return one stage."""
     return Answer(200, _stage(call))
 
 
 def create_stage(call: Call) -> Answer:
-    """201 with the stage."""
+    """Create a stage; answers 201 with the stage."""
     given = call.json(shapes.STAGE_CREATE)
-    found = _pipeline(call)
+    pipeline = _pipeline(call)
     made = _stage_of(call, given)
-    if made["id"] in [one["id"] for one in found["stages"]]:
+    if made["id"] in [stage["id"] for stage in pipeline["stages"]]:
         raise Refused(409, f"Stage {made['id']} already exists", category="OBJECT_ALREADY_EXISTS")
-    found["stages"].append(made)
+    pipeline["stages"].append(made)
     return Answer(201, made)
 
 
 def update_stage(call: Call) -> Answer:
-    """The changed stage."""
+    """Update a stage and return it."""
     given = call.json(shapes.STAGE_UPDATE)
-    found = _stage(call)
-    found.update(given, updatedAt=iso(now_ms()))
-    return Answer(200, found)
+    stage = _stage(call)
+    stage.update(given, updatedAt=iso(now_ms()))
+    return Answer(200, stage)
 
 
 def delete_stage(call: Call) -> Answer:
-    """204; with validateReferencesBeforeDelete a used one is refused."""
-    pipeline, found = _pipeline(call), _stage(call)
-    _check_unused(call, STAGE.get(call.kind, ""), found["id"])
-    pipeline["stages"].remove(found)
+    """Delete a stage; validateReferencesBeforeDelete refuses a used one."""
+    pipeline, removed = _pipeline(call), _stage(call)
+    _check_unused(call, STAGE.get(call.kind, ""), removed["id"])
+    pipeline["stages"].remove(removed)
     return Answer(204)
 
 
 def _pipeline(call: Call) -> _Json:
-    if found := call.portal.pipelines[call.kind].get(call.at["pipeline"]):
-        return found
+    if pipeline := call.portal.pipelines[call.kind].get(call.at["pipeline"]):
+        return pipeline
     raise not_found(f"Pipeline {call.at['pipeline']} not found", category="OBJECT_NOT_FOUND")
 
 
 def _stage(call: Call) -> _Json:
     stages: list[_Json] = _pipeline(call)["stages"]
-    for one in stages:
-        if one["id"] == call.at["stage"]:
-            return one
+    for existing in stages:
+        if existing["id"] == call.at["stage"]:
+            return existing
     raise not_found(f"Stage {call.at['stage']} not found", category="OBJECT_NOT_FOUND")
 
 
 def _stage_of(call: Call, given: _Json) -> _Json:
-    """Return a new stage; what its metadata must hold differs between deals and tickets."""
+    """Return a new stage; the required metadata differs between deals and tickets."""
     if call.kind == "deals" and "probability" not in given["metadata"]:
         raise Refused(400, "A stage of a deal pipeline needs metadata.probability")
     id_ = given.get("stageId") or str(uuid4())
@@ -146,5 +146,5 @@ def _check_unused(call: Call, name: str, id_: str) -> None:
     if not call.flag("validateReferencesBeforeDelete"):
         return
     records = call.portal.records[call.kind].values()
-    if any(one.properties.get(name) == id_ for one in records):
+    if any(record.properties.get(name) == id_ for record in records):
         raise Refused(400, f"{id_} is used by records and cannot be deleted")

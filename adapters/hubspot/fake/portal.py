@@ -1,4 +1,4 @@
-"""One HubSpot account: its definitions, pipelines, owners, records and what links them."""
+"""One HubSpot account: definitions, pipelines, owners, records and links."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LONGEST_LAG = 60.0
 
 
 def now_ms() -> int:
-    """Return the time in epoch milliseconds."""
+    """Return the current time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
@@ -59,25 +59,25 @@ class Record:
 
     @property
     def emails(self) -> list[str]:
-        """Its address and the secondary ones."""
+        """The contact's primary and secondary email addresses."""
         more = self.properties.get("hs_additional_emails", "").split(";")
-        return [one for one in (self.properties.get("email", ""), *more) if one]
+        return [email for email in (self.properties.get("email", ""), *more) if email]
 
     def searchable(self, lag: float) -> dict[str, str] | None:
-        """Return its properties as the search index knows them, None when not yet."""
+        """Return the indexed properties, or None if the record is not indexed yet."""
         if lag <= 0:
             return self.properties
         seen = time.monotonic() - lag
         if self.indexed and self.indexed[-1][0] <= seen:
             return self.indexed[-1][1]
-        return next((known for at, known in reversed(self.indexed) if at <= seen), None)
+        return next((properties for at, properties in reversed(self.indexed) if at <= seen), None)
 
     def index(self) -> None:
-        """Make its properties searchable at once."""
+        """Index the current properties at once."""
         self.indexed = [(float("-inf"), self.properties)]
 
     def write(self, properties: dict[str, str], at_ms: int) -> None:
-        """Take over properties as a whole and keep what history and the index need."""
+        """Replace all properties, and record the change for history and index."""
         for name in properties.keys() | self.properties.keys():
             if (value := properties.get(name, "")) != self.properties.get(name, ""):
                 past = self.history.setdefault(name, [])
@@ -93,7 +93,7 @@ class Record:
 
 @dataclass(slots=True)
 class Rules:
-    """What the account itself demands of a kind, as its administrator has set it.
+    """The rules that the account's administrator has set for a kind of record.
 
     `required` must be set on every record; `conditional` holds (property, value, names):
     the names are required once that property has that value.
@@ -104,7 +104,7 @@ class Rules:
 
 
 class Portal:
-    """The state of one account. Not thread-safe: the server holds its lock around each call."""
+    """The state of one account. Not thread-safe: the server holds a lock around each call."""
 
     def __init__(self, *, portal_id: int, marks: bool = False) -> None:
         self.portal_id = portal_id
@@ -129,21 +129,21 @@ class Portal:
                 self.definitions[kind]["crmhub_mark"] = starter.mark(kind)
 
     def kind(self, named: str) -> str:
-        """Return the kind of an object type given by plural, singular or type id."""
+        """Return the object kind named by plural, singular or type id."""
         for kind in KINDS:
             if named in (kind, SINGULAR[kind], TYPE_IDS[kind]):
                 return kind
         raise Refused(400, f"Unable to infer object type from: {named}")
 
     def new_record(self, kind: str) -> Record:
-        """Return an empty record that is not stored yet."""
+        """Return an empty record, not stored yet."""
         now = now_ms()
         id_ = str(self._ids[kind])
         self._ids[kind] += 1
         return Record(kind, id_, now, now)
 
     def store(self, record: Record, properties: dict[str, str]) -> None:
-        """Write a record, new or known, with all of its properties."""
+        """Store a new or existing record with all of its properties."""
         self._forget(record)
         now = max(now_ms(), record.updated_at)
         own = {
@@ -156,7 +156,7 @@ class Portal:
         self._remember(record)
 
     def remove(self, record: Record, *, archive: bool = True) -> None:
-        """Take a record out of sight; archived ones can still be read as such."""
+        """Archive a record; it can still be read as an archived one."""
         self._forget(record)
         self.records[record.kind].pop(record.id, None)
         key = (record.kind, record.id)
@@ -167,19 +167,19 @@ class Portal:
             self.archived[record.kind][record.id] = record
 
     def holder(self, kind: str, name: str, value: str) -> Record | None:
-        """Return the live record that has a value of a unique property."""
+        """Return the live record with this value of a unique property."""
         id_ = self._unique[kind, name].get(_unique_form(name, value))
         return self.records[kind][id_] if id_ else None
 
     def is_unique(self, kind: str, name: str) -> bool:
-        """Whether records can be found by this property."""
+        """Return whether records can be looked up by this property."""
         if kind == "contacts" and name == "email":
             return True
         definition = self.definitions[kind].get(name)
         return bool(definition and definition["hasUniqueValue"])
 
     def find(self, kind: str, id_: str, id_property: str | None = None) -> Record | None:
-        """Return a live record by its id or by a unique property; None when there is none."""
+        """Return a live record by its id or by a unique property, or None."""
         if id_property in (None, "", "hs_object_id"):
             return self.records[kind].get(self.merged.get((kind, id_), id_))
         if not self.is_unique(kind, str(id_property)):
@@ -187,9 +187,9 @@ class Portal:
         return self.holder(kind, str(id_property), id_)
 
     def load(self, kind: str, id_: str, id_property: str | None = None) -> Record:
-        """Return a live record; raises a 404 as HubSpot words it."""
-        if found := self.find(kind, id_, id_property):
-            return found
+        """Return a live record; raises HubSpot's 404."""
+        if record := self.find(kind, id_, id_property):
+            return record
         if id_property in (None, "", "hs_object_id") and id_.isdigit():
             raise not_found()
         raise not_found(
@@ -198,21 +198,23 @@ class Portal:
 
     def load_archived(self, kind: str, id_: str) -> Record:
         """Return an archived record; raises a 404."""
-        if found := self.archived[kind].get(id_):
-            return found
+        if record := self.archived[kind].get(id_):
+            return record
         raise not_found()
 
     def owner_ids(self) -> set[str]:
-        """Return the ids that hubspot_owner_id may hold."""
-        return {one["id"] for one in self.owners if not one["archived"]}
+        """Return the valid values of hubspot_owner_id."""
+        return {owner["id"] for owner in self.owners if not owner["archived"]}
 
-    def stages(self, kind: str, pipeline: str) -> list[str]:
-        """Return the ids of a pipeline's live stages; none for an unknown pipeline."""
-        found = self.pipelines[kind].get(pipeline)
-        return [one["id"] for one in found["stages"] if not one["archived"]] if found else []
+    def stages(self, kind: str, pipeline_id: str) -> list[str]:
+        """Return the ids of a pipeline's live stages; empty for an unknown pipeline."""
+        pipeline = self.pipelines[kind].get(pipeline_id)
+        if pipeline is None:
+            return []
+        return [stage["id"] for stage in pipeline["stages"] if not stage["archived"]]
 
     def copied_definitions(self, kind: str) -> list[Definition]:
-        """Return the live definitions of a kind, to be sent."""
+        """Return copies of a kind's live definitions."""
         return copy.deepcopy(list(self.definitions[kind].values()))
 
     def _unique_values(self, record: Record) -> Iterator[tuple[str, str]]:
@@ -243,19 +245,19 @@ def shown(
     with_url: bool = True,
     properties: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return a record as HubSpot sends it.
+    """Return a record in the format of HubSpot's answers.
 
     Properties asked for but unset are null; undefined ones are left out in silence. The id and
     the dates are always there; without `names` the few that HubSpot shows by itself.
     """
     kind = record.kind
-    known = record.properties if properties is None else properties
+    definitions = record.properties if properties is None else properties
     asked = list(SHOWN[kind]) if names is None else names
-    wanted = dict.fromkeys([*asked, "createdate", "hs_object_id", CHANGED_AT[kind]])
+    wanted_names = dict.fromkeys([*asked, "createdate", "hs_object_id", CHANGED_AT[kind]])
     body: dict[str, Any] = {
         "id": record.id,
         "properties": {
-            name: known.get(name) for name in wanted if name in portal.definitions[kind]
+            name: definitions.get(name) for name in wanted_names if name in portal.definitions[kind]
         },
         "createdAt": iso(record.created_at),
         "updatedAt": iso(record.updated_at),

@@ -1,4 +1,4 @@
-"""The property endpoints: definitions and groups can be read, made, changed and archived."""
+"""The property endpoints: read, create, update and archive definitions and groups."""
 
 from __future__ import annotations
 
@@ -32,32 +32,34 @@ _FIELD_TYPES = {
 
 
 def list_definitions(call: Call) -> Answer:
-    """All of them; sensitive ones only when they are asked for."""
+    """Return all definitions; sensitive ones only on request."""
     if call.flag("archived"):
         return Answer(200, {"results": list(call.portal.archived_definitions[call.kind].values())})
-    wanted = call.given("dataSensitivity") or _PLAIN
-    found = [
-        one for one in call.portal.copied_definitions(call.kind) if one["dataSensitivity"] == wanted
+    sensitivity = call.given("dataSensitivity") or _PLAIN
+    definitions = [
+        definition
+        for definition in call.portal.copied_definitions(call.kind)
+        if definition["dataSensitivity"] == sensitivity
     ]
-    return Answer(200, {"results": found})
+    return Answer(200, {"results": definitions})
 
 
 def read_definition(call: Call) -> Answer:
-    """One of them; a sensitive one only when it is asked for."""
-    found = _loaded(call, call.at["name"])
-    if found["dataSensitivity"] != (call.given("dataSensitivity") or _PLAIN):
+    """Return one definition; a sensitive one only on request."""
+    definition = _loaded(call, call.at["name"])
+    if definition["dataSensitivity"] != (call.given("dataSensitivity") or _PLAIN):
         raise _unknown(call.at["name"])
-    return Answer(200, found)
+    return Answer(200, definition)
 
 
 def create_definition(call: Call) -> Answer:
-    """201 with the definition."""
+    """Create a definition; answers 201 with the definition."""
     made = _made(call, call.json(shapes.PROPERTY_CREATE))
     return Answer(201, made, {"Location": f"{call.path}/{made['name']}"})
 
 
 def update_definition(call: Call) -> Answer:
-    """The changed definition; given options replace all that there were."""
+    """Update a definition and return it; new options replace all old ones."""
     given = call.json(shapes.PROPERTY_UPDATE)
     held = _loaded(call, call.at["name"])
     locked = held["modificationMetadata"]["readOnlyDefinition"]
@@ -71,27 +73,27 @@ def update_definition(call: Call) -> Answer:
 
 
 def archive_definition(call: Call) -> Answer:
-    """204."""
+    """Archive a definition; answers 204."""
     _archive(call, _loaded(call, call.at["name"]))
     return Answer(204)
 
 
 def batch_create(call: Call) -> Answer:
-    """201 with the definitions; the first fault ends it."""
+    """Create definitions; the first fault stops the batch."""
     inputs = call.json(shapes.PROPERTY_BATCH_CREATE)["inputs"]
     _check_count(inputs)
-    return Answer(201, _complete([_made(call, one) for one in inputs]))
+    return Answer(201, _complete([_made(call, item) for item in inputs]))
 
 
 def batch_read(call: Call) -> Answer:
-    """Those that there are of the sensitivity that is asked for; 207 when some are not."""
+    """Return the existing definitions of one sensitivity; 207 reports missing ones."""
     given = call.json(shapes.PROPERTY_BATCH_READ)
     _check_count(given["inputs"])
-    names = [one["name"] for one in given["inputs"]]
+    names = [item["name"] for item in given["inputs"]]
     held = {
-        name: one
-        for name, one in call.portal.definitions[call.kind].items()
-        if one["dataSensitivity"] == given["dataSensitivity"]
+        name: item
+        for name, item in call.portal.definitions[call.kind].items()
+        if item["dataSensitivity"] == given["dataSensitivity"]
     }
     absent = [name for name in names if name not in held]
     body = _complete([held[name] for name in names if name in held])
@@ -101,21 +103,21 @@ def batch_read(call: Call) -> Answer:
 
 
 def batch_archive(call: Call) -> Answer:
-    """204; unknown names are passed over."""
-    for one in call.json(shapes.PROPERTY_BATCH_ARCHIVE)["inputs"]:
-        if found := call.portal.definitions[call.kind].get(one["name"]):
+    """Archive definitions; unknown names are ignored."""
+    for item in call.json(shapes.PROPERTY_BATCH_ARCHIVE)["inputs"]:
+        if found := call.portal.definitions[call.kind].get(item["name"]):
             _archive(call, found)
     return Answer(204)
 
 
 def list_groups(call: Call) -> Answer:
-    """The groups that properties stand in."""
+    """Return the property groups."""
     groups = call.portal.groups[call.kind]
     return Answer(200, {"results": [_group(name, label) for name, label in groups.items()]})
 
 
 def create_group(call: Call) -> Answer:
-    """201 with the group."""
+    """Create a property group; answers 201 with the group."""
     given = call.json(shapes.GROUP_CREATE)
     if given["name"] in call.portal.groups[call.kind]:
         raise _exists("group", given["name"])
@@ -175,8 +177,8 @@ def _archive(call: Call, held: Definition) -> None:
 
 
 def _loaded(call: Call, name: str) -> Definition:
-    if found := call.portal.definitions[call.kind].get(name):
-        return found
+    if definition := call.portal.definitions[call.kind].get(name):
+        return definition
     raise _unknown(name)
 
 

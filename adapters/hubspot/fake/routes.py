@@ -1,4 +1,4 @@
-"""Which endpoint a path is, in every version that the fake speaks, and which scopes it needs.
+"""The routes of every version that the fake supports, with the scopes they need.
 
 Dated versions stand behind the area (/crm/objects/2026-09/contacts); v3 and v4 before it
 (/crm/v3/objects/contacts), associations under v4.
@@ -111,7 +111,7 @@ _PATTERNS = {
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An endpoint, the version it was called by and what stands in the path."""
+    """A matched endpoint with the API version and the path parameters."""
 
     area: str
     version: str
@@ -120,18 +120,18 @@ class Route:
 
     @property
     def is_search(self) -> bool:
-        """Whether the search limit counts it, and not the general one."""
+        """Whether the call counts against the search limit instead of the general limit."""
         return self.methods.get("POST") is objects.search_records
 
     def endpoint(self, method: str) -> Endpoint:
-        """Return what answers a method; raises a 405."""
-        if found := self.methods.get(method):
-            return found
+        """Return the handler of a method; raises a 405."""
+        if handler := self.methods.get(method):
+            return handler
         allowed = ", ".join(sorted(self.methods))
         raise Refused(405, "Method Not Allowed", category=None, headers={"Allow": allowed})
 
     def scopes(self, kind: str, method: str) -> frozenset[str]:
-        """Return the scopes of which one is enough, as HubSpot's scope list has them."""
+        """Return the accepted scopes, any of which is enough, from HubSpot's scope list."""
         if self.area == "owners":
             return frozenset({"crm.objects.owners.read"})
         if not kind:
@@ -145,7 +145,7 @@ class Route:
         return frozenset(_objects(kind) if reads else {f"crm.objects.{kind}.write"})
 
     def sensitive_scopes(self, kind: str, method: str, level: str) -> frozenset[str]:
-        """Return the scopes that values of a level of sensitive data need, one of them."""
+        """Return the accepted scopes for sensitive values, any of which is enough."""
         if kind == "tickets":
             return frozenset({f"tickets.{level}.v2"})
         how = "read" if self._reads(method) else "write"
@@ -161,7 +161,7 @@ def _objects(kind: str) -> set[str]:
 
 @lru_cache(maxsize=4_096)
 def find(path: str) -> Route | None:
-    """Return the route of a path, None when HubSpot has none there."""
+    """Return the route of a path, or None if HubSpot has no such path."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     placed = _placed(parts)
     if placed is None:
@@ -178,7 +178,7 @@ def find(path: str) -> Route | None:
 
 
 def _placed(parts: list[str]) -> tuple[str, str, list[str]] | None:
-    """Return area, version and the path behind them."""
+    """Return the area, the version and the rest of a path."""
     match parts:
         case ["crm", "v3", area, *rest] if area in _AREAS_OF_V3:
             return area, "v3", rest

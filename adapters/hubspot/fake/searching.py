@@ -1,4 +1,4 @@
-"""Search: filter groups, sorting, paging, and an index that lags behind.
+"""The search endpoint: filter groups, sorting, paging, and an index that lags.
 
 The limits and the rules of matching are those of HubSpot's CRM search guide.
 """
@@ -40,44 +40,44 @@ _Test = Callable[[Record, dict[str, str]], bool]
 
 
 def search(portal: Portal, kind: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return a page of the records that match, as the index knows them."""
+    """Return a page of matching records, as the index holds them."""
     start = _checked(portal, kind, asked)
     tests = [_group_test(portal, kind, asked)]
     if query := asked.get("query"):
         tests.append(_query_test(kind, query))
-    found = [
-        (record, known)
+    matches = [
+        (record, indexed)
         for record in portal.records[kind].values()
-        if (known := record.searchable(portal.search_lag)) is not None
-        and all(test(record, known) for test in tests)
+        if (indexed := record.searchable(portal.search_lag)) is not None
+        and all(test(record, indexed) for test in tests)
     ]
     for sort in reversed(asked["sorts"] or ["createdate"]):
-        _sort(portal, kind, found, sort)
-    page = found[start : start + asked["limit"]]
+        _sort(portal, kind, matches, sort)
+    page = matches[start : start + asked["limit"]]
     body: dict[str, Any] = {
-        "total": len(found),
+        "total": len(matches),
         "results": [
-            shown(portal, record, names=asked["properties"] or None, properties=known)
-            for record, known in page
+            shown(portal, record, names=asked["properties"] or None, properties=indexed)
+            for record, indexed in page
         ],
     }
-    if start + len(page) < len(found):
+    if start + len(page) < len(matches):
         body["paging"] = {"next": {"after": str(start + len(page))}}
     return body
 
 
 def _checked(portal: Portal, kind: str, asked: dict[str, Any]) -> int:
-    """Return the offset; raises a 400 for what is over a limit or unknown."""
+    """Validate a search and return its offset; raises a 400."""
     groups = asked["filterGroups"]
-    filters = [one for group in groups for one in group["filters"]]
+    filters = [item for group in groups for item in group["filters"]]
     if len(groups) > _MAX_GROUPS:
         raise _problem(f"there are too many filterGroups: at most {_MAX_GROUPS}")
     if any(len(group["filters"]) > _MAX_FILTERS for group in groups):
         raise _problem(f"there are too many filters in a group: at most {_MAX_FILTERS}")
     if len(filters) > _MAX_FILTERS_IN_ALL:
         raise _problem(f"there are too many filters in all: at most {_MAX_FILTERS_IN_ALL}")
-    for one in filters:
-        _check_filter(portal, kind, one)
+    for item in filters:
+        _check_filter(portal, kind, item)
     for sort in asked["sorts"]:
         _check_property(portal, kind, sort.removeprefix("-"))
     if not 0 <= asked["limit"] <= _MAX_PAGE:
@@ -113,23 +113,27 @@ def _check_property(portal: Portal, kind: str, name: str) -> None:
         )
 
 
-def _check_filter(portal: Portal, kind: str, one: _Filter) -> None:
-    if _associated(one["propertyName"]) is None:
-        _check_property(portal, kind, one["propertyName"])
-    operator = one["operator"]
+def _check_filter(portal: Portal, kind: str, condition: _Filter) -> None:
+    if _associated(condition["propertyName"]) is None:
+        _check_property(portal, kind, condition["propertyName"])
+    operator = condition["operator"]
     if operator in ("HAS_PROPERTY", "NOT_HAS_PROPERTY"):
         return
     if operator in ("IN", "NOT_IN"):
-        if not one.get("values"):
-            raise _problem(f"operator {operator} needs values", propertyName=[one["propertyName"]])
+        if not condition.get("values"):
+            raise _problem(
+                f"operator {operator} needs values", propertyName=[condition["propertyName"]]
+            )
         return
-    if "value" not in one or (operator == "BETWEEN" and "highValue" not in one):
+    if "value" not in condition or (operator == "BETWEEN" and "highValue" not in condition):
         needed = "value and highValue" if operator == "BETWEEN" else "a value"
-        raise _problem(f"operator {operator} needs {needed}", propertyName=[one["propertyName"]])
+        raise _problem(
+            f"operator {operator} needs {needed}", propertyName=[condition["propertyName"]]
+        )
 
 
 def _associated(name: str) -> str | None:
-    """Return the kind that the pseudo-property `associations.contact` speaks of."""
+    """Return the kind named by a pseudo-property such as `associations.contact`."""
     of = name.removeprefix("associations.")
     if of == name:
         return None
@@ -139,8 +143,8 @@ def _associated(name: str) -> str | None:
 def _query_test(kind: str, query: str) -> _Test:
     words = _tokens(query)
 
-    def test(record: Record, known: dict[str, str]) -> bool:
-        tokens = [token for name in _QUERIED[kind] for token in _tokens(known.get(name, ""))]
+    def test(record: Record, indexed: dict[str, str]) -> bool:
+        tokens = [token for name in _QUERIED[kind] for token in _tokens(indexed.get(name, ""))]
         return all(any(token.startswith(word) for token in tokens) for word in words)
 
     return test
@@ -148,15 +152,15 @@ def _query_test(kind: str, query: str) -> _Test:
 
 def _group_test(portal: Portal, kind: str, asked: dict[str, Any]) -> _Test:
     groups = [
-        [_filter_test(portal, kind, one) for one in group["filters"]]
+        [_filter_test(portal, kind, condition) for condition in group["filters"]]
         for group in asked["filterGroups"]
     ]
 
     # Loops, and no generators: a search goes through every record.
-    def test(record: Record, known: dict[str, str]) -> bool:
+    def test(record: Record, indexed: dict[str, str]) -> bool:
         for group in groups:
             for passes in group:
-                if not passes(record, known):
+                if not passes(record, indexed):
                     break
             else:
                 return True
@@ -165,33 +169,33 @@ def _group_test(portal: Portal, kind: str, asked: dict[str, Any]) -> _Test:
     return test
 
 
-def _filter_test(portal: Portal, kind: str, one: _Filter) -> _Test:
-    name, operator = one["propertyName"], one["operator"]
+def _filter_test(portal: Portal, kind: str, condition: _Filter) -> _Test:
+    name, operator = condition["propertyName"], condition["operator"]
     if to := _associated(name):
-        return lambda record, known: _linked_passes(linked(portal, record, to), one)
+        return lambda record, indexed: _linked_passes(linked(portal, record, to), condition)
     if operator == "NOT_HAS_PROPERTY":
-        return lambda record, known: name not in known
+        return lambda record, indexed: name not in indexed
     definition, compare = portal.definitions[kind][name], _OPERATORS[operator]
     # The guide does not say that NEQ and its like take records without a value, so they do not.
-    return lambda record, known: name in known and compare(definition, known[name], one)
+    return lambda record, indexed: name in indexed and compare(definition, indexed[name], condition)
 
 
-def _linked_passes(ids: dict[str, set[int]], one: _Filter) -> bool:
-    wanted = set(one.get("values", [one.get("value", "")]))
-    match one["operator"]:
+def _linked_passes(ids: dict[str, set[int]], condition: _Filter) -> bool:
+    ids_wanted = set(condition.get("values", [condition.get("value", "")]))
+    match condition["operator"]:
         case "EQ" | "IN":
-            return bool(wanted & ids.keys())
+            return bool(ids_wanted & ids.keys())
         case "NEQ" | "NOT_IN":
-            return not wanted & ids.keys()
+            return not ids_wanted & ids.keys()
         case "HAS_PROPERTY":
             return bool(ids)
         case "NOT_HAS_PROPERTY":
             return not ids
-    raise _problem(f"operator {one['operator']} is not for associations")
+    raise _problem(f"operator {condition['operator']} is not for associations")
 
 
 def _comparable(definition: dict[str, Any], value: str) -> Any:
-    """Return what a value is compared by: strings without case, options with it."""
+    """Return a value's comparison key: strings ignore case, options do not."""
     if definition["type"] == "number":
         try:
             return float(value)
@@ -204,58 +208,58 @@ def _comparable(definition: dict[str, Any], value: str) -> Any:
     return value if definition["type"] in ("enumeration", "bool") else value.lower()
 
 
-def _equal(definition: dict[str, Any], value: str, one: _Filter) -> bool:
-    wanted = _comparable(definition, one["value"])
+def _equal(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
+    expected = _comparable(definition, condition["value"])
     if definition["fieldType"] == "checkbox":
-        return wanted in value.split(";")
-    return bool(_comparable(definition, value) == wanted)
+        return expected in value.split(";")
+    return bool(_comparable(definition, value) == expected)
 
 
-def _among(definition: dict[str, Any], value: str, one: _Filter) -> bool:
-    """String values must come in lowercase, says the guide: others match nothing."""
+def _among(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
+    """Match a list of values; HubSpot's guide requires string values in lower case."""
     if definition["type"] in _ORDERED:
         own = _comparable(definition, value)
-        return any(own == _comparable(definition, each) for each in one["values"])
+        return any(own == _comparable(definition, option) for option in condition["values"])
     if definition["type"] == "enumeration":
-        return bool(set(value.split(";")) & set(one["values"]))
-    return value.lower() in one["values"]
+        return bool(set(value.split(";")) & set(condition["values"]))
+    return value.lower() in condition["values"]
 
 
-def _between(definition: dict[str, Any], value: str, one: _Filter) -> bool:
-    low, high = (_comparable(definition, one[name]) for name in ("value", "highValue"))
+def _between(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
+    low, high = (_comparable(definition, condition[name]) for name in ("value", "highValue"))
     return bool(low <= _comparable(definition, value) <= high)
 
 
 def _ordered(
-    compare: Callable[[Any, Any], bool], definition: dict[str, Any], value: str, one: _Filter
+    compare: Callable[[Any, Any], bool], definition: dict[str, Any], value: str, condition: _Filter
 ) -> bool:
-    return compare(_comparable(definition, value), _comparable(definition, one["value"]))
+    return compare(_comparable(definition, value), _comparable(definition, condition["value"]))
 
 
 def _tokens(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
-def _contains(definition: dict[str, Any], value: str, one: _Filter) -> bool:
-    """Whole words match, not parts of them, unless `*` stands for the rest."""
+def _contains(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
+    """Match whole words; `*` stands for the rest of a word."""
     tokens, whole = _tokens(value), value.lower()
-    return all(_holds(tokens, whole, term) for term in one["value"].lower().split())
+    return all(_holds(tokens, whole, term) for term in condition["value"].lower().split())
 
 
 def _holds(tokens: list[str], whole: str, term: str) -> bool:
     if "*" not in term:
         return set(_tokens(term)) <= set(tokens)
     pattern = re.sub(r"([\[\]?])", r"[\1]", term)
-    return any(fnmatchcase(one, pattern) for one in (whole, *whole.split(), *tokens))
+    return any(fnmatchcase(text, pattern) for text in (whole, *whole.split(), *tokens))
 
 
 def _not(
     operator: Callable[[dict[str, Any], str, _Filter], bool],
     definition: dict[str, Any],
     value: str,
-    one: _Filter,
+    condition: _Filter,
 ) -> bool:
-    return not operator(definition, value, one)
+    return not operator(definition, value, condition)
 
 
 _OPERATORS: dict[str, Callable[[dict[str, Any], str, _Filter], bool]] = {
@@ -274,11 +278,15 @@ _OPERATORS: dict[str, Callable[[dict[str, Any], str, _Filter], bool]] = {
 }
 
 
-def _sort(portal: Portal, kind: str, found: list[tuple[Record, dict[str, str]]], sort: str) -> None:
-    """Sort in place by one property; records without it come last in both directions."""
+def _sort(
+    portal: Portal, kind: str, matches: list[tuple[Record, dict[str, str]]], sort: str
+) -> None:
+    """Sort in place by one property; records without a value come last in both directions."""
     name = sort.removeprefix("-")
     definition = portal.definitions[kind][name]
-    have = [one for one in found if name in one[1]]
-    rest = [one for one in found if name not in one[1]]
-    have.sort(key=lambda one: _comparable(definition, one[1][name]), reverse=sort.startswith("-"))
-    found[:] = have + rest
+    have = [match for match in matches if name in match[1]]
+    rest = [match for match in matches if name not in match[1]]
+    have.sort(
+        key=lambda match: _comparable(definition, match[1][name]), reverse=sort.startswith("-")
+    )
+    matches[:] = have + rest

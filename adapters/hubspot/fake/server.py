@@ -1,4 +1,4 @@
-"""The fake on a socket: HTTP/1.1 with kept connections, and faults down to the TCP reset."""
+"""The fake's HTTP/1.1 server, with keep-alive and faults down to a TCP reset."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An answer and the fault, if any, that spoils how it is sent."""
+    """An answer with the fault, if any, to apply while sending it."""
 
     answer: Answer
     fault: Fault | None = None
@@ -35,7 +35,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request as it came."""
+    """A received request."""
 
     method: str
     target: str
@@ -47,7 +47,7 @@ Respond = Callable[["Server", Received], Sent]
 
 
 class Server(ThreadingHTTPServer):
-    """A thread for each connection; `respond` answers, `pause` waits until the server stops."""
+    """A threaded server; `respond` answers a request, `pause` waits until the server stops."""
 
     daemon_threads = True
     request_queue_size = 2_048
@@ -62,12 +62,12 @@ class Server(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
-        """Bind without asking the name service what the host is called."""
+        """Bind without a name lookup for the host."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def pause(self, seconds: float) -> None:
-        """Wait; raises ConnectionAbortedError when the server stops meanwhile."""
+        """Wait; raises ConnectionAbortedError if the server stops meanwhile."""
         if seconds > _SHORT:
             self.stopping.wait(seconds)
         elif seconds > 0:
@@ -76,7 +76,7 @@ class Server(ThreadingHTTPServer):
             raise ConnectionAbortedError
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve one connection, known so that it can be closed from outside."""
+        """Serve one connection, registered so that `stop` can close it."""
         with self._lock:
             self._open.add(request)
             self._workers.add(threading.current_thread())
@@ -88,20 +88,20 @@ class Server(ThreadingHTTPServer):
                 self._workers.discard(threading.current_thread())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Pass over clients that hang up; anything else is a bug and is shown."""
+        """Ignore disconnected clients; report anything else as a bug."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
     def stop(self) -> None:
-        """Stop listening and end every connection."""
+        """Stop listening and close every connection."""
         self.stopping.set()
         self.shutdown()
         self.server_close()
         with self._lock:
             connections, workers = list(self._open), list(self._workers)
-        for one in connections:
+        for connection in connections:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
         for worker in workers:
             worker.join(timeout=5)
 
@@ -177,4 +177,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.close()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Keep quiet; the fake counts what it is asked."""
+        """Log nothing; the fake records its calls itself."""

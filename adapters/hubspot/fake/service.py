@@ -1,4 +1,4 @@
-"""How the fake answers a call: faults, limits, who may call, and then the endpoint."""
+"""The fake's request handling: faults, rate limits, authorization, then the endpoint."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NOT_FOUND_PAGE = b"<html><head><title>Error 404 Not Found</title></head></html>
 
 @dataclass(kw_only=True)
 class Options:
-    """How a fake behaves; limits are written `100/10s` or `none`, times are in seconds."""
+    """The fake's options; limits are written `100/10s` or `none`, times are in seconds."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -58,7 +58,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A call that came, with what was answered; `status` is 0 where nothing was.
+    """A recorded call with its answer; `status` is 0 if none was sent.
 
     `at` is time.monotonic(); the body is cut after 16 KiB.
     """
@@ -76,7 +76,7 @@ Pause = Callable[[float], None]
 
 
 class Service:
-    """HubSpot without its socket: one account, its credentials, its limits and its faults.
+    """HubSpot without a socket: one account with its credentials, limits and faults.
 
     `lock` guards all of it, and is never held during a pause.
     """
@@ -96,7 +96,7 @@ class Service:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything and begin as the options say."""
+        """Discard all state and start again from the options."""
         options = self.options
         with self.lock:
             self.portal = Portal(portal_id=options.portal_id, marks=options.marks)
@@ -119,7 +119,7 @@ class Service:
             self._seen: deque[Seen] = deque(maxlen=_MOST_REMEMBERED)
 
     def respond(self, received: Received, pause: Pause) -> Sent:
-        """Answer a call of the API and remember it; `pause` waits so many seconds."""
+        """Answer an API call and record it; `pause` waits the given number of seconds."""
         came = time.monotonic()
         split = urlsplit(received.target)
         sent = self._sent(received, split.path, split.query, pause)
@@ -157,7 +157,7 @@ class Service:
         return Sent(fault.answer(true), fault)
 
     def _over(self, route: routes.Route | None, path: str) -> Refused | None:
-        """Count the call; return the refusal of one over a limit."""
+        """Count the call; return the refusal if it exceeds a limit."""
         if path in _TOKEN_PATHS:
             wait = self.token_calls.take()
             headers = retry_header(wait or 0, "seconds")
@@ -225,8 +225,10 @@ class Service:
         return endpoint(call)
 
     def _limit_headers(self, route: routes.Route, token: str) -> dict[str, str]:
-        """Return the rate limit headers: none on search and associations, and no daily ones for
-        OAuth, as integrators have observed."""
+        """Return the rate limit headers of an answer.
+
+        Integrators observed none on search and associations, and no daily headers under OAuth.
+        """
         if route.is_search or route.area in ("links", "associations") or self.general.most is None:
             return {}
         headers = {

@@ -1,4 +1,4 @@
-"""Checks of request bodies: the keys and JSON types of HubSpot's OpenAPI files, nothing beyond."""
+"""Validators of request bodies: exactly the keys and JSON types of HubSpot's OpenAPI files."""
 
 from __future__ import annotations
 
@@ -10,51 +10,51 @@ from adapters.hubspot.fake.answers import Refused
 Check = Callable[[Any, str], Any]
 
 
-def _bad(where: str, wanted: str) -> Refused:
-    return Refused(400, f"Invalid input JSON: {where or 'the body'} must be {wanted}")
+def _bad(where: str, expected: str) -> Refused:
+    return Refused(400, f"Invalid input JSON: {where or 'the body'} must be {expected}")
 
 
 def text(value: Any, where: str) -> str:
-    """A string, and no number."""
+    """Accept a string."""
     if not isinstance(value, str):
         raise _bad(where, "a string")
     return value
 
 
 def integer(value: Any, where: str) -> int:
-    """A JSON integer."""
+    """Accept a JSON integer."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise _bad(where, "an integer")
     return value
 
 
 def flag(value: Any, where: str) -> bool:
-    """True or false."""
+    """Accept true or false."""
     if not isinstance(value, bool):
         raise _bad(where, "true or false")
     return value
 
 
 def texts(value: Any, where: str) -> dict[str, str]:
-    """An object whose values are all strings (`additionalProperties: string`); null is none."""
+    """Accept an object whose values are strings; null values are ignored."""
     if not isinstance(value, dict):
         raise _bad(where, "an object")
-    return {name: text(each, f"{where}.{name}") for name, each in value.items()}
+    return {name: text(item, f"{where}.{name}") for name, item in value.items()}
 
 
 def each(check: Check) -> Check:
-    """A list of what `check` takes."""
+    """Return a validator of lists whose items pass `check`."""
 
     def checked(value: Any, where: str) -> list[Any]:
         if not isinstance(value, list):
             raise _bad(where, "a list")
-        return [check(one, f"{where}[{place}]") for place, one in enumerate(value)]
+        return [check(item, f"{where}[{place}]") for place, item in enumerate(value)]
 
     return checked
 
 
 def one_of(*allowed: str) -> Check:
-    """One of these strings."""
+    """Return a validator that accepts one of these strings."""
 
     def checked(value: Any, where: str) -> str:
         if value not in allowed:
@@ -65,14 +65,14 @@ def one_of(*allowed: str) -> Check:
 
 
 def shape(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
-    """An object with all of `required`, and of the other keys none but those of `optional`."""
-    known = {**required, **(optional or {})}
+    """Return a validator of objects with all `required` keys and no unknown ones."""
+    allowed_keys = {**required, **(optional or {})}
 
     def checked(value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise _bad(where, "an object")
         inside = f"{where}." if where else ""
-        if unknown := sorted(set(value) - set(known)):
+        if unknown := sorted(set(value) - set(allowed_keys)):
             raise Refused(400, f'Invalid input JSON: unknown field "{inside}{unknown[0]}"')
         if lacking := sorted(set(required) - set(value)):
             raise Refused(
@@ -80,7 +80,7 @@ def shape(required: Mapping[str, Check], optional: Mapping[str, Check] | None = 
                 "Invalid input JSON: some of required attributes are not set "
                 f"[{', '.join(inside + name for name in lacking)}]",
             )
-        return {name: known[name](given, inside + name) for name, given in value.items()}
+        return {name: allowed_keys[name](given, inside + name) for name, given in value.items()}
 
     return checked
 

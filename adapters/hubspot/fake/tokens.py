@@ -1,4 +1,4 @@
-"""Who may call: access tokens, scopes, and the OAuth endpoint that issues new ones."""
+"""Authorization: access tokens, scopes, and the OAuth token endpoint."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WHERE = "https://developers.hubspot.com/docs/methods/auth/oauth-overview"
 
 @dataclass(slots=True)
 class Tokens:
-    """The credentials that an account knows.
+    """The valid credentials of an account.
 
     `static` is a service key's or private app's token, which does not expire by itself.
     """
@@ -68,7 +68,7 @@ class Tokens:
         return token
 
     def allow(self, scopes: frozenset[str]) -> None:
-        """Raise a 403 unless one of the scopes was granted; no scope is always granted."""
+        """Raise a 403 unless one of the scopes is granted; an empty list is always granted."""
         if not scopes or scopes & self.scopes:
             return
         raise Refused(
@@ -86,12 +86,12 @@ class Tokens:
         )
 
     def expire(self) -> None:
-        """Let every token end now that was issued so far, the static one too."""
+        """Expire every token issued so far, including the static one."""
         self.revoked |= {self.static, *self.issued}
         self.issued.clear()
 
     def issue(self) -> str:
-        """Return a new access token."""
+        """Issue a new access token."""
         token = f"CMfake{secrets.token_urlsafe(150)}"
         self._forget_old()
         self.issued[token] = time.monotonic() + self.expires_in
@@ -102,7 +102,7 @@ class Tokens:
             del self.issued[old]
 
     def refresh(self, form: dict[str, str], portal_id: int) -> Answer:
-        """Answer a form of the token endpoint (RFC 6749, as HubSpot's OAuth guide has it)."""
+        """Answer a token endpoint's form (RFC 6749, as in HubSpot's OAuth guide)."""
         try:
             self._check_grant(form)
         except Refused:
@@ -146,7 +146,7 @@ class Tokens:
 
 
 def expired() -> Refused:
-    """Return the refusal of a token whose time has run out."""
+    """Return the refusal of an expired token."""
     return _unauthenticated(
         "The OAuth token used to make this call expired 1 second(s) ago.",
         category="EXPIRED_AUTHENTICATION",

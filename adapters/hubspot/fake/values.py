@@ -1,4 +1,4 @@
-"""Which property values HubSpot takes, and how it stores them: always as strings."""
+"""Validation of property values, and their storage as strings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _Definition = dict[str, Any]
 
 
 def stored(definition: _Definition, given: str) -> str | WrongValue:
-    """Return what becomes of a value that is not empty, or why it is refused.
+    """Return the stored form of a non-empty value, or a WrongValue if HubSpot refuses it.
 
-    References to owners, pipelines and stages are the account's matter and not checked here.
+    Ids of owners, pipelines and stages are not checked here, since they differ between accounts.
     """
     value = given.strip()
     if definition["type"] == "string":
@@ -58,7 +58,7 @@ def _datetime(definition: _Definition, value: str) -> str | WrongValue:
 
 
 def _date(definition: _Definition, value: str) -> str | WrongValue:
-    """A date is midnight UTC, as HubSpot's property guide says and its clients found out."""
+    """Return a date as midnight UTC, as HubSpot's property guide describes."""
     at = moment(value)
     if at is None:
         return _wrong(definition, "INVALID_DATE", f"{value} was not a valid date.")
@@ -70,7 +70,7 @@ def _date(definition: _Definition, value: str) -> str | WrongValue:
 
 
 def moment(value: str) -> int | None:
-    """Return epoch milliseconds from these or from ISO 8601; None when it is neither.
+    """Return milliseconds since 1970 from digits or ISO 8601, or None for other text.
 
     Nine or ten digits are taken for seconds, which HubSpot refuses since its version 2026-09.
     """
@@ -90,8 +90,8 @@ def _bool(definition: _Definition, value: str) -> str | WrongValue:
 
 
 def _enumeration(definition: _Definition, value: str) -> str | WrongValue:
-    """Options go by their internal value, never by their label, and are case-sensitive."""
-    allowed = {one["value"] for one in definition["options"]}
+    """Check internal option values, case-sensitively; labels are not accepted."""
+    allowed = {option["value"] for option in definition["options"]}
     many = definition["fieldType"] == "checkbox"
     parts = [part for part in value.split(";") if part] if many else [value]
     for part in parts:
@@ -102,7 +102,7 @@ def _enumeration(definition: _Definition, value: str) -> str | WrongValue:
 
 def _no_option(definition: _Definition, value: str) -> WrongValue:
     listed = ", ".join(
-        f'label: "{one["label"]}" value: "{one["value"]}"' for one in definition["options"]
+        f'label: "{option["label"]}" value: "{option["value"]}"' for option in definition["options"]
     )
     return _wrong(
         definition, "INVALID_OPTION", f"{value} was not one of the allowed options: [{listed}]"
@@ -120,7 +120,7 @@ _OF_TYPE: dict[str, Callable[[_Definition, str], str | WrongValue]] = {
 
 
 def searchable_phone(value: str) -> str:
-    """Return a number as it stands in hs_searchable_calculated_*: without its country code."""
+    """Return a number without its country code, as in hs_searchable_calculated_*."""
     # Its tables are large; most servers never see a phone number.
     import phonenumbers
 

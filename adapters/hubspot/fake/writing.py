@@ -1,4 +1,4 @@
-"""Creating, changing, archiving and merging records, with all that HubSpot refuses."""
+"""Creates, updates, archives and merges of records, with HubSpot's refusals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def create(
     properties: dict[str, str],
     associations: Iterable[dict[str, Any]] = (),
 ) -> Record:
-    """Make a record and its links, or raise what HubSpot refuses; then nothing is made."""
+    """Create a record and its links; a refusal creates nothing."""
     values = _values(portal, kind, properties)
     if kind in PIPELINE and (kind == "tickets" or values.get(STAGE[kind])):
         values.setdefault(PIPELINE[kind], next(iter(portal.pipelines[kind]), ""))
@@ -63,10 +63,10 @@ def create(
 
 
 def update(portal: Portal, record: Record, properties: dict[str, str]) -> None:
-    """Change properties of a record; the empty string clears one.
+    """Update properties of a record; the empty string clears a property.
 
-    Going back in the life cycle is passed over in silence, as HubSpot does: the stage has to
-    be cleared first.
+    An earlier life cycle stage is silently ignored, as in HubSpot, unless the stage is cleared
+    first.
     """
     values = _values(portal, record.kind, properties)
     if _goes_back(record.properties.get("lifecyclestage", ""), values.get("lifecyclestage", "")):
@@ -80,13 +80,13 @@ def update(portal: Portal, record: Record, properties: dict[str, str]) -> None:
 
 
 def check_full(portal: Portal, kind: str, properties: dict[str, str]) -> None:
-    """Raise a 400 unless the properties could make a record that the account's rules allow."""
+    """Raise a 400 unless the account's rules allow a record with these properties."""
     _check_complete(kind, properties)
     _check_rules(portal, kind, properties)
 
 
 def merge(portal: Portal, primary: Record, other: Record) -> Record:
-    """Merge two records into one with a new id; the ids of both lead to it from then on."""
+    """Merge two records into a new one; both old ids lead to the new record."""
     if primary is other:
         raise Refused(400, "Cannot merge a record with itself")
     kind = primary.kind
@@ -117,15 +117,15 @@ def merge(portal: Portal, primary: Record, other: Record) -> Record:
 
 
 def _values(portal: Portal, kind: str, properties: dict[str, str]) -> dict[str, str]:
-    """Return the values as they are stored, or refuse all wrong ones at once."""
+    """Return the values in stored form, or refuse all wrong values at once."""
     values: dict[str, str] = {}
     wrong: list[WrongValue] = []
     for name, given in properties.items():
-        found = _value(portal, kind, name, given)
-        if isinstance(found, WrongValue):
-            wrong.append(found)
+        value = _value(portal, kind, name, given)
+        if isinstance(value, WrongValue):
+            wrong.append(value)
         else:
-            values[name] = found
+            values[name] = value
     if wrong:
         raise wrong_values(wrong, portal.portal_id)
     return values
@@ -148,12 +148,14 @@ def _value(portal: Portal, kind: str, name: str, given: str) -> str | WrongValue
 
 
 def _referable(portal: Portal, kind: str, name: str) -> list[str] | None:
-    """Return the ids a reference may hold; None for what is no reference, and for stages,
-    which depend on the record's pipeline."""
+    """Return the valid ids of a reference property, or None for other properties.
+
+    Stages are excluded, since they depend on the record's pipeline.
+    """
     if name == "hubspot_owner_id":
         return sorted(portal.owner_ids())
     if name == PIPELINE.get(kind):
-        return [id_ for id_, one in portal.pipelines[kind].items() if not one["archived"]]
+        return [id_ for id_, pipeline in portal.pipelines[kind].items() if not pipeline["archived"]]
     return None
 
 
@@ -174,9 +176,9 @@ def _check_complete(kind: str, values: dict[str, str]) -> None:
 def _check_rules(
     portal: Portal, kind: str, after: dict[str, str], *, changed: dict[str, str] | None = None
 ) -> None:
-    """Hold the account's own rules: all of them on create, on update for what is changed.
+    """Enforce the account's rules: all on create, those of changed properties on update.
 
-    Since version 2026-09 they bind writes by the API too, says HubSpot's changelog.
+    Since version 2026-09 the rules also apply to writes by the API (HubSpot's changelog).
     """
     rules = portal.rules[kind]
     touched = after if changed is None else changed
@@ -199,7 +201,7 @@ def _check_rules(
 
 
 def _check_stage(portal: Portal, kind: str, after: dict[str, str]) -> None:
-    """A stage must be one of the record's pipeline."""
+    """Raise a 400 unless the stage belongs to the record's pipeline."""
     if kind not in STAGE or not (stage := after.get(STAGE[kind])):
         return
     allowed = portal.stages(kind, after.get(PIPELINE[kind], ""))
@@ -229,10 +231,10 @@ def _check_unique(portal: Portal, kind: str, values: dict[str, str], record: Rec
         )
 
 
-def _goes_back(before: str, wanted: str) -> bool:
-    if before not in _STAGES_OF_LIFE or wanted not in _STAGES_OF_LIFE:
+def _goes_back(before: str, new_stage: str) -> bool:
+    if before not in _STAGES_OF_LIFE or new_stage not in _STAGES_OF_LIFE:
         return False
-    return _STAGES_OF_LIFE.index(wanted) < _STAGES_OF_LIFE.index(before)
+    return _STAGES_OF_LIFE.index(new_stage) < _STAGES_OF_LIFE.index(before)
 
 
 def _calculated(portal: Portal, kind: str, values: dict[str, str]) -> dict[str, str]:
