@@ -75,7 +75,8 @@ class Marks:
         return 0.0 if unique and marked else seconds
 
     def _kept(self, kind: Written, mark: str, since_ms: int) -> tuple[bool, Mapping[str, str]]:
-        """Return whether the mark is unique, and the mark's property if every write carried it."""
+        """Return whether marks are unique, and the mark property's value if every write was
+        marked."""
         definition = self._definitions.mark(kind) if mark else None
         if definition is None:
             return False, {}

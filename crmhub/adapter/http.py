@@ -1,8 +1,7 @@
 """JSON over HTTP for adapters: budgets, error classification, and safe retries.
 
-An adapter makes one `Http` for its connection and calls `send` with the parts of a path. What
-comes back is an `Answer` with a status of 2xx; everything else is raised as the error of the
-contract that says what the caller can do.
+An adapter creates one `Http` for its connection and calls `send` with the parts of a path. `send`
+returns an `Answer` with a status of 2xx; any other result raises an error of the contract.
 
 This module decides whether a failed call may have written: a read writes nothing, nor does a call
 that was not sent or that a rate limit refused. Any other failed write without a definite refusal

@@ -1,1 +1,1 @@
-"""Properties: the types of values, the definitions an account has, and what a value must be."""
+"""Value types, an account's property definitions, and the validation of values."""

@@ -552,8 +552,9 @@ def _e164(text: str, region: str | None) -> str | None:
 def _with_country(digits: str, number: Any) -> Any:
     """Return the number read with its leading country code, if `number` is misread.
 
-    That is one behind 00 in a region where this is not dialled so, and a mobile number as
-    messengers write it, where the region may have national numbers that begin like that (DE, ID).
+    This happens to a number behind 00 in a region that dials another prefix, and to a messenger's
+    mobile number in regions such as DE and ID, whose national numbers may begin with the same
+    digits.
     """
     import phonenumbers
     from phonenumbers import PhoneNumberType
