@@ -1,21 +1,20 @@
-"""The operator's console, /console: pages over the same use-cases as the admin API.
+"""The operator's console at /console: pages over the same operations as the admin API.
 
 How a page is added:
 
-1. A view in the module named after what it is about, registered on `blueprint`. A view that shows
-   takes GET; one that changes something takes POST, calls `crmhub.operations.…` with `by=author()`,
-   and answers `done("…", "console.endpoint")`: a redirect, with a word on the next page. What
-   `crmhub.errors` raises becomes an error page by itself; a form that is to be shown again, with
-   what was typed, is answered by `refused(exc, template, …)`.
-2. A template in `templates/console/` that extends `console/base.html` (of an account:
-   `console/account/frame.html`, with a tab in `account.TABS`) and fills the blocks `title` and
-   `content`. The macros of `console/parts.html` make fields, copyable values, states and pages
-   of a list. Each form that posts begins with `{{ csrf() }}`. No style or script in a page: the
-   browser refuses them; what Bootstrap lacks stands in `static/console.css`.
-3. The module is imported by `routes.py`, and a page that belongs into the head is named in
-   `pages.HEAD`.
-4. Its address is named in `tests/console/screenshots.py`, which photographs every page.
+1. Write a view in the module of its subject, and register it on `blueprint`. A view that shows a
+   page takes GET. A view that changes data takes POST, calls `crmhub.operations.…` with
+   `by=author()`, and returns `done("…", "console.endpoint")`: a redirect with a message for the
+   next page. Errors of `crmhub.errors` become error pages; `refused(exc, template, …)` shows a
+   form again with the typed values.
+2. Write a template in `templates/console/` that extends `console/base.html` (for a page of an
+   account: `console/account/frame.html`, with a tab in `account.TABS`) and fills the blocks `title`
+   and `content`. The macros in `console/parts.html` make fields, copyable values, states and list
+   paging. Each form that posts begins with `{{ csrf() }}`. Put no style or script into a page: the
+   browser refuses inline ones. Styles that Bootstrap lacks are in `static/console.css`.
+3. Import the module in `routes.py`. Add a page that the header links to `pages.HEAD`.
+4. Add its URL to `tests/console/screenshots.py`, which takes a screenshot of every page.
 
-Only who is signed in comes to a view, and a POST only with the form's token: `guarding.py` sees to
-both. What is shown once (a key) stands in the answer to the POST itself, and nowhere else.
+`sessions.py` lets only signed-in users reach a view, and requires the form's token for a POST. A
+secret that is shown once (a key) is in the answer to the POST, and nowhere else.
 """

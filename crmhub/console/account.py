@@ -1,4 +1,4 @@
-"""One account: what it is, what its helpers do where there is a choice, what it may use."""
+"""The overview page of an account: name, plan, switches and usage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ TABS = (
     ("Records", "console.records"),
     ("Possible duplicates", "console.duplicates"),
 )
-"""The pages of an account: label and endpoint. Endpoints behind a tab begin with its own."""
+"""The pages of an account: label and endpoint. The endpoints of a tab's subpages begin with the
+tab's endpoint.
+"""
 
 SWITCHES = (
     (
@@ -66,21 +68,21 @@ SWITCHES = (
         "The public API stores an unknown property as text instead of refusing it.",
     ),
 )
-"""Those that are on or off: name, label, and what it means."""
+"""The switches that are on or off: name, label, explanation."""
 _OTHERS = ("name", "plan", "lead_requires", "deadline_s", "region", "rotation", "portal_alias")
-# Beside a value, under this and its name: what the page showed before anybody typed.
+# Prefix of hidden fields: the values as the page showed them, to tell which were edited.
 _SHOWN = "shown."
 _LEAD = (("email", "an email"), ("email_or_phone", "an email or a phone"))
 
 
-def about(client_id: str) -> dict[str, Any]:
-    """Return what every page of an account is made from; raises NotFound."""
-    found = operating.detail(hub(), client_id)
-    return {"account": found.account, "detail": found, "tabs": tabs(found.account)}
+def account_context(client_id: str) -> dict[str, Any]:
+    """Return the template variables of every page of an account; raises NotFound."""
+    detail = operating.detail(hub(), client_id)
+    return {"account": detail.account, "detail": detail, "tabs": tabs(detail.account)}
 
 
 def tabs(account: Account) -> list[tuple[str, str]]:
-    """Return the pages of an account, with how many possible duplicates are to be decided on."""
+    """Return the tabs of an account, with the number of open possible duplicates."""
     with hub().database.reading() as db:
         count = possible_duplicates.count_open(db, account)
     counts = {"console.duplicates": f" ({count:,})" if count else ""}
@@ -88,22 +90,22 @@ def tabs(account: Account) -> list[tuple[str, str]]:
 
 
 def installed(name: str) -> Installed:
-    """Return the adapter of this name, with its error where it cannot be used."""
-    for one in hub().registry.installed():
-        if one.name == name:
-            return one
+    """Return an adapter by name; an adapter that cannot be used has an error."""
+    for adapter in hub().registry.installed():
+        if adapter.name == name:
+            return adapter
     return Installed(name, "", "", error=f"No adapter named {name!r} is installed.")
 
 
 @blueprint.get("/accounts/<client_id>")
 def account(client_id: str) -> flask.Response:
-    """Show an account."""
+    """Show the overview of an account."""
     return page("account/overview.html", **_overview(client_id))
 
 
 @blueprint.post("/accounts/<client_id>")
 def change_account(client_id: str) -> flask.Response:
-    """Change what differs from what the page showed: others may have changed the rest since."""
+    """Save the edited values only: other people may have changed the rest meanwhile."""
     form = flask.request.form
     values: dict[str, Any] = {name: form.get(name, "").strip() for name in _OTHERS if name in form}
     values |= {name: "true" if name in form else "false" for name, _, _ in SWITCHES}
@@ -112,38 +114,38 @@ def change_account(client_id: str) -> flask.Response:
     try:
         operating.change(hub(), client_id, changed, by=author())
     except HubError as exc:
-        again = {"given": values, "shown": shown}
-        return refused(exc, "account/overview.html", **{**_overview(client_id), **again})
+        edited = {"given": values, "shown": shown}
+        return refused(exc, "account/overview.html", **{**_overview(client_id), **edited})
     return done("Saved. It is in effect within a second.", "console.account", client_id=client_id)
 
 
 @blueprint.post("/accounts/<client_id>/disabled")
 def disable_account(client_id: str) -> flask.Response:
-    """Shut the account everywhere, or open it again."""
+    """Disable or enable an account."""
     disabled = flask.request.form.get("disabled") == "true"
     operating.change(hub(), client_id, {}, disabled=disabled, by=author())
-    said = "The account is disabled." if disabled else "The account is enabled."
-    return done(said, "console.account", client_id=client_id)
+    message = "The account is disabled." if disabled else "The account is enabled."
+    return done(message, "console.account", client_id=client_id)
 
 
 def _overview(client_id: str) -> dict[str, Any]:
-    shared = about(client_id)
-    found: Detail = shared["detail"]
-    plan, used = found.account.plan, hub().records.counts(found.account)
-    alias = "".join(one.value for one in found.ids if one.purpose == "alias")
+    shared = account_context(client_id)
+    detail: Detail = shared["detail"]
+    plan, counts = detail.account.plan, hub().records.counts(detail.account)
+    alias = "".join(webhook_id.value for webhook_id in detail.ids if webhook_id.purpose == "alias")
     given = {
-        "name": found.account.name,
+        "name": detail.account.name,
         "plan": plan.name,
-        **{name: _text(value) for name, value in asdict(found.account.switches).items()},
+        **{name: _text(value) for name, value in asdict(detail.account.switches).items()},
         "portal_alias": alias,
     }
     return {
         **shared,
-        "adapter": installed(found.account.connection.adapter),
-        "away": queue_statistics.away(hub().database, found.account),
-        "waiting": queue_statistics.waiting(hub().database, [found.account.id])[found.account.id],
+        "adapter": installed(detail.account.connection.adapter),
+        "away": queue_statistics.away(hub().database, detail.account),
+        "waiting": queue_statistics.waiting(hub().database, [detail.account.id])[detail.account.id],
         "usage": [
-            (name, used.get(kind.code, 0), plan.quotas.get(name)) for name, kind in KINDS.items()
+            (name, counts.get(kind.code, 0), plan.quotas.get(name)) for name, kind in KINDS.items()
         ],
         "given": given,
         "shown": given,
@@ -154,7 +156,7 @@ def _overview(client_id: str) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """Return a switch as a form holds it."""
+    """Return the text of a switch's value in a form."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)

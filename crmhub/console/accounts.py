@@ -1,4 +1,4 @@
-"""The accounts, and how another one is opened."""
+"""The list of accounts, and the form that opens an account."""
 
 from __future__ import annotations
 
@@ -15,37 +15,39 @@ from crmhub.errors import HubError
 from crmhub.operations import queue_statistics
 from crmhub.operations.open_account import open_account
 
-_AT_ONCE = 50
+_PAGE_SIZE = 50
 
 
 @blueprint.get("/accounts")
 def accounts() -> flask.Response:
-    """List the accounts, the oldest first; some of them by name."""
+    """List accounts, oldest first; `q` filters them by name or client id."""
     words = flask.request.args.get("q", "").strip()[:200]
-    after = _number(flask.request.args.get("after", ""))
+    after = _parse_id(flask.request.args.get("after", ""))
     with hub().database.reading() as db:
-        found = stored.search_accounts(db, hub().plans, words, after=after, limit=_AT_ONCE + 1)
-    shown = found[:_AT_ONCE]
+        matches = stored.search_accounts(db, hub().plans, words, after=after, limit=_PAGE_SIZE + 1)
+    shown = matches[:_PAGE_SIZE]
     return page(
         "accounts/list.html",
         accounts=shown,
-        waiting=queue_statistics.waiting(hub().database, [one.id for one in shown]),
-        titles={one.name: one.title or one.name for one in hub().registry.installed()},
+        waiting=queue_statistics.waiting(hub().database, [account.id for account in shown]),
+        titles={
+            adapter.name: adapter.title or adapter.name for adapter in hub().registry.installed()
+        },
         q=words,
         after=after,
-        next=shown[-1].id if len(found) > _AT_ONCE else None,
+        next=shown[-1].id if len(matches) > _PAGE_SIZE else None,
     )
 
 
 @blueprint.get("/accounts/new")
 def new_account() -> flask.Response:
-    """Show the form for another account."""
-    return page("accounts/new.html", given={}, **_choices())
+    """Show the form that opens an account."""
+    return page("accounts/new.html", given={}, **_plan_choices())
 
 
 @blueprint.post("/accounts/new")
 def open_new_account() -> flask.Response:
-    """Open an account and show what it is reached by, this once."""
+    """Open an account and show its ids and its key; the key is shown only here."""
     given = {
         name: flask.request.form.get(name, "").strip() for name in ("name", "client_id", "plan")
     }
@@ -53,19 +55,19 @@ def open_new_account() -> flask.Response:
         account, issued = open_account(
             hub(),
             name=given["name"],
-            # Not the next free one: a form that is sent twice opens one account.
+            # Not the next free id: a form submitted twice must open only one account.
             client_id=given["client_id"] or stored.client_id_of(given["name"]),
             plan=given["plan"] or "default",
             by=author(),
         )
     except HubError as exc:
-        return refused(exc, "accounts/new.html", given=given, **_choices())
+        return refused(exc, "accounts/new.html", given=given, **_plan_choices())
     return page("accounts/opened.html", 201, account=account, issued=issued)
 
 
-def _choices() -> dict[str, Any]:
+def _plan_choices() -> dict[str, Any]:
     return {"plans": [(name, name) for name in sorted(hub().plans)]}
 
 
-def _number(text: str) -> int:
+def _parse_id(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

@@ -1,4 +1,4 @@
-"""What became of everything that helpers accepted: lists, one action, one person; and decisions."""
+"""The activity pages: lists of actions, one action, one contact; retry, edit and discard."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crmhub.adapter.contract import BadConfig
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
 from crmhub.console.blueprint import blueprint
-from crmhub.console.list_filters import asked
+from crmhub.console.list_filters import params
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.console.template_filters import counted, label
@@ -44,7 +44,7 @@ FILTERS = (
     "account", "helper", "state", "contactToken", "contact", "phone", "reason", "olderThan",
     "newerThan",
 )  # fmt: skip
-_RARE = frozenset(FILTERS[3:-1])
+_EXTRA_FILTERS = frozenset(FILTERS[3:-1])
 STATE_CHOICES = (
     ("", "Any state"),
     ("queued,running", "Waiting: queued or in progress"),
@@ -52,87 +52,89 @@ STATE_CHOICES = (
     *((state, label(state).capitalize()) for state in STATES),
 )
 KIND_CHOICES = (("", "Any helper"), *((kind, kind) for kind in KINDS))
-_AT_ONCE = 50
-_PERSONS_AT_ONCE = 20
-# More are counted as "more than".
-_COUNTED = 10_000
+_PAGE_SIZE = 50
+_CONTACT_PAGE_SIZE = 20
+# A larger count is shown as "more than" this.
+_MAX_COUNT = 10_000
 _RECORDS: dict[str, Kind] = {"createDeal": DEALS, "createTicket": TICKETS}
 
 
 @blueprint.get("/activity")
 def activity() -> flask.Response:
-    """List actions, the newest first."""
-    given = asked(*FILTERS)
-    after = asked("after").get("after", "")
+    """List actions, newest first."""
+    given = params(*FILTERS)
+    after = params("after").get("after", "")
     choices: dict[str, Any] = {
         "given": given,
         "states": STATE_CHOICES,
         "kinds": KIND_CHOICES,
-        "unfolded": not _RARE.isdisjoint(given),
+        "unfolded": not _EXTRA_FILTERS.isdisjoint(given),
     }
     try:
-        wanted = _wanted(given, after=after)
-        found = action_queries.listed(hub().database, wanted, limit=_AT_ONCE + 1)
+        selection = _selection(given, after=after)
+        matches = action_queries.listed(hub().database, selection, limit=_PAGE_SIZE + 1)
     except HubError as exc:
         return refused(exc, "activity/list.html", actions=[], **choices)
-    shown = found[:_AT_ONCE]
+    shown = matches[:_PAGE_SIZE]
     return page(
         "activity/list.html",
         actions=shown,
-        needs=_attention(wanted.account),
-        retriable=not wanted.states or not set(action_queries.RETRIED).isdisjoint(wanted.states),
-        discardable=not wanted.states or not set(discarding.DISCARDED).isdisjoint(wanted.states),
+        needs=_count_attention(selection.account),
+        retriable=not selection.states
+        or not set(action_queries.RETRIED).isdisjoint(selection.states),
+        discardable=not selection.states
+        or not set(discarding.DISCARDED).isdisjoint(selection.states),
         after=after,
-        next=shown[-1].id if len(found) > _AT_ONCE else None,
+        next=shown[-1].id if len(matches) > _PAGE_SIZE else None,
         **choices,
     )
 
 
 @blueprint.get("/activity/<action_id>")
 def action(action_id: str) -> flask.Response:
-    """Show an action with all that is known of it."""
-    return page("activity/one.html", **_one(action_id))
+    """Show an action with its request, attempts and result."""
+    return page("activity/one.html", **_action_context(action_id))
 
 
-def _one(action_id: str) -> dict[str, Any]:
-    """Return what the page of an action shows; raises NotFound."""
-    found = action_queries.shown(hub().database, action_id)
-    state = found.summary.state
-    values = correct_action.values_of(found.summary.kind, found.request)
+def _action_context(action_id: str) -> dict[str, Any]:
+    """Return the template variables of an action's page; raises NotFound."""
+    action = action_queries.shown(hub().database, action_id)
+    state = action.summary.state
+    values = correct_action.values_of(action.summary.kind, action.request)
     return {
-        "found": found,
-        "one": found.summary,
-        "standing": standing(hub().database, found.summary),
+        "found": action,
+        "one": action.summary,
+        "standing": standing(hub().database, action.summary),
         "now": time.time_ns() // 1_000_000,
         "retriable": state in action_queries.RETRIED,
         "correctable": state in correct_action.CORRECTED,
         "discardable": state in discarding.DISCARDED,
         "values": values,
         "typed": values,
-        "seen": len(found.versions),
-        "more": found.summary.kind != "createLead",
-        **_links([found]),
+        "seen": len(action.versions),
+        "more": action.summary.kind != "createLead",
+        **_link_context([action]),
     }
 
 
 @blueprint.get("/activity/contact")
 def contact() -> flask.Response:
-    """Show everything that was accepted for one contact, the newest first."""
-    given = asked("account", "contact")
-    after = asked("after").get("after", "")
+    """List the actions of one contact, newest first."""
+    given = params("account", "contact")
+    after = params("after").get("after", "")
     if given.keys() != {"account", "contact"}:
         raise BadRequest("A timeline is of a contact of an account; come here from one of theirs.")
-    wanted = _wanted(given, after=after)
-    found = action_queries.listed_whole(hub().database, wanted, limit=_PERSONS_AT_ONCE + 1)
-    shown = found[:_PERSONS_AT_ONCE]
+    selection = _selection(given, after=after)
+    matches = action_queries.listed_whole(hub().database, selection, limit=_CONTACT_PAGE_SIZE + 1)
+    shown = matches[:_CONTACT_PAGE_SIZE]
     return page(
         "activity/contact.html",
-        account=wanted.account,
+        account=selection.account,
         given=given,
         actions=shown,
         after=after,
-        next=shown[-1].summary.id if len(found) > _PERSONS_AT_ONCE else None,
-        **_links(shown),
+        next=shown[-1].summary.id if len(matches) > _CONTACT_PAGE_SIZE else None,
+        **_link_context(shown),
     )
 
 
@@ -141,101 +143,110 @@ def contact() -> flask.Response:
 
 @blueprint.post("/activity/<action_id>/retry")
 def retry_action(action_id: str) -> flask.Response:
-    """Retry an action, with what is blocked behind it."""
+    """Retry an action and the actions blocked behind it."""
     count = action_queries.retry_one(hub().database, action_id, by=author())
-    return done(_retried("This action", count), "console.action", action_id=action_id)
+    return done(_retry_message("This action", count), "console.action", action_id=action_id)
 
 
 @blueprint.post("/activity/<action_id>/edit")
 def edit_action(action_id: str) -> flask.Response:
-    """Correct values of an action and retry it, with what is blocked behind it."""
+    """Correct values of an action, then retry it and the actions blocked behind it."""
     form = flask.request.form
-    names, was, typed = (
-        [_unified(each) for each in form.getlist(part)] for part in ("name", "was", "value")
+    names, shown_texts, typed_texts = (
+        [_normalize_newlines(text) for text in form.getlist(part)]
+        for part in ("name", "was", "value")
     )
-    shown = dict(zip(names, was, strict=False))
-    values = dict(zip(names, typed, strict=False))
-    changed = {name: text for name, text in values.items() if shown.get(name) != text}
-    new = {part: _unified(form.get(part, "")).strip() for part in ("new_name", "new_value")}
-    if new["new_name"]:
-        changed[new["new_name"]] = new["new_value"]
-    seen = list_filters.whole(form.get("seen", ""))
+    shown = dict(zip(names, shown_texts, strict=False))
+    values = dict(zip(names, typed_texts, strict=False))
+    changed = {name: value for name, value in values.items() if shown.get(name) != value}
+    added = {
+        part: _normalize_newlines(form.get(part, "")).strip() for part in ("new_name", "new_value")
+    }
+    if added["new_name"]:
+        changed[added["new_name"]] = added["new_value"]
+    seen = list_filters.parse_id(form.get("seen", ""))
     try:
         count = correct_action.correct(hub(), action_id, changed, by=author(), seen=seen)
     except HubError as exc:
-        return refused(exc, "activity/one.html", **{**_one(action_id), "typed": values, **new})
-    return done(_retried("Corrected: this action", count), "console.action", action_id=action_id)
+        return refused(
+            exc, "activity/one.html", **{**_action_context(action_id), "typed": values, **added}
+        )
+    return done(
+        _retry_message("Corrected: this action", count), "console.action", action_id=action_id
+    )
 
 
 @blueprint.post("/activity/<action_id>/discard")
 def discard_action(action_id: str) -> flask.Response:
-    """Discard an action, with what is blocked behind it."""
+    """Discard an action and the actions blocked behind it."""
     reason = flask.request.form.get("reason", "")
     try:
         count = discarding.discard_one(hub().database, action_id, reason=reason, by=author())
     except HubError as exc:
-        return refused(exc, "activity/one.html", **{**_one(action_id), "reason": reason})
+        return refused(exc, "activity/one.html", **{**_action_context(action_id), "reason": reason})
     behind = f" and {counted(count - 1, 'blocked action')}" if count > 1 else ""
     return done(f"This action{behind} was discarded.", "console.action", action_id=action_id)
 
 
 @blueprint.get("/activity/retry")
 def confirm_retry() -> flask.Response:
-    """Ask whether all that match are to be retried, and say how many these are."""
-    given = asked(*FILTERS)
-    wanted = _wanted(given)
-    found = action_queries.retriable(hub().database, wanted, most=_COUNTED + 1)
-    return page("activity/retry.html", given=given, found=found, most=_COUNTED, wanted=wanted)
+    """Show how many actions match, and ask whether to retry them."""
+    given = params(*FILTERS)
+    selection = _selection(given)
+    matches = action_queries.retriable(hub().database, selection, most=_MAX_COUNT + 1)
+    return page(
+        "activity/retry.html", given=given, found=matches, most=_MAX_COUNT, wanted=selection
+    )
 
 
 @blueprint.post("/activity/retry")
 def retry_actions() -> flask.Response:
-    """Retry all that match."""
-    count = action_queries.retry(hub().database, _wanted(asked(*FILTERS)), by=author())
-    said = f"{counted(count, 'action')} will be retried now."
-    return done(said if count else "Nothing was left to retry.", "console.activity")
+    """Retry all matching actions."""
+    count = action_queries.retry(hub().database, _selection(params(*FILTERS)), by=author())
+    message = f"{counted(count, 'action')} will be retried now."
+    return done(message if count else "Nothing was left to retry.", "console.activity")
 
 
 @blueprint.get("/activity/discard")
 def confirm_discard() -> flask.Response:
-    """Ask why all that match are to be discarded, and say how many these are."""
-    return page("activity/discard.html", **_to_discard())
+    """Show how many actions match, and ask for the reason to discard them."""
+    return page("activity/discard.html", **_discard_context())
 
 
 @blueprint.post("/activity/discard")
 def discard_actions() -> flask.Response:
-    """Discard all that match."""
+    """Discard all matching actions."""
     reason = flask.request.form.get("reason", "")
     try:
-        wanted = _wanted(asked(*FILTERS))
-        count = discarding.discard(hub().database, wanted, reason=reason, by=author())
+        selection = _selection(params(*FILTERS))
+        count = discarding.discard(hub().database, selection, reason=reason, by=author())
     except HubError as exc:
-        return refused(exc, "activity/discard.html", **_to_discard(), reason=reason)
-    said = f"{counted(count, 'action')} {'was' if count == 1 else 'were'} discarded."
-    return done(said if count else "Nothing was left to discard.", "console.activity")
+        return refused(exc, "activity/discard.html", **_discard_context(), reason=reason)
+    message = f"{counted(count, 'action')} {'was' if count == 1 else 'were'} discarded."
+    return done(message if count else "Nothing was left to discard.", "console.activity")
 
 
-def _to_discard() -> dict[str, Any]:
-    given = asked(*FILTERS)
-    wanted = _wanted(given)
-    found = discarding.discardable(hub().database, wanted, most=_COUNTED + 1)
-    return {"given": given, "found": found, "most": _COUNTED, "wanted": wanted}
+def _discard_context() -> dict[str, Any]:
+    given = params(*FILTERS)
+    selection = _selection(given)
+    matches = discarding.discardable(hub().database, selection, most=_MAX_COUNT + 1)
+    return {"given": given, "found": matches, "most": _MAX_COUNT, "wanted": selection}
 
 
-def _retried(what: str, count: int) -> str:
+def _retry_message(what: str, count: int) -> str:
     behind = f" and {count - 1} blocked behind it" if count > 1 else ""
     return f"{what}{behind} will be retried now."
 
 
-def _unified(text: str) -> str:
-    """Return a text of a form with its line breaks as they were before the browser's."""
+def _normalize_newlines(text: str) -> str:
+    """Replace the CRLF line breaks that browsers send in forms with LF."""
     return text.replace("\r\n", "\n")
 
 
-# --- what pages need ---------------------------------------------------------------------------
+# --- data for the pages ---------------------------------------------------------------------------
 
 
-def _wanted(given: dict[str, str], *, after: str = "") -> Wanted:
+def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
     return Wanted(
         account=list_filters.account(given),
         states=list_filters.one_of(given, "state", STATES),
@@ -250,54 +261,54 @@ def _wanted(given: dict[str, str], *, after: str = "") -> Wanted:
     )
 
 
-def _attention(account: Account | None) -> Attention:
-    """Return what needs a person, of an account or of all."""
+def _count_attention(account: Account | None) -> Attention:
+    """Count the actions that need attention, of one account or of all."""
     with hub().database.reading() as db:
         if account is None:
             return attention.of_all(db)
         return attention.of_accounts(db, [account.id])[account.id]
 
 
-def _links(actions: list[Full]) -> dict[str, Any]:
-    """Return where the records stand that actions have written, by the action's id."""
+def _link_context(actions: list[Full]) -> dict[str, Any]:
+    """Return adapter titles, and links to the records that the actions wrote."""
     return {
-        "titles": {one.adapter: _title(one.adapter) for one in actions},
-        "links": {one.summary.id: _records_of(one) for one in actions},
+        "titles": {action.adapter: _adapter_title(action.adapter) for action in actions},
+        "links": {action.summary.id: _record_links(action) for action in actions},
     }
 
 
-def _records_of(one: Full) -> list[tuple[str, str]]:
-    """Return labels and addresses; "" where the CRM has told of no page."""
-    result, kind = one.result or {}, _RECORDS.get(one.summary.kind, CONTACTS)
+def _record_links(action: Full) -> list[tuple[str, str]]:
+    """Return label and URL of each record; the URL is "" if the CRM gave none."""
+    result, record_kind = action.result or {}, _RECORDS.get(action.summary.kind, CONTACTS)
     contact_id, record_id = result.get("contact_id") or "", result.get("record_id") or ""
-    ids = [(kind, record_id or contact_id)]
+    ids = [(record_kind, record_id or contact_id)]
     if record_id:
         ids.append((CONTACTS, contact_id))
-    elsewhere = result.get("url") or ""
-    addresses = [elsewhere if elsewhere.startswith(("https://", "http://")) else "", ""]
-    if _is_own(one.adapter):
-        of = one.summary.client_id
+    crm_url = result.get("url") or ""
+    addresses = [crm_url if crm_url.startswith(("https://", "http://")) else "", ""]
+    if _uses_hub_records(action.adapter):
+        client_id = action.summary.client_id
         addresses = [
-            flask.url_for("console.records_one", client_id=of, kind=each.name, id=id)
-            for each, id in ids
+            flask.url_for("console.records_one", client_id=client_id, kind=kind.name, id=id)
+            for kind, id in ids
             if id
         ]
     return [
-        (f"{each.singular.capitalize()} {id}", address)
-        for (each, id), address in zip(ids, addresses, strict=False)
+        (f"{kind.singular.capitalize()} {id}", address)
+        for (kind, id), address in zip(ids, addresses, strict=False)
         if id
     ]
 
 
-def _is_own(adapter: str) -> bool:
-    """Return whether a CRM's records are the hub's own."""
+def _uses_hub_records(adapter: str) -> bool:
+    """Return whether an adapter stores its records in the hub."""
     try:
         return not hub().registry.load(adapter).remote
     except BadConfig:
         return False
 
 
-def _title(adapter: str) -> str:
+def _adapter_title(adapter: str) -> str:
     try:
         return hub().registry.load(adapter).title or adapter
     except BadConfig:

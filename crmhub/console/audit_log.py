@@ -1,4 +1,4 @@
-"""The audit log: who changed what, and when, with the values before and after."""
+"""The audit log page: changes with author, time, and values before and after."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from crmhub.api.http.authentication import hub
 from crmhub.audit import OBJECTS, VERBS, Wanted
 from crmhub.console import list_filters
 from crmhub.console.blueprint import blueprint
-from crmhub.console.list_filters import asked
+from crmhub.console.list_filters import params
 from crmhub.console.pages import page, refused
 from crmhub.errors import HubError
 
 _FILTERS = ("account", "object", "verb", "by", "newerThan", "olderThan")
-_AT_ONCE = 50
+_PAGE_SIZE = 50
 _OBJECT_CHOICES = (("", "Anything"), *((name, name) for name in OBJECTS))
 _VERB_CHOICES = (("", "Any change"), *((name, name) for name in VERBS))
 
 
 @blueprint.get("/audit")
 def audit_log() -> flask.Response:
-    """List changes, the newest first."""
-    given = asked(*_FILTERS)
-    after = asked("after").get("after", "")
+    """List changes, newest first."""
+    given = params(*_FILTERS)
+    after = params("after").get("after", "")
     choices: dict[str, Any] = {
         "given": given,
         "objects": _OBJECT_CHOICES,
         "verbs": _VERB_CHOICES,
     }
     try:
-        wanted = _wanted(given, after)
+        selection = _selection(given, after)
     except HubError as exc:
         return refused(exc, "audit/list.html", entries=[], **choices)
     with hub().database.reading() as db:
-        found = audit.listed(db, wanted, limit=_AT_ONCE + 1)
-    shown = found[:_AT_ONCE]
+        matches = audit.listed(db, selection, limit=_PAGE_SIZE + 1)
+    shown = matches[:_PAGE_SIZE]
     return page(
         "audit/list.html",
         entries=shown,
         after=after,
-        next=shown[-1].id if len(found) > _AT_ONCE else None,
+        next=shown[-1].id if len(matches) > _PAGE_SIZE else None,
         **choices,
     )
 
 
-def _wanted(given: dict[str, str], after: str) -> Wanted:
+def _selection(given: dict[str, str], after: str) -> Wanted:
     account = list_filters.account(given)
     (object,) = list_filters.one_of(given, "object", OBJECTS)[:1] or ("",)
     (verb,) = list_filters.one_of(given, "verb", VERBS)[:1] or ("",)
@@ -58,5 +58,5 @@ def _wanted(given: dict[str, str], after: str) -> Wanted:
         by=given.get("by", ""),
         newer_than_ms=list_filters.age(given, "newerThan", "Within the last") or None,
         older_than_ms=list_filters.age(given, "olderThan", "Longer ago than") or None,
-        before_id=list_filters.whole(after),
+        before_id=list_filters.parse_id(after),
     )

@@ -1,4 +1,4 @@
-"""What is the matter, above every page: refused credentials, old queues, failed actions."""
+"""The banner above every page: refused credentials, old queues, failed actions."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from crmhub.operations.alerts import (
     Kind,
 )
 
-# Looking takes a tenth of the time at most, however many pages are opened.
-_KEPT_S = 3.0
-_PAUSES = 9
-_NAMED = 3
+# Queries for alerts take at most a tenth of the time, however many pages are opened.
+_CACHE_S = 3.0
+_PAUSE_FACTOR = 9
+_MAX_ACCOUNTS = 3
 _STATES: dict[Kind, str] = {"queue": "queued,running", "dead": "dead,parked"}
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the banner: the tone, what is the matter, with whom, and where to look."""
+    """A line of the banner: severity, message, the first accounts with links, and how many more."""
 
     bad: bool
     said: str
@@ -40,66 +40,66 @@ class Line:
 
 
 class Banner:
-    """What is the matter, as this process has seen it a few seconds ago at most."""
+    """The current alerts, cached in this process for a few seconds."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seen: list[Alert] = []
-        self._look_at = 0.0
+        self._alerts: list[Alert] = []
+        self._next_query_at = 0.0
 
-    def alerts(self, of: Hub) -> list[Alert]:
-        """Return what is the matter; nothing while the database is away."""
-        if time.monotonic() < self._look_at or not self._lock.acquire(blocking=False):
-            # Another page looks already; nobody waits for it.
-            return self._seen
+    def alerts(self, hub: Hub) -> list[Alert]:
+        """Return the current alerts; none while the database is unavailable."""
+        if time.monotonic() < self._next_query_at or not self._lock.acquire(blocking=False):
+            # Another request is already querying; this page shows the cached alerts.
+            return self._alerts
         try:
-            began = time.monotonic()
-            with of.database.reading() as db:
-                self._seen = alerts.now(db, old_ms=of.settings.alert_queue_age)
-            ended = time.monotonic()
-            self._look_at = ended + max(_KEPT_S, _PAUSES * (ended - began))
+            started_at = time.monotonic()
+            with hub.database.reading() as db:
+                self._alerts = alerts.now(db, old_ms=hub.settings.alert_queue_age)
+            ended_at = time.monotonic()
+            self._next_query_at = ended_at + max(_CACHE_S, _PAUSE_FACTOR * (ended_at - started_at))
         except Unavailable:
-            # The page itself says so.
-            self._seen = []
+            # The page itself reports that the database is unavailable.
+            self._alerts = []
         finally:
             self._lock.release()
-        return self._seen
+        return self._alerts
 
     def forget(self) -> None:
-        """Look anew when next asked: something was done about it."""
-        self._look_at = 0.0
+        """Drop the cached alerts, since an operator has just changed something."""
+        self._next_query_at = 0.0
 
 
 def register(app: flask.Flask) -> None:
-    """Let pages of `app` show what is the matter."""
+    """Add the alert cache to `app`."""
     app.extensions["crmhub.console.banner"] = Banner()
 
 
 def banner() -> list[Line]:
-    """Return a line for each kind of trouble."""
+    """Return one line for each kind of alert."""
     return _lines(_banner().alerts(hub()))
 
 
 def forget() -> None:
-    """Let the next page look anew."""
+    """Let the next page query the alerts again."""
     _banner().forget()
 
 
 def _banner() -> Banner:
-    found: Banner = flask.current_app.extensions["crmhub.console.banner"]
-    return found
+    banner: Banner = flask.current_app.extensions["crmhub.console.banner"]
+    return banner
 
 
-def _lines(found: Sequence[Alert]) -> list[Line]:
-    by_kind = {kind: [one for one in found if one.kind == kind] for kind in KINDS}
-    return [_line(kind, some) for kind, some in by_kind.items() if some]
+def _lines(alerts: Sequence[Alert]) -> list[Line]:
+    by_kind = {kind: [alert for alert in alerts if alert.kind == kind] for kind in KINDS}
+    return [_line(kind, of_kind) for kind, of_kind in by_kind.items() if of_kind]
 
 
-def _line(kind: Kind, some: Sequence[Alert]) -> Line:
-    names = list(dict.fromkeys(one.client_id for one in some))
-    count, blocked = sum(one.count for one in some), sum(one.blocked for one in some)
+def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
+    names = list(dict.fromkeys(alert.client_id for alert in alerts))
+    count, blocked = sum(alert.count for alert in alerts), sum(alert.blocked for alert in alerts)
     said = {
-        "credentials": f"The credentials of {counted(len(some), 'CRM')} are refused:",
+        "credentials": f"The credentials of {counted(len(alerts), 'CRM')} are refused:",
         "queue": f"{counted(count, 'action')} in queues that have grown old:",
         "dead": f"Actions that need attention: {Attention(count, blocked)}:",
     }
@@ -111,7 +111,7 @@ def _line(kind: Kind, some: Sequence[Alert]) -> Line:
             if state
             else flask.url_for("console.account", client_id=name),
         )
-        for name in names[:_NAMED]
+        for name in names[:_MAX_ACCOUNTS]
     ]
     address = flask.url_for("console.activity", state=state) if state else ""
     return Line(kind != "queue", said[kind], accounts, len(names) - len(accounts), address)

@@ -16,5 +16,5 @@ blueprint = flask.Blueprint(
 
 
 def is_ours(path: str) -> bool:
-    """Return whether a path is the console's; `/console-2/api/v1` is an account's."""
+    """Return whether a path belongs to the console; `/console-2/api/v1` belongs to an account."""
     return path.startswith(PREFIX) and path[len(PREFIX) :][:1] in ("", "/")

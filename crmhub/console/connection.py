@@ -1,4 +1,4 @@
-"""Which CRM an account uses: the form made from what the adapter's class declares."""
+"""The CRM page of an account: a form with the settings that the adapter declares."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import flask
 
 from crmhub.api.http.authentication import hub
-from crmhub.console.account import about, installed
+from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
@@ -31,13 +31,13 @@ _SETTING, _SECRET, _REMOVED = "setting.", "secret.", "removed."
 
 @blueprint.get("/accounts/<client_id>/crm")
 def crm(client_id: str) -> flask.Response:
-    """Show the form of the account's CRM, or of another one that is to be chosen."""
+    """Show the form of the account's current CRM, or of the one in `adapter`."""
     return page("account/crm.html", **_shown(client_id, flask.request.args.get("adapter", "")))
 
 
 @blueprint.post("/accounts/<client_id>/crm")
 def crm_save(client_id: str) -> flask.Response:
-    """Save the CRM once it says that all is well, or unasked."""
+    """Save the CRM after its connection test passed, or without a test."""
     form = flask.request.form
     name, decision = form.get("adapter", ""), form.get("queued", "")
     ask = "unasked" not in form
@@ -53,13 +53,13 @@ def crm_save(client_id: str) -> flask.Response:
         )
     except HubError as exc:
         return refused(exc, "account/crm.html", **_shown(client_id, name, typed=True))
-    said = "Saved; the CRM says that all is well." if ask else "Saved. The CRM was not asked."
-    return done(said, "console.crm", client_id=client_id)
+    message = "Saved; the CRM says that all is well." if ask else "Saved. The CRM was not asked."
+    return done(message, "console.crm", client_id=client_id)
 
 
 @blueprint.post("/accounts/<client_id>/crm/check")
 def crm_check(client_id: str) -> flask.Response:
-    """Ask the CRM with what was typed; nothing is saved."""
+    """Test the connection with the typed settings; nothing is saved."""
     name = flask.request.form.get("adapter", "")
     try:
         wrong = change_account.check_crm(hub(), client_id, _crm(name))
@@ -70,36 +70,38 @@ def crm_check(client_id: str) -> flask.Response:
 
 
 def _crm(adapter: str) -> Crm:
-    """Return the CRM that the form describes. A secret that was left empty stays as it is."""
+    """Return the CRM in the form. A secret left empty is unchanged."""
     form = flask.request.form
 
-    def given(prefix: str) -> dict[str, str]:
+    def fields(prefix: str) -> dict[str, str]:
         return {
             name.removeprefix(prefix): value.strip()
             for name, value in form.items()
             if name.startswith(prefix)
         }
 
-    secrets = {name: value for name, value in given(_SECRET).items() if value}
-    removed = dict.fromkeys(given(_REMOVED), "")
-    return Crm(adapter, given(_SETTING), {**removed, **secrets}, whole=True, guarded=True)
+    secrets = {name: value for name, value in fields(_SECRET).items() if value}
+    removed = dict.fromkeys(fields(_REMOVED), "")
+    return Crm(adapter, fields(_SETTING), {**removed, **secrets}, whole=True, guarded=True)
 
 
 def _shown(client_id: str, name: str, *, typed: bool = False) -> dict[str, Any]:
-    """Return what the form is made from: as it is stored, or as it was just typed."""
-    shared = about(client_id)
+    """Return the template variables, with the stored settings or the typed ones."""
+    shared = account_context(client_id)
     account = shared["account"]
-    present = account.connection.adapter
-    adapter = installed(name or present)
+    current = account.connection.adapter
+    adapter = installed(name or current)
     if name and name not in hub().registry.names:
         raise NotFound(f"There is no adapter {name[:60]!r} here.")
-    same = adapter.name == present
+    same = adapter.name == current
     given = dict(account.connection.settings) if same else {}
     removed: set[str] = set()
     if typed:
         given = dict(_crm(adapter.name).settings)
         removed = {
-            one.removeprefix(_REMOVED) for one in flask.request.form if one.startswith(_REMOVED)
+            field.removeprefix(_REMOVED)
+            for field in flask.request.form
+            if field.startswith(_REMOVED)
         }
     with hub().database.reading() as db:
         queued = switch_crm.queued(db, account)
@@ -108,12 +110,14 @@ def _shown(client_id: str, name: str, *, typed: bool = False) -> dict[str, Any]:
         **shared,
         "adapter": adapter,
         "seen": change_account.seen(account),
-        "present": installed(present),
+        "present": installed(current),
         "same": same,
-        "adapters": [(one.name, one.title or one.name) for one in hub().registry.installed()],
+        "adapters": [
+            (choice.name, choice.title or choice.name) for choice in hub().registry.installed()
+        ],
         "given": given,
         "removed": removed,
-        # None: they are there, and cannot be opened.
+        # None: the stored secrets cannot be decrypted.
         "stored": stored or (),
         "broken": stored is None,
         "away": queue_statistics.away(hub().database, account),

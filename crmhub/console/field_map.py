@@ -1,4 +1,4 @@
-"""An account's field map: its rules as rows or as JSON, and what a call becomes by it."""
+"""The field map page of an account: rules as rows or as JSON, and a preview of a call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import orjson
 from crmhub.accounts import field_maps
 from crmhub.accounts.field_maps import KINDS, Faulty, FieldMap
 from crmhub.api.http.authentication import hub
-from crmhub.console.account import about, installed
+from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
 from crmhub.console.map_rows import Draft, Row, pairs
 from crmhub.console.pages import done, page, refused
@@ -23,11 +23,11 @@ from crmhub.helpers.actions import HELPERS
 from crmhub.operations import change_account, map_fields
 
 _TEMPLATE = "account/fieldmap.html"
-_SPARE, _MORE = 2, 5
-_FAULTS = 100
+_SPARE_ROWS, _ADDED_ROWS = 2, 5
+_MAX_FAULTS = 100
 _SOURCES = {"bot": "the bot", "constant": "a constant", "constantIfEmpty": "a constant, if empty"}
-_BY = (("typed", "as it stands in the form above"), ("stored", "as it is stored"))
-_CALLS = (
+_MAP_CHOICES = (("typed", "as it stands in the form above"), ("stored", "as it is stored"))
+_CALL_CHOICES = (
     ("sample", "properties that are typed here"),
     ("newest", "those of the newest call"),
 )
@@ -41,54 +41,54 @@ def fieldmap(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/field-map")
 def fieldmap_save(client_id: str) -> flask.Response:
-    """Save the field map that was typed once it fits the CRM, or unchecked."""
+    """Save the typed field map after checking it with the CRM, or without a check."""
     form = flask.request.form
     change_account.find(hub(), client_id)
     draft = None if "json" in form else Draft.typed(form)
     ask = "unchecked" not in form
     try:
-        given = _from_json(form["json"]) if draft is None else draft.field_map()
+        given = _parse_json(form["json"]) if draft is None else draft.field_map()
         _, notes = map_fields.set_field_map(
             hub(), client_id, given, ask=ask, by=author(), in_place_of=form.get("seen")
         )
     except HubError as exc:
         return refused(exc, _TEMPLATE, **_shown(client_id, draft, exc))
-    said = "Saved, and checked against the CRM." if ask else "Saved. The CRM was not asked."
+    message = "Saved, and checked against the CRM." if ask else "Saved. The CRM was not asked."
     if notes:
-        said += f" {counted(len(notes), 'note')} below."
-    return done(said, "console.fieldmap", client_id=client_id)
+        message += f" {counted(len(notes), 'note')} below."
+    return done(message, "console.fieldmap", client_id=client_id)
 
 
 @blueprint.post("/accounts/<client_id>/field-map/rows")
 def fieldmap_rows(client_id: str) -> flask.Response:
-    """Show what was typed once more, with further rows; nothing is saved."""
+    """Show the typed field map with more empty rows; nothing is saved."""
     draft = Draft.typed(flask.request.form)
     for kind in KINDS:
         if kind == flask.request.form.get("more"):
-            draft.rows[kind] += [Row() for _ in range(_MORE)]
+            draft.rows[kind] += [Row() for _ in range(_ADDED_ROWS)]
     return page(_TEMPLATE, **_shown(client_id, draft))
 
 
 @blueprint.post("/accounts/<client_id>/field-map/preview")
 def fieldmap_preview(client_id: str) -> flask.Response:
-    """Show what a call would send to the CRM; nothing is sent, and nothing is saved."""
+    """Preview the values that a call would send to the CRM; nothing is sent or saved."""
     form = flask.request.form
     account = change_account.find(hub(), client_id)
     draft = Draft.typed(form)
     try:
-        found = map_fields.preview(
+        preview = map_fields.preview(
             hub(),
             account,
             form.get("helper", ""),
-            sample=None if form.get("call") == "newest" else _sample(form.get("sample", "")),
+            sample=None if form.get("call") == "newest" else _parse_sample(form.get("sample", "")),
             field_map=None if form.get("by") == "stored" else draft.field_map(),
         )
     except HubError as exc:
         return refused(exc, _TEMPLATE, tried=True, **_shown(client_id, draft, exc))
-    return page(_TEMPLATE, tried=True, preview=found, **_shown(client_id, draft))
+    return page(_TEMPLATE, tried=True, preview=preview, **_shown(client_id, draft))
 
 
-def _from_json(text: str) -> FieldMap:
+def _parse_json(text: str) -> FieldMap:
     try:
         given = orjson.loads(text)
     except orjson.JSONDecodeError as exc:
@@ -96,49 +96,49 @@ def _from_json(text: str) -> FieldMap:
     return field_maps.read(given)
 
 
-def _sample(text: str) -> dict[str, str]:
-    sample, wrong = pairs(text)
-    if wrong:
-        raise Semantic(listed([("Properties", one) for one in wrong]))
+def _parse_sample(text: str) -> dict[str, str]:
+    sample, faults = pairs(text)
+    if faults:
+        raise Semantic(listed([("Properties", fault) for fault in faults]))
     return sample
 
 
 def _shown(
     client_id: str, draft: Draft | None = None, error: HubError | None = None
 ) -> dict[str, Any]:
-    """Return what the page is made from: the map as it is stored, or as it was just typed."""
-    shared = about(client_id)
+    """Return the template variables, with the stored field map or the typed one."""
+    shared = account_context(client_id)
     account, form = shared["account"], flask.request.form
     stored = account.connection.field_map
-    known = map_fields.mappable(hub(), account)
+    mappable = map_fields.mappable(hub(), account)
     notes: list[tuple[str, str]] = []
     if draft is None:
         draft = Draft.of(stored)
-        for one in known:
-            notes += map_fields.strange(one.kind, stored.of(one.kind), one.ours)
-        draft.remark(notes)
+        for kind in mappable:
+            notes += map_fields.strange(kind.kind, stored.of(kind.kind), kind.ours)
+        draft.attach_notes(notes)
     faults: Sequence[tuple[str, str]] = error.faults if isinstance(error, Faulty) else ()
-    draft.blame(faults)
+    draft.attach_faults(faults)
     return {
         **shared,
         "adapter": installed(account.connection.adapter),
         "seen": map_fields.seen(account),
-        "kinds": [(one, _with_spare(draft.rows[one.kind])) for one in known],
-        "untold": list(dict.fromkeys(one.unknown for one in known if one.unknown)),
+        "kinds": [(kind, _add_spare_rows(draft.rows[kind.kind])) for kind in mappable],
+        "untold": list(dict.fromkeys(kind.unknown for kind in mappable if kind.unknown)),
         "notes": notes,
-        "faults": faults[:_FAULTS],
-        "more_faults": len(faults) - _FAULTS,
+        "faults": faults[:_MAX_FAULTS],
+        "more_faults": len(faults) - _MAX_FAULTS,
         "has_rules": bool(stored),
         "json": form.get("json") or json.dumps(stored.plain(), indent=2, ensure_ascii=False),
         "as_json": "json" in form,
         "trial": {name: form.get(name, "") for name in ("helper", "call", "by", "sample")},
         "helpers": [(name, name) for name in HELPERS],
-        "calls": _CALLS,
-        "bys": _BY,
+        "calls": _CALL_CHOICES,
+        "bys": _MAP_CHOICES,
         "sources": _SOURCES,
     }
 
 
-def _with_spare(rows: Sequence[Row]) -> list[Row]:
+def _add_spare_rows(rows: Sequence[Row]) -> list[Row]:
     blank = sum(row.blank for row in rows)
-    return [*rows, *(Row() for _ in range(_SPARE - blank))]
+    return [*rows, *(Row() for _ in range(_SPARE_ROWS - blank))]

@@ -1,4 +1,4 @@
-"""An account's API keys: made, shown once, ended."""
+"""The API keys of an account: list, create, revoke."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import flask
 
 from crmhub.accounts import keys as stored
 from crmhub.api.http.authentication import hub
-from crmhub.console.account import about
+from crmhub.console.account import account_context
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
@@ -18,57 +18,57 @@ from crmhub.operations import change_account
 from crmhub.properties.kinds import KINDS
 
 _DAY_MS = 24 * 3600 * 1000
-_LIVES = {"": "never", "30": "in 30 days", "90": "in 90 days", "365": "in a year"}
+_LIFETIMES = {"": "never", "30": "in 30 days", "90": "in 90 days", "365": "in a year"}
 
 
 @blueprint.get("/accounts/<client_id>/keys")
 def keys(client_id: str) -> flask.Response:
-    """List the keys."""
+    """List the API keys of an account."""
     return page("account/keys.html", **_shown(client_id))
 
 
 @blueprint.post("/accounts/<client_id>/keys")
 def keys_create(client_id: str) -> flask.Response:
-    """Make a key and show it, this once."""
+    """Create a key and show it; it is shown only here."""
     form = flask.request.form
     scopes, life = form.getlist("scope"), form.get("life", "")
-    ends = _now() + int(life) * _DAY_MS if life and life in _LIVES else None
+    expires_at = _now() + int(life) * _DAY_MS if life and life in _LIFETIMES else None
     try:
         issued = change_account.create_key(
             hub(),
             client_id,
             scopes=scopes,
-            expires_at=ends,
+            expires_at=expires_at,
             by=author(),
-            # From the form, so that one that is sent twice makes one key.
+            # The id comes from the form, so that a form submitted twice creates only one key.
             key_id=form.get("key_id", ""),
         )
     except HubError as exc:
         return refused(exc, "account/keys.html", **_shown(client_id, scopes, life))
-    return page("account/key.html", 201, **about(client_id), issued=issued)
+    return page("account/key.html", 201, **account_context(client_id), issued=issued)
 
 
 @blueprint.post("/accounts/<client_id>/keys/<key_id>/revoke")
 def keys_revoke(client_id: str, key_id: str) -> flask.Response:
-    """End a key."""
+    """Revoke a key."""
     change_account.revoke_key(hub(), client_id, key_id, by=author())
     return done(f"Key {key_id} is revoked.", "console.keys", client_id=client_id)
 
 
 def _shown(client_id: str, scopes: list[str] | None = None, life: str = "") -> dict[str, Any]:
-    shared = about(client_id)
+    shared = account_context(client_id)
     with hub().database.reading() as db:
-        found = stored.list_keys(db, shared["account"].id)
+        keys = stored.list_keys(db, shared["account"].id)
     return {
         **shared,
-        # Those that work first, the newest of them at the top.
-        "keys": sorted(found, key=lambda one: (_ended(one), -one.created_at)),
-        "ended": _ended,
+        # Valid keys come first, newest at the top.
+        "keys": sorted(keys, key=lambda key: (_end_reason(key), -key.created_at)),
+        "ended": _end_reason,
         "resources": list(KINDS),
         "all_scopes": stored.SCOPES,
         "scopes": scopes or (),
         "new_id": stored.new_id(),
-        "lives": list(_LIVES.items()),
+        "lives": list(_LIFETIMES.items()),
         "life": life,
     }
 
@@ -77,8 +77,8 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _ended(one: stored.Key) -> str:
-    """Return why a key works no more, "" when it does."""
-    if one.revoked_at is not None:
+def _end_reason(key: stored.Key) -> str:
+    """Return why a key is invalid: "revoked" or "expired"; "" for a valid key."""
+    if key.revoked_at is not None:
         return "revoked"
-    return "expired" if one.expires_at is not None and one.expires_at <= _now() else ""
+    return "expired" if key.expires_at is not None and key.expires_at <= _now() else ""

@@ -1,4 +1,4 @@
-"""What the console answers: pages, redirects with a word on the next page, errors as pages."""
+"""The answers of the console: pages, redirects with a message, and error pages."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ HEAD = (
     ("Activity", "console.activity", "activity"),
     ("Audit log", "console.audit_log", "audit"),
 )
-"""The pages that the head names: label, endpoint, and the first part of the paths behind it."""
+"""The pages linked in the header: label, endpoint, and the first segment of their paths."""
 
-# Styles and scripts come from files of this service alone; Bootstrap draws its arrows with data:.
+# Only this service's own styles and scripts load; Bootstrap draws its arrows with data: URLs.
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:;"
     " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -35,7 +35,7 @@ _POLICY = (
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
     "X-Frame-Options": "DENY",
-    # Not no-referrer: a browser would then say "null" where a form comes from.
+    # With no-referrer, a browser would send the Origin "null" with a form.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
@@ -47,17 +47,17 @@ _HEADINGS = {
     503: "The hub is not ready",
 }
 _A_YEAR_S = 365 * 24 * 3600
-_SAID = "crmhub_console_said"
+_MESSAGE_COOKIE = "crmhub_console_said"
 
 
 def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
-    """Return a page made from a template of `templates/console/`."""
+    """Return the page of a template in `templates/console/`."""
     text = flask.render_template(
         f"console/{template}",
         user=flask.g.get("signed_in"),
         banner=banner.banner() if flask.g.get("signed_in") else [],
-        csrf=_csrf,
-        said=_said(),
+        csrf=_csrf_field,
+        said=_pending_message(),
         head=HEAD,
         part=flask.request.path.removeprefix(f"{PREFIX}/").partition("/")[0],
         version=__version__,
@@ -66,27 +66,27 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
     response = flask.Response(text, status=status, content_type="text/html; charset=utf-8")
     # A failure with a body of its own.
     flask.g.is_page = True
-    if flask.request.cookies.get(_SAID):
-        response.delete_cookie(_SAID, path=PREFIX)
+    if flask.request.cookies.get(_MESSAGE_COOKIE):
+        response.delete_cookie(_MESSAGE_COOKIE, path=PREFIX)
     return response
 
 
-def _csrf() -> Markup:
-    """Return what stands in every form that posts."""
+def _csrf_field() -> Markup:
+    """Return the hidden CSRF field of every form."""
     field = Markup('<input type="hidden" name="{}" value="{}">')
     return field.format(sessions.FIELD, sessions.csrf_token())
 
 
-def done(said: str, endpoint: str, **values: Any) -> flask.Response:
-    """Return the answer to a form that has done its work: a redirect to a page that says so.
+def done(message: str, endpoint: str, **values: Any) -> flask.Response:
+    """Redirect to a page that shows this message, after a form succeeded.
 
-    A page loaded again sends no form again.
+    Reloading that page does not submit the form again.
     """
     banner.forget()
     response = see(flask.url_for(endpoint, **values))
     response.set_cookie(
-        _SAID,
-        f"{_signature(said)}.{quote(said)}",
+        _MESSAGE_COOKIE,
+        f"{_signature(message)}.{quote(message)}",
         max_age=60,
         path=PREFIX,
         httponly=True,
@@ -97,32 +97,32 @@ def done(said: str, endpoint: str, **values: Any) -> flask.Response:
 
 
 def see(address: str) -> flask.Response:
-    """Return a redirect to another page of ours."""
+    """Return a redirect to another page of the console."""
     return flask.Response(status=303, headers={"Location": address})
 
 
 def refused(error: HubError, template: str, **context: Any) -> flask.Response:
-    """Return a form once more with what is wrong, as `error`; raises it for who reads no HTML."""
+    """Return the form again with the error message; for a client without HTML, raise the error."""
     if not wants_html():
         raise error
-    shown = page(template, error.status, error=error.message, **context)
+    response = page(template, error.status, error=error.message, **context)
     if "Retry-After" in error.headers:
-        shown.headers["Retry-After"] = error.headers["Retry-After"]
-    return shown
+        response.headers["Retry-After"] = error.headers["Retry-After"]
+    return response
 
 
 def wants_html() -> bool:
-    """Return whether the caller would rather read HTML than JSON, as browsers do."""
+    """Return whether the client prefers HTML to JSON, as browsers do."""
     accepted = flask.request.accept_mimetypes
     return accepted.best_match(["application/json", "text/html"]) == "text/html"
 
 
 def finish(response: flask.Response) -> flask.Response:
-    """Give an answer under /console its headers; a failure becomes a page where one is wanted."""
+    """Set the console's headers on an answer; browsers get a JSON error as a page."""
     if not is_ours(flask_proxies.request().path):
         return response
     if response.status_code >= 400 and response.mimetype == "application/json" and wants_html():
-        response = _as_page(response)
+        response = _error_page(response)
     response.headers.extend(_HEADERS)
     response.vary.update(["Accept", "Cookie"])
     if flask.request.endpoint != "console.static":
@@ -133,38 +133,38 @@ def finish(response: flask.Response) -> flask.Response:
     return response
 
 
-def _as_page(failed: flask.Response) -> flask.Response:
-    """Return a failure as a page for people."""
-    # Of a path that is none there was no view to be guarded: nobody has looked who asks.
+def _error_page(failure: flask.Response) -> flask.Response:
+    """Return a JSON error as an error page."""
+    # On an unknown path no view ran, so the session was not looked up yet.
     with suppress(HubError):
         sessions.recognise()
-    told = orjson.loads(failed.data)
-    heading = _HEADINGS.get(failed.status_code, "This did not work")
-    shown = page("error.html", failed.status_code, heading=heading, message=told["message"])
+    body = orjson.loads(failure.data)
+    heading = _HEADINGS.get(failure.status_code, "This did not work")
+    response = page("error.html", failure.status_code, heading=heading, message=body["message"])
     for name in ("Allow", "Retry-After"):
-        if name in failed.headers:
-            shown.headers[name] = failed.headers[name]
-    return shown
+        if name in failure.headers:
+            response.headers[name] = failure.headers[name]
+    return response
 
 
 def ask_to_sign_in(error: NotSignedIn) -> flask.Response:
-    """Lead a browser to the form for signing in, and back afterwards; others are told.
+    """Redirect a browser to the sign-in page and back afterwards; other clients get a JSON error.
 
-    Who has sent a form is told that it was not taken, and led back to the page that it is on.
+    After a submitted form, the sign-in page says that nothing changed, and leads back to it.
     """
     if not wants_html():
         return failure(error)
     if flask.request.method not in ("GET", "HEAD"):
-        over = Unauthorized(
+        expired = Unauthorized(
             "The session is over, and what you sent changed nothing. Sign in, and send it again."
         )
-        return refused(over, "sign_in.html", back=_page_before(), email="")
+        return refused(expired, "sign_in.html", back=_referring_page(), email="")
     return see(flask.url_for("console.sign_in", next=flask.request.full_path.rstrip("?")))
 
 
-def _page_before() -> str:
-    """Return the page of ours that a form was sent from, "" where that is no page to open."""
-    # Not by urlsplit, which raises for addresses that are none.
+def _referring_page() -> str:
+    """Return the path of the console page that sent a form, "" if GET cannot open it."""
+    # urlsplit would raise for an invalid Referer.
     host, _, rest = (flask.request.referrer or "").partition("://")[2].partition("/")
     path = f"/{rest}"
     routes = flask.current_app.url_map.bind("")
@@ -172,13 +172,13 @@ def _page_before() -> str:
     return path if ours else ""
 
 
-def _said() -> str:
-    """Return what the answer before has to say, if anything."""
-    signature, _, text = flask.request.cookies.get(_SAID, "").partition(".")
+def _pending_message() -> str:
+    """Return the message that the previous answer left in its cookie, "" without one."""
+    signature, _, text = flask.request.cookies.get(_MESSAGE_COOKIE, "").partition(".")
     text = unquote(text)
     return text if same(signature, _signature(text)) else ""
 
 
-def _signature(said: str) -> str:
+def _signature(message: str) -> str:
     key = derive(hub().settings.secret_key, "console")
-    return sign(key, f"{sessions.COOKIE}:{flask.g.cookie}:{said}".encode()).hex()
+    return sign(key, f"{sessions.COOKIE}:{flask.g.cookie}:{message}".encode()).hex()

@@ -1,4 +1,4 @@
-"""The hub's own records of an account, to look at: lists with the filters of the API, and each."""
+"""The hub's own records of an account: lists with the API's filters, and a page per record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.plans import Query
 
 ROWS = 5
-"""So many filters the form has room for."""
+"""The number of filter rows in the form."""
 SORTS = (
     ("updated_at", "Changed last"),
     ("updated_at asc", "Changed first"),
@@ -45,77 +45,81 @@ _COLUMNS = {
     "companies": ("name", "domain", "phone", "city"),
     "tickets": ("subject", "hs_pipeline_stage", "hs_ticket_priority"),
 }
-_AT_ONCE = 25
-# So many links of a record to records of one kind are shown.
-_LINKS = 50
-_PLACE = re.compile(r"filters\[(\d+)\]\.?")
+_PAGE_SIZE = 25
+# The most links that a record page shows to records of one kind.
+_MAX_LINKS = 50
+_FILTER_INDEX = re.compile(r"filters\[(\d+)\]\.?")
 
 
 @blueprint.get("/records/<client_id>")
 def records(client_id: str) -> flask.Response:
-    """Lead to the contacts of an account."""
+    """Redirect to the contacts of an account."""
     return see(flask.url_for("console.records_of", client_id=client_id, kind="contacts"))
 
 
 @blueprint.get("/records/<client_id>/<kind>")
 def records_of(client_id: str, kind: str) -> flask.Response:
-    """List records of one kind, narrowed by up to five filters."""
-    account, of = change_account.find(hub(), client_id), _kind(kind)
-    known = hub().records.catalogue(account, of)
-    given = _given()
+    """List records of one kind that match up to five filters."""
+    account, record_kind = change_account.find(hub(), client_id), _kind(kind)
+    catalogue = hub().records.catalogue(account, record_kind)
+    given = _filter_rows()
     sort = flask.request.args.get("sort", "")
     sort = sort if sort in dict(SORTS) else SORTS[0][0]
     context: dict[str, Any] = {
-        **_frame(account, of),
+        **_frame(account, record_kind),
         "rows": (given + [("", "EQ", "")] * ROWS)[:ROWS],
         "given": given,
         "sort": sort,
         "sorts": SORTS,
         "operators": OPERATOR_CHOICES,
-        "properties": [*FIELDS, *((one.name, one.label) for one in known)],
-        "columns": _columns(known, given),
+        "properties": [*FIELDS, *((prop.name, prop.label) for prop in catalogue)],
+        "columns": _columns(catalogue, given),
     }
     column, _, order = sort.partition(" ")
     query = Query(
-        tuple(map(_filter, given)), sort=column, descending=order != "asc", limit=_AT_ONCE
+        tuple(map(_filter, given)), sort=column, descending=order != "asc", limit=_PAGE_SIZE
     )
     cursor = flask.request.args.get("cursor", "")
     try:
         request = PageRequest(query)
         if cursor:
-            request = replace(request, after=hub().records.cursor(account, of, cursor))
-        found = hub().records.page(account, of, request, search_limit())
+            request = replace(request, after=hub().records.cursor(account, record_kind, cursor))
+        result = hub().records.page(account, record_kind, request, search_limit())
     except HubError as exc:
-        return refused(_told(exc), "records/list.html", records=[], **context)
+        return refused(_in_form_words(exc), "records/list.html", records=[], **context)
     return page(
         "records/list.html",
-        total=found.total,
-        records=[(one, json.loads(one.properties)) for one in found.records],
+        total=result.total,
+        records=[(prop, json.loads(prop.properties)) for prop in result.records],
         cursor=cursor,
-        next=found.cursor,
+        next=result.cursor,
         **context,
     )
 
 
 @blueprint.get("/records/<client_id>/<kind>/<id>")
 def records_one(client_id: str, kind: str, id: str) -> flask.Response:
-    """Show a record with what it is associated with."""
-    account, of = change_account.find(hub(), client_id), _kind(kind)
-    record = hub().records.get(account, of, number(of, id))
-    known = hub().records.catalogue(account, of)
-    held, values = record.properties, []
-    # As the catalogue has them; then what it does not define any more.
-    for name in dict.fromkeys((*(one.name for one in known if one.name in held), *held)):
-        defined = known.get(name)
-        options = {each.value: each.label for each in defined.options} if defined else {}
-        values.append((name, defined, held[name], options.get(held[name], "")))
+    """Show a record and its associations."""
+    account, record_kind = change_account.find(hub(), client_id), _kind(kind)
+    record = hub().records.get(account, record_kind, number(record_kind, id))
+    catalogue = hub().records.catalogue(account, record_kind)
+    properties, values = record.properties, []
+    # Properties in the order of the catalogue, then those it no longer defines.
+    for name in dict.fromkeys((*(p.name for p in catalogue if p.name in properties), *properties)):
+        definition = catalogue.get(name)
+        options = (
+            {option.value: option.label for option in definition.options} if definition else {}
+        )
+        values.append((name, definition, properties[name], options.get(properties[name], "")))
     return page(
         "records/one.html",
         record=record,
-        title=_title(record.properties, of),
+        title=_title(record.properties, record_kind),
         values_of=values,
-        links=[(KINDS[name], ids[:_LINKS], len(ids)) for name, ids in record.associations.items()],
-        **_frame(account, of),
+        links=[
+            (KINDS[name], ids[:_MAX_LINKS], len(ids)) for name, ids in record.associations.items()
+        ],
+        **_frame(account, record_kind),
     )
 
 
@@ -129,8 +133,8 @@ def _kind(name: str) -> Kind:
     return KINDS[name]
 
 
-def _given() -> list[tuple[str, str, str]]:
-    """Return the filters of the address that name a property: it, the operator, the value."""
+def _filter_rows() -> list[tuple[str, str, str]]:
+    """Return property, operator and value of each filter in the URL that names a property."""
     args = flask.request.args
     rows = zip(
         args.getlist("property"), args.getlist("operator"), args.getlist("value"), strict=False
@@ -148,23 +152,23 @@ def _filter(row: tuple[str, str, str]) -> Filter:
     return Filter(name, operator, value)
 
 
-def _told(error: HubError) -> HubError:
-    """Return the error in the words of the form: of its rows and not of filters[0]."""
-    error.message = _PLACE.sub(lambda match: f"Filter {int(match[1]) + 1}, ", error.message)
+def _in_form_words(error: HubError) -> HubError:
+    """Return the error with "Filter 1" in place of `filters[0]`."""
+    error.message = _FILTER_INDEX.sub(lambda match: f"Filter {int(match[1]) + 1}, ", error.message)
     return error
 
 
-def _columns(known: Catalogue, given: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    """Return the properties that a list shows: what names a record, and what is looked for."""
-    names = dict.fromkeys((*_COLUMNS[known.kind.name], *(row[0] for row in given)))
-    found = [known.get(name) for name in names]
-    return [(one.name, one.label) for one in found if one is not None]
+def _columns(catalogue: Catalogue, given: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    """Return the columns of a list: the usual ones of the kind, and the filtered properties."""
+    names = dict.fromkeys((*_COLUMNS[catalogue.kind.name], *(row[0] for row in given)))
+    properties = [catalogue.get(name) for name in names]
+    return [(prop.name, prop.label) for prop in properties if prop is not None]
 
 
 def _title(properties: dict[str, str], kind: Kind) -> str:
-    """Return what people call a record, "" for one without any such value."""
+    """Return the title of a record from its name, email or phone; "" without any."""
     names = _COLUMNS[kind.name]
     if kind.name == "contacts":
-        whole = " ".join(filter(None, (properties.get(name) for name in names[:2])))
-        return whole or properties.get("email") or properties.get("phone") or ""
+        parse_id = " ".join(filter(None, (properties.get(name) for name in names[:2])))
+        return parse_id or properties.get("email") or properties.get("phone") or ""
     return properties.get(names[0], "")

@@ -1,4 +1,4 @@
-"""The console, as the application registers it."""
+"""Register the pages of the console on the application."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ __all__ = [
 
 def register(app: flask.Flask) -> None:
     """Add the console to `app`."""
-    # Bootstrap's files come with its package: no page loads anything from elsewhere.
+    # Bootstrap's files come from its package: no page loads a file from another host.
     app.config["BOOTSTRAP_SERVE_LOCAL"] = True
     Bootstrap5(app)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True

@@ -1,14 +1,14 @@
-"""Who is signed in, and that a POST comes from a form of ours.
+"""Sessions of the console, and protection of its forms against CSRF.
 
-The cookie holds the token of a session, of which the database has a digest. Before sign-in it holds
-a token of no session, so that the form for signing in is proved like all others: each form carries
-a signature of the cookie. The browser's own word on where a POST comes from is asked, too.
+The session cookie holds a token; the database holds its digest. Before sign-in the token belongs to
+no session, so that the sign-in form is protected like all others: each form carries a signature of
+the cookie. A POST is also refused if the browser's Sec-Fetch-Site or Origin names another site.
 
-A second cookie for each user who has signed in stays when the session ends: by it the browser is
-known at the next sign-in (`Limits.sign_in`).
+A device cookie per user outlives the session. It identifies the browser at the next sign-in
+(`Limits.sign_in`).
 
-Over https, cookies are named `__Host-…`: no other host of the same domain, and no page that came
-over http, can set one of that name. Browsers take the name over https alone.
+Over https, cookies are named `__Host-…`: no other host of the same domain, and no page loaded over
+http, can set a cookie of that name. Browsers accept the name over https only.
 """
 
 from __future__ import annotations
@@ -28,76 +28,76 @@ from crmhub.operations import users
 from crmhub.secrets import derive, new_secret, same, sign
 
 COOKIE = "crmhub_console"
-_DEVICE = "crmhub_device_"
-# As long as browsers keep any cookie, or so.
+_DEVICE_COOKIE = "crmhub_device_"
+# About the longest time that browsers keep a cookie.
 _DEVICE_S = 365 * 24 * 3600
-_HOST = "__Host-"
+_HOST_PREFIX = "__Host-"
 FIELD = "csrf"
-# Endpoints for those who are not signed in.
+# Endpoints that need no session.
 OPEN = frozenset({"console.static", "console.sign_in", "console.let_in"})
 _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
 
 
 class NotSignedIn(Unauthorized):
-    """Nobody is signed in, or no more."""
+    """The request has no session, or an expired one."""
 
 
 @blueprint.before_request
 def guard() -> None:
-    """Find who is signed in; raises NotSignedIn, and Forbidden for a POST from elsewhere."""
+    """Check the session; raises NotSignedIn, and Forbidden for a POST from another site."""
     endpoint = flask.request.endpoint
-    # To OPTIONS Flask answers by itself: which methods there are is no secret.
+    # Flask answers OPTIONS itself, and the list of methods is no secret.
     if endpoint == "console.static" or flask.request.method == "OPTIONS":
         return
     recognise()
     if flask.g.signed_in is None and endpoint not in OPEN:
         raise NotSignedIn("Sign in at /console/sign-in; the session is over, or there was none.")
     if flask.request.method not in ("GET", "HEAD"):
-        _demand_our_form()
+        _require_console_form()
 
 
 def recognise() -> None:
-    """Find whose session the cookie names, once for a request; raises Unavailable."""
+    """Look up the cookie's session, once per request; raises Unavailable."""
     if "signed_in" in flask.g:
         return
     flask.g.signed_in = None
-    flask.g.cookie = given = _cookie()
-    if given:
-        flask.g.signed_in = users.signed_in(hub(), given)
+    flask.g.cookie = token = _session_cookie()
+    if token:
+        flask.g.signed_in = users.signed_in(hub(), token)
 
 
-def _cookie() -> str:
-    given = _sent(COOKIE)
-    return given if _TOKEN.fullmatch(given) else ""
+def _session_cookie() -> str:
+    token = _cookie_value(COOKIE)
+    return token if _TOKEN.fullmatch(token) else ""
 
 
-def _sent(name: str) -> str:
-    """Return the cookie of this name, "" without one; in production only one set over https."""
+def _cookie_value(name: str) -> str:
+    """Return the value of a cookie, or ""; production accepts only cookies set over https."""
     cookies = flask.request.cookies
     plain = "" if hub().settings.env == "production" else cookies.get(name, "")
-    return cookies.get(f"{_HOST}{name}", plain)
+    return cookies.get(f"{_HOST_PREFIX}{name}", plain)
 
 
 def device(user_id: str) -> str:
-    """Return the token by which this browser is known to be a user's, "" where it has none."""
-    return _sent(f"{_DEVICE}{user_id}")
+    """Return this browser's device token for a user, "" without one."""
+    return _cookie_value(f"{_DEVICE_COOKIE}{user_id}")
 
 
-def _demand_our_form() -> None:
+def _require_console_form() -> None:
     if not flask.g.cookie:
         raise Forbidden(
             "The browser sent no cookie with this form. Allow cookies for this address; in"
             " production the console is reached over https alone."
         )
-    if not _from_here() or not same(flask.request.form.get(FIELD, ""), csrf_token()):
+    if not _is_same_origin() or not same(flask.request.form.get(FIELD, ""), csrf_token()):
         raise Forbidden(
             "This form is not from a page of this session; nothing was changed."
             " Open the page again, and send it from there."
         )
 
 
-def _from_here() -> bool:
-    """Return whether the browser says that the request is from a page of ours, if it says."""
+def _is_same_origin() -> bool:
+    """Return whether the request comes from a page of the console; True if unknown."""
     site = flask.request.headers.get("Sec-Fetch-Site")
     if site:
         return site in ("same-origin", "none")
@@ -106,7 +106,7 @@ def _from_here() -> bool:
 
 
 def csrf_token() -> str:
-    """Return what a form of this session carries; a cookie is set where there is none yet."""
+    """Return the CSRF token of this session's forms; a missing cookie is created."""
     if not flask.g.cookie:
         flask.g.cookie = flask.g.new_cookie = new_secret()
     key = derive(hub().settings.secret_key, "console")
@@ -114,47 +114,47 @@ def csrf_token() -> str:
 
 
 def remember(session: users.NewSession) -> None:
-    """Let the answer set the cookies to this session's token, and to the browser's."""
+    """Set the session cookie and the device cookie in the answer to this request."""
     flask.g.new_cookie = session.token
     flask.g.new_device = session
 
 
 def set_cookies(response: flask.Response) -> None:
-    """Set the cookies to which this request gave another value."""
+    """Set the cookies that this request created or changed."""
     value: str | None = flask.g.get("new_cookie")
     if value is not None:
-        _set(response, COOKIE, value, LONGEST_MS // 1000)
+        _set_cookie(response, COOKIE, value, LONGEST_MS // 1000)
     session: users.NewSession | None = flask.g.get("new_device")
     if session is not None:
-        _set(response, f"{_DEVICE}{session.user_id}", session.device, _DEVICE_S)
+        _set_cookie(response, f"{_DEVICE_COOKIE}{session.user_id}", session.device, _DEVICE_S)
 
 
-def _set(response: flask.Response, name: str, value: str, seconds: int) -> None:
-    of_host = secure()
+def _set_cookie(response: flask.Response, name: str, value: str, seconds: int) -> None:
+    is_secure = secure()
     response.set_cookie(
-        f"{_HOST}{name}" if of_host else name,
+        f"{_HOST_PREFIX}{name}" if is_secure else name,
         value,
         max_age=seconds,
-        # The prefix demands the whole host.
-        path="/" if of_host else PREFIX,
+        # The prefix requires the path /.
+        path="/" if is_secure else PREFIX,
         httponly=True,
         samesite="Lax",
-        secure=of_host,
+        secure=is_secure,
     )
 
 
 def secure() -> bool:
-    """Return whether browsers are to come over https alone."""
+    """Return whether cookies must be sent over https only."""
     settings = hub().settings
     return settings.env == "production" or is_https(flask.request, settings.trusted_proxies)
 
 
 def signed_in() -> SignedIn:
-    """Return who is signed in; not on the pages in OPEN."""
+    """Return the signed-in user; only for endpoints that need a session."""
     return cast(SignedIn, flask.g.signed_in)
 
 
 def author() -> Author:
-    """Return who is signed in, as the audit log names them."""
+    """Return the signed-in user as the author of an audit entry."""
     user = signed_in()
     return Author("user", user.email, user.user_id)

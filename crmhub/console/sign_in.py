@@ -1,4 +1,4 @@
-"""Signing in and out."""
+"""The pages to sign in and out."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from crmhub.console.pages import done, page, refused, see
 from crmhub.errors import HubError
 from crmhub.operations import users
 
-# A path of ours: no other host, however browsers read what stands there.
-_NEXT = re.compile(rf"{PREFIX}(?:[/?][\x21-\x5b\x5d-\x7e]*)?", re.ASCII)
+# A path of the console, which no browser can read as another host.
+_CONSOLE_PATH = re.compile(rf"{PREFIX}(?:[/?][\x21-\x5b\x5d-\x7e]*)?", re.ASCII)
 
 
 @blueprint.get("")
 def home() -> flask.Response:
-    """Lead to the first page."""
+    """Redirect to the list of accounts."""
     return see(flask.url_for("console.accounts"))
 
 
 @blueprint.get("/sign-in")
 def sign_in() -> flask.Response:
-    """Show the form for signing in."""
-    back = _local(flask.request.args.get("next", ""))
+    """Show the sign-in form."""
+    back = _safe_path(flask.request.args.get("next", ""))
     if flask.g.signed_in is not None:
         return see(back)
     return page("sign_in.html", back=back, email="")
@@ -35,13 +35,13 @@ def sign_in() -> flask.Response:
 
 @blueprint.post("/sign-in")
 def let_in() -> flask.Response:
-    """Begin a session."""
-    given = flask.request.form
-    email, back = given.get("email", "")[:300], _local(given.get("next", ""))
+    """Start a session."""
+    form = flask.request.form
+    email, back = form.get("email", "")[:300], _safe_path(form.get("next", ""))
     address = client_address(flask.request, hub().settings.trusted_proxies)
     try:
         session = users.sign_in(
-            hub(), email, given.get("password", ""), address=address, device=sessions.device
+            hub(), email, form.get("password", ""), address=address, device=sessions.device
         )
     except HubError as exc:
         return refused(exc, "sign_in.html", back=back, email=email)
@@ -56,5 +56,5 @@ def sign_out() -> flask.Response:
     return done("You are signed out.", "console.sign_in")
 
 
-def _local(path: str) -> str:
-    return path if _NEXT.fullmatch(path) else flask.url_for("console.accounts")
+def _safe_path(path: str) -> str:
+    return path if _CONSOLE_PATH.fullmatch(path) else flask.url_for("console.accounts")

@@ -1,4 +1,4 @@
-"""A helper's call as builders of bots take it: a curl line, an HTTP block, n8n, Node-RED."""
+"""Snippets of a helper call for bot builders: curl, an HTTP block, n8n, Node-RED."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SECRET = "the webhook secret"
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """A helper: its path, with {generated} or {portal} in it, and a body to start from.
+    """A helper: its path with {generated} or {portal}, and an example body.
 
-    A value that begins with $ is a variable of the bot; the others are to be replaced.
+    A value that begins with $ is a variable of the bot; the other values are examples.
     """
 
     name: str
@@ -86,8 +86,8 @@ _SAMPLES = {
 
 
 def curl(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return a line for a shell, with sample values."""
-    body = json.dumps(_filled(helper.body, lambda name: _SAMPLES[name]), ensure_ascii=False)
+    """Return a shell command with sample values."""
+    body = json.dumps(_fill(helper.body, lambda name: _SAMPLES[name]), ensure_ascii=False)
     header = [f"-H {shlex.quote(f'{SECRET_HEADER}: {_SECRET}')}"] if secret else []
     return " \\\n  ".join(
         [
@@ -100,22 +100,22 @@ def curl(helper: Helper, url: str, *, secret: bool) -> str:
 
 
 def http_block(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return what is typed into the HTTP block of a builder, variables as {{name}}."""
+    """Return the text for a builder's HTTP block, with variables as {{name}}."""
     body = json.dumps(
-        _filled(helper.body, lambda name: f"{{{{{name}}}}}"), indent=2, ensure_ascii=False
+        _fill(helper.body, lambda name: f"{{{{{name}}}}}"), indent=2, ensure_ascii=False
     )
     headers = ["Content-Type: application/json"] + ([f"{SECRET_HEADER}: {_SECRET}"] * secret)
     return f"POST {url}\n" + "\n".join(headers) + f"\n\n{body}"
 
 
 def n8n(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return a node for n8n, which takes it pasted onto its canvas."""
+    """Return a node to paste onto the canvas of n8n."""
     parameters: dict[str, Any] = {
         "method": "POST",
         "url": url,
         "sendBody": True,
         "specifyBody": "json",
-        "jsonBody": f"={{{{ JSON.stringify({_script(helper.body, '$json')}) }}}}",
+        "jsonBody": f"={{{{ JSON.stringify({_to_javascript(helper.body, '$json')}) }}}}",
         "options": {"timeout": 30_000},
     }
     if secret:
@@ -132,7 +132,7 @@ def n8n(helper: Helper, url: str, *, secret: bool) -> str:
 
 
 def node_red(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return a flow for Node-RED's import: a body made from the message, the call, its answer."""
+    """Return a flow to import into Node-RED: body, HTTP request, answer."""
     headers = [
         {
             "keyType": "other",
@@ -148,7 +148,7 @@ def node_red(helper: Helper, url: str, *, secret: bool) -> str:
             "id": body,
             "type": "function",
             "name": "body",
-            "func": f"msg.payload = {_script(helper.body, 'msg.payload')};\nreturn msg;",
+            "func": f"msg.payload = {_to_javascript(helper.body, 'msg.payload')};\nreturn msg;",
             "outputs": 1,
             "x": 140,
             "y": 80,
@@ -182,18 +182,18 @@ def node_red(helper: Helper, url: str, *, secret: bool) -> str:
     return json.dumps(nodes, indent=2, ensure_ascii=False)
 
 
-def _filled(value: Any, variable: Any) -> Any:
+def _fill(value: Any, variable: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _filled(each, variable) for name, each in value.items()}
+        return {name: _fill(member, variable) for name, member in value.items()}
     if isinstance(value, str) and value.startswith("$"):
         return variable(value[1:])
     return value
 
 
-def _script(value: Any, source: str) -> str:
-    """Return the body as JavaScript that takes its variables from `source`."""
+def _to_javascript(value: Any, source: str) -> str:
+    """Return the body as JavaScript that reads its variables from `source`."""
     if isinstance(value, dict):
-        pairs = (f"{name}: {_script(each, source)}" for name, each in value.items())
+        pairs = (f"{name}: {_to_javascript(member, source)}" for name, member in value.items())
         return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, str) and value.startswith("$"):
         return f"{source}.{value[1:]}"
@@ -210,4 +210,4 @@ BUILDERS = (
     ("n8n", "Copy it, click on the canvas of a workflow, and paste.", n8n),
     ("Node-RED", "Menu, Import, paste. Its input is a message with these values.", node_red),
 )
-"""Name, how it is used, and what makes it."""
+"""The builders: name, instructions, and the function that makes the snippet."""

@@ -1,4 +1,4 @@
-"""Values as pages write them: times, numbers, and counted things."""
+"""Jinja filters: times, durations, numbers, counted nouns, states."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crmhub.records.search.filters import iso
 
 
 def register(app: flask.Flask) -> None:
-    """Let templates of `app` use the filters."""
+    """Add the filters to the templates of `app`."""
     app.add_template_filter(when)
     app.add_template_filter(exactly)
     app.add_template_filter(lasted)
@@ -25,16 +25,16 @@ def register(app: flask.Flask) -> None:
 
 
 def when(milliseconds: int | None, never: str = "never") -> Markup:
-    """Return a time to the minute, exact for machines."""
-    return _time(milliseconds, never, "%Y-%m-%d %H:%M")
+    """Return a `<time>` element that shows minutes."""
+    return _time_element(milliseconds, never, "%Y-%m-%d %H:%M")
 
 
 def exactly(milliseconds: int | None, never: str = "never") -> Markup:
-    """Return a time to the second, exact for machines."""
-    return _time(milliseconds, never, "%Y-%m-%d %H:%M:%S")
+    """Return a `<time>` element that shows seconds."""
+    return _time_element(milliseconds, never, "%Y-%m-%d %H:%M:%S")
 
 
-def _time(milliseconds: int | None, never: str, form: str) -> Markup:
+def _time_element(milliseconds: int | None, never: str, form: str) -> Markup:
     if not milliseconds:
         return Markup.escape(never)
     shown = f"{datetime.fromtimestamp(milliseconds / 1000, UTC):{form}} UTC"
@@ -46,36 +46,36 @@ _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
 def lasted(milliseconds: int) -> str:
-    """Return a length of time in its two largest units: `80 ms`, `4.2 s`, `3 min 20 s`, `2 d`."""
+    """Return a duration in its two largest units: `80 ms`, `4.2 s`, `3 min 20 s`, `2 d`."""
     if milliseconds < 1_000:
         return f"{max(0, milliseconds)} ms"
     if milliseconds < 10_000:
         return f"{milliseconds / 1000:.1f} s"
     for (unit, size), (smaller, part) in zip(_UNITS, (*_UNITS[1:], ("ms", 1)), strict=True):
         if milliseconds >= size:
-            whole, rest = divmod(milliseconds, size)
+            parse_id, rest = divmod(milliseconds, size)
             rest = 0 if unit == "s" else rest // part
-            return f"{whole} {unit} {rest} {smaller}" if rest else f"{whole} {unit}"
+            return f"{parse_id} {unit} {rest} {smaller}" if rest else f"{parse_id} {unit}"
     raise AssertionError("unreachable")
 
 
 def readable(value: Any) -> str:
-    """Return a value as a person reads it: texts as they are, anything else as JSON."""
+    """Return a value for people: text and lists of texts as they are, anything else as JSON."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
         return ", ".join(value)
     several = isinstance(value, (dict, list)) and len(value) > 1
     return json.dumps(value, ensure_ascii=False, indent=2 if several else None)
 
 
 def number(value: int) -> str:
-    """Return a number with its thousands apart."""
+    """Return a number with thousands separators."""
     return f"{value:,}"
 
 
 def share(value: float) -> str:
-    """Return a share in percent; only everything is written as 100 %."""
+    """Return a fraction as a percentage; less than the whole is never shown as 100 %."""
     return f"{min(value * 100, 99.9):.1f} %" if value < 1 else "100 %"
 
 
@@ -84,9 +84,9 @@ def counted(value: int, one: str, many: str = "") -> str:
     return f"{value:,} {one if value == 1 else many or f'{one}s'}"
 
 
-_LABELS = {"running": "in progress", "dead": "failed", "parked": "blocked"}
+_STATE_LABELS = {"running": "in progress", "dead": "failed", "parked": "blocked"}
 
 
 def label(state: str) -> str:
-    """Return what pages call a state of an action."""
-    return _LABELS.get(state, state)
+    """Return the console's word for a state of an action."""
+    return _STATE_LABELS.get(state, state)

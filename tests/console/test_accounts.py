@@ -73,7 +73,7 @@ def test_accounts_are_found_by_name_and_client_id_in_any_case(app, client, hub, 
 
 
 def test_pages_of_the_list_hold_every_account_once(app, hub, operator, monkeypatch):
-    monkeypatch.setattr("crmhub.console.accounts._AT_ONCE", 2)
+    monkeypatch.setattr("crmhub.console.accounts._PAGE_SIZE", 2)
     name, clients = token(60, BASE36), [open_client(app) for _ in range(5)]
     for client in clients:
         named(hub, client, f"Paged {name}")

@@ -125,7 +125,7 @@ def test_a_filter_that_cannot_be_is_said_so_above_the_form(operator, given, word
 
 
 def test_pages_of_the_list_hold_everything_once(client, hub, operator, monkeypatch):
-    monkeypatch.setattr("crmhub.console.activity._AT_ONCE", 2)
+    monkeypatch.setattr("crmhub.console.activity._PAGE_SIZE", 2)
     ids = [queue(hub, client, f"p{i}") for i in range(5)]
     seen, path = [], f"/activity?account={client.account.client_id}&state=queued"
     while path:
@@ -216,7 +216,7 @@ def test_hostile_values_stay_text_and_in_their_place(client, hub, operator):
 
 
 def test_a_link_of_a_crm_is_followed_over_the_web_alone(client, hub, operator, monkeypatch):
-    monkeypatch.setattr("crmhub.console.activity._is_own", lambda adapter: False)
+    monkeypatch.setattr("crmhub.console.activity._uses_hub_records", lambda adapter: False)
     known(client)
     id = newest(hub, client)
     for url, shown in (("https://crm.example/1", 1), ("javascript:alert(1)", 0)):

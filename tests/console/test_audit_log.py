@@ -60,7 +60,7 @@ def test_a_filter_that_cannot_be_is_said_so_above_the_form(operator, given):
 
 
 def test_pages_of_the_log_hold_everything_once(of, operator, monkeypatch):
-    monkeypatch.setattr("crmhub.console.audit_log._AT_ONCE", 1)
+    monkeypatch.setattr("crmhub.console.audit_log._PAGE_SIZE", 1)
     seen, path = [], f"/audit?account={of['account']}"
     while path:
         answer = operator.get(path)

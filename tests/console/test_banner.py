@@ -34,7 +34,7 @@ def lines(answer):
 
 
 def test_dead_actions_stand_above_every_page_with_a_link(client, hub, look, monkeypatch):
-    monkeypatch.setattr(banner, "_NAMED", 10_000)
+    monkeypatch.setattr(banner, "_MAX_ACCOUNTS", 10_000)
     known(client)
     link = f"/console/activity?account={client.account.client_id}&amp;state=dead,parked"
     assert link not in lines(look())
@@ -47,7 +47,7 @@ def test_dead_actions_stand_above_every_page_with_a_link(client, hub, look, monk
 def test_how_many_are_not_named_is_said_behind_those_that_are(
     client, other, hub, look, monkeypatch
 ):
-    monkeypatch.setattr(banner, "_NAMED", 1)
+    monkeypatch.setattr(banner, "_MAX_ACCOUNTS", 1)
     for one in (client, other):
         known(one)
         change(hub, one, "state = 'dead', finished_at = :now", now=now_ms())
@@ -55,7 +55,7 @@ def test_how_many_are_not_named_is_said_behind_those_that_are(
 
 
 def test_refused_credentials_and_old_queues_stand_there(client, hub, look, monkeypatch):
-    monkeypatch.setattr(banner, "_NAMED", 10_000)
+    monkeypatch.setattr(banner, "_MAX_ACCOUNTS", 10_000)
     known(client)
     old = now_ms() - hub.settings.alert_queue_age - 60_000
     change(hub, client, "state = 'queued', created_at = :old", old=old)

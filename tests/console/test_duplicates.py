@@ -68,7 +68,7 @@ def test_the_list_shows_each_state_with_the_contacts_names(hub, client, operator
 
 
 def test_pages_of_the_list_hold_every_pair_once(hub, client, operator, monkeypatch):
-    monkeypatch.setattr("crmhub.console.duplicates._AT_ONCE", 2)
+    monkeypatch.setattr("crmhub.console.duplicates._PAGE_SIZE", 2)
     for n in range(5):
         listed_pair(hub, client, f"1{n}", "99")
     seen, at = [], path(client)

@@ -179,7 +179,7 @@ def test_names_that_look_like_paths_are_told_apart(hub, client):
     draft = Draft.of(
         field_maps.read({"deals": {"a": "x", "a.to": "y", "a.values.b": {"values": {"c": "d"}}}})
     )
-    draft.blame([("deals.a.values.b.values.c", "wrong"), ("deals.a.values.q", "not so")])
+    draft.attach_faults([("deals.a.values.b.values.c", "wrong"), ("deals.a.values.q", "not so")])
     assert [row.wrong for row in draft.rows["deals"]] == [
         {"values": ["q: not so"]},
         {},

@@ -88,7 +88,7 @@ def test_a_filter_that_cannot_be_is_named_by_its_row(client, operator, filters, 
 
 
 def test_pages_of_the_list_hold_everything_once(client, operator, monkeypatch):
-    monkeypatch.setattr("crmhub.console.records._AT_ONCE", 2)
+    monkeypatch.setattr("crmhub.console.records._PAGE_SIZE", 2)
     ids = [client.make(firstname="Ann") for _ in range(5)]
     client.make(firstname="Bob")
     at, seen = path(client), []
