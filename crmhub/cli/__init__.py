@@ -1,6 +1,6 @@
 """The command line: `crmhub COMMAND`.
 
-Commands import what they need when they run, so that `crmhub --help` stays quick.
+Each command imports its modules when it runs, so that `crmhub --help` stays fast.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from crmhub.cli.workflow import workflow
 from crmhub.errors import HubError
 
 _FAILED = 1
-_MISUSED = 2
-# A reader that has gone is click's business: that is no failure.
-_OUTPUT_FAILS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_USAGE_ERROR = 2
+# click handles EPIPE itself: a reader that closed the pipe is no failure.
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _STDOUT = 1
 
 
 class _Commands(click.RichGroup):
-    """The group that turns every expected failure into one line on standard error."""
+    """The group of all commands; prints expected errors as one line on standard error."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command; `fake-NAME` is a former name of `fake NAME`."""
@@ -60,36 +60,36 @@ class _Commands(click.RichGroup):
         **extra: Any,
     ) -> Any:
         _open_standard_streams()
-        with _said_in_words() if standalone_mode else nullcontext():
+        with _print_errors() if standalone_mode else nullcontext():
             outcome = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         if standalone_mode:
-            # Of `--help` and Exit; a command returns nothing.
+            # Only `--help` and Exit return a number; a command returns None.
             sys.exit(outcome if isinstance(outcome, int) else 0)
         return outcome
 
 
 def _open_standard_streams() -> None:
-    """Open those that are closed on nothing: else a file or a socket takes the place of one."""
+    """Open closed standard streams on /dev/null: otherwise a file or socket gets their number."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
-            nothing = os.open(os.devnull, os.O_RDWR)
-            if nothing != number:
-                os.dup2(nothing, number)
-                os.close(nothing)
+            devnull = os.open(os.devnull, os.O_RDWR)
+            if devnull != number:
+                os.dup2(devnull, number)
+                os.close(devnull)
             os.set_inheritable(number, True)
             setattr(sys, name, os.fdopen(number, mode))
 
 
 @contextmanager
-def _said_in_words() -> Iterator[None]:
+def _print_errors() -> Iterator[None]:
     try:
         yield
     except NoArgsIsHelpError as exc:
         click.echo(exc.message)
-        sys.exit(_MISUSED)
+        sys.exit(_USAGE_ERROR)
     except click.UsageError as exc:
         hint = f" See `{exc.ctx.command_path} --help`." if exc.ctx else ""
-        _exit(exc.format_message() + hint, _MISUSED)
+        _exit(exc.format_message() + hint, _USAGE_ERROR)
     except click.ClickException as exc:
         _exit(exc.format_message(), exc.exit_code)
     except click.Abort:
@@ -98,25 +98,25 @@ def _said_in_words() -> Iterator[None]:
         _exit(exc.message, _FAILED)
     except OSError as exc:
         if exc.filename:
-            # Of a path that was given, and that this user may not even look at.
+            # A path from the command line that this user may not read.
             _exit(f"{exc.filename}: {exc.strerror}.", _FAILED)
-        if exc.errno not in _OUTPUT_FAILS:
+        if exc.errno not in _OUTPUT_ERRORS:
             raise
-        # What is left of the output would be tried once more, and fail, at the end of Python.
+        # Otherwise Python writes the rest of the output again when it exits, and fails again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
         _exit(f"The output cannot be written: {exc.strerror}.", _FAILED)
     except UnicodeEncodeError as exc:
-        # Python reads bytes of the command line that are no UTF-8 into these, for names of files.
+        # Python decodes command-line bytes that are not UTF-8 to these surrogates.
         if not "\udc80" <= exc.object[exc.start] <= "\udcff":
             raise
-        _exit("What is given is not in UTF-8; set the terminal to it.", _MISUSED)
-    # Looked at only when it happens: importing SettingsError would slow every `--help` down.
+        _exit("An argument is not valid UTF-8. Set the terminal to UTF-8.", _USAGE_ERROR)
+    # Any exception may be a SettingsError; importing that class first would slow `--help` down.
     except Exception as exc:
         from crmhub.settings import SettingsError
 
         if not isinstance(exc, SettingsError):
             raise
-        _exit("\n".join(exc.problems), _MISUSED)
+        _exit("\n".join(exc.problems), _USAGE_ERROR)
 
 
 def _exit(message: str, code: int) -> None:

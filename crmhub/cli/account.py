@@ -1,4 +1,4 @@
-"""`crmhub account`: open accounts and change them."""
+"""`crmhub account`: create and change accounts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def account() -> None:
-    """Open accounts and change them."""
+    """Create and change accounts."""
 
 
 account.add_command(apply)
@@ -39,19 +39,19 @@ account.add_command(field_map)
 
 @account.command()
 @click.argument("name")
-@click.option("--client-id", help="Its id in addresses; made from the name when not given.")
+@click.option("--client-id", help="Its id in URLs; derived from the name if missing.")
 @click.option("--adapter", default="local", show_default=True, help="Its CRM.")
 @click.option("--plan", default="default", show_default=True, help="Its plan.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def create(name: str, client_id: str | None, adapter: str, plan: str, as_json: bool) -> None:
-    """Open an account and print its API key and secret, this once."""
+    """Create an account and print its API key and secret. They are shown only once."""
     with opened_hub() as hub:
         from crmhub.operations.open_account import open_account
 
         opened, issued = open_account(
             hub, name=name, client_id=client_id, adapter=adapter, plan=plan, by=author()
         )
-        to_set = hub.registry.load(adapter).settings
+        crm_settings = hub.registry.load(adapter).settings
     if as_json:
         from crmhub.api.admin.account_answers import issued_shown
 
@@ -67,11 +67,11 @@ def create(name: str, client_id: str | None, adapter: str, plan: str, as_json: b
             ("Webhook secret", issued.webhook_secret),
         ]
     )
-    click.echo("\nThe API key and the webhook secret are not shown again: keep them now.")
-    if to_set:
+    click.echo("\nThe API key and the webhook secret are not shown again: store them now.")
+    if crm_settings:
         click.echo(
-            f"Its CRM waits for its settings: `crmhub adapters {adapter}` lists them,"
-            " `crmhub account adapter --help` says how to give them."
+            f"Its CRM needs settings: `crmhub adapters {adapter}` lists them,"
+            " `crmhub account adapter --help` shows how to set them."
         )
 
 
@@ -83,71 +83,71 @@ def list_accounts(as_json: bool) -> None:
         from crmhub.accounts import accounts
 
         with hub.database.reading() as db:
-            found = accounts.list_accounts(db, hub.plans)
-            listed_ids = {one.client_id for one in found}
-            missing = [one for one in accounts.client_ids(db) if one not in listed_ids]
+            readable = accounts.list_accounts(db, hub.plans)
+            listed_ids = {account.client_id for account in readable}
+            missing = [account for account in accounts.client_ids(db) if account not in listed_ids]
     if missing:
-        left_out = f"Left out, for what is stored of them cannot be read: {', '.join(missing)}."
-        click.echo(f"{left_out} `crmhub doctor` says where.", err=True)
+        left_out = f"Not listed, because their stored data cannot be read: {', '.join(missing)}."
+        click.echo(f"{left_out} `crmhub doctor` names the fields.", err=True)
     if as_json:
         from crmhub.api.admin.account_answers import outline_shown
 
-        print_json([outline_shown(one) for one in found])
-    elif found:
+        print_json([outline_shown(account) for account in readable])
+    elif readable:
         print_columns(
             ("CLIENT ID", "NAME", "PLAN", "ADAPTER", "STATE"),
             [
                 (
-                    one.client_id,
-                    one.name,
-                    one.plan.name,
-                    one.connection.adapter,
-                    "disabled" if one.disabled else "live",
+                    account.client_id,
+                    account.name,
+                    account.plan.name,
+                    account.connection.adapter,
+                    "disabled" if account.disabled else "live",
                 )
-                for one in found
+                for account in readable
             ],
         )
     elif not missing:
-        click.echo("There are no accounts yet: `crmhub account create NAME` opens one.")
+        click.echo("There are no accounts yet: `crmhub account create NAME` creates one.")
 
 
 @account.command()
 @click.argument("client_id")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(client_id: str, as_json: bool) -> None:
-    """Show an account and the ids it is called by; never its key or secrets."""
+    """Show an account and its webhook ids. Keys and secrets are never shown."""
     with opened_hub() as hub:
         from crmhub.api.admin.account_answers import account_shown
         from crmhub.operations import change_account
 
-        found = change_account.detail(hub, client_id)
+        detail = change_account.detail(hub, client_id)
     if as_json:
-        print_json(account_shown(found))
+        print_json(account_shown(detail))
     else:
-        _print_account(found)
+        _print_account(detail)
 
 
 @account.command(name="set")
 @click.argument("client_id")
 @click.argument("values", nargs=-1, required=True, type=assignment)
 def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
-    """Set switches of an account, each as name=value.
+    """Change the settings of an account, as name=value.
 
     \b
-    strict=true                  one bad property refuses the whole helper call
+    strict=true                  one invalid property refuses the whole helper call
     soft_errors=true             helpers answer errors with status 200
-    require_secret=true          helpers demand the webhook secret
-    bare_tokens=false            a contactToken alone finds no account
-    lead_requires=email_or_phone what createLead needs beside the name (email)
+    require_secret=true          helper calls need the webhook secret
+    bare_tokens=false            a contactToken alone does not identify the account
+    lead_requires=email_or_phone what createLead needs besides the name (default: email)
     deadline_s=3                 seconds a helper call may take, 1 to 25
-    region=DE                    where phone numbers without country code belong
+    region=DE                    country of phone numbers without a country code
     auto_define_properties=true  the API defines unknown properties
     rotation=round_robin         how getRandomInt chooses: random, round_robin, shuffle_bag or
-                                 weighted:5,3,1; +sticky behind it: a contact keeps its number
+                                 weighted:5,3,1; with +sticky, a contact keeps its number
     phone_identifies=true        a lead's phone decides before its conversation (WhatsApp, SMS)
-    name="Acme GmbH"             what people call it
+    name="Acme GmbH"             the display name
     plan=free                    the plan
-    portal_alias=12345678        the CRM's portal id, taken with the secret; empty for none
+    portal_alias=12345678        the CRM's portal id, accepted with the secret; empty: none
     """
     with opened_hub() as hub:
         from crmhub.operations import change_account
@@ -166,7 +166,7 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     multiple=True,
     type=assignment,
     metavar="K=V",
-    help="A setting of the adapter; again for more. Empty: its default.",
+    help="A setting of the adapter; repeatable. Empty: reset to the default.",
 )
 @click.option(
     "--secret",
@@ -174,16 +174,18 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     multiple=True,
     type=assignment,
     metavar="K=@FILE|K=-",
-    help="A secret of the adapter, from a file or from standard input; again for more."
-    " Empty: it is removed.",
+    help="A secret of the adapter, from a file or from standard input; repeatable."
+    " Empty: remove it.",
 )
 @click.option(
     "--queued",
     type=click.Choice(("finish", "move", "drop")),
-    help="What becomes of what is queued for the former CRM: it is finished there, moved where that"
-    " CRM was not told of the person yet, or dropped.",
+    help="Actions queued for the old CRM: finish them there, move them to the new CRM (except for"
+    " contacts the old CRM already has), or drop them.",
 )
-@click.option("--check", "ask", is_flag=True, help="Ask the CRM first; save when all is well.")
+@click.option(
+    "--check", "ask", is_flag=True, help="Test the connection first; save only if it works."
+)
 def adapter(
     client_id: str,
     name: str,
@@ -192,9 +194,9 @@ def adapter(
     settings: tuple[tuple[str, str], ...],
     secrets: tuple[tuple[str, str], ...],
 ) -> None:
-    """Choose an account's CRM, or change what is set for it.
+    """Choose an account's CRM, or change its settings.
 
-    What is not named stays as it is. Another adapter than before starts afresh.
+    Settings that are not named keep their values. A different adapter starts without any.
     """
     with opened_hub() as hub:
         from crmhub.operations import change_account
@@ -204,38 +206,40 @@ def adapter(
         crm = change_account.Crm(name, given, read_secrets(secrets))
         change_account.set_crm(hub, client_id, crm, ask=ask, queued=queued, by=author())
         former = change_account.detail(hub, client_id).former
-    told = "" if ask else f" `crmhub account check {client_id}` tries it."
-    click.echo(f"{client_id} uses {name}.{told}")
-    for one in former:
-        count = one.queued + one.running
-        click.echo(f"To be finished in {one.adapter}: {count} action{'s' if count > 1 else ''}.")
+    hint = "" if ask else f" `crmhub account check {client_id}` tests the connection."
+    click.echo(f"{client_id} uses {name}.{hint}")
+    for former_crm in former:
+        count = former_crm.queued + former_crm.running
+        click.echo(
+            f"To be finished in {former_crm.adapter}: {count} action{'s' if count > 1 else ''}."
+        )
 
 
 @account.command()
 @click.argument("client_id")
 def check(client_id: str) -> None:
-    """Talk to an account's CRM and say what is wrong; exits with 1 when something is.
+    """Test the connection to an account's CRM, and check the field map with it.
 
-    Its field map is held against what the CRM has.
+    Exits with 1 on a fault.
     """
     with opened_hub() as hub:
         from crmhub.helpers.crm_connection import check as find_fault
         from crmhub.operations import map_fields
 
-        checked = load_account(hub, client_id)
-        field_map = checked.connection.field_map
-        wrong = find_fault(hub, checked)
-        if not wrong and (faults := map_fields.check(hub, checked, field_map).faults):
-            wrong = f"field map: {listed(faults)}"
-    if wrong:
-        raise click.ClickException(f"{checked.connection.adapter}: {wrong}")
-    click.echo(f"{checked.connection.adapter}: all is well.")
+        account = load_account(hub, client_id)
+        field_map = account.connection.field_map
+        fault = find_fault(hub, account)
+        if not fault and (faults := map_fields.check(hub, account, field_map).faults):
+            fault = f"field map: {listed(faults)}"
+    if fault:
+        raise click.ClickException(f"{account.connection.adapter}: {fault}")
+    click.echo(f"{account.connection.adapter}: all is well.")
 
 
 @account.command()
 @click.argument("client_id")
 @click.argument("what", type=click.Choice(["generated", "portal", "secret"]))
-@click.option("--now", "at_once", is_flag=True, help="End the old one at once.")
+@click.option("--now", "at_once", is_flag=True, help="Invalidate the old one immediately.")
 @click.option(
     "--keep-old",
     type=duration,
@@ -251,10 +255,10 @@ def rotate(
 ) -> None:
     """Replace the generated id, the portal id or the webhook secret, and print the new one.
 
-    The old one stays valid for a week, so that bots can be changed in peace.
+    The old one stays valid for a week, so that there is time to update the bots.
     """
-    given = ctx.get_parameter_source("keep_old") is not ParameterSource.DEFAULT
-    if at_once and given:
+    keep_old_given = ctx.get_parameter_source("keep_old") is not ParameterSource.DEFAULT
+    if at_once and keep_old_given:
         raise click.UsageError("Give --now or --keep-old, not both.")
     keep_ms = 0 if at_once else keep_old
     with opened_hub() as hub:
@@ -267,16 +271,18 @@ def rotate(
     name = {"generated": "generated id", "portal": "portal id", "secret": "webhook secret"}[what]
     click.echo(f"The new {name} is {value}")
     click.echo(
-        f"Every older {name} ended now." if at_once else f"The old one ends {in_words(until)}."
+        f"Every older {name} is invalid now."
+        if at_once
+        else f"The old one is valid until {in_words(until)}."
     )
     if what == "secret":
-        click.echo("The secret is not shown again: keep it now.")
+        click.echo("The secret is not shown again: store it now.")
 
 
 @account.command()
 @click.argument("client_id")
 def disable(client_id: str) -> None:
-    """Refuse an account everywhere, within a second; its data stay."""
+    """Disable an account. Its data is kept."""
     with opened_hub() as hub:
         from crmhub.operations import change_account
 
@@ -287,7 +293,7 @@ def disable(client_id: str) -> None:
 @account.command()
 @click.argument("client_id")
 def enable(client_id: str) -> None:
-    """Let a disabled account work again."""
+    """Enable a disabled account."""
     with opened_hub() as hub:
         from crmhub.operations import change_account
 
@@ -297,18 +303,18 @@ def enable(client_id: str) -> None:
 
 def _refuse_secrets(adapter: type[Adapter], settings: dict[str, str]) -> None:
     for name in settings:
-        if any(one.secret and one.name == name for one in adapter.settings):
+        if any(setting.secret and setting.name == name for setting in adapter.settings):
             raise click.UsageError(
-                f"--set {name}: it is a secret, and typed here it stays in the shell's history; "
+                f"--set {name} is a secret, and would stay in the shell's history; "
                 f"put it in a file and give --secret {name}=@FILE, or pipe it in and give "
                 f"--secret {name}=-."
             )
 
 
-def _print_account(found: Detail) -> None:
+def _print_account(detail: Detail) -> None:
     from dataclasses import asdict
 
-    account, ids, secrets = found.account, found.ids, found.secrets
+    account, ids, secrets = detail.account, detail.ids, detail.secrets
     rules = account.connection.field_map.flat()
     settings = [f"{name}={value}" for name, value in account.connection.settings.items()]
     hidden = (
@@ -324,27 +330,33 @@ def _print_account(found: Detail) -> None:
             ("Opened", in_words(account.created_at)),
             ("Plan", account.plan.name),
             ("CRM", ", ".join([account.connection.adapter, *settings, *hidden])),
-            *([("Field map", _counted(rules))] if rules else []),
+            *([("Field map", _count_rules(rules))] if rules else []),
             *(
-                (f"{one.purpose.capitalize()} id", _valid(one))
-                for one in ids
-                if one.purpose != "alias"
+                (f"{webhook_id.purpose.capitalize()} id", _id_with_expiry(webhook_id))
+                for webhook_id in ids
+                if webhook_id.purpose != "alias"
             ),
-            *(("Portal alias", one.value) for one in ids if one.purpose == "alias"),
+            *(
+                ("Portal alias", webhook_id.value)
+                for webhook_id in ids
+                if webhook_id.purpose == "alias"
+            ),
         ]
     )
     click.echo()
-    print_fields((name, _shown(value)) for name, value in asdict(account.switches).items())
+    print_fields((name, _value_text(value)) for name, value in asdict(account.switches).items())
 
 
-def _counted(rules: Sized) -> str:
+def _count_rules(rules: Sized) -> str:
     return f"{len(rules)} rule{'s' if len(rules) > 1 else ''}"
 
 
-def _valid(one: WebhookId) -> str:
-    ends = f" (until {in_words(one.expires_at)})" if one.expires_at is not None else ""
-    return one.value + ends
+def _id_with_expiry(webhook_id: WebhookId) -> str:
+    expiry = (
+        f" (until {in_words(webhook_id.expires_at)})" if webhook_id.expires_at is not None else ""
+    )
+    return webhook_id.value + expiry
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value) or "-"

@@ -1,4 +1,4 @@
-"""`crmhub actions`: the journal, and what operators decide on it."""
+"""`crmhub actions`: list, show, retry, edit and discard actions of the journal."""
 
 from __future__ import annotations
 
@@ -18,44 +18,46 @@ if TYPE_CHECKING:
     from crmhub.hub import Hub
     from crmhub.journal.action_queries import Summary, Wanted
 
-# Said again, so that `--help` needs to load nothing.
+# Copied from the journal, so that `--help` does not import it.
 _STATES = ("running", "queued", "done", "refused", "dead", "parked", "discarded")
-# So many of those to be discarded are shown.
-_SHOWN = 20
-# More are counted as so many.
-_COUNTED = 1_000_000
+# The most actions shown before the question whether to discard them.
+_PREVIEW_ROWS = 20
+# A larger number is shown as this one.
+_MAX_COUNT = 1_000_000
 
 
 @click.group()
 def actions() -> None:
-    """What helpers accepted and what became of it: list, show, retry, correct, discard."""
+    """List, show, retry, edit and discard the actions that helpers accepted."""
 
 
-def _narrowing(command: Callable[..., Any], *, reason: str = "--reason") -> Callable[..., Any]:
+def _filter_options(command: Callable[..., Any], *, reason: str = "--reason") -> Callable[..., Any]:
     for option in reversed(
         (
-            click.option("--account", "client_id", metavar="CLIENT_ID", help="Of this account."),
+            click.option("--account", "client_id", metavar="CLIENT_ID", help="Only this account."),
             click.option("--state", "states", multiple=True, type=click.Choice(_STATES)),
             click.option("--helper", "kinds", multiple=True, type=click.Choice(HELPERS)),
-            click.option("--token", metavar="CONTACTTOKEN", help="Of this conversation's person."),
+            click.option("--token", metavar="CONTACTTOKEN", help="Only this conversation."),
             click.option(
                 "--contact",
                 metavar="CONTACTID",
-                help="Of who has this id: the hub's (hub-…) or the CRM's.",
+                help="Only this contact, by its id in the hub (hub-…) or the CRM.",
             ),
-            click.option("--phone", metavar="PHONE", help="Of who has this phone."),
-            click.option(reason, "reason", metavar="TEXT", help="Whose reason contains this."),
+            click.option("--phone", metavar="PHONE", help="Only contacts with this phone."),
+            click.option(
+                reason, "reason", metavar="TEXT", help="Only with this text in the reason."
+            ),
             click.option(
                 "--older-than",
                 type=duration,
                 metavar="TIME",
-                help="Accepted so long ago: 10m, 2h, 3d.",
+                help="Accepted longer ago than 10m, 2h, 3d.",
             ),
             click.option(
                 "--newer-than",
                 type=duration,
                 metavar="TIME",
-                help="Accepted since so long ago.",
+                help="Accepted within the last 10m, 2h, 3d.",
             ),
         )
     ):
@@ -64,39 +66,39 @@ def _narrowing(command: Callable[..., Any], *, reason: str = "--reason") -> Call
 
 
 @actions.command("list")
-@_narrowing
+@_filter_options
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@click.option("--after", metavar="ID", default="", help="Begin behind this action.")
+@click.option("--after", metavar="ID", default="", help="Start after this action.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_actions(limit: int, after: str, as_json: bool, **narrowing: Any) -> None:
-    """List actions, the newest first."""
+def list_actions(limit: int, after: str, as_json: bool, **filters: Any) -> None:
+    """List actions, newest first."""
     from crmhub.api.admin.action_answers import summary_shown
     from crmhub.journal import action_queries
 
     with opened_hub() as hub:
-        found = action_queries.listed(
-            hub.database, _wanted(hub, after=after, **narrowing), limit=limit
+        matches = action_queries.listed(
+            hub.database, _selection(hub, after=after, **filters), limit=limit
         )
     if as_json:
-        print_json([summary_shown(one) for one in found])
+        print_json([summary_shown(action) for action in matches])
         return
-    _print(found)
+    _print_actions(matches)
 
 
-def _print(found: Sequence[Summary]) -> None:
+def _print_actions(actions: Sequence[Summary]) -> None:
     print_columns(
         ("ACTION", "ACCEPTED", "ACCOUNT", "HELPER", "STATE", "ATTEMPTS", "REASON"),
         [
             (
-                one.id,
-                iso(one.created_at) or "",
-                one.client_id,
-                one.kind,
-                one.state,
-                str(one.attempts),
-                one.reason[:60],
+                action.id,
+                iso(action.created_at) or "",
+                action.client_id,
+                action.kind,
+                action.state,
+                str(action.attempts),
+                action.reason[:60],
             )
-            for one in found
+            for action in actions
         ],
     )
 
@@ -105,45 +107,49 @@ def _print(found: Sequence[Summary]) -> None:
 @click.argument("action_id", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(action_id: str, as_json: bool) -> None:
-    """Show an action: what was sent, each attempt, what came of it, what it blocks.
+    """Show an action: the values sent, its attempts and result, and the actions it blocks.
 
-    It holds personal data.
+    The output contains personal data.
     """
     from crmhub.api.admin.action_answers import action_shown
     from crmhub.journal import action_queries
 
     with opened_hub() as hub:
-        whole = action_shown(action_queries.shown(hub.database, action_id))
+        shown_action = action_shown(action_queries.shown(hub.database, action_id))
     if as_json:
-        print_json(whole)
+        print_json(shown_action)
         return
-    for name, value in whole.items():
+    for name, value in shown_action.items():
         if name == "blocked":
             click.echo(f"{name:>12}  {', '.join(value)}".rstrip())
         elif name != "attempts":
             click.echo(f"{name:>12}  {value}")
-    for one in whole["attempts"]:
-        said = ": ".join(filter(None, (one["outcome"], one["message"])))
-        number = f"{one['number']}."
-        click.echo(f"{number:>12}  {one['at']}  {one['ms']} ms  {said}  {one['correlationId']}")
+    for attempt in shown_action["attempts"]:
+        outcome = ": ".join(filter(None, (attempt["outcome"], attempt["message"])))
+        number = f"{attempt['number']}."
+        click.echo(
+            f"{number:>12}  {attempt['at']}  {attempt['ms']} ms  {outcome}"
+            f"  {attempt['correlationId']}"
+        )
 
 
 @actions.command()
-@_narrowing
+@_filter_options
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All that failed, without another choice.")
-def retry(ids: tuple[str, ...], everything: bool, **narrowing: Any) -> None:
-    """Retry what failed, and what is blocked behind it.
+@click.option(
+    "--all", "everything", is_flag=True, help="All failed actions; instead of ids or filters."
+)
+def retry(ids: tuple[str, ...], everything: bool, **filters: Any) -> None:
+    """Retry failed actions, and the actions blocked behind them.
 
-    Without --state and IDs that is what is dead. Everything keeps its identity: nothing is done
-    twice.
+    Without --state and IDs: every failed action that matches. Nothing is written twice.
     """
     from crmhub.journal import action_queries
 
-    _demand_choice(ids, everything, narrowing)
+    _require_selection(ids, everything, filters)
     with opened_hub() as hub:
-        count = action_queries.retry(hub.database, _wanted(hub, ids=ids, **narrowing), by=author())
-    click.echo(f"{_counted(count)} will be retried.")
+        count = action_queries.retry(hub.database, _selection(hub, ids=ids, **filters), by=author())
+    click.echo(f"{_count_actions(count)} will be retried.")
     if not count:
         raise Exit(1)
 
@@ -154,60 +160,66 @@ def retry(ids: tuple[str, ...], everything: bool, **narrowing: Any) -> None:
 def edit(action_id: str, values: tuple[tuple[str, str], ...]) -> None:
     """Correct values of an action that failed or is blocked, and retry it.
 
-    Of createLead these are name, email and phone; of the others any property, and of deals and
-    tickets contactId. "k=" clears a property of setProperties, and leaves a value out elsewhere.
+    createLead has name, email and phone; the other helpers have any property; deals and tickets
+    also have contactId. "k=" clears a property in setProperties, and removes the value elsewhere.
     """
     from crmhub.operations import correct_action
 
     given = as_mapping(values, "K=V")
     with opened_hub() as hub:
         count = correct_action.correct(hub, action_id, given, by=author())
-    click.echo(f"Corrected. {_counted(count)} will be retried.")
+    click.echo(f"Corrected. {_count_actions(count)} will be retried.")
 
 
 @actions.command()
-@partial(_narrowing, reason="--reason-contains")
+@partial(_filter_options, reason="--reason-contains")
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All that failed, without another choice.")
-@click.option("--reason", "why", metavar="TEXT", required=True, help="Why; shown with the action.")
+@click.option(
+    "--all", "everything", is_flag=True, help="All failed actions; instead of ids or filters."
+)
+@click.option(
+    "--reason", "why", metavar="TEXT", required=True, help="The reason, shown with the action."
+)
 @click.option("--yes", is_flag=True, help="Discard without asking.")
-def discard(ids: tuple[str, ...], everything: bool, why: str, yes: bool, **narrowing: Any) -> None:
-    """Close what failed and nobody needs any more, and what is blocked behind it.
+def discard(ids: tuple[str, ...], everything: bool, why: str, yes: bool, **filters: Any) -> None:
+    """Discard failed actions, and the actions blocked behind them.
 
-    Without --state and IDs that is what is dead; what is queued can be discarded, too. It is shown
-    first. Nothing discarded is ever sent.
+    Without --state and IDs: every failed action that matches. Queued actions can be discarded,
+    too. The actions are listed before you confirm. A discarded action is never sent.
     """
     from crmhub.journal import action_queries, discard_action
 
-    _demand_choice(ids, everything, narrowing)
+    _require_selection(ids, everything, filters)
     with opened_hub() as hub:
-        wanted = _wanted(hub, ids=ids, **narrowing)
+        selection = _selection(hub, ids=ids, **filters)
         if not yes:
-            chosen = discard_action.discardable(hub.database, wanted, most=_COUNTED)
-            if chosen.total:
-                _print(
+            matches = discard_action.discardable(hub.database, selection, most=_MAX_COUNT)
+            if matches.total:
+                _print_actions(
                     action_queries.listed(
-                        hub.database, discard_action.narrowed(wanted), limit=_SHOWN
+                        hub.database, discard_action.narrowed(selection), limit=_PREVIEW_ROWS
                     )
                 )
-                behind = f", {chosen.blocked} of them blocked behind others" * bool(chosen.blocked)
-                click.confirm(f"Discard {_counted(chosen.total)}{behind}?", abort=True)
-        count = discard_action.discard(hub.database, wanted, reason=why, by=author())
-    click.echo(f"{_counted(count)} discarded.")
+                behind = f", {matches.blocked} of them blocked behind others" * bool(
+                    matches.blocked
+                )
+                click.confirm(f"Discard {_count_actions(matches.total)}{behind}?", abort=True)
+        count = discard_action.discard(hub.database, selection, reason=why, by=author())
+    click.echo(f"{_count_actions(count)} discarded.")
     if not count:
         raise Exit(1)
 
 
-def _demand_choice(ids: tuple[str, ...], everything: bool, narrowing: dict[str, Any]) -> None:
-    if not ids and not everything and not any(narrowing.values()):
-        raise click.UsageError("Name actions, narrow the choice, or say --all.")
+def _require_selection(ids: tuple[str, ...], everything: bool, filters: dict[str, Any]) -> None:
+    if not ids and not everything and not any(filters.values()):
+        raise click.UsageError("Give action ids, a filter, or --all.")
 
 
-def _counted(count: int) -> str:
+def _count_actions(count: int) -> str:
     return f"{count:,} {'action' if count == 1 else 'actions'}"
 
 
-def _wanted(
+def _selection(
     hub: Hub,
     *,
     client_id: str | None,

@@ -1,6 +1,6 @@
-"""A new adapter's package, written from the one in `crmhub/adapter/skeleton`.
+"""Writes a new adapter's package from the template in `crmhub/adapter/skeleton`.
 
-That one is a package as it stands, for a CRM named acme; only the name is replaced.
+The template is a working package for a CRM named acme; only the name is replaced.
 """
 
 from __future__ import annotations
@@ -15,44 +15,49 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*", re.ASCII)
-_LONGEST = 30
+_MAX_NAME_LENGTH = 30
 
 
-class Unfit(ValueError):
-    """The name or the directory cannot be used; the text says why and what would do."""
+class InvalidTarget(ValueError):
+    """The name or the directory cannot be used; the message gives the reason and a remedy."""
 
 
 def write(name: str, directory: Path, *, taken: Iterable[str]) -> None:
-    """Write the package of an adapter into a directory that is not there yet, or empty.
+    """Write an adapter's package into a new or empty directory.
 
-    `taken` are the names that no new adapter may have. Raises Unfit, and then nothing is written.
+    `taken` lists the names already in use. Raises InvalidTarget before anything is written.
     """
     _check_name(name, taken)
     try:
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-            raise Unfit(f"{directory} is not empty; name a new or empty directory with --to.")
-        _place(name, directory)
+            raise InvalidTarget(
+                f"{directory} is not empty; name a new or empty directory with --to."
+            )
+        _write_atomically(name, directory)
     except OSError as exc:
-        raise Unfit(f"{directory} cannot be written: {exc.strerror}.") from exc
+        raise InvalidTarget(f"{directory} cannot be written: {exc.strerror}.") from exc
 
 
 def _check_name(name: str, taken: Iterable[str]) -> None:
-    if not _NAME.fullmatch(name) or len(name) > _LONGEST:
-        raise Unfit(
-            f"{name[: 2 * _LONGEST]!r} is no name for an adapter: take lower-case letters and"
-            f" digits, words joined by - or _, a letter first, {_LONGEST} characters at most."
+    if not _NAME.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
+        raise InvalidTarget(
+            f"{name[: 2 * _MAX_NAME_LENGTH]!r} is not a valid adapter name: use lower-case letters"
+            " and digits, words joined by - or _, a letter first,"
+            f" {_MAX_NAME_LENGTH} characters at most."
         )
     if keyword.iskeyword(name) or keyword.issoftkeyword(name):
-        raise Unfit(f"{name!r} is a word of Python's own; take another name.")
+        raise InvalidTarget(f"{name!r} is a word of Python's own; take another name.")
     for other in taken:
-        # Distributions are one and the same with - and with _.
+        # Package names that differ only in - and _ are the same distribution.
         if other.replace("-", "_") == name.replace("-", "_"):
-            raise Unfit(f"An adapter named {other!r} is installed already; take another name.")
+            raise InvalidTarget(
+                f"An adapter named {other!r} is installed already; take another name."
+            )
 
 
-def _place(name: str, directory: Path) -> None:
-    """Write all files beside their places, then put them there: all of them or none."""
-    made = not directory.exists()
+def _write_atomically(name: str, directory: Path) -> None:
+    """Write all files into a draft directory, then move them into place: all or none."""
+    is_new = not directory.exists()
     directory.mkdir(exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=directory, prefix=".draft-"))
     try:
@@ -63,15 +68,15 @@ def _place(name: str, directory: Path) -> None:
             entry.rename(directory / entry.name)
         draft.rmdir()
     except BaseException:
-        # Interrupted, too: what is half written looks like a package.
-        shutil.rmtree(directory if made else draft, ignore_errors=True)
+        # Also after Ctrl-C: a half-written directory looks like a package.
+        shutil.rmtree(directory if is_new else draft, ignore_errors=True)
         raise
 
 
 def _files(name: str) -> Iterator[tuple[str, str]]:
-    """Yield path and text of each file of the package."""
+    """Yield path and text of each file in the package."""
     for path, source in _sources(files("crmhub.adapter") / "skeleton"):
-        yield _renamed(path, name), _renamed(source.read_text(encoding="utf-8"), name)
+        yield _rename_acme(path, name), _rename_acme(source.read_text(encoding="utf-8"), name)
 
 
 def _sources(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversable]]:
@@ -83,8 +88,8 @@ def _sources(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traver
             yield from _sources(entry, f"{path}/")
 
 
-def _renamed(text: str, name: str) -> str:
-    """Return a text about acme as one about another CRM: modules, classes, then the name itself."""
+def _rename_acme(text: str, name: str) -> str:
+    """Replace acme by another name: in module names, class names, then everywhere else."""
     word = "".join(part.capitalize() for part in re.split("[-_]", name))
     text = text.replace("_acme", f"_{name.replace('-', '_')}").replace("Acme", word)
     return text.replace("acme", name)

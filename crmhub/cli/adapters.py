@@ -1,4 +1,4 @@
-"""`crmhub adapters`: the kinds of CRM that are installed; `crmhub adapter new`: one more."""
+"""`crmhub adapters` lists the installed adapters; `crmhub adapter new` writes a new one."""
 
 from __future__ import annotations
 
@@ -20,30 +20,38 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def adapters(name: str | None, as_json: bool) -> None:
-    """List the installed adapters, where they come from and what they can do; or show one.
+    """List the installed adapters with source and capabilities; with a NAME, show its settings.
 
-    With a NAME, its settings too. Exits with 1 when one of those shown cannot be loaded.
+    Exits with 1 if an adapter that is shown cannot be loaded.
     """
     from crmhub.adapter.registry import Registry
 
-    found = Registry().installed()
+    installed = Registry().installed()
     if name is not None:
-        found = [_named(found, name)]
+        installed = [_find_adapter(installed, name)]
     if as_json:
         from crmhub.api.admin.account_answers import adapter_shown
 
-        described = [adapter_shown(one) for one in found]
-        print_json(described if name is None else described[0])
+        shown = [adapter_shown(adapter) for adapter in installed]
+        print_json(shown if name is None else shown[0])
     elif name is not None:
-        _print_adapter(found[0])
-    elif found:
+        _print_adapter(installed[0])
+    elif installed:
         print_columns(
-            ("ADAPTER", "VERSION", "FROM", "CAN ALSO"),
-            [(one.name, one.version, one.distribution, one.error or _can(one)) for one in found],
+            ("ADAPTER", "VERSION", "FROM", "CAPABILITIES"),
+            [
+                (
+                    adapter.name,
+                    adapter.version,
+                    adapter.distribution,
+                    adapter.error or _capabilities(adapter),
+                )
+                for adapter in installed
+            ],
         )
     else:
-        click.echo("No adapter is installed, not even `local`: install crmhub anew.", err=True)
-    if not found or any(one.error for one in found):
+        click.echo("No adapter is installed, not even `local`: reinstall crmhub.", err=True)
+    if not installed or any(adapter.error for adapter in installed):
         raise Exit(1)
 
 
@@ -58,67 +66,67 @@ def adapter() -> None:
     "--to",
     "directory",
     type=click.Path(path_type=Path),
-    help="Where to write it: a new or empty directory; crmhub-NAME when not given.",
+    help="A new or empty directory for the package; crmhub-NAME if missing.",
 )
 def new(name: str, directory: Path | None) -> None:
-    """Write a package with a working adapter, a fake CRM and their tests, to start from.
+    """Write a package with a working adapter, a fake CRM and tests, as a starting point.
 
-    NAME is what accounts will call the adapter: lower-case letters, digits, - and _.
+    NAME is the name of the adapter in accounts: lower-case letters, digits, - and _.
     """
     from crmhub.adapter.registry import Registry
-    from crmhub.cli.adapter_skeleton import Unfit, write
+    from crmhub.cli.adapter_skeleton import InvalidTarget, write
 
     directory = directory or Path(f"crmhub-{name}")
     try:
         write(name, directory, taken=Registry().names)
-    except Unfit as exc:
+    except InvalidTarget as exc:
         raise click.UsageError(str(exc)) from exc
-    click.echo(f"The adapter {name} is in {directory}. Its tests pass as it is:\n")
+    click.echo(f"The adapter {name} is in {directory}. Run its tests:\n")
     click.echo(f"cd {shlex.quote(str(directory))}")
     click.echo("pip install -e '.[testing]'")
     click.echo("pytest")
 
 
-def _named(found: list[Installed], name: str) -> Installed:
-    for one in found:
-        if one.name == name:
-            return one
-    known = ", ".join(one.name for one in found) or "none"
-    raise click.ClickException(f"No adapter named {name!r} is installed; installed are: {known}.")
+def _find_adapter(installed: list[Installed], name: str) -> Installed:
+    for adapter in installed:
+        if adapter.name == name:
+            return adapter
+    names = ", ".join(adapter.name for adapter in installed) or "none"
+    raise click.ClickException(f"No adapter named {name!r} is installed; installed are: {names}.")
 
 
-def _can(one: Installed) -> str:
-    return ", ".join(sorted(one.features)) or "-"
+def _capabilities(adapter: Installed) -> str:
+    return ", ".join(sorted(adapter.features)) or "-"
 
 
-def _print_adapter(one: Installed) -> None:
-    come_from = f"{one.distribution} {one.version}".strip() or "-"
-    fields = [("Adapter", one.name), ("From", come_from)]
-    if one.error:
-        print_fields([*fields, ("Error", one.error)])
+def _print_adapter(adapter: Installed) -> None:
+    source = f"{adapter.distribution} {adapter.version}".strip() or "-"
+    fields = [("Adapter", adapter.name), ("From", source)]
+    if adapter.error:
+        print_fields([*fields, ("Error", adapter.error)])
         return
-    print_fields([*fields, ("CRM", one.title), ("Can also", _can(one))])
-    if not one.settings:
+    print_fields([*fields, ("CRM", adapter.title), ("Capabilities", _capabilities(adapter))])
+    if not adapter.settings:
         click.echo("\nIt has no settings.")
         return
     click.echo()
     print_columns(
-        ("SETTING", "GIVEN BY", "NEEDED", "DEFAULT", "WHAT IT IS"),
+        ("SETTING", "OPTION", "REQUIRED", "DEFAULT", "DESCRIPTION"),
         [
             (
-                each.name,
-                "--secret" if each.secret else "--set",
-                "yes" if each.required else "-",
-                each.default or "-",
-                _meaning(each),
+                setting.name,
+                "--secret" if setting.secret else "--set",
+                "yes" if setting.required else "-",
+                setting.default or "-",
+                _description(setting),
             )
-            for each in one.settings
+            for setting in adapter.settings
         ],
     )
-    for each in one.settings:
-        if each.help:
-            click.echo(f"\n{each.name}: {each.help}")
+    for setting in adapter.settings:
+        if setting.help:
+            click.echo(f"\n{setting.name}: {setting.help}")
 
 
-def _meaning(one: Setting) -> str:
-    return f"{one.label}: {', '.join(one.choices)}" if one.choices else one.label
+def _description(setting: Setting) -> str:
+    return f"{setting.label}: {', '.join(setting.choices)}" if setting.choices else setting.label

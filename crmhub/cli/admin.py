@@ -1,4 +1,4 @@
-"""`crmhub admin`: who may call the admin API, and who may use the console."""
+"""`crmhub admin`: tokens of the admin API, and users of the console."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import rich_click as click
 
 from crmhub.cli.inputs import expiring, read_password
 from crmhub.cli.open_hub import author, opened_hub
-from crmhub.cli.output import in_words, iso, print_columns, print_json, standing
+from crmhub.cli.output import in_words, iso, print_columns, print_json, validity
 
 if TYPE_CHECKING:
     from crmhub.accounts.users import User
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @click.group()
 def admin() -> None:
-    """What belongs to the operator: tokens of the admin API, users of the console."""
+    """Manage tokens of the admin API and users of the console."""
 
 
 @admin.group()
 def token() -> None:
-    """Make and end tokens of the admin API."""
+    """Create and revoke tokens of the admin API."""
 
 
 @token.command()
@@ -31,12 +31,12 @@ def token() -> None:
     "scopes",
     multiple=True,
     metavar="RESOURCE:RIGHT",
-    help="What the token may do, such as actions:read; again for more. None named: everything.",
+    help="A scope of the token, such as actions:read; repeatable. Not given: full access.",
 )
 @expiring
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def create(name: str, scopes: tuple[str, ...], expires: int | None, as_json: bool) -> None:
-    """Make a token and print it, this once; NAME says what it is for."""
+    """Create a token and print it. It is shown only once. NAME says what it is for."""
     with opened_hub() as hub:
         from crmhub.operations import change_account
 
@@ -59,32 +59,32 @@ def create(name: str, scopes: tuple[str, ...], expires: int | None, as_json: boo
     click.echo(f"Name      {issued.name}")
     click.echo(f"Scopes    {', '.join(issued.scopes)}")
     click.echo(f"Expires   {in_words(issued.expires_at)}")
-    click.echo("\nThe token is not shown again: keep it now.")
+    click.echo("\nThe token is not shown again: store it now.")
 
 
 @token.command(name="list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_tokens(as_json: bool) -> None:
-    """List the tokens, without showing them."""
+    """List the tokens. The tokens themselves are not shown."""
     with opened_hub() as hub:
         from crmhub.accounts import admin_tokens
 
         with hub.database.reading() as db:
-            found = admin_tokens.list_tokens(db)
+            tokens = admin_tokens.list_tokens(db)
     if as_json:
         print_json(
             [
                 {
-                    "tokenId": one.token_id,
-                    "name": one.name,
-                    "hint": one.hint,
-                    "scopes": list(one.scopes),
-                    "createdAt": iso(one.created_at),
-                    "expiresAt": iso(one.expires_at),
-                    "revokedAt": iso(one.revoked_at),
-                    "lastUsedAt": iso(one.last_used_at),
+                    "tokenId": token.token_id,
+                    "name": token.name,
+                    "hint": token.hint,
+                    "scopes": list(token.scopes),
+                    "createdAt": iso(token.created_at),
+                    "expiresAt": iso(token.expires_at),
+                    "revokedAt": iso(token.revoked_at),
+                    "lastUsedAt": iso(token.last_used_at),
                 }
-                for one in found
+                for token in tokens
             ]
         )
         return
@@ -92,14 +92,14 @@ def list_tokens(as_json: bool) -> None:
         ("TOKEN ID", "NAME", "ENDS IN", "STATE", "LAST USED", "SCOPES"),
         [
             (
-                one.token_id,
-                one.name,
-                f"…{one.hint}",
-                standing(expires_at=one.expires_at, revoked_at=one.revoked_at),
-                in_words(one.last_used_at),
-                "all" if one.scopes == admin_tokens.SCOPES else " ".join(one.scopes),
+                token.token_id,
+                token.name,
+                f"…{token.hint}",
+                validity(expires_at=token.expires_at, revoked_at=token.revoked_at),
+                in_words(token.last_used_at),
+                "all" if token.scopes == admin_tokens.SCOPES else " ".join(token.scopes),
             )
-            for one in found
+            for token in tokens
         ],
     )
 
@@ -107,7 +107,7 @@ def list_tokens(as_json: bool) -> None:
 @token.command()
 @click.argument("token_id")
 def revoke(token_id: str) -> None:
-    """End a token; every server process refuses it within a second."""
+    """Revoke a token. Every server process refuses it within a second."""
     with opened_hub() as hub:
         from crmhub.operations import change_account
 
@@ -123,13 +123,13 @@ _password = click.option(
     required=True,
     metavar="FILE",
     callback=lambda _ctx, _option, source: read_password(source),
-    help="Where the password is; - reads standard input, or asks.",
+    help="File with the password; - reads standard input, or asks.",
 )
 
 
 @admin.group()
 def user() -> None:
-    """Let people use the console, and shut them out."""
+    """Manage console users."""
 
 
 @user.command(name="create")
@@ -137,38 +137,38 @@ def user() -> None:
 @_password
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def create_user(email: str, password: str, as_json: bool) -> None:
-    """Let somebody sign in at /console with EMAIL and a password of 12 characters or more."""
+    """Create a console user with EMAIL and a password of at least 12 characters."""
     with opened_hub() as hub:
         from crmhub.operations import users
 
-        made = users.create_user(hub, email, password, by=author())
+        user = users.create_user(hub, email, password, by=author())
     if as_json:
-        print_json(_user_shown(made))
+        print_json(_user_as_json(user))
         return
-    click.echo(f"{made.email} may sign in at /console.")
+    click.echo(f"{user.email} may sign in at /console.")
 
 
 @user.command(name="list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_users(as_json: bool) -> None:
-    """List who may use the console, and who no more."""
+    """List the console users with their state."""
     with opened_hub() as hub:
         from crmhub.operations import users
 
-        found = users.list_users(hub)
+        users_found = users.list_users(hub)
     if as_json:
-        print_json([_user_shown(one) for one in found])
+        print_json([_user_as_json(user) for user in users_found])
         return
     print_columns(
         ("USER ID", "EMAIL", "STATE", "LAST SIGN-IN"),
         [
             (
-                one.user_id,
-                one.email,
-                f"disabled {in_words(one.disabled_at)}" if one.disabled_at else "live",
-                in_words(one.last_sign_in_at),
+                user.user_id,
+                user.email,
+                f"disabled {in_words(user.disabled_at)}" if user.disabled_at else "live",
+                in_words(user.last_sign_in_at),
             )
-            for one in found
+            for user in users_found
         ],
     )
 
@@ -176,15 +176,15 @@ def list_users(as_json: bool) -> None:
 @user.command()
 @click.argument("email")
 def disable(email: str) -> None:
-    """Shut a user out; their sessions end within a second."""
+    """Disable a user. Their sessions end within a second."""
     _set_disabled(email, True)
-    click.echo(f"{email} is shut out.")
+    click.echo(f"{email} is disabled.")
 
 
 @user.command()
 @click.argument("email")
 def enable(email: str) -> None:
-    """Let a disabled user sign in again."""
+    """Enable a disabled user."""
     _set_disabled(email, False)
     click.echo(f"{email} may sign in at /console.")
 
@@ -193,12 +193,12 @@ def enable(email: str) -> None:
 @click.argument("email")
 @_password
 def change_password(email: str, password: str) -> None:
-    """Give a user another password; their sessions end within a second."""
+    """Set a new password for a user. Their sessions end within a second."""
     with opened_hub() as hub:
         from crmhub.operations import users
 
         users.set_password(hub, email, password, by=author())
-    click.echo(f"{email} has another password.")
+    click.echo(f"{email} has a new password.")
 
 
 def _set_disabled(email: str, disabled: bool) -> None:
@@ -208,11 +208,11 @@ def _set_disabled(email: str, disabled: bool) -> None:
         users.set_disabled(hub, email, disabled, by=author())
 
 
-def _user_shown(one: User) -> dict[str, Any]:
+def _user_as_json(user: User) -> dict[str, Any]:
     return {
-        "userId": one.user_id,
-        "email": one.email,
-        "createdAt": iso(one.created_at),
-        "disabledAt": iso(one.disabled_at),
-        "lastSignInAt": iso(one.last_sign_in_at),
+        "userId": user.user_id,
+        "email": user.email,
+        "createdAt": iso(user.created_at),
+        "disabledAt": iso(user.disabled_at),
+        "lastSignInAt": iso(user.last_sign_in_at),
     }

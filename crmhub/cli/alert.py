@@ -1,4 +1,4 @@
-"""`crmhub alert`: what is the matter, and whether the operator's webhook hears of it."""
+"""`crmhub alert`: list the active alerts, and test the operator's webhook."""
 
 from __future__ import annotations
 
@@ -10,49 +10,49 @@ from crmhub.cli.output import iso, print_json
 
 @click.group()
 def alert() -> None:
-    """What needs an operator: refused credentials, old queues, failed actions."""
+    """List alerts (refused credentials, old queues, failed actions), and test their delivery."""
 
 
 @alert.command(name="list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_alerts(as_json: bool) -> None:
-    """List what is the matter now."""
+    """List the active alerts."""
     from crmhub.operations import alerts
 
     with opened_hub() as hub, hub.database.reading() as db:
-        found = alerts.now(db, old_ms=hub.settings.alert_queue_age)
+        active = alerts.now(db, old_ms=hub.settings.alert_queue_age)
     if as_json:
         print_json(
             [
                 {
-                    "type": alerts.BEGINS[each.kind],
-                    "clientId": each.client_id,
-                    "adapter": each.adapter,
-                    "connectionId": each.connection_id,
-                    "since": iso(each.since),
-                    "actions": each.count,
-                    "blocked": each.blocked,
+                    "type": alerts.BEGINS[alert.kind],
+                    "clientId": alert.client_id,
+                    "adapter": alert.adapter,
+                    "connectionId": alert.connection_id,
+                    "since": iso(alert.since),
+                    "actions": alert.count,
+                    "blocked": alert.blocked,
                 }
-                for each in found
+                for alert in active
             ]
         )
         return
-    for each in found:
-        click.echo(f"{each.client_id}: {each.in_words()}")
-    if not found:
-        click.echo("Nothing is the matter.")
+    for alert in active:
+        click.echo(f"{alert.client_id}: {alert.in_words()}")
+    if not active:
+        click.echo("No active alerts.")
 
 
 @alert.command()
 def test() -> None:
-    """Send the message `alert.test` to CRMHUB_ALERT_URL, and say whether it was taken."""
+    """Send the message `alert.test` to CRMHUB_ALERT_URL, and report whether it was accepted."""
     from crmhub.journal import outbox
 
     with opened_hub() as hub:
         url, secret = hub.settings.alert_url, hub.settings.alert_secret
         if url is None or secret is None:
             raise click.UsageError("Set CRMHUB_ALERT_URL and CRMHUB_ALERT_SECRET first.")
-        wrong = outbox.send(hub.egress, url, secret, *outbox.message("alert.test", {}))
-    if wrong:
-        raise click.ClickException(f"The message was not taken: {wrong}")
-    click.echo("The message was taken.")
+        fault = outbox.send(hub.egress, url, secret, *outbox.message("alert.test", {}))
+    if fault:
+        raise click.ClickException(f"The message was not accepted: {fault}")
+    click.echo("The message was accepted.")

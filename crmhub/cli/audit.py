@@ -1,4 +1,4 @@
-"""`crmhub audit`: who changed what."""
+"""`crmhub audit`: list the changes in the audit log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crmhub.cli.inputs import duration
 from crmhub.cli.open_hub import load_account, opened_hub
 from crmhub.cli.output import in_words, print_columns, print_json
 
-# Said again, so that `--help` needs to load nothing.
+# Copied from crmhub.audit, so that `--help` does not import it.
 _OBJECTS = (
     "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",
     "actions", "person", "records", "encryptionKey", "duplicate",
@@ -38,21 +38,23 @@ _VERBS = (
 
 @click.group()
 def audit() -> None:
-    """Who changed what, by command, in the console or through the admin API."""
+    """Show changes made by command, in the console or through the admin API."""
 
 
 @audit.command(name="list")
-@click.option("--account", "client_id", metavar="CLIENT_ID", help="Of this account.")
-@click.option("--object", "object_", type=click.Choice(_OBJECTS), help="What was changed.")
-@click.option("--verb", type=click.Choice(_VERBS), help="What was done to it.")
+@click.option("--account", "client_id", metavar="CLIENT_ID", help="Only this account.")
+@click.option(
+    "--object", "object_", type=click.Choice(_OBJECTS), help="Only changes of this kind of object."
+)
+@click.option("--verb", type=click.Choice(_VERBS), help="Only this kind of change.")
 @click.option(
     "--by",
     metavar="NAME",
-    help="A user, an email of the console, or the name or id of an admin token.",
+    help="Only by this author: a system user, a console email, or an admin token's name or id.",
 )
-@click.option("--newer-than", type=duration, metavar="TIME", help="Since so long ago: 12h.")
+@click.option("--newer-than", type=duration, metavar="TIME", help="Only within the last 12h, 3d.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@click.option("--before", type=int, metavar="ID", help="Begin behind this entry.")
+@click.option("--before", type=int, metavar="ID", help="Start after this entry.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_entries(
     client_id: str | None,
@@ -64,12 +66,12 @@ def list_entries(
     before: int | None,
     as_json: bool,
 ) -> None:
-    """List changes, the newest first, with what was there before. No secret is shown."""
+    """List changes, newest first, with values before and after. Secrets are never shown."""
     from crmhub import audit as log
     from crmhub.api.admin.account_answers import entry_shown
 
     with opened_hub() as hub:
-        wanted = log.Wanted(
+        query = log.Wanted(
             account_id=load_account(hub, client_id).id if client_id else None,
             object=object_ or "",
             verb=verb or "",
@@ -78,34 +80,36 @@ def list_entries(
             before_id=before,
         )
         with hub.database.reading() as db:
-            found = log.listed(db, wanted, limit=limit)
+            entries = log.listed(db, query, limit=limit)
     if as_json:
-        print_json([entry_shown(one) for one in found])
+        print_json([entry_shown(entry) for entry in entries])
         return
     print_columns(
         ("ID", "AT", "BY", "ACCOUNT", "CHANGE", "BEFORE -> AFTER"),
         [
             (
-                str(one.id),
-                in_words(one.at),
-                f"{one.by.name} ({one.by.id or one.by.kind})",
-                one.client_id or "-",
-                f"{one.verb} {one.object} {one.object_id}".strip(),
-                _differing(dict(one.before), dict(one.after)),
+                str(entry.id),
+                in_words(entry.at),
+                f"{entry.by.name} ({entry.by.id or entry.by.kind})",
+                entry.client_id or "-",
+                f"{entry.verb} {entry.object} {entry.object_id}".strip(),
+                _describe_change(dict(entry.before), dict(entry.after)),
             )
-            for one in found
+            for entry in entries
         ],
     )
 
 
-def _differing(before: dict[str, Any], after: dict[str, Any]) -> str:
-    def shown(value: Any) -> str:
+def _describe_change(before: dict[str, Any], after: dict[str, Any]) -> str:
+    def as_text(value: Any) -> str:
         return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
     parts = []
     for name in {**before, **after}:
-        became = shown(after[name]) if name in after else "-"
+        new_text = as_text(after[name]) if name in after else "-"
         parts.append(
-            f"{name}: {shown(before[name])} -> {became}" if name in before else f"{name}: {became}"
+            f"{name}: {as_text(before[name])} -> {new_text}"
+            if name in before
+            else f"{name}: {new_text}"
         )
     return ", ".join(parts) or "-"

@@ -1,4 +1,4 @@
-"""`crmhub import` and `crmhub export`: records from a CSV file, and into one."""
+"""`crmhub import` and `crmhub export`: import records from CSV files, and export them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from crmhub.cli.progress import progress
 if TYPE_CHECKING:
     from crmhub.records.search.filters import Filter
 
-# Said again, so that `--help` needs to load nothing.
+# Copied from crmhub.properties.kinds, so that `--help` does not import it.
 _KINDS = ("contacts", "deals", "companies", "tickets")
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -33,21 +33,26 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.argument("client_id")
 @click.argument("kind", type=click.Choice(_KINDS), metavar="RES")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True, readable=True))
-@click.option("--by", default="", metavar="NAME", help="A unique property, or id: whose row it is.")
+@click.option(
+    "--by",
+    default="",
+    metavar="NAME",
+    help="Update the record with the same value: a unique property, or id.",
+)
 @click.option(
     "--column",
     "columns",
     type=assignment,
     multiple=True,
     metavar="TITLE=NAME",
-    help="What a column holds; TITLE= leaves it out.",
+    help="The property of a column; TITLE= skips the column.",
 )
-@click.option("--clear", is_flag=True, help="Empty cells clear values, with --by.")
-@click.option("--delimiter", default="", metavar="CHARACTER", help="Found by itself if not given.")
+@click.option("--clear", is_flag=True, help="With --by: empty cells clear values.")
+@click.option("--delimiter", default="", metavar="CHARACTER", help="Detected if not given.")
 @click.option("--encoding", default="utf-8", show_default=True)
-@click.option("--raw", is_flag=True, help="Take cells as they are: an apostrophe before = stays.")
-@click.option("--refused", type=_FILE, help="Where rows go that cannot be stored.")
-@click.option("--again", is_flag=True, help="Import anew what was imported before.")
+@click.option("--raw", is_flag=True, help="Keep the apostrophe before a cell that begins with =.")
+@click.option("--refused", type=_FILE, help="File for rejected rows.")
+@click.option("--again", is_flag=True, help="Import the file again from its start.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def import_(
     client_id: str,
@@ -65,24 +70,26 @@ def import_(
 ) -> None:
     """Import records (RES: contacts, deals, companies, tickets) from a CSV file.
 
-    The first line names the properties, by name or label. Each row becomes a new record; with
-    --by email it changes the record that has its e-mail address, where there is one.
+    The first line names the properties, by name or label. Each row creates a record; with --by
+    email it updates the record with the same email, if there is one.
 
-    Rows that cannot be stored go to FILE.refused.csv with the reason, to be corrected and imported
-    from there; then it exits with 1. Stopped or killed, the same command goes on where it was, and
-    no row is stored twice.
+    Rejected rows go to FILE.refused.csv with the reason; correct them and import that file. Exits
+    with 1 if a row was rejected. After an interruption, run the same command again: it continues
+    where it stopped, and stores no row twice.
     """
     if by == "" and clear:
         raise click.UsageError("--clear needs --by: a new record has nothing to clear.")
     if len(delimiter) > 1 and delimiter != "\\t":
         raise click.UsageError("--delimiter: give one character, or \\t for a tab.")
     if not file.is_file():
-        raise click.UsageError(f"{file} is no regular file, and an import reads it several times.")
+        raise click.UsageError(
+            f"{file} is not a regular file; an import reads its file several times."
+        )
     try:
         b"email".decode(encoding, "replace")
     except (LookupError, ValueError):
         raise click.UsageError(
-            f"--encoding: {encoding} is no encoding of files; give cp1252, say."
+            f"--encoding: {encoding} is not a known encoding; give for example cp1252."
         ) from None
     refused = refused or file.with_name(f"{file.stem}.refused.csv")
     with opened_hub() as hub:
@@ -104,34 +111,34 @@ def import_(
             again=again,
         )
         if job.left_out:
-            click.echo(f"Columns that are left out: {', '.join(job.left_out)}.", err=True)
+            click.echo(f"Skipped columns: {', '.join(job.left_out)}.", err=True)
         if job.tally.rows:
-            click.echo(f"Going on behind row {job.tally.rows:,}.", err=True)
+            click.echo(f"Continuing after row {job.tally.rows:,}.", err=True)
         try:
-            with progress("rows", total=sheet.rows, done=job.tally.rows) as tell:
+            with progress("rows", total=sheet.rows, done=job.tally.rows) as report:
                 for tally in job.run():
-                    tell(tally.rows)
+                    report(tally.rows)
         except OSError as exc:
             raise click.ClickException(
-                f"{exc.filename or refused}: {exc.strerror}. What was imported so far is kept;"
-                " the same command goes on."
+                f"{exc.filename or refused}: {exc.strerror}. The rows imported so far are kept;"
+                " run the same command again to continue."
             ) from exc
-        done = job.tally
+        tally = job.tally
     if as_json:
         print_json(
             {
-                "created": done.created,
-                "updated": done.updated,
-                "refused": done.refused,
-                "refusedFile": str(refused) if done.refused else "",
+                "created": tally.created,
+                "updated": tally.updated,
+                "refused": tally.refused,
+                "refusedFile": str(refused) if tally.refused else "",
                 "leftOut": job.left_out,
             }
         )
     else:
-        click.echo(f"{done.created:,} created, {done.updated:,} updated.")
-        if done.refused:
-            click.echo(f"{done.refused:,} refused, with their reasons in {refused}.")
-    if done.refused:
+        click.echo(f"{tally.created:,} created, {tally.updated:,} updated.")
+        if tally.refused:
+            click.echo(f"{tally.refused:,} refused, with their reasons in {refused}.")
+    if tally.refused:
         raise Exit(1)
 
 
@@ -139,16 +146,20 @@ def import_(
 @click.argument("client_id")
 @click.argument("kind", type=click.Choice(_KINDS), metavar="RES")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
-@click.option("--property", "names", multiple=True, metavar="NAME", help="Not given: all.")
+@click.option(
+    "--property", "names", multiple=True, metavar="NAME", help="Only this property; repeatable."
+)
 @click.option(
     "--filter",
     "filters",
     multiple=True,
     metavar="'NAME OPERATOR VALUE'",
-    help="As in a search; IN and NOT_IN take values with commas between.",
+    help="As in a search; IN and NOT_IN take comma-separated values.",
 )
-@click.option("--raw", is_flag=True, help="For programs: no apostrophe before what begins with =.")
-@click.option("--force", is_flag=True, help="Write over FILE.")
+@click.option(
+    "--raw", is_flag=True, help="For programs: no apostrophe before a cell that begins with =."
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
 def export(
     client_id: str,
     kind: str,
@@ -161,20 +172,20 @@ def export(
     """Export records (RES: contacts, deals, companies, tickets) into a CSV file, - for standard
     output.
 
-    The file is there once it is whole. A cell that a spreadsheet would take for a formula begins
-    with an apostrophe, which crmhub import takes off again.
+    The file appears only when it is complete. A cell that a spreadsheet would read as a formula
+    gets an apostrophe in front, which crmhub import removes.
     """
-    wanted_filters = tuple(_filter(text) for text in filters)
+    parsed_filters = tuple(_filter(text) for text in filters)
     with opened_hub() as hub:
         from crmhub.csv.exporting import Wanted
         from crmhub.csv.exporting import export as exported
         from crmhub.properties.kinds import KINDS
 
         account = load_account(hub, client_id)
-        wanted = Wanted(wanted_filters, names, raw)
+        selection = Wanted(parsed_filters, names, raw)
         written = 0
-        with _whole(file, force=force) as out:
-            steps = exported(hub.records, account, KINDS[kind], wanted, out, by=author())
+        with _write_whole(file, force=force) as out:
+            steps = exported(hub.records, account, KINDS[kind], selection, out, by=author())
             written, total = next(steps)
             with progress(kind, total=total) as tell:
                 tell(written)
@@ -193,21 +204,21 @@ def _filter(text: str) -> Filter:
 
 
 @contextmanager
-def _whole(file: Path, *, force: bool) -> Iterator[TextIO]:
-    """Lend a file to write that takes its name once it is whole; `-` is standard output."""
+def _write_whole(file: Path, *, force: bool) -> Iterator[TextIO]:
+    """Lend a file that gets its name only when it is complete; `-` is standard output."""
     if str(file) == "-":
         yield sys.stdout
         sys.stdout.flush()
         return
     if file.exists() and not file.is_file():
-        raise click.UsageError(f"{file} is no regular file; - stands for standard output.")
+        raise click.UsageError(f"{file} is not a regular file; - is standard output.")
     if file.exists() and not force:
-        raise click.UsageError(f"{file} is there already; --force writes over it.")
-    # What a link leads to is written over, and not the link, which may be /dev/stdout.
+        raise click.UsageError(f"{file} exists already; --force overwrites it.")
+    # Replace the target of a link, not the link itself, which may be /dev/stdout.
     file = Path(os.path.realpath(file))
     part = file.with_name(f"{file.name}.part")
     try:
-        # Personal data: for nobody else to read.
+        # The file holds personal data, so only its owner may read it.
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w", encoding="utf-8", newline="") as out:
             yield out

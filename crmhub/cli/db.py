@@ -1,4 +1,4 @@
-"""`crmhub db`: the database's schema, its backups, and an index that an installation may want."""
+"""`crmhub db`: upgrade, optional index, backup, restore, new encryption key."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from crmhub.database.connection import Database
     from crmhub.settings import Settings
 
-_TOLD_EVERY_S = 5
+_REPORT_EVERY_S = 5
 
 
 @click.group()
 def db() -> None:
-    """Look after the database."""
+    """Upgrade, back up and restore the database."""
 
 
 db.add_command(reseal)
@@ -29,9 +29,9 @@ db.add_command(reseal)
 
 @db.command()
 def upgrade() -> None:
-    """Bring the database to the newest schema.
+    """Upgrade the database to the newest schema.
 
-    Safe to run again, and beside a running service.
+    Safe to run again, and while the service runs.
     """
     from crmhub.cli.open_hub import upgrade as run_migrations
     from crmhub.settings import Settings
@@ -42,38 +42,38 @@ def upgrade() -> None:
 
 
 @db.command()
-@click.option("--trigram", is_flag=True, help="Build the index for parts of texts.")
-@click.option("--drop-trigram", is_flag=True, help="Remove it.")
+@click.option("--trigram", is_flag=True, help="Build the index for substring search.")
+@click.option("--drop-trigram", is_flag=True, help="Remove that index.")
 def index(trigram: bool, drop_trigram: bool) -> None:
     """Build or remove an optional index (PostgreSQL).
 
-    --trigram answers CONTAINS_TOKEN without reading all values of a property, and makes writes
-    dearer. Safe to run again, and beside a running service, which goes on reading and writing.
+    --trigram lets CONTAINS_TOKEN run without reading all values of a property; writes become
+    slower. Safe to run again, and while the service reads and writes.
     """
     from crmhub.cli.open_hub import opened_hub
 
     if trigram == drop_trigram:
-        raise click.UsageError("Say one of --trigram and --drop-trigram.")
+        raise click.UsageError("Give --trigram or --drop-trigram.")
     with opened_hub() as hub:
         from crmhub.records import trigrams
 
         if drop_trigram:
-            gone = trigrams.drop(hub.database)
-            click.echo("The index is removed." if gone else "There is no such index.")
+            dropped = trigrams.drop(hub.database)
+            click.echo("The index is removed." if dropped else "There is no such index.")
             return
-        made = _told_meanwhile(hub.database)
-        click.echo("The index is built." if made else "The index is there already.")
+        built = _build_index(hub.database)
+        click.echo("The index is built." if built else "The index exists already.")
 
 
 @db.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def backup(file: Path, as_json: bool) -> None:
-    """Write the whole database into FILE, as it is at one moment, beside a running service.
+    """Back up the whole database to FILE, as a consistent snapshot, while the service runs.
 
-    For PostgreSQL that is pg_dump's custom format. FILE holds everything but the keys: keep
-    CRMHUB_ENCRYPTION_KEYS and CRMHUB_SECRET_KEY elsewhere, since without them the credentials of
-    CRMs cannot be read.
+    PostgreSQL's FILE is in pg_dump's custom format. FILE does not contain the keys: store
+    CRMHUB_ENCRYPTION_KEYS and CRMHUB_SECRET_KEY elsewhere. Without them the CRM credentials in the
+    backup cannot be read.
     """
     from crmhub.operations import backup as backups
     from crmhub.settings import Settings
@@ -95,8 +95,8 @@ def backup(file: Path, as_json: bool) -> None:
 def restore(file: Path, as_json: bool) -> None:
     """Fill an empty database from FILE, a backup of the same kind of database.
 
-    All or nothing, and brought to the newest schema. What waited in the journal then may have
-    been carried out since: each is looked up in its CRM before it is sent again.
+    Restores all or nothing, then upgrades to the newest schema. An unfinished action of the backup
+    may have been sent since; the hub looks it up in its CRM before it sends it again.
     """
     from crmhub.cli.open_hub import upgrade as run_migrations
     from crmhub.operations import backup as backups
@@ -114,12 +114,11 @@ def restore(file: Path, as_json: bool) -> None:
 @db.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def settle(as_json: bool) -> None:
-    """Make a database that was restored by other means safe to start the service on.
+    """Prepare a database that was restored with PostgreSQL's or SQLite's own tools.
 
-    Run it after PostgreSQL's or SQLite's own tools, before the service; `crmhub db restore` does
-    the same. It brings the database to the newest schema, has each unfinished action looked up in
-    its CRM before it is sent again, and skips the ids that may have been given out since. Safe to
-    run again.
+    Run it after the restore and before the service; `crmhub db restore` does the same by itself. It
+    upgrades the schema, marks each unfinished action to be looked up in its CRM before it is sent
+    again, and skips record ids that may have been used since. Safe to run again.
     """
     from crmhub.cli.open_hub import upgrade as run_migrations
     from crmhub.operations import backup as backups
@@ -134,23 +133,23 @@ def settle(as_json: bool) -> None:
 def _print_contents(settings: Settings, done: str, *, as_json: bool) -> None:
     from crmhub.operations import backup as backups
 
-    held = backups.contents(settings.database_url)
+    contents = backups.contents(settings.database_url)
     if as_json:
-        print_json(asdict(held))
+        print_json(asdict(contents))
         return
     click.echo(
-        f"{done}: {held.accounts:,} accounts, {held.records:,} records,"
-        f" {held.unfinished:,} unfinished actions. `crmhub doctor` tells whether all is in place."
+        f"{done}: {contents.accounts:,} accounts, {contents.records:,} records,"
+        f" {contents.unfinished:,} unfinished actions. `crmhub doctor` checks the installation."
     )
 
 
-def _told_meanwhile(database: Database) -> bool:
-    """Build the index and tell on standard error how far that is."""
+def _build_index(database: Database) -> bool:
+    """Build the index, and report progress on standard error."""
     from crmhub.records import trigrams
 
     with ThreadPoolExecutor(1) as pool:
         building = pool.submit(trigrams.make, database)
-        while not wait([building], timeout=_TOLD_EVERY_S).done:
-            if how_far := trigrams.progress(database):
-                click.echo(how_far, err=True)
+        while not wait([building], timeout=_REPORT_EVERY_S).done:
+            if message := trigrams.progress(database):
+                click.echo(message, err=True)
     return building.result()

@@ -1,4 +1,4 @@
-"""`crmhub account apply` and `export`: accounts as a file declares them."""
+"""`crmhub account apply` and `export`: accounts declared in a file."""
 
 from __future__ import annotations
 
@@ -22,45 +22,50 @@ if TYPE_CHECKING:
 @click.option(
     "--queued",
     type=click.Choice(("finish", "move", "drop")),
-    help="What becomes of what is queued for a CRM that an account leaves.",
+    help="Actions queued for an old CRM: finish them there, move or drop them.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what differs, and stop.")
+@click.option("--dry-run", is_flag=True, help="Show the differences, and stop.")
 @click.option("--yes", is_flag=True, help="Apply without asking.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON; wants --yes or --dry-run.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; needs --yes or --dry-run.")
 def apply(file: Path, queued: Decision | None, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Make accounts what FILE declares: all of them, or none where something is wrong.
+    """Create and change accounts as FILE declares: all of them, or none if there is an error.
 
-    What differs is shown first. Accounts that are not there are opened, and their keys and secrets
-    printed, this once. config/accounts.example.toml shows what FILE may say; a secret is never in
-    it, but in the environment or in a file of its own.
+    The differences are shown first. Missing accounts are created, and their keys and secrets
+    printed once. config/accounts.example.toml documents FILE; secrets are not in FILE, but in the
+    environment or in separate files.
     """
     if as_json and not (yes or dry_run):
-        raise click.UsageError("--json asks nothing: add --yes or --dry-run.")
+        raise click.UsageError("--json cannot ask: add --yes or --dry-run.")
     with opened_hub() as hub:
         from crmhub.operations import declared_accounts
 
-        wanted = declared_accounts.read(file, os.environ)
-        found = declared_accounts.rehearse(hub, file, wanted, queued=queued, by=author())
+        declared = declared_accounts.read(file, os.environ)
+        outcomes = declared_accounts.rehearse(hub, file, declared, queued=queued, by=author())
         if not as_json:
-            _print_differences(found)
-        applies = bool(found) and not dry_run
-        if applies and not yes:
+            _print_differences(outcomes)
+        will_apply = bool(outcomes) and not dry_run
+        if will_apply and not yes:
             click.confirm("Apply this?", abort=True)
-        if applies:
-            found = declared_accounts.apply(hub, file, wanted, queued=queued, by=author())
+        if will_apply:
+            outcomes = declared_accounts.apply(hub, file, declared, queued=queued, by=author())
     if as_json:
-        print_json({"applied": applies, "accounts": [_as_json(one, applies) for one in found]})
-    elif applies:
+        print_json(
+            {
+                "applied": will_apply,
+                "accounts": [_as_json(outcome, will_apply) for outcome in outcomes],
+            }
+        )
+    elif will_apply:
         click.echo("Applied.")
-        _print_opened(found)
+        _print_opened(outcomes)
 
 
 @click.command()
 @click.argument("client_ids", metavar="[CLIENT_ID]...", nargs=-1)
 def export(client_ids: tuple[str, ...]) -> None:
-    """Print accounts as a file that `crmhub account apply` takes; all of them, or those named.
+    """Print accounts as a file for `crmhub account apply`: all of them, or those given.
 
-    Secrets become references to variables of the environment.
+    Secrets are replaced by references to environment variables.
     """
     with opened_hub() as hub:
         from crmhub.operations import declared_accounts
@@ -68,21 +73,23 @@ def export(client_ids: tuple[str, ...]) -> None:
         click.echo(declared_accounts.export(hub, client_ids), nl=False)
 
 
-def _print_differences(found: list[Outcome]) -> None:
-    for one in found:
-        click.echo(f"{one.client_id}: {'is opened' if one.opened else 'changes'}")
-        for name, was, becomes in one.differences:
-            click.echo(f"  {name}: {_shown(was)} -> {_shown(becomes)}")
-    if not found:
-        click.echo("Nothing differs.")
+def _print_differences(outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        click.echo(f"{outcome.client_id}: {'is opened' if outcome.opened else 'changes'}")
+        for name, before, after in outcome.differences:
+            click.echo(f"  {name}: {_value_text(before)} -> {_value_text(after)}")
+    if not outcomes:
+        click.echo("No differences.")
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
 
-def _print_opened(found: list[Outcome]) -> None:
-    opened = [(one.client_id, one.opened) for one in found if one.opened is not None]
+def _print_opened(outcomes: list[Outcome]) -> None:
+    opened = [
+        (outcome.client_id, outcome.opened) for outcome in outcomes if outcome.opened is not None
+    ]
     for client_id, issued in opened:
         click.echo(f"\nClient id       {client_id}")
         click.echo(f"API key         {issued.api_key}")
@@ -90,21 +97,21 @@ def _print_opened(found: list[Outcome]) -> None:
         click.echo(f"Portal id       {issued.portal_id}")
         click.echo(f"Webhook secret  {issued.webhook_secret}")
     if opened:
-        click.echo("\nAPI keys and webhook secrets are not shown again: keep them now.")
+        click.echo("\nAPI keys and webhook secrets are not shown again: store them now.")
 
 
-def _as_json(one: Outcome, applied: bool) -> dict[str, Any]:
+def _as_json(outcome: Outcome, applied: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {
-        "clientId": one.client_id,
-        "opened": one.opened is not None,
+        "clientId": outcome.client_id,
+        "opened": outcome.opened is not None,
         "differences": [
-            {"name": name, "before": was, "after": becomes}
-            for name, was, becomes in one.differences
+            {"name": name, "before": before, "after": after}
+            for name, before, after in outcome.differences
         ],
     }
-    if applied and one.opened is not None:
-        shown["apiKey"] = one.opened.api_key
-        shown["generatedId"] = one.opened.generated_id
-        shown["portalId"] = one.opened.portal_id
-        shown["webhookSecret"] = one.opened.webhook_secret
+    if applied and outcome.opened is not None:
+        shown["apiKey"] = outcome.opened.api_key
+        shown["generatedId"] = outcome.opened.generated_id
+        shown["portalId"] = outcome.opened.portal_id
+        shown["webhookSecret"] = outcome.opened.webhook_secret
     return shown

@@ -1,4 +1,4 @@
-"""`crmhub demo`: an account to try the service with, and the lines to try."""
+"""`crmhub demo`: create a demo account, and print commands to try."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ _TICKETS = ({"subject": "Where is my invoice?", "hs_ticket_priority": "MEDIUM"},
 
 
 @click.command()
-@click.option("--host", metavar="ADDRESS", help="Where the service will listen. [setting: host]")
-@click.option("--port", type=click.IntRange(1, 65535), help="On which port. [setting: port]")
+@click.option("--host", metavar="ADDRESS", help="Address of the service. [setting: host]")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the service. [setting: port]")
 def demo(host: str | None, port: int | None) -> None:
-    """Make an account with sample records, and print lines to try the service with.
+    """Create an account with sample records, and print commands to try the service.
 
-    Again, it prints the same lines. For development only: the account's key is kept in
+    Run again, it prints the same commands. For development only: the account's key is stored in
     var/demo.json.
     """
     with opened_hub() as hub:
         if hub.settings.env == "production":
             raise click.ClickException(
-                "There is no demo in production, since its key is kept in a file; "
-                "`crmhub account create NAME` opens a real account."
+                "There is no demo in production, because its key is stored in a file; "
+                "`crmhub account create NAME` creates a real account."
             )
-        account = _account(hub)
-        key = _key(hub, account)
-        contact_id = _samples(hub, account)
-        generated_id, portal_id = _ids(hub, account)
+        account = _demo_account(hub)
+        key = _api_key(hub, account)
+        contact_id = _create_samples(hub, account)
+        generated_id, portal_id = _webhook_ids(hub, account)
         address = origin(reachable(host or hub.settings.host), port or hub.settings.port)
     print_fields(
         [
@@ -74,13 +74,13 @@ def demo(host: str | None, port: int | None) -> None:
             ("Portal id", portal_id),
         ]
     )
-    click.echo("\nWhile `crmhub serve` runs, each of these lines works as it is:")
-    for title, line in _lines(address, key, generated_id, portal_id, contact_id):
+    click.echo("\nWhile `crmhub serve` runs, each of these commands works as printed:")
+    for title, line in _sample_commands(address, key, generated_id, portal_id, contact_id):
         click.echo(f"\n# {title}\n{line}")
 
 
-def _account(hub: Hub) -> Account:
-    """Return the demo account, opened when there is none; raises Conflict when it is no use."""
+def _demo_account(hub: Hub) -> Account:
+    """Return the demo account, created if missing; raises Conflict if it cannot be used."""
     from crmhub.accounts import accounts
     from crmhub.operations.open_account import open_account
 
@@ -89,42 +89,42 @@ def _account(hub: Hub) -> Account:
             account = accounts.load(db, _CLIENT_ID, hub.plans)
     except NotFound:
         account, issued = open_account(hub, name="Demo", client_id=_CLIENT_ID, by=author())
-        _keep(_file(hub), issued.api_key)
+        _store_key(_key_file(hub), issued.api_key)
     if account.disabled:
         raise Conflict("The account demo is disabled; `crmhub account enable demo` undoes it.")
     if account.connection.adapter != "local":
         raise Conflict(
-            f"The account demo uses {account.connection.adapter}, where the samples are not; "
+            f"The account demo uses {account.connection.adapter}, which has no samples; "
             "`crmhub account adapter demo local` takes it back."
         )
     return account
 
 
-def _key(hub: Hub, account: Account) -> str:
-    """Return the kept API key, or a new one when it is gone or works no longer."""
+def _api_key(hub: Hub, account: Account) -> str:
+    """Return the stored API key, or a new key if it is missing or invalid."""
     from crmhub.accounts import keys
     from crmhub.operations import change_account
 
-    path = _file(hub)
+    path = _key_file(hub)
     try:
-        kept = str(json.loads(path.read_text(encoding="utf-8"))["apiKey"])
+        stored = str(json.loads(path.read_text(encoding="utf-8"))["apiKey"])
     except (OSError, ValueError, KeyError, TypeError):
-        kept = ""
-    caller = hub.directory.by_any_key(kept)
+        stored = ""
+    caller = hub.directory.by_any_key(stored)
     works = caller is not None and caller.account.id == account.id
     if works and caller is not None and caller.scopes == set(keys.SCOPES):
-        return kept
+        return stored
     issued = change_account.create_key(hub, _CLIENT_ID, scopes=(), expires_at=None, by=author())
-    _keep(path, issued.api_key)
+    _store_key(path, issued.api_key)
     return issued.api_key
 
 
-def _file(hub: Hub) -> Path:
+def _key_file(hub: Hub) -> Path:
     return hub.settings.var / "demo.json"
 
 
-def _keep(path: Path, key: str) -> None:
-    """Write the key where only its owner can read it."""
+def _store_key(path: Path, key: str) -> None:
+    """Write the key to a file that only its owner can read."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".demo.")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -132,8 +132,8 @@ def _keep(path: Path, key: str) -> None:
     os.replace(temporary, path)
 
 
-def _samples(hub: Hub, account: Account) -> int:
-    """Make the sample records that are missing; return the id of the contact the lines use."""
+def _create_samples(hub: Hub, account: Account) -> int:
+    """Create the missing sample records; return the id of the contact used in the commands."""
     from crmhub.helpers import get_type
     from crmhub.properties.kinds import (
         COMPANIES,
@@ -144,47 +144,47 @@ def _samples(hub: Hub, account: Account) -> int:
     from crmhub.records.writing import NewRecord
 
     records = hub.records
-    found = {
-        one.properties["email"]: one.id
-        for one in records.read_by(
-            account, CONTACTS, "email", [each["email"] for each in (_ADA, *_OTHERS)]
+    existing = {
+        contact.properties["email"]: contact.id
+        for contact in records.read_by(
+            account, CONTACTS, "email", [values["email"] for values in (_ADA, *_OTHERS)]
         )
     }
-    missing = [each for each in (_ADA, *_OTHERS) if each["email"] not in found]
+    missing = [values for values in (_ADA, *_OTHERS) if values["email"] not in existing]
 
-    def make(_: Connection) -> int:
-        made = records.create(account, CONTACTS, [NewRecord(each) for each in missing])
-        ids = found | {one.properties["email"]: one.id for one in made}
+    def create_missing(_: Connection) -> int:
+        created = records.create(account, CONTACTS, [NewRecord(values) for values in missing])
+        ids = existing | {contact.properties["email"]: contact.id for contact in created}
         ada = ids[_ADA["email"]]
-        if not found:
-            everybody = {"contacts": sorted(ids.values())}
-            records.create(account, COMPANIES, [NewRecord(_COMPANY, everybody)])
+        if not existing:
+            all_contacts = {"contacts": sorted(ids.values())}
+            records.create(account, COMPANIES, [NewRecord(_COMPANY, all_contacts)])
             of_ada = {"contacts": [ada]}
-            records.create(account, DEALS, [NewRecord(each, of_ada) for each in _DEALS])
-            records.create(account, TICKETS, [NewRecord(each, of_ada) for each in _TICKETS])
+            records.create(account, DEALS, [NewRecord(values, of_ada) for values in _DEALS])
+            records.create(account, TICKETS, [NewRecord(values, of_ada) for values in _TICKETS])
         return ada
 
-    # Together: who finds the contacts finds the others.
-    ada = hub.database.transact(make)
-    # Anew each time: getType looks back from now.
+    # One transaction: if the contacts exist, the other samples do, too.
+    ada = hub.database.transact(create_missing)
+    # Enrol at each run, because getType looks back from now.
     get_type.enrol(hub, account, workflow_id=_WORKFLOW, contact_id=str(ada))
     return ada
 
 
-def _ids(hub: Hub, account: Account) -> tuple[str, str]:
+def _webhook_ids(hub: Hub, account: Account) -> tuple[str, str]:
     """Return the newest generated id and portal id."""
     from crmhub.accounts.webhook_ids import webhook_ids
 
     with hub.database.reading() as db:
         ids = webhook_ids(db, account.id)
-    newest = {one.purpose: one.value for one in reversed(ids)}
+    newest = {webhook_id.purpose: webhook_id.value for webhook_id in reversed(ids)}
     return newest["generated"], newest["portal"]
 
 
-def _lines(
+def _sample_commands(
     address: str, key: str, generated_id: str, portal_id: str, contact_id: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield what each line shows, and the line; they may be pasted again, in this order."""
+    """Yield title and command; the commands may be run again, in this order."""
     api = f"{address}/{_CLIENT_ID}/api/v1"
     chatbot, functions = f"{address}/chatbot", f"{address}/crm-api-interface"
     contact = str(contact_id)
@@ -210,7 +210,7 @@ def _lines(
         "hs_ticket_priority": "HIGH",
     }
     yield "list contacts", _curl(f"{api}/contacts?limit=2", header)
-    # Without an email, which is unique: so the line works twice.
+    # No email, because it is unique: so the command works twice.
     created = {"properties": {"firstname": "Mary", "lastname": "Jackson", "jobtitle": "Engineer"}}
     yield "create a contact", _curl(f"{api}/contacts", header, body=created)
     yield "search contacts", _curl(f"{api}/contacts/search", header, body=search)
@@ -254,7 +254,7 @@ def _lines(
 
 
 def _curl(url: str, *headers: str, body: Any = None) -> str:
-    """Return a line for any POSIX shell; its answer ends with a line break."""
+    """Return a curl command for a POSIX shell; its output ends with a line break."""
     words = ["curl", "-s", "-w", "\\n", url]
     if body is not None:
         headers = (*headers, "Content-Type: application/json")

@@ -1,4 +1,4 @@
-"""`crmhub doctor`: is everything in place?"""
+"""`crmhub doctor`: check the installation."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from crmhub.hub import Hub
     from crmhub.settings import Settings
 
-# Limits and expiry compare times of several machines; a second is in any network's reach.
+# Rate limits and expiry compare clocks of several machines; NTP keeps them within a second.
 _CLOCK_WARN_MS = 1_000
 _CLOCK_FAIL_MS = 30_000
 _REDIS_SECONDS = 2
-# Counting a million records takes 0.2 s, a sample of one account 0.1 s: this is for many of them.
+# A million records are counted in 0.2 s, and an account is sampled in 0.1 s: enough for many.
 _RECORDS_SECONDS = 30
-_MOST_IDS_NAMED = 5
-_BYTES_WRITTEN = 64 * 1024
+_MAX_IDS_SHOWN = 5
+_TEST_FILE_BYTES = 64 * 1024
 _RESTORE = "restore a backup (crmhub db restore)."
-# With its 16 threads; on one of them it is told of new work.
+# A worker has 16 threads; one more connection listens for new actions.
 _WORKERS_CONNECTIONS = 21
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report: what was looked at, how it is, and that in words."""
+    """One line of the report: the name of the check, its state, and a message."""
 
     name: str
     state: Literal["ok", "warn", "fail"]
@@ -47,18 +47,17 @@ class Finding:
 
 @click.command()
 @click.option("--all", "everything", is_flag=True, help="Compare all records with the index.")
-@click.option("--repair", is_flag=True, help="Mend counters and index where they are wrong.")
+@click.option("--repair", is_flag=True, help="Repair wrong counters and index rows.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(everything: bool, repair: bool, as_json: bool) -> None:
     """Check settings, database, Redis, clocks, adapters, accounts and their records.
 
-    The records of each account are counted and some of them, chosen by chance, compared with the
-    index that search reads; for at most half a minute, unless --all is given. Both that and
-    --repair may run beside the service. Exits with 1 when something fails; a warning alone does
-    not, nor does what was mended.
+    The records of each account are counted, and a random sample is compared with the search index,
+    for at most half a minute unless --all is given. --all and --repair may run while the service
+    runs. Exits with 1 if a check fails; warnings and repaired faults do not count.
     """
     findings = []
-    for finding in _examine(everything=everything, repair=repair):
+    for finding in _run_checks(everything=everything, repair=repair):
         findings.append(finding)
         if not as_json:
             click.echo(f"{finding.state:<5} {finding.name}: {finding.message}")
@@ -69,7 +68,7 @@ def doctor(everything: bool, repair: bool, as_json: bool) -> None:
         raise Exit(1)
 
 
-def _examine(*, everything: bool, repair: bool) -> Iterator[Finding]:
+def _run_checks(*, everything: bool, repair: bool) -> Iterator[Finding]:
     from crmhub.errors import Unavailable
     from crmhub.hub import Hub
     from crmhub.settings import Settings, SettingsError
@@ -82,7 +81,7 @@ def _examine(*, everything: bool, repair: bool) -> Iterator[Finding]:
         return
     try:
         yield _settings(settings)
-        yield _directories(settings)
+        yield _check_directories(settings)
         database = _database(hub.database, everything=everything)
         yield database
         migrations = _migrations(hub.database) if database.state == "ok" else None
@@ -101,8 +100,8 @@ def _examine(*, everything: bool, repair: bool) -> Iterator[Finding]:
             yield _alerts(hub)
             yield from _records(hub, accounts, everything=everything, repair=repair)
     except Unavailable as exc:
-        # It may go away meanwhile, or end what takes it longer than the first question did.
-        yield _failed(exc)
+        # The database may become unavailable during the checks, or cancel a long statement.
+        yield _database_failure(exc)
     finally:
         hub.close()
 
@@ -119,8 +118,8 @@ def _settings(settings: Settings) -> Finding:
     return Finding("settings", "ok", f"{settings.env}, {source}")
 
 
-def _directories(settings: Settings) -> Finding:
-    """Try to write where the service keeps files."""
+def _check_directories(settings: Settings) -> Finding:
+    """Write a test file to each directory of the service."""
     needed = {settings.var} if settings.env == "development" else set()
     if settings.database_url.startswith("sqlite:///"):
         needed.add(Path(settings.database_url.removeprefix("sqlite:///")).parent)
@@ -129,7 +128,7 @@ def _directories(settings: Settings) -> Finding:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=directory) as file:
                 # A full disk still takes an empty file.
-                file.write(bytes(_BYTES_WRITTEN))
+                file.write(bytes(_TEST_FILE_BYTES))
         except OSError as exc:
             return Finding("files", "fail", f"{directory} cannot be written: {exc.strerror}.")
     where = ", ".join(map(str, sorted(needed)))
@@ -146,16 +145,18 @@ def _database(database: Database, *, everything: bool) -> Finding:
     try:
         with database.reading() as db:
             version = db.scalar(sql)
-            whole = everything and db.dialect == "sqlite"
-            if whole and (said := db.scalar("pragma quick_check(1)")) != "ok":
-                return Finding("database", "fail", f"{_one_line(said)}; {_RESTORE}")
+            checked_whole = everything and db.dialect == "sqlite"
+            if checked_whole and (report := db.scalar("pragma quick_check(1)")) != "ok":
+                return Finding("database", "fail", f"{_join_lines(report)}; {_RESTORE}")
         database.check_writable()
     except (Unavailable, database.drivers_errors) as exc:
-        return _failed(exc)
-    return Finding("database", "ok", f"{version}, and its file is whole" if whole else version)
+        return _database_failure(exc)
+    return Finding(
+        "database", "ok", f"{version}, and its file is whole" if checked_whole else version
+    )
 
 
-def _failed(exc: Exception) -> Finding:
+def _database_failure(exc: Exception) -> Finding:
     from crmhub.database.drivers import Damaged
 
     message = first_line(exc.__cause__ or exc)
@@ -164,8 +165,8 @@ def _failed(exc: Exception) -> Finding:
     return Finding("database", "fail", message)
 
 
-def _one_line(said: str) -> str:
-    return " ".join(said.split())
+def _join_lines(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _migrations(database: Database) -> Finding:
@@ -176,28 +177,30 @@ def _migrations(database: Database) -> Finding:
 
 
 def _connections(hub: Hub) -> Finding:
-    """Compare what server processes and a worker may open with what the database takes."""
+    """Compare the connections that the hub may open with the limit of the database."""
     if hub.database.dialect == "sqlite":
         return Finding("connections", "ok", "SQLite takes as many as there are")
-    ours = hub.settings.workers * hub.database.pool_size + _WORKERS_CONNECTIONS
+    hub_limit = hub.settings.workers * hub.database.pool_size + _WORKERS_CONNECTIONS
     with hub.database.reading() as db:
-        [(whose, theirs)] = db.rows(
+        [(setting, database_limit)] = db.rows(
             "select * from (values ('max_connections', current_setting('max_connections')::int"
             " - current_setting('superuser_reserved_connections')::int),"
             " ('the limit of its role',"
             " (select rolconnlimit from pg_roles where rolname = current_user and not rolsuper)),"
             " ('the limit of the database', (select datconnlimit from pg_database"
             " where datname = current_database()))) as l (whose, most)"
-            # -1 is none.
+            # -1 means no limit.
             " where most >= 0 order by most limit 1"
         )
-    if ours <= theirs:
-        return Finding("connections", "ok", f"at most {ours} of the {theirs} there are")
+    if hub_limit <= database_limit:
+        return Finding(
+            "connections", "ok", f"at most {hub_limit} of the {database_limit} there are"
+        )
     return Finding(
         "connections",
         "warn",
-        f"{hub.settings.workers} server processes and a worker may open {ours}, but the database"
-        f" takes {theirs}; lower workers or threads, or raise {whose}.",
+        f"{hub.settings.workers} server processes and a worker may open {hub_limit}, but the"
+        f" database takes {database_limit}; lower workers or threads, or raise {setting}.",
     )
 
 
@@ -206,12 +209,12 @@ def _clock(database: Database) -> Finding:
         return Finding("clock", "ok", "the database is on this machine")
     with database.reading() as db:
         before = time.time()
-        theirs = float(db.scalar("select extract(epoch from clock_timestamp())"))
-        ours = (before + time.time()) / 2
-    return _compared("clock", "the database", theirs - ours)
+        database_time = float(db.scalar("select extract(epoch from clock_timestamp())"))
+        hub_time = (before + time.time()) / 2
+    return _compare_clocks("clock", "the database", database_time - hub_time)
 
 
-def _compared(name: str, whose: str, ahead_s: float) -> Finding:
+def _compare_clocks(name: str, whose: str, ahead_s: float) -> Finding:
     off_ms = abs(ahead_s) * 1000
     state: Literal["ok", "warn", "fail"] = "ok"
     if off_ms > _CLOCK_WARN_MS:
@@ -251,97 +254,99 @@ def _redis(settings: Settings) -> Finding:
         )
     finally:
         client.close()
-    return _compared("redis", "Redis", seconds + micros / 1e6 - time.time())
+    return _compare_clocks("redis", "Redis", seconds + micros / 1e6 - time.time())
 
 
 def _adapters(hub: Hub) -> Iterator[Finding]:
-    found = hub.registry.installed()
-    if not found:
+    installed = hub.registry.installed()
+    if not installed:
         yield Finding("adapters", "fail", "none is installed, not even local: install crmhub anew.")
-    for one in found:
-        name = f"adapter {one.name}"
-        if one.error:
-            yield Finding(name, "fail", one.error)
+    for adapter in installed:
+        name = f"adapter {adapter.name}"
+        if adapter.error:
+            yield Finding(name, "fail", adapter.error)
         else:
-            yield Finding(name, "ok", f"{one.title} {one.version}")
+            yield Finding(name, "ok", f"{adapter.title} {adapter.version}")
 
 
 def _keys(hub: Hub) -> Finding:
-    """Tell whether everything is sealed with the first encryption key."""
+    """Check that all secrets are sealed with the first encryption key."""
     from crmhub.operations.reseal_secrets import counts
 
-    found, first = counts(hub.database), hub.vault.first
-    others = {key_id: count for key_id, count in sorted(found.items()) if key_id != first}
-    told = ", ".join(f"{count} with {key_id}" for key_id, count in others.items())
-    if lost := sorted(others.keys() - set(hub.vault.key_ids)):
+    counts_by_key, first = counts(hub.database), hub.vault.first
+    others = {key_id: count for key_id, count in sorted(counts_by_key.items()) if key_id != first}
+    other_counts = ", ".join(f"{count} with {key_id}" for key_id, count in others.items())
+    if unknown_keys := sorted(others.keys() - set(hub.vault.key_ids)):
         return Finding(
             "encryption keys",
             "fail",
-            f"sealed are {told}, but encryption_keys does not name {', '.join(lost)};"
-            " put it back behind the first, or set these credentials anew.",
+            f"sealed are {other_counts}, but encryption_keys does not name"
+            f" {', '.join(unknown_keys)}; add it behind the first, or enter these secrets again.",
         )
     if others:
         return Finding(
             "encryption keys",
             "warn",
-            f"sealed are {told}, which is not the first; run `crmhub db reseal`.",
+            f"sealed are {other_counts}, which is not the first; run `crmhub db reseal`.",
         )
-    return Finding("encryption keys", "ok", f"{found[first]} sealed values, all with {first}")
+    return Finding(
+        "encryption keys", "ok", f"{counts_by_key[first]} sealed values, all with {first}"
+    )
 
 
 def _read_accounts(hub: Hub) -> tuple[list[Account], list[Finding]]:
-    """Return the accounts that can be read, and which cannot."""
+    """Return the readable accounts, and a finding for each unreadable account."""
     from crmhub.accounts import accounts
 
     with hub.database.reading() as db:
-        spoilt = accounts.unreadable(db)
-        found = accounts.list_accounts(db, hub.plans)
-    # Also what can be read, and fails later.
-    return [one for one in found if one.client_id not in spoilt], [
+        unreadable_columns = accounts.unreadable(db)
+        listed = accounts.list_accounts(db, hub.plans)
+    # Some unreadable accounts can be listed, but fail later.
+    return [account for account in listed if account.client_id not in unreadable_columns], [
         Finding(
             f"account {client_id}",
             "fail",
             f"what is stored as its {' and '.join(columns)} cannot be read; "
             "correct it in the database.",
         )
-        for client_id, columns in spoilt.items()
+        for client_id, columns in unreadable_columns.items()
     ]
 
 
-def _accounts(hub: Hub, found: list[Account], *, sound: bool) -> Iterator[Finding]:
-    """Yield what is wrong with single accounts, or that nothing is."""
+def _accounts(hub: Hub, readable: list[Account], *, sound: bool) -> Iterator[Finding]:
+    """Yield a finding per fault of an account, or "ok"."""
     from crmhub.accounts import accounts
     from crmhub.adapter import AdapterError
     from crmhub.helpers.crm_connection import connect
 
     with hub.database.reading() as db:
-        lost = sorted(accounts.plans_in_use(db) - hub.plans.keys())
-    for plan in lost:
+        missing_plans = sorted(accounts.plans_in_use(db) - hub.plans.keys())
+    for plan in missing_plans:
         yield Finding(
             "plans",
             "warn",
             f"accounts are on the plan {plan}, which does not exist and counts as default; "
             "define it, or give them another.",
         )
-    for account in found:
+    for account in readable:
         try:
             connect(hub, account)
         except AdapterError as exc:
             sound = False
             yield Finding(f"account {account.client_id}", "fail", exc.message)
     if sound:
-        yield Finding("accounts", "ok", f"{len(found)}, each with a CRM that is set up")
+        yield Finding("accounts", "ok", f"{len(readable)}, each with a CRM that is set up")
 
 
 def _journal(hub: Hub) -> Iterator[Finding]:
-    """Yield what is the matter with what helpers accepted, or that nothing is."""
+    """Yield a finding per active alert, or "ok"."""
     from crmhub.operations import alerts
 
     with hub.database.reading() as db:
-        found = alerts.now(db, old_ms=hub.settings.alert_queue_age)
-    for alert in found:
+        active = alerts.now(db, old_ms=hub.settings.alert_queue_age)
+    for alert in active:
         yield Finding(f"account {alert.client_id}", "warn", alert.in_words())
-    if not found:
+    if not active:
         yield Finding("journal", "ok", "nothing waits for long, and no action has failed")
 
 
@@ -349,29 +354,30 @@ def _alerts(hub: Hub) -> Finding:
     url = hub.settings.alert_url
     if url is None:
         return Finding("alerts", "ok", "none are sent: CRMHUB_ALERT_URL is not set")
-    wrong = hub.egress.fault(url)
-    return Finding("alerts", "fail" if wrong else "ok", wrong or "their address may be called")
+    fault = hub.egress.fault(url)
+    return Finding("alerts", "fail" if fault else "ok", fault or "their address may be called")
 
 
 def _records(
-    hub: Hub, found: list[Account], *, everything: bool, repair: bool
+    hub: Hub, readable: list[Account], *, everything: bool, repair: bool
 ) -> Iterator[Finding]:
-    """Yield where counters and index are not what the records say, or that they are."""
+    """Yield a finding per wrong counter or index row, then the number of checked records."""
     from crmhub.properties.kinds import KINDS
     from crmhub.records.repair import examine, recount
 
-    # Where time is too short for all of them, each run gets to others.
-    random.shuffle(found)
+    # The order is random: if time runs out, the next run checks other accounts.
+    random.shuffle(readable)
     until = time.monotonic() + _RECORDS_SECONDS
-    done = looked_at = 0
-    for account in found:
+    checked = looked_at = 0
+    for account in readable:
         if time.monotonic() > until and not everything:
             break
         name = f"records {account.client_id}"
-        for wrong in recount(hub.database, account.id, mend=repair):
-            yield _mended(
+        for miscount in recount(hub.database, account.id, mend=repair):
+            yield _repair_finding(
                 name,
-                f"{wrong.kind.name}: the counter said {wrong.told}, there are {wrong.live}",
+                f"{miscount.kind.name}: the counter said {miscount.told},"
+                f" there are {miscount.live}",
                 repair,
                 "--repair",
             )
@@ -387,30 +393,34 @@ def _records(
             looked_at += examined.looked_at
             twins = {id for _, id, _ in examined.twins}
             if wrong_ids := examined.wrong - twins:
-                words = f"{kind.name}: wrong in the index: {_some(wrong_ids)}"
-                yield _mended(name, words, repair, "--repair --all")
+                message = f"{kind.name}: wrong in the index: {_list_ids(wrong_ids)}"
+                yield _repair_finding(name, message, repair, "--repair --all")
             for property_name, id, other in sorted(examined.twins):
-                words = f"{kind.name}: {id} has the same {property_name} as {other}"
-                yield Finding(name, "fail", f"{words}, but it must be unique; change one of them.")
+                message = f"{kind.name}: {id} has the same {property_name} as {other}"
+                yield Finding(
+                    name, "fail", f"{message}, but it must be unique; change one of them."
+                )
             if examined.unreadable:
-                words = f"{kind.name}: what is stored of {_some(examined.unreadable)}"
-                yield Finding(name, "fail", f"{words} cannot be read; correct it in the database.")
-        done += 1
-    which = "all" if done == len(found) else f"{done} of {len(found)}"
+                message = f"{kind.name}: what is stored of {_list_ids(examined.unreadable)}"
+                yield Finding(
+                    name, "fail", f"{message} cannot be read; correct it in the database."
+                )
+        checked += 1
+    extent = "all" if checked == len(readable) else f"{checked} of {len(readable)}"
     yield Finding(
         "records",
         "ok",
-        f"those of {which} accounts counted, {looked_at} of them compared with the index",
+        f"those of {extent} accounts counted, {looked_at} of them compared with the index",
     )
 
 
-def _mended(name: str, words: str, repair: bool, how: str) -> Finding:
+def _repair_finding(name: str, words: str, repair: bool, how: str) -> Finding:
     if repair:
-        return Finding(name, "warn", f"{words}; this is mended.")
+        return Finding(name, "warn", f"{words}; now repaired.")
     return Finding(name, "fail", f"{words}; run `crmhub doctor {how}`.")
 
 
-def _some(ids: Collection[int]) -> str:
-    named = ", ".join(map(str, sorted(ids)[:_MOST_IDS_NAMED]))
-    more = len(ids) - _MOST_IDS_NAMED
+def _list_ids(ids: Collection[int]) -> str:
+    named = ", ".join(map(str, sorted(ids)[:_MAX_IDS_SHOWN]))
+    more = len(ids) - _MAX_IDS_SHOWN
     return f"{named} and {more} more" if more > 0 else named

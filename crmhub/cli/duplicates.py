@@ -1,4 +1,4 @@
-"""`crmhub duplicates`: possible duplicates of an account, seen, merged and unmerged."""
+"""`crmhub duplicates`: list, merge, unmerge and dismiss possible duplicates."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ if TYPE_CHECKING:
         Value,
     )
 
-# Said again, so that `--help` needs to load nothing.
+# Copied from possible_duplicates, so that `--help` does not import it.
 _STATES = ("open", "merged", "dismissed")
-_SHOWN = 40
+_CELL_WIDTH = 40
 
 
 @click.group()
 def duplicates() -> None:
-    """Contacts that may be one person: list, merge, unmerge, dismiss."""
+    """List, merge, unmerge and dismiss contacts that may be one person."""
 
 
 @duplicates.command("list")
 @click.argument("client_id")
 @click.option("--state", type=click.Choice((*_STATES, "all")), default="open", show_default=True)
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@click.option("--after", nargs=2, metavar="ONE OTHER", help="Begin behind this pair.")
+@click.option("--after", nargs=2, metavar="ONE OTHER", help="Start after this pair.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_pairs(
     client_id: str, state: str, limit: int, after: tuple[str, str] | None, as_json: bool
 ) -> None:
-    """List pairs of contacts of the account's CRM, the newest first."""
+    """List pairs of contacts that may be one person, newest first."""
     with opened_hub() as hub:
         from crmhub.api.admin.duplicate_answers import pair_shown
         from crmhub.identity import possible_duplicates as pairs
 
         account = load_account(hub, client_id)
         with hub.database.reading() as db:
-            last = pairs.find(db, account, *after) if after else None
-            found = pairs.listed(
+            last_pair = pairs.find(db, account, *after) if after else None
+            listed = pairs.listed(
                 db,
                 account,
                 state="" if state == "all" else state,
-                after=(last.found_at, *last.ids) if last else None,
+                after=(last_pair.found_at, *last_pair.ids) if last_pair else None,
                 limit=limit,
             )
     if as_json:
-        print_json([pair_shown(pair) for pair in found])
+        print_json([pair_shown(pair) for pair in listed])
         return
     print_columns(
         ("ONE", "OTHER", "BOTH HAVE", "STATE", "FOUND", "KEPT", "UNMERGE UNTIL"),
@@ -69,7 +69,7 @@ def list_pairs(
                 pair.kept_id,
                 in_words(pair.unmerge_until or None, never=""),
             )
-            for pair in found
+            for pair in listed
         ],
     )
 
@@ -78,7 +78,9 @@ def list_pairs(
 @click.argument("client_id")
 @click.argument("one")
 @click.argument("other")
-@click.option("--keep", metavar="ID", default="", help="The contact to keep; else the older one.")
+@click.option(
+    "--keep", metavar="ID", default="", help="The contact to keep. Default: the older one."
+)
 @click.option(
     "--take",
     "takes",
@@ -89,7 +91,7 @@ def list_pairs(
 )
 @click.option("--dry-run", is_flag=True, help="Show the preview, and stop.")
 @click.option("--yes", is_flag=True, help="Merge without asking.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON; wants --yes or --dry-run.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; needs --yes or --dry-run.")
 def merge(
     client_id: str,
     one: str,
@@ -100,14 +102,14 @@ def merge(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Merge two contacts of the hub's own records, once you have seen what comes of it.
+    """Merge two contacts of the hub's own records, after a preview.
 
-    The values of the contact that is kept win, and its blanks are filled from the other one, which
-    is archived. Links, conversations and enrolments move, and later calls with the other id follow.
-    The preview holds personal data.
+    The values of the kept contact win; its empty properties are filled from the other contact,
+    which is archived. Links, conversations and enrolments move to the kept contact, and later
+    calls with the other id reach it. The preview contains personal data.
     """
     if as_json and not (yes or dry_run):
-        raise click.UsageError("--json asks nothing: add --yes or --dry-run.")
+        raise click.UsageError("--json cannot ask: add --yes or --dry-run.")
     take = as_mapping(takes, "--take")
     with opened_hub() as hub:
         from crmhub.api.admin.duplicate_answers import pair_shown, preview_shown
@@ -115,20 +117,20 @@ def merge(
         from crmhub.operations import compare_contacts, merge_contacts
 
         account = load_account(hub, client_id)
-        seen = compare_contacts.preview(hub, account, one, other, keep=keep, take=take)
+        preview = compare_contacts.preview(hub, account, one, other, keep=keep, take=take)
         if not as_json:
-            _print(seen)
+            _print_preview(preview)
         elif dry_run:
-            print_json(preview_shown(seen))
+            print_json(preview_shown(preview))
         if dry_run:
             return
-        if seen.obstacle:
-            raise Conflict(seen.obstacle)
-        kept, gone = seen.sides
+        if preview.obstacle:
+            raise Conflict(preview.obstacle)
+        kept, archived = preview.sides
         if not yes:
-            click.confirm(f"Merge contact {gone.id} into contact {kept.id}?", abort=True)
+            click.confirm(f"Merge contact {archived.id} into contact {kept.id}?", abort=True)
         merged = merge_contacts.merge(
-            hub, account, one, other, version=seen.version, keep=kept.id, take=take, by=author()
+            hub, account, one, other, version=preview.version, keep=kept.id, take=take, by=author()
         )
     if as_json:
         print_json(pair_shown(merged))
@@ -144,22 +146,22 @@ def merge(
 def unmerge(client_id: str, one: str, other: str) -> None:
     """Undo a merge of the last 30 days.
 
-    Both contacts are there again. What was written since stays with the one that was kept.
+    Both contacts exist again. Values written since the merge stay with the kept contact.
     """
     with opened_hub() as hub:
         from crmhub.operations import merge_contacts
 
         pair = merge_contacts.unmerge(hub, load_account(hub, client_id), one, other, by=author())
-    click.echo(f"Contacts {pair.one} and {pair.other} are two again.")
+    click.echo(f"Contacts {pair.one} and {pair.other} are separate again.")
 
 
 @duplicates.command()
 @click.argument("client_id")
 @click.argument("one")
 @click.argument("other")
-@click.option("--merged", is_flag=True, help="They are one person, and merged in the CRM.")
+@click.option("--merged", is_flag=True, help="They are one person, already merged in the CRM.")
 def dismiss(client_id: str, one: str, other: str, merged: bool) -> None:
-    """Close a pair as two different persons. It comes back only if they share more."""
+    """Dismiss a pair: two different persons. It is listed again only if they share more values."""
     with opened_hub() as hub:
         from crmhub.operations import merge_contacts
 
@@ -169,28 +171,28 @@ def dismiss(client_id: str, one: str, other: str, merged: bool) -> None:
     click.echo(f"Contacts {pair.one} and {pair.other} are {what}.")
 
 
-def _print(seen: Preview) -> None:
-    """Print both contacts side by side, and what moves."""
-    kept, other = seen.sides
-    if seen.values:
+def _print_preview(preview: Preview) -> None:
+    """Print both contacts side by side, and the links that move."""
+    kept, other = preview.sides
+    if preview.values:
         print_columns(
             ("PROPERTY", f"{kept.id}, KEPT", other.id, "WINS"),
             [
                 (value.name, _cell(value, kept), _cell(value, other), value.winner)
-                for value in seen.values
+                for value in preview.values
             ],
         )
-    moved = ", ".join(f"{count} {name}" for name, count in seen.moves.items() if count)
+    moved = ", ".join(f"{count} {name}" for name, count in preview.moves.items() if count)
     if moved:
         click.echo(f"Moves to {kept.id}: {moved}.")
-    for side in seen.sides:
+    for side in preview.sides:
         if side.url or side.error:
             click.echo(f"Contact {side.id}: {side.url or side.error}")
-    if seen.obstacle:
-        click.echo(seen.obstacle)
+    if preview.obstacle:
+        click.echo(preview.obstacle)
 
 
 def _cell(value: Value, side: Side) -> str:
-    # On one line, and nothing that a terminal would carry out.
+    # One line, without control characters that a terminal would execute.
     text = "".join(c if c.isprintable() else " " for c in value.of[side.id])
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return text if len(text) <= _CELL_WIDTH else f"{text[: _CELL_WIDTH - 1]}…"

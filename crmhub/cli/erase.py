@@ -1,4 +1,4 @@
-"""`crmhub erase`: a person is removed from whatever the hub holds."""
+"""`crmhub erase`: erase the data of a person from the hub."""
 
 from __future__ import annotations
 
@@ -27,19 +27,21 @@ if TYPE_CHECKING:
     "--as",
     "reading",
     type=click.Choice(("id", "contact", "email", "phone", "token")),
-    help="What CONTACT is.",
+    help="How to read CONTACT.",
 )
 @click.option(
     "--include",
     "included",
     multiple=True,
     metavar="ID",
-    help="Erase someone with the same phone, too, by an id that the command lists; repeatable.",
+    help="Also erase this contact with the same phone, by an id from the list; repeatable.",
 )
-@click.option("--with-linked", is_flag=True, help="Deals and tickets linked to nobody else, too.")
+@click.option(
+    "--with-linked", is_flag=True, help="Also erase deals and tickets linked to nobody else."
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be erased, and stop.")
 @click.option("--yes", is_flag=True, help="Erase without asking.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON; wants --yes or --dry-run.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; needs --yes or --dry-run.")
 def erase(
     client_id: str,
     contact: str,
@@ -50,101 +52,100 @@ def erase(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Erase a person: records, conversations, what waits to be sent, the journal.
+    """Erase a person: records, conversations, queued and finished actions.
 
-    CONTACT is the id of a contact among the hub's records (id), a contactId of the helpers, that
-    is hub-… or the CRM's own (contact), a text with an @ (email), a number in any notation
-    (phone), or a contactToken (token). It is read in each of these ways; where they lead to
-    several people these are named, and --as says which way is meant. Who has no more than a phone
-    in common with the person is listed, and stays unless you name them with --include.
+    CONTACT is the id of a contact in the hub's records (id), a contactId of the helpers (contact:
+    hub-… or the CRM's id), an email, a phone in any notation, or a contactToken (token). All of
+    these are tried; if they match several people, the command lists them, and --as chooses one.
+    Contacts that share only the phone are listed, and erased only with --include.
 
-    A contact in a remote CRM stays, and is named so that it can be erased there. Deals, tickets
-    and companies stay and lose their link. Exits with 1 when nothing is held of such a person.
+    A contact in a remote CRM is not erased; its id is printed, so that you can erase it there.
+    Deals, tickets and companies are kept without their link. Exits with 1 if no data is found.
     """
     if as_json and not (yes or dry_run):
-        raise click.UsageError("--json asks nothing: add --yes or --dry-run.")
+        raise click.UsageError("--json cannot ask: add --yes or --dry-run.")
     with opened_hub() as hub:
         from crmhub.operations import erase_person
 
         account = load_account(hub, client_id)
         person, ways = erase_person.find(hub, account, contact, reading)
-        found = erase_person.Erased()
-        erases = False
+        findings = erase_person.Erased()
+        will_erase = False
         if person is not None:
             person = erase_person.include(hub, account, person, included)
-            found = erase_person.look(hub, account, person, with_linked=with_linked)
-            erases = not (dry_run or found.nothing)
-            if not (as_json or found.nothing):
+            findings = erase_person.look(hub, account, person, with_linked=with_linked)
+            will_erase = not (dry_run or findings.nothing)
+            if not (as_json or findings.nothing):
                 click.echo(f"Found as {' and '.join(ways)}:")
-                _print(found)
-            if erases and not yes:
+                _print_findings(findings)
+            if will_erase and not yes:
                 click.confirm("Erase this for good?", abort=True)
-            if erases:
-                found = erase_person.erase(
+            if will_erase:
+                findings = erase_person.erase(
                     hub, account, person, by=author(), with_linked=with_linked
                 )
     if as_json:
-        print_json(_as_json(found, erased=erases))
-    elif erases:
+        print_json(_as_json(findings, erased=will_erase))
+    elif will_erase:
         click.echo("Erased.")
-        _print_to_do(found)
-    elif found.nothing:
-        click.echo("Nothing is held of such a person.")
+        _print_remaining_work(findings)
+    elif findings.nothing:
+        click.echo("No data found.")
     else:
-        _print_to_do(found)
-    if found.nothing:
+        _print_remaining_work(findings)
+    if findings.nothing:
         raise Exit(1)
 
 
-def _print(found: Erased) -> None:
-    """Print what there is, ids and counts alone."""
-    states = ", ".join(f"{n} {state}" for state, n in sorted(found.actions.items()))
+def _print_findings(findings: Erased) -> None:
+    """Print the data found, as ids and counts only."""
+    states = ", ".join(f"{n} {state}" for state, n in sorted(findings.actions.items()))
     print_fields(
         (name, value)
         for name, value in (
-            ("contacts", _ids(found.contacts)),
-            ("archived contacts", _ids(found.archived)),
-            ("acquaintances", str(found.acquaintances or "")),
+            ("contacts", _ids(findings.contacts)),
+            ("archived contacts", _ids(findings.archived)),
+            ("conversations", str(findings.acquaintances or "")),
             ("actions", states),
-            ("enrolments", str(found.enrolments or "")),
-            ("kept numbers", str(found.kept_numbers or "")),
-            ("possible duplicates", str(found.duplicates or "")),
-            ("kept answers", str(found.answers or "")),
-            ("outage reasons", str(found.reasons or "")),
-            ("notes on actions", str(found.notes or "")),
-            *((f"erased {kind}", _ids(ids)) for kind, ids in found.gone.items()),
-            *((f"{kind} that stay", _ids(ids)) for kind, ids in found.linked.items()),
+            ("enrolments", str(findings.enrolments or "")),
+            ("sticky assignments", str(findings.kept_numbers or "")),
+            ("possible duplicates", str(findings.duplicates or "")),
+            ("stored answers", str(findings.answers or "")),
+            ("outage reasons", str(findings.reasons or "")),
+            ("notes on actions", str(findings.notes or "")),
+            *((f"erased {kind}", _ids(ids)) for kind, ids in findings.gone.items()),
+            *((f"{kind} that stay", _ids(ids)) for kind, ids in findings.linked.items()),
         )
         if value
     )
-    if found.same_phone:
+    if findings.same_phone:
         click.echo(
-            f"The same phone, and nothing else, leads to {', '.join(found.same_phone)}: these stay;"
-            " --include ID erases one of them, too."
+            f"Only the phone is the same: {', '.join(findings.same_phone)}. They are kept;"
+            " --include ID also erases one of them."
         )
-    if found.alone:
-        told = "; ".join(f"{kind} {_ids(ids)}" for kind, ids in found.alone.items())
-        click.echo(f"Linked to nobody else: {told}; --with-linked erases these, too.")
+    if findings.alone:
+        linked = "; ".join(f"{kind} {_ids(ids)}" for kind, ids in findings.alone.items())
+        click.echo(f"Linked to nobody else: {linked}; --with-linked also erases them.")
 
 
-def _print_to_do(found: Erased) -> None:
-    """Print what the operator has to see to."""
-    for line in _to_do(found):
+def _print_remaining_work(findings: Erased) -> None:
+    """Print the work that remains for the operator."""
+    for line in _remaining_work(findings):
         click.echo(line)
 
 
-def _to_do(found: Erased) -> Iterator[str]:
-    for adapter, contact_id in found.elsewhere:
+def _remaining_work(findings: Erased) -> Iterator[str]:
+    for adapter, contact_id in findings.elsewhere:
         yield f"The contact {contact_id} in {adapter} must be erased there."
-    for one in found.unsettled:
+    for action in findings.unsettled:
         yield (
-            f"Action {one.action_id} ({one.kind}) may have been written to {one.adapter}"
-            " without the hub's knowledge; look for the person there."
+            f"Action {action.action_id} ({action.kind}) may have reached {action.adapter}"
+            " without a confirmation; search for the person there."
         )
-    for kind, ids in found.linked.items():
+    for kind, ids in findings.linked.items():
         if kind != "companies":
-            yield f"{kind.capitalize()} {_ids(ids)} may hold personal text; look at them."
-    if not found.swept:
+            yield f"{kind.capitalize()} {_ids(ids)} may contain personal data; check them."
+    if not findings.swept:
         yield (
             "The database was busy: deleted pages stay in its files until its next VACUUM"
             " (PostgreSQL) or checkpoint (SQLite)."
@@ -155,29 +156,30 @@ def _ids(ids: Any) -> str:
     return ", ".join(map(str, ids))
 
 
-def _as_json(found: Erased, *, erased: bool) -> dict[str, Any]:
+def _as_json(findings: Erased, *, erased: bool) -> dict[str, Any]:
     return {
         "erased": erased,
-        "contacts": found.contacts,
-        "archivedContacts": found.archived,
-        "acquaintances": found.acquaintances,
-        "actions": found.actions,
-        "enrolments": found.enrolments,
-        "keptNumbers": found.kept_numbers,
-        "possibleDuplicates": found.duplicates,
-        "keptAnswers": found.answers,
-        "outageReasons": found.reasons,
-        "actionNotes": found.notes,
-        "linkedThatStay": found.linked,
-        "linkedToNobodyElse": found.alone,
-        "linkedErased": found.gone,
+        "contacts": findings.contacts,
+        "archivedContacts": findings.archived,
+        "acquaintances": findings.acquaintances,
+        "actions": findings.actions,
+        "enrolments": findings.enrolments,
+        "keptNumbers": findings.kept_numbers,
+        "possibleDuplicates": findings.duplicates,
+        "keptAnswers": findings.answers,
+        "outageReasons": findings.reasons,
+        "actionNotes": findings.notes,
+        "linkedThatStay": findings.linked,
+        "linkedToNobodyElse": findings.alone,
+        "linkedErased": findings.gone,
         "toEraseElsewhere": [
-            {"adapter": adapter, "contactId": contact_id} for adapter, contact_id in found.elsewhere
+            {"adapter": adapter, "contactId": contact_id}
+            for adapter, contact_id in findings.elsewhere
         ],
         "maybeWritten": [
-            {"actionId": one.action_id, "helper": one.kind, "adapter": one.adapter}
-            for one in found.unsettled
+            {"actionId": action.action_id, "helper": action.kind, "adapter": action.adapter}
+            for action in findings.unsettled
         ],
-        "samePhone": found.same_phone,
-        "swept": found.swept,
+        "samePhone": findings.same_phone,
+        "swept": findings.swept,
     }

@@ -1,4 +1,4 @@
-"""`crmhub fake NAME`: a CRM that comes with an adapter, to try the hub with."""
+"""`crmhub fake NAME`: serve the fake CRM of an adapter."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ GROUP = "crmhub.fakes"
 
 
 class _Fakes(click.RichGroup):
-    """The fakes that are installed, each a command found by its entry point."""
+    """The installed fake CRMs: one command per entry point."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all fakes."""
+        """Return the names of the installed fakes."""
         return sorted(_installed())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command that serves a fake, None when no fake has this name.
+        """Return the command of a fake, None for an unknown name.
 
-        Raises ClickException when it cannot be imported.
+        Raises ClickException if its import fails.
         """
         point = _installed().get(cmd_name)
         if point is None:
             return None
         try:
             command: click.Command = point.load()
-        # A plug-in is foreign code: whatever its import raises is told by name.
+        # A plug-in is foreign code, and its import may raise any exception.
         except Exception as exc:
             raise click.ClickException(
                 f"The fake {cmd_name} ({point.value}) cannot be loaded: {type(exc).__name__}: {exc}"
@@ -40,4 +40,4 @@ def _installed() -> dict[str, EntryPoint]:
 
 @click.group(cls=_Fakes)
 def fake() -> None:
-    """Serve a CRM in memory, with its rules and errors, without an account there."""
+    """Serve a fake CRM in memory, with the rules and errors of the real one."""

@@ -1,4 +1,4 @@
-"""`crmhub account field-map`: what bots call a property and what the account's CRM calls it."""
+"""`crmhub account field-map`: show, set and preview the field map of an account."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ _SOURCES = {"bot": "bot", "constant": "constant", "constantIfEmpty": "constant, 
     "--file",
     "source",
     metavar="FILE|-",
-    help="Set this one, in JSON, from a file or from standard input.",
+    help="Set this field map: JSON from a file or from standard input.",
 )
-@click.option("--no-check", is_flag=True, help="Save without asking the CRM.")
-@click.option("--preview", "helper", type=click.Choice(HELPERS), help="Show what a call becomes.")
+@click.option("--no-check", is_flag=True, help="Save without checking with the CRM.")
+@click.option(
+    "--preview", "helper", type=click.Choice(HELPERS), help="Preview a call of this helper."
+)
 @click.option(
     "--sample",
     multiple=True,
     type=assignment,
     metavar="K=V",
-    help="A property of that call; again for more. Not given: the newest call there was.",
+    help="A property of that call; repeatable. Not given: the newest call.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def field_map(
@@ -46,27 +48,27 @@ def field_map(
     sample: tuple[tuple[str, str], ...],
     as_json: bool,
 ) -> None:
-    """Show the field map of an account's CRM, set it, or show what a call becomes by it.
+    """Show the field map of an account's CRM, set it, or preview a call.
 
-    A rule stands under the name that bots use, for contacts, deals or tickets:
+    The key of a rule is the name that bots use, under contacts, deals or tickets:
 
     \b
     {"deals": {"topic": "deal_topic",
                "dealstage": {"to": "stage", "values": {"new": "17"}},
                "source": {"constant": "chatbot"}}}
 
-    With --preview nothing is sent, and a map from --file is tried and not saved.
+    --preview sends nothing, and does not save the map from --file.
     """
     if sample and not helper:
-        raise click.UsageError("--sample: it is for --preview.")
+        raise click.UsageError("--sample needs --preview.")
     if no_check and (source is None or helper):
-        raise click.UsageError("--no-check: it is for saving a map from --file.")
+        raise click.UsageError("--no-check needs --file, without --preview.")
     with opened_hub() as hub:
         from crmhub.accounts import field_maps
         from crmhub.operations import change_account, map_fields
 
         account = change_account.find(hub, client_id)
-        given = None if source is None else field_maps.read(_read(source))
+        given = None if source is None else field_maps.read(_read_json(source))
         if helper:
             properties = as_mapping(sample, "--sample") if sample else None
             _print_preview(
@@ -89,7 +91,7 @@ def field_map(
         _print_map(account.connection.field_map)
 
 
-def _read(source: str) -> Any:
+def _read_json(source: str) -> Any:
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
         return json.loads(text.removeprefix("\ufeff"))
@@ -99,16 +101,16 @@ def _read(source: str) -> Any:
         raise click.UsageError(f"--file: it is not JSON in UTF-8: {exc}.") from exc
 
 
-def _print_map(found: FieldMap) -> None:
+def _print_map(field_map: FieldMap) -> None:
     rows = [
         (kind, name, rule.to, _values(rule), _constant(rule))
-        for kind, rules in found.kinds.items()
+        for kind, rules in field_map.kinds.items()
         for name, rule in rules.rules.items()
     ]
     if rows:
         print_columns(("KIND", "BOTS SAY", "THE CRM", "VALUES", "CONSTANT"), rows)
     else:
-        click.echo("Every property goes to the CRM under the name that bots use.")
+        click.echo("The field map is empty: properties keep their names.")
 
 
 def _values(rule: Rule) -> str:
@@ -121,17 +123,20 @@ def _constant(rule: Rule) -> str:
     return f"{rule.constant} (if empty)" if rule.when == "empty" else rule.constant
 
 
-def _print_preview(found: Preview, as_json: bool) -> None:
+def _print_preview(preview: Preview, as_json: bool) -> None:
     if as_json:
         from crmhub.api.admin.account_answers import preview_shown
 
-        print_json(preview_shown(found))
+        print_json(preview_shown(preview))
         return
     print_columns(
         ("THE CRM GETS", "VALUE", "OF", "GIVEN", "BY"),
-        [(one.name, one.value, one.of, one.given, _SOURCES[one.source]) for one in found.sent],
+        [
+            (value.name, value.value, value.of, value.given, _SOURCES[value.source])
+            for value in preview.sent
+        ],
     )
-    for one in found.refused:
-        click.echo(f"Refused: {one.name}: {one.reason}")
-    if found.note:
-        click.echo(found.note)
+    for value in preview.refused:
+        click.echo(f"Refused: {value.name}: {value.reason}")
+    if preview.note:
+        click.echo(preview.note)

@@ -1,4 +1,4 @@
-"""What is typed on the command line, read: `k=v`, times, secrets that are not typed."""
+"""Parsers for command-line values: `k=v`, durations, times, and secrets from files."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import rich_click as click
 from crmhub import durations
 
 HELPERS = ("createLead", "setProperties", "createDeal", "createTicket")
-"""Those that write, and so stand in the journal."""
+"""The helpers that write, and whose calls are in the journal."""
 
-# These three are types of click's options; with what they raise, click names the option.
+# The next three functions are click option types: click adds the option's name to their errors.
 
 
 def assignment(text: str) -> tuple[str, str]:
-    """Return name and value of `name=value`."""
+    """Split `name=value` into name and value."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        # Not repeated: it may be a secret in the wrong place.
+        # The text is not repeated in the error, because it may be a secret in the wrong place.
         raise click.BadParameter("give name=value; an empty value is name= alone.")
     return name, value
 
 
 def duration(text: str) -> int:
-    """Return the milliseconds that `7d` and the like stand for."""
+    """Parse a duration such as `7d` to milliseconds."""
     milliseconds = durations.milliseconds(text)
     if milliseconds is None:
         raise click.BadParameter(f"{text!r} is not a time; give {durations.FORM}.")
@@ -37,44 +37,44 @@ def duration(text: str) -> int:
 
 
 def moment(text: str) -> int:
-    """Return a time in ms since 1970, from a date (UTC), a date with time, or `90d` from now."""
+    """Parse a date (UTC), a date with time, or `90d` from now, to ms since 1970."""
     milliseconds = durations.milliseconds(text)
     if milliseconds is not None:
         return time.time_ns() // 1_000_000 + milliseconds
     try:
-        read = datetime.fromisoformat(text)
-        # Like every time that crmhub prints: without a zone, it is UTC.
-        read = (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
+        parsed = datetime.fromisoformat(text)
+        # A time without a zone is UTC, like all times that crmhub prints.
+        parsed = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise click.BadParameter(
             f"{text!r} is not a time; give {durations.FORM}, or a date such as 2031-12-31."
         ) from None
-    return int(read.timestamp() * 1000)
+    return int(parsed.timestamp() * 1000)
 
 
 expiring = click.option(
     "--expires",
     type=moment,
     metavar="TIME",
-    help="When it ends: 90d from now, or a date (UTC). Not given: never.",
+    help="Expires: 90d from now, or on a date (UTC). Not given: never.",
 )
 
 
 def as_mapping(pairs: Iterable[tuple[str, str]], option: str) -> dict[str, str]:
     """Return the pairs as a mapping; raises UsageError for a name given twice."""
-    read: dict[str, str] = {}
+    mapping: dict[str, str] = {}
     for name, value in pairs:
-        if name in read:
+        if name in mapping:
             raise click.UsageError(f"{option}: {name} is given twice.")
-        read[name] = value
-    return read
+        mapping[name] = value
+    return mapping
 
 
 def read_secrets(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return secrets by name from `@file` or, for one of them, `-` (standard input).
 
-    A secret itself is refused: the command line is seen by every user of the machine, and kept
-    in the shell's history. An empty value stays empty, which removes the secret.
+    A secret on the command line is refused: every user of the machine can see it, and the shell
+    stores it in its history. An empty value removes the secret.
     """
     sources = as_mapping(pairs, "--secret")
     if list(sources.values()).count("-") > 1:
@@ -83,9 +83,9 @@ def read_secrets(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def read_password(source: str) -> str:
-    """Return the password in a file, or from standard input when that is `-`.
+    """Read a password from a file, or from standard input for `-`.
 
-    Raises UsageError when there is none.
+    Raises UsageError for an empty password.
     """
     if source == "-" and sys.stdin.isatty():
         return str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
@@ -112,9 +112,9 @@ def _read_secret(name: str, source: str, option: str = "") -> str:
             with Path(os.path.expanduser(source[1:])).open(encoding="utf-8") as file:
                 secret = read_secret(file)
     except (OSError, ValueError) as exc:
-        whence = "standard input" if source == "-" else source[1:]
+        origin = "standard input" if source == "-" else source[1:]
         reason = getattr(exc, "strerror", None) or exc
-        raise click.UsageError(f"{option}: {whence} cannot be read: {reason}.") from exc
+        raise click.UsageError(f"{option}: {origin} cannot be read: {reason}.") from exc
     if not secret:
-        raise click.UsageError(f"{option}: nothing was given.")
+        raise click.UsageError(f"{option}: the value is empty.")
     return secret

@@ -1,4 +1,4 @@
-"""`crmhub key`: the API keys of an account."""
+"""`crmhub key`: create, list and revoke the API keys of an account."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from crmhub.cli.open_hub import (
     load_account,
     opened_hub,
 )
-from crmhub.cli.output import in_words, print_columns, print_json, standing
+from crmhub.cli.output import in_words, print_columns, print_json, validity
 
 
 @click.group()
 def key() -> None:
-    """Make and end API keys."""
+    """Create, list and revoke API keys."""
 
 
 @key.command()
@@ -25,13 +25,13 @@ def key() -> None:
     "scopes",
     multiple=True,
     metavar="RESOURCE:RIGHT",
-    help="What the key may do, such as contacts:read or deals:write; again for more. "
-    "None named: everything.",
+    help="A scope of the key, such as contacts:read or deals:write; repeatable. "
+    "Not given: full access.",
 )
 @expiring
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def create(client_id: str, scopes: tuple[str, ...], expires: int | None, as_json: bool) -> None:
-    """Make an API key and print it, this once."""
+    """Create an API key and print it. It is shown only once."""
     with opened_hub() as hub:
         from crmhub.operations import change_account
 
@@ -47,37 +47,37 @@ def create(client_id: str, scopes: tuple[str, ...], expires: int | None, as_json
     click.echo(f"Key id   {issued.key_id}")
     click.echo(f"Scopes   {', '.join(issued.scopes)}")
     click.echo(f"Expires  {in_words(issued.expires_at)}")
-    click.echo("\nThe key is not shown again: keep it now.")
+    click.echo("\nThe key is not shown again: store it now.")
 
 
 @key.command(name="list")
 @click.argument("client_id")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_keys(client_id: str, as_json: bool) -> None:
-    """List an account's keys, without showing them."""
+    """List an account's keys. The keys themselves are not shown."""
     with opened_hub() as hub:
         from crmhub.accounts import keys
 
         account = load_account(hub, client_id)
         with hub.database.reading() as db:
-            found = keys.list_keys(db, account.id)
+            listed = keys.list_keys(db, account.id)
     if as_json:
         from crmhub.api.admin.account_answers import key_shown
 
-        print_json([key_shown(one) for one in found])
+        print_json([key_shown(key) for key in listed])
         return
 
     print_columns(
         ("KEY ID", "ENDS IN", "STATE", "LAST USED", "SCOPES"),
         [
             (
-                one.key_id,
-                f"…{one.hint}",
-                standing(expires_at=one.expires_at, revoked_at=one.revoked_at),
-                in_words(one.last_used_at),
-                "all" if one.scopes == keys.SCOPES else " ".join(one.scopes),
+                key.key_id,
+                f"…{key.hint}",
+                validity(expires_at=key.expires_at, revoked_at=key.revoked_at),
+                in_words(key.last_used_at),
+                "all" if key.scopes == keys.SCOPES else " ".join(key.scopes),
             )
-            for one in found
+            for key in listed
         ],
     )
 
@@ -86,7 +86,7 @@ def list_keys(client_id: str, as_json: bool) -> None:
 @click.argument("client_id")
 @click.argument("key_id")
 def revoke(client_id: str, key_id: str) -> None:
-    """End a key; every server process refuses it within a second."""
+    """Revoke a key. Every server process refuses it within a second."""
     with opened_hub() as hub:
         from crmhub.operations import change_account
 

@@ -1,4 +1,4 @@
-"""The hub as commands work with it: settings read, database ready, closed at the end."""
+"""Opens the hub for a command: reads settings, prepares the database, closes it at the end."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 def opened_hub() -> Iterator[Hub]:
     """Lend a hub on a database with the newest schema.
 
-    Raises SettingsError, and Unavailable when the database is away or must be migrated first.
+    Raises SettingsError, and Unavailable if the database is unavailable or needs a migration.
     """
     from crmhub.hub import Hub
     from crmhub.settings import Settings
 
-    # A command says itself what went wrong; lines of the log between would say it twice.
+    # The command prints the error itself; a log line would repeat it.
     logging.getLogger("crmhub").addHandler(logging.NullHandler())
     settings = Settings.load()
     make_ready(settings)
@@ -37,9 +37,9 @@ def opened_hub() -> Iterator[Hub]:
 
 
 def make_ready(settings: Settings) -> None:
-    """Migrate a SQLite database; of PostgreSQL, where others may be at work, only demand it.
+    """Migrate a SQLite database; raise Unavailable if a PostgreSQL database needs a migration.
 
-    Raises Unavailable.
+    PostgreSQL may serve other processes, so only the operator migrates it.
     """
     if settings.database_url.startswith("sqlite"):
         _make_sqlite_ready(settings)
@@ -49,19 +49,19 @@ def make_ready(settings: Settings) -> None:
 
     database = Database(settings.database_url, pool_size=1)
     try:
-        behind = pending(database)
+        pending_migrations = pending(database)
     except (Unavailable, database.drivers_errors) as exc:
         raise Unavailable(
             f"The database cannot be used: {first_line(exc.__cause__ or exc)}."
         ) from exc
     finally:
         database.close()
-    if behind:
-        raise Unavailable(f"The database is not ready: {behind}.")
+    if pending_migrations:
+        raise Unavailable(f"The database is not ready: {pending_migrations}.")
 
 
 def _make_sqlite_ready(settings: Settings) -> None:
-    """Migrate the database; where its disk is full, only demand that it need not be migrated."""
+    """Migrate the database; on a full disk, use the reserved space for that."""
     from sqlalchemy.engine import make_url
 
     from crmhub.database.drivers import (
@@ -82,7 +82,7 @@ def _make_sqlite_ready(settings: Settings) -> None:
 
 
 def warn_of_disk(settings: Settings) -> None:
-    """Say in the log that SQLite's disk takes no writes, where it does not."""
+    """Log a warning if SQLite's disk cannot be written."""
     from sqlalchemy.engine import make_url
 
     from crmhub.database.drivers import check_disk
@@ -97,9 +97,9 @@ def warn_of_disk(settings: Settings) -> None:
 
 
 def upgrade(settings: Settings) -> None:
-    """Run the migrations that are missing; raises Unavailable when the database is away.
+    """Run the missing migrations; raises Unavailable if the database is unavailable or newer.
 
-    Also when it is of a newer version, and Unwritable when there is no room for them.
+    Raises Unwritable if the disk has no room for them.
     """
     from alembic.util import CommandError
     from sqlalchemy.exc import SQLAlchemyError
@@ -111,8 +111,8 @@ def upgrade(settings: Settings) -> None:
         schema.upgrade(settings.database_url)
     except SQLAlchemyError as exc:
         cause = getattr(exc, "orig", None) or exc
-        if wrong := without_room(cause):
-            raise Unwritable(f"{wrong}; make room on it, then start again.") from exc
+        if reason := without_room(cause):
+            raise Unwritable(f"{reason}; make room on it, then start again.") from exc
         raise Unavailable(f"The database cannot be migrated: {first_line(cause)}.") from exc
     except CommandError as exc:
         raise Unavailable(
@@ -121,28 +121,28 @@ def upgrade(settings: Settings) -> None:
 
 
 def first_line(exc: BaseException) -> str:
-    """Return the first line of what a driver says is wrong."""
+    """Return the first line of an exception's message."""
     return str(exc).strip().partition("\n")[0]
 
 
 def author() -> Author:
-    """Return who runs this command, as the audit log names them."""
+    """Return the system user as the author of an audit entry."""
     import os
     import pwd
 
     from crmhub.audit import Author
 
     try:
-        # Not getpass.getuser: that believes the environment.
+        # getpass.getuser would trust the environment.
         name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
-        # A container may run under a number that has no name.
+        # A container may run under a user id without a name.
         name = f"uid {os.getuid()}"
     return Author("cli", name)
 
 
 def load_account(hub: Hub, client_id: str) -> Account:
-    """Return the account, disabled or not; raises NotFound."""
+    """Load an account, disabled or not; raises NotFound."""
     from crmhub.accounts import accounts
 
     with hub.database.reading() as db:

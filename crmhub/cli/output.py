@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, aligned columns and plain times for people."""
+"""Output of commands: JSON for programs, aligned columns and readable times for people."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import rich_click as click
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON, one line for an object, so that shells can read it."""
+    """Print a value as one line of JSON."""
     click.echo(json.dumps(value, ensure_ascii=False))
 
 
 def print_columns(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under titles, every column as wide as its widest value."""
+    """Print rows under titles in aligned columns."""
     table = [tuple(titles), *(tuple(row) for row in rows)]
     widths = [max(len(row[column]) for row in table) for column in range(len(titles))]
     for row in table:
@@ -25,7 +25,7 @@ def print_columns(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print names and values, one pair a line."""
+    """Print names and values, one pair per line."""
     pairs = list(fields)
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
@@ -47,8 +47,8 @@ def in_words(milliseconds: int | None, never: str = "never") -> str:
     return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def standing(*, expires_at: int | None, revoked_at: int | None) -> str:
-    """Return whether a key is live, until when, or since when no more."""
+def validity(*, expires_at: int | None, revoked_at: int | None) -> str:
+    """Return the state of a key: live, live until, expired or revoked, with the time."""
     if revoked_at is not None:
         return f"revoked {in_words(revoked_at)}"
     if expires_at is None:

@@ -1,4 +1,4 @@
-"""How far a long command is: a bar on a terminal, a line now and then in a log."""
+"""Progress of a long command: a bar on a terminal, otherwise a line every 10 seconds."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import contextmanager
 
 import rich_click as click
 
-_TOLD_EVERY_S = 10.0
+_REPORT_EVERY_S = 10.0
 
 
 @contextmanager
 def progress(of: str, *, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """Lend a function that is told how many `of` are done, and tells it on standard error.
+    """Lend a function that takes the number done, and reports progress on standard error.
 
-    With the number come the rate and the time left; `done` were done before this command.
+    The report adds rate and time left. `of` names the items; `done` of them were done earlier.
     """
     if not sys.stderr.isatty():
-        yield _Lines(of, total, done).tell
+        yield _Lines(of, total, done).report
         return
     from rich.console import Console
     from rich.progress import (
@@ -44,27 +44,27 @@ def progress(of: str, *, total: int, done: int = 0) -> Iterator[Callable[[int], 
         task = bar.add_task("", total=total, completed=done, rate="-")
         began = time.monotonic()
 
-        def tell(so_far: int) -> None:
+        def report(so_far: int) -> None:
             rate = (so_far - done) / max(time.monotonic() - began, 1e-3)
             bar.update(task, completed=so_far, rate=f"{rate:,.0f}")
 
-        yield tell
+        yield report
 
 
 class _Lines:
     def __init__(self, of: str, total: int, done: int) -> None:
-        self._of = of
+        self._noun = of
         self._total = total
-        self._before = done
-        self._began = self._told = time.monotonic()
+        self._initial = done
+        self._started_at = self._reported_at = time.monotonic()
 
-    def tell(self, done: int) -> None:
+    def report(self, done: int) -> None:
         now = time.monotonic()
-        if now - self._told < _TOLD_EVERY_S:
+        if now - self._reported_at < _REPORT_EVERY_S:
             return
-        self._told = now
-        rate = (done - self._before) / (now - self._began)
+        self._reported_at = now
+        rate = (done - self._initial) / (now - self._started_at)
         left = f"{(self._total - done) / rate:,.0f} s left" if rate else "time left unknown"
         click.echo(
-            f"{done:,} of {self._total:,} {self._of}, {rate:,.0f} a second, {left}", err=True
+            f"{done:,} of {self._total:,} {self._noun}, {rate:,.0f} a second, {left}", err=True
         )

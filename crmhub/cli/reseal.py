@@ -1,4 +1,4 @@
-"""`crmhub db reseal`: the encryption keys of stored credentials change."""
+"""`crmhub db reseal`: encrypt the stored credentials with a new key."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Only count what is sealed with which key.")
+@click.option("--check", is_flag=True, help="Only count the sealed values per key.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def reseal(check: bool, as_json: bool) -> None:
-    """Seal stored credentials anew with the first encryption key, so that the others can go.
+    """Reseal the stored credentials with the first encryption key, so that old keys can be removed.
 
-    Safe to run again, in several processes, and beside a running service. Exits with 1 as long as
-    something is sealed with another key than the first.
+    Safe to run again, in several processes, and while the service runs. Exits with 1 while a value
+    is still sealed with another key.
     """
     from crmhub.cli.open_hub import author, opened_hub
 
@@ -32,36 +32,36 @@ def reseal(check: bool, as_json: bool) -> None:
         done = 0
         broken: Sequence[Broken] = ()
         if not check:
-            came = reseal_secrets.reseal(hub, by=author(), told=_tell)
-            done, broken = came.done, came.broken
-        found = reseal_secrets.counts(hub.database)
-        named = hub.vault.key_ids
-    counted = {key_id: found[key_id] for key_id in (*named, *sorted(found))}
+            result = reseal_secrets.reseal(hub, by=author(), told=_report)
+            done, broken = result.done, result.broken
+        counts = reseal_secrets.counts(hub.database)
+        key_ids = hub.vault.key_ids
+    counts_by_key = {key_id: counts[key_id] for key_id in (*key_ids, *sorted(counts))}
     if as_json:
-        print_json({"resealed": done, "first": named[0], "sealed": counted})
+        print_json({"resealed": done, "first": key_ids[0], "sealed": counts_by_key})
     else:
         if not check:
             were = "value was" if done == 1 else "values were"
-            click.echo(f"{done} {were} sealed anew with {named[0]}.")
-        _print_keys(counted, named)
-    for one in broken:
-        click.echo(f"crmhub: {one.client_id}: {one.reason}", err=True)
-    if any(count for key_id, count in counted.items() if key_id != named[0]):
+            click.echo(f"{done} {were} resealed with {key_ids[0]}.")
+        _print_keys(counts_by_key, key_ids)
+    for secret in broken:
+        click.echo(f"crmhub: {secret.client_id}: {secret.reason}", err=True)
+    if any(count for key_id, count in counts_by_key.items() if key_id != key_ids[0]):
         raise Exit(1)
 
 
-def _tell(done: int) -> None:
-    click.echo(f"{done} sealed anew so far", err=True)
+def _report(done: int) -> None:
+    click.echo(f"{done} resealed so far", err=True)
 
 
-def _print_keys(counted: Mapping[str, int], named: Sequence[str]) -> None:
-    for key_id, count in counted.items():
-        if key_id == named[0]:
-            told = "the first key"
-        elif key_id not in named:
-            told = "CRMHUB_ENCRYPTION_KEYS does not name it: put it back, or set these anew"
+def _print_keys(counts_by_key: Mapping[str, int], key_ids: Sequence[str]) -> None:
+    for key_id, count in counts_by_key.items():
+        if key_id == key_ids[0]:
+            advice = "the first key"
+        elif key_id not in key_ids:
+            advice = "missing from CRMHUB_ENCRYPTION_KEYS: add it, or enter these secrets again"
         elif count:
-            told = "still needed"
+            advice = "still needed"
         else:
-            told = "nothing needs it any more: take it out of CRMHUB_ENCRYPTION_KEYS"
-        click.echo(f"{key_id}: {count} ({told})")
+            advice = "no longer needed: remove it from CRMHUB_ENCRYPTION_KEYS"
+        click.echo(f"{key_id}: {count} ({advice})")

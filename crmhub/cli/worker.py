@@ -1,4 +1,4 @@
-"""`crmhub worker`: works off the journal, beside the service or on another machine."""
+"""`crmhub worker`: process the journal, beside the service or on another machine."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _THREADS = 16
     type=click.IntRange(1, 1024),
     default=_THREADS,
     show_default=True,
-    help="Calls to CRMs that are under way at a time.",
+    help="Concurrent calls to CRMs.",
 )
 @click.option(
     "--metrics-port",
     type=click.IntRange(1, 65535),
-    help="Tell Prometheus on this port what this worker does; `crmhub serve` tells it of its own.",
+    help="Serve this worker's metrics here; `crmhub serve` includes those of its own worker.",
 )
 @click.option(
     "--metrics-host",
     metavar="ADDRESS",
     default="127.0.0.1",
     show_default=True,
-    help="Listen for Prometheus on this address.",
+    help="Serve the metrics on this address.",
 )
-@click.option("--of", "supervisor", type=int, hidden=True, help="End with this process.")
+@click.option("--of", "supervisor", type=int, hidden=True, help="Stop when this process ends.")
 def worker(
     threads: int, metrics_port: int | None, metrics_host: str, supervisor: int | None
 ) -> None:
-    """Work off what helpers left in the journal; any number of workers may run.
+    """Process the actions in the journal. Any number of workers may run.
 
-    `crmhub serve` runs one by itself, unless told --no-worker. SIGTERM, SIGHUP or Ctrl-C
-    stops after the calls under way.
+    `crmhub serve` runs a worker itself, unless --no-worker is given. SIGTERM, SIGHUP or Ctrl-C
+    stops after the calls in progress.
     """
     from crmhub import logs
     from crmhub.cli.open_hub import make_ready, warn_of_disk
@@ -54,32 +54,31 @@ def worker(
     if supervisor is None:
         warn_of_disk(settings)
     if metrics_port is not None:
-        _tell(metrics_host, metrics_port)
+        _serve_metrics(metrics_host, metrics_port)
     hub = Hub.open(replace(settings, threads=threads))
-    working = Worker(hub, threads=threads)
-    ends = [signal.SIGTERM, signal.SIGINT]
-    # Begun by `nohup`, it passes over a hangup.
+    journal_worker = Worker(hub, threads=threads)
+    stop_signals = [signal.SIGTERM, signal.SIGINT]
+    # Under `nohup`, SIGHUP is ignored.
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-        ends.append(signal.SIGHUP)
-    for number in ends:
-        # In a thread of its own: the one that is interrupted may hold the lock that `stop` needs.
-        signal.signal(number, lambda *_: threading.Thread(target=working.stop).start())
+        stop_signals.append(signal.SIGHUP)
+    for number in stop_signals:
+        # In a separate thread: the interrupted thread may hold the lock that `stop` needs.
+        signal.signal(number, lambda *_: threading.Thread(target=journal_worker.stop).start())
     if supervisor is not None:
-        # Ctrl-C and a hangup reach every process of a terminal, but the supervisor alone is to act
-        # on them.
+        # Ctrl-C and SIGHUP reach every process of a terminal, but only the supervisor handles them.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        threading.Thread(target=_end_with, args=(supervisor,), daemon=True).start()
+        threading.Thread(target=_stop_with_supervisor, args=(supervisor,), daemon=True).start()
     else:
         click.echo(f"crmhub works off the journal with {threads} threads.")
     try:
-        working.run()
+        journal_worker.run()
     finally:
         hub.close()
 
 
-def _tell(host: str, port: int) -> None:
-    """Serve the metrics of this process; raises ClickException when that address cannot be had."""
+def _serve_metrics(host: str, port: int) -> None:
+    """Serve the metrics of this process; raises ClickException if the address is not available."""
     from prometheus_client import start_http_server
 
     from crmhub import metrics
@@ -93,8 +92,8 @@ def _tell(host: str, port: int) -> None:
         ) from exc
 
 
-def _end_with(supervisor: int) -> None:
-    """Stop when the process that began this one is gone."""
+def _stop_with_supervisor(supervisor: int) -> None:
+    """Stop this worker when its supervisor has ended."""
     while os.getppid() == supervisor:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)

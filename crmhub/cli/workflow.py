@@ -1,4 +1,4 @@
-"""`crmhub workflow`: which contacts are in which workflow, as getType tells it."""
+"""`crmhub workflow`: enrol contacts in workflows, and remove them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crmhub.cli.open_hub import (
 
 @click.group()
 def workflow() -> None:
-    """Enrol contacts in workflows, for getType to find."""
+    """Enrol contacts in workflows for getType."""
 
 
 @workflow.command()
@@ -21,7 +21,7 @@ def workflow() -> None:
 @click.argument("workflow_id")
 @click.argument("contact_id")
 def enrol(client_id: str, workflow_id: str, contact_id: str) -> None:
-    """Note that a contact entered a workflow now.
+    """Enrol a contact in a workflow now.
 
     CONTACT_ID is the contact's id in the account's CRM.
     """
@@ -38,7 +38,7 @@ def enrol(client_id: str, workflow_id: str, contact_id: str) -> None:
 @click.argument("workflow_id")
 @click.argument("contact_id")
 def unenrol(client_id: str, workflow_id: str, contact_id: str) -> None:
-    """Forget that a contact entered a workflow."""
+    """Remove a contact from a workflow."""
     with opened_hub() as hub:
         from crmhub.helpers import get_type
 

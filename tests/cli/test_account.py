@@ -163,14 +163,14 @@ def test_rotate_now_ends_the_old_one_at_once(crmhub, directory):
     assert directory.by_secret(made["webhookSecret"]) is None
     assert directory.by_secret(rotated["secret"])
     told = crmhub("account", "rotate", "acme", "portal", "--now").stdout
-    assert "Every older portal id ended now." in told
+    assert "Every older portal id is invalid now." in told
     assert directory.by_webhook_id(made["portalId"]) is None
 
 
 def test_rotate_keeps_the_old_one_as_long_as_told(crmhub):
     crmhub("account", "create", "Acme")
     told = crmhub("account", "rotate", "acme", "secret", "--keep-old", "2h").stdout
-    assert "The old one ends 20" in told
+    assert "The old one is valid until 20" in told
     assert "not shown again" in told
 
 
@@ -207,7 +207,7 @@ def test_an_account_that_cannot_be_read_is_named_beside_the_list(crmhub, databas
     told = crmhub("account", "list")
     assert "sound" in told.stdout
     assert "spoilt" not in told.stdout
-    assert told.stderr.startswith("Left out, for what is stored of them cannot be read: spoilt.")
+    assert told.stderr.startswith("Not listed, because their stored data cannot be read: spoilt.")
     for command in (("show", "spoilt"), ("export",)):
         refused = crmhub("account", *command, code=1).stderr
         assert "account spoilt cannot be read; `crmhub doctor` says where" in refused

@@ -74,7 +74,7 @@ def test_the_command_narrows_by_contact_and_age_like_the_admin_api(
 
 def test_retry_brings_back_what_is_dead(crmhub: CommandLine, bot: Client, hub: Hub) -> None:
     change(hub, bot, "state = 'dead'")
-    assert "Name actions" in crmhub("actions", "retry", code=2).stderr
+    assert "Give action ids" in crmhub("actions", "retry", code=2).stderr
     told = crmhub("actions", "retry", "--account", bot.account.client_id).stdout
     assert told == "1 action will be retried.\n"
     assert states(hub, bot) == ["queued"]
@@ -102,7 +102,7 @@ def test_discard_shows_what_it_closes_and_asks(crmhub: CommandLine, bot: Client,
     change(hub, bot, "state = 'dead' where id = :it", it=first)
     change(hub, bot, "state = 'parked', behind = :first where id = :it", first=first, it=second)
     assert second in crmhub("actions", "show", first).stdout
-    assert "Name actions" in crmhub("actions", "discard", "--reason", "x", code=2).stderr
+    assert "Give action ids" in crmhub("actions", "discard", "--reason", "x", code=2).stderr
     assert "Missing option" in crmhub("actions", "discard", first, code=2).stderr
     command = ("actions", "discard", first, "--reason", "sent by mistake")
     asked = crmhub(*command, stdin="n\n", code=1).stdout

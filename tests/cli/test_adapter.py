@@ -107,7 +107,7 @@ def test_what_is_not_named_stays(acme):
 
 
 def test_a_secret_that_is_given_empty_is_removed(acme):
-    assert "Empty: it is removed" in " ".join(acme("account", "adapter", "--help").stdout.split())
+    assert "remove it." in " ".join(acme("account", "adapter", "--help").stdout.split())
     both = ["--secret", "access_token=@token", "--secret", "refresh_token=@token"]
     acme("account", "adapter", "acme", "fake", *both)
     acme("account", "adapter", "acme", "fake", "--secret", "refresh_token=")
@@ -122,7 +122,7 @@ def test_a_secret_that_is_given_empty_is_removed(acme):
         (["--secret", "access_token=@none"], "none cannot be read: No such file"),
         (["--secret", "access_token=@~nobody-known/t"], "~nobody-known/t cannot be read: No such"),
         (["--secret", "access_token=@/dev/zero"], "/dev/zero cannot be read: it is too long"),
-        (["--secret", "access_token=@empty"], "nothing was given"),
+        (["--secret", "access_token=@empty"], "the value is empty"),
         (["--secret", "access_token=-", "--secret", "refresh_token=-"], "only one secret"),
         (["--secret", "access_token=@token", "--secret", "access_token=-"], "given twice"),
         (["--secret", "hunter2"], "give name=value"),

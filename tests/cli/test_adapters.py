@@ -97,7 +97,7 @@ def test_a_name_that_cannot_be_used_is_refused_and_nothing_written(
 
 
 def test_a_name_that_differs_from_an_installed_one_by_a_hyphen_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(adapter_skeleton.Unfit, match="'my_crm' is installed"):
+    with pytest.raises(adapter_skeleton.InvalidTarget, match="'my_crm' is installed"):
         adapter_skeleton.write("my-crm", tmp_path, taken=["my_crm"])
     assert not _files(tmp_path)
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_written_whole_is_not_written(
         return real(self, text, encoding)
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(adapter_skeleton.Unfit, match="No space left"):
+    with pytest.raises(adapter_skeleton.InvalidTarget, match="No space left"):
         adapter_skeleton.write("contoso", directory, taken=[])
     assert [*tmp_path.rglob("*")] == ([directory] if empty else [])
 

@@ -101,7 +101,7 @@ def test_the_index_of_trigrams_comes_and_goes(crmhub, database_url):
         return
     for option, told in (
         ("--trigram", "The index is built."),
-        ("--trigram", "The index is there already."),
+        ("--trigram", "The index exists already."),
         ("--drop-trigram", "The index is removed."),
         ("--drop-trigram", "There is no such index."),
     ):
@@ -110,4 +110,4 @@ def test_the_index_of_trigrams_comes_and_goes(crmhub, database_url):
 
 @pytest.mark.parametrize("options", [(), ("--trigram", "--drop-trigram")])
 def test_an_index_is_built_or_removed(crmhub, options):
-    assert "one of --trigram and --drop-trigram" in crmhub("db", "index", *options, code=2).stderr
+    assert "Give --trigram or --drop-trigram" in crmhub("db", "index", *options, code=2).stderr

@@ -74,7 +74,7 @@ def test_the_example_opens_its_accounts_and_finds_nothing_to_do_afterwards(decla
     assert credentials(crmhub) == {"access_token": SECRET}
     entries = len(crmhub.json("audit", "list"))
     assert applied(crmhub) == []
-    assert crmhub(*APPLY).stdout == "Nothing differs.\n"
+    assert crmhub(*APPLY).stdout == "No differences.\n"
     assert len(crmhub.json("audit", "list")) == entries
 
 

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from crmhub.cli.demo import _samples
+from crmhub.cli.demo import _create_samples
 from crmhub.hub import Hub
 from crmhub.operations.open_account import open_account
 from crmhub.properties.kinds import DEALS, KINDS
@@ -71,7 +71,7 @@ def test_what_was_cut_short_is_whole_the_second_time(crmhub, monkeypatch):
 
         monkeypatch.setattr(hub.records, "create", fail_at_deals)
         with pytest.raises(AssertionError, match="killed"):
-            _samples(hub, account)
+            _create_samples(hub, account)
         crmhub("demo")
         counts = hub.records.counts(account)
     assert [counts[kind.code] for kind in KINDS.values()] == [4, 2, 1, 1]

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from crmhub.cli.doctor import _compared, _directories, _some
+from crmhub.cli.doctor import _check_directories, _compare_clocks, _list_ids
 from crmhub.database.connection import Database
 from crmhub.hub import Hub
 from crmhub.settings import Settings
@@ -148,7 +148,7 @@ def test_a_directory_that_cannot_be_written_fails(crmhub):
 
 def test_a_disk_that_is_full_fails(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.TemporaryFile", lambda dir: io.FileIO("/dev/full", "w"))
-    full = _directories(Settings.load({}, tmp_path))
+    full = _check_directories(Settings.load({}, tmp_path))
     assert (full.state, full.message.rpartition(": ")[2]) == ("fail", "No space left on device.")
 
 
@@ -198,7 +198,7 @@ def test_development_open_to_others_is_a_warning(crmhub):
     ],
 )
 def test_clocks_are_compared(ahead, state, words):
-    finding = _compared("clock", "the database", ahead)
+    finding = _compare_clocks("clock", "the database", ahead)
     assert finding.state == state
     assert words in finding.message
 
@@ -221,7 +221,7 @@ def test_wrong_counters_and_rows_are_told_and_mended(crmhub, database_url):
         "contacts: wrong in the index: 5; run `crmhub doctor --repair --all`.",
     ]
     mended = crmhub.json("doctor", "--repair")["checks"]
-    assert sum("this is mended" in one["message"] for one in mended) == 3
+    assert sum("now repaired" in one["message"] for one in mended) == 3
     found = states(crmhub)
     assert {one["state"] for one in found.values()} == {"ok"}
     assert "those of all accounts counted, 1 of them compared" in found["records"]["message"]
@@ -271,8 +271,8 @@ def test_an_account_that_cannot_be_read_is_named_and_the_rest_is_still_told(
 
 
 def test_only_some_of_many_ids_are_named():
-    assert _some({3, 1, 2}) == "1, 2, 3"
-    assert _some(range(8)) == "0, 1, 2, 3, 4 and 3 more"
+    assert _list_ids({3, 1, 2}) == "1, 2, 3"
+    assert _list_ids(range(8)) == "0, 1, 2, 3, 4 and 3 more"
 
 
 def test_what_is_the_matter_is_said_with_what_to_do(crmhub):
@@ -295,6 +295,6 @@ def test_an_address_for_alerts_that_may_not_be_called_is_named(crmhub):
     found = states(crmhub, code=1)["alerts"]
     assert found["state"] == "fail"
     assert "10.0.0.1 is not a public address" in found["message"]
-    assert "was not taken: 10.0.0.1 is not" in crmhub("alert", "test", code=1).stderr
+    assert "was not accepted: 10.0.0.1 is not" in crmhub("alert", "test", code=1).stderr
     del crmhub.env["CRMHUB_ALERT_SECRET"]
     assert "needs CRMHUB_ALERT_SECRET beside it" in crmhub("alert", "list", code=2).stderr

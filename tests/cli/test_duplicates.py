@@ -75,7 +75,7 @@ def test_merge_shows_the_preview_and_asks(crmhub: CommandLine, bot: Client, hub:
     again = crmhub("duplicates", "merge", name, newer, older, "--yes", code=1)
     assert "merged already" in again.stderr
     told = crmhub("duplicates", "unmerge", name, older, newer).stdout
-    assert told == f"Contacts {older} and {newer} are two again.\n"
+    assert told == f"Contacts {older} and {newer} are separate again.\n"
     assert "not merged" in crmhub("duplicates", "unmerge", name, older, newer, code=1).stderr
 
 
@@ -87,7 +87,7 @@ def test_merge_takes_what_is_chosen(crmhub: CommandLine, bot: Client, hub: Hub) 
     seen = crmhub.json(*command, "--dry-run")
     assert [one["contactId"] for one in seen["contacts"]] == [newer, older]
     assert pairs(hub, bot) == [{older, newer}]
-    assert "--json asks nothing" in crmhub(*command, "--json", code=2).stderr
+    assert "--json cannot ask" in crmhub(*command, "--json", code=2).stderr
     merged = crmhub.json(*command, "--yes")
     assert (merged["state"], merged["keptId"]) == ("merged", newer)
     kept = bot.get(f"/contacts/{newer}").get_json()["properties"]

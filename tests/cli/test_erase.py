@@ -56,7 +56,7 @@ def test_a_yes_erases_and_tells_what_is_left_to_do(app, crmhub, client, hub):
     planted = plant(app, client)
     told = crmhub("erase", client.account.client_id, PHONE, stdin="y\n").stdout
     assert "\nErased.\n" in told
-    assert f"Deals {planted.deal}, {planted.shared_deal} may hold personal text" in told
+    assert f"Deals {planted.deal}, {planted.shared_deal} may contain personal data" in told
     assert left(hub, PLANTED) == []
 
 
@@ -73,7 +73,7 @@ def test_again_finds_nobody(crmhub, client):
     id = client.make(email=EMAIL)
     assert crmhub("erase", client.account.client_id, str(id), "--yes").stdout.endswith("Erased.\n")
     told = crmhub("erase", client.account.client_id, EMAIL, "--yes", code=1)
-    assert told.stdout == "Nothing is held of such a person.\n"
+    assert told.stdout == "No data found.\n"
     assert not crmhub.json("erase", client.account.client_id, EMAIL, "--yes", code=1)["erased"]
 
 
@@ -87,7 +87,7 @@ def test_several_people_are_named_and_none_is_erased(crmhub, client):
 def test_who_has_the_same_phone_is_listed_and_erased_when_included(crmhub, client):
     hers, his = (client.make(email=f"{n}@x.org", phone=PHONE) for n in "ab")
     told = crmhub("erase", client.account.client_id, str(hers), stdin="n\n", code=1).stdout
-    assert f"leads to {his}: these stay" in told
+    assert f"Only the phone is the same: {his}. They are kept" in told
     words = ["erase", client.account.client_id, str(hers), "--include"]
     assert "has none of the person's phones" in crmhub(*words, "77", "--yes", code=1).stderr
     done = crmhub.json(*words, str(his), "--yes")

@@ -25,7 +25,7 @@ def acme(crmhub):
 
 
 def test_a_map_is_set_from_a_file_or_standard_input_and_shown(acme):
-    assert acme(*SHOW).stdout.startswith("Every property goes to the CRM under the name")
+    assert acme(*SHOW).stdout.startswith("The field map is empty")
     (acme.root / "map.json").write_text(json.dumps(MAP))
     told = acme(*SHOW, "--file", "map.json")
     assert told.stdout == "The field map of acme is set.\n"
@@ -74,8 +74,8 @@ def test_a_preview_sends_and_saves_nothing(acme):
         (["--file", "-"], "{", "--file: it is not JSON in UTF-8"),
         (["--file", "-"], "[" * 100_000, "--file: it is not JSON in UTF-8"),
         (["--file", "nowhere.json"], None, "--file: nowhere.json cannot be read"),
-        (["--sample", "a=b"], None, "--sample: it is for --preview"),
-        (["--no-check"], None, "--no-check: it is for saving"),
+        (["--sample", "a=b"], None, "--sample needs --preview"),
+        (["--no-check"], None, "--no-check needs --file"),
     ],
 )
 def test_misuse_is_told(acme, options, stdin, words):

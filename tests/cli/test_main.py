@@ -180,4 +180,4 @@ def test_arguments_in_another_encoding_are_told_in_one_line(tmp_path, command):
     run(tmp_path, "account", "create", "Acme")
     told = run(tmp_path, *command, "M\udcfcller")
     assert told.returncode == 2
-    assert told.stderr == "crmhub: What is given is not in UTF-8; set the terminal to it.\n"
+    assert told.stderr == "crmhub: An argument is not valid UTF-8. Set the terminal to UTF-8.\n"

@@ -86,8 +86,8 @@ def test_what_another_key_sealed_is_sealed_with_the_first(keyed, database_url):
     assert crmhub(*CHECK, code=1).stdout == ("k2: 0 (the first key)\nk1: 1 (still needed)\n")
     done = crmhub("db", "reseal")
     assert done.stdout == (
-        "1 value was sealed anew with k2.\nk2: 1 (the first key)\n"
-        "k1: 0 (nothing needs it any more: take it out of CRMHUB_ENCRYPTION_KEYS)\n"
+        "1 value was resealed with k2.\nk2: 1 (the first key)\n"
+        "k1: 0 (no longer needed: remove it from CRMHUB_ENCRYPTION_KEYS)\n"
     )
     assert crmhub.json("db", "reseal") == {
         "resealed": 0,
@@ -141,7 +141,7 @@ def test_a_key_that_is_gone_is_named_and_the_others_go_on(keyed):
     with_credentials(keyed(K3, K1), "bolt", access_token=secret(1))
     crmhub = keyed(K2, K3)
     told = crmhub("db", "reseal", code=1)
-    assert "k1: 1 (CRMHUB_ENCRYPTION_KEYS does not name it: put it back" in told.stdout
+    assert "k1: 1 (missing from CRMHUB_ENCRYPTION_KEYS: add it" in told.stdout
     assert "crmhub: acme: credentials: sealed with the key 'k1'" in told.stderr
     assert opened(crmhub, "bolt") == {"access_token": secret(1)}
     found = {one["name"]: one for one in crmhub.json("doctor", code=1)["checks"]}

@@ -45,7 +45,7 @@ def test_a_change_of_crm_wants_a_decision(acme, decision, told, state):
     assert "queued: 1 action is queued for local; say finish (there), move" in refused
     assert acme.json("account", "show", "acme")["adapter"] == "local"
     done = acme(*TO_HUBSPOT, "--queued", decision).stdout
-    assert done == f"acme uses hubspot. `crmhub account check acme` tries it.\n{told}"
+    assert done == f"acme uses hubspot. `crmhub account check acme` tests the connection.\n{told}"
     assert [one["state"] for one in acme.json("actions", "list")] == [state]
     (entry,) = acme.json("audit", "list", "--object", "connection")
     assert entry["after"]["queued"] == {decision: 1}
