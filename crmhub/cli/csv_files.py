@@ -177,12 +177,12 @@ def export(
     """
     parsed_filters = tuple(_filter(text) for text in filters)
     with opened_hub() as hub:
-        from crmhub.csv.exporting import Wanted
+        from crmhub.csv.exporting import Selection
         from crmhub.csv.exporting import export as exported
         from crmhub.properties.kinds import KINDS
 
         account = load_account(hub, client_id)
-        selection = Wanted(parsed_filters, names, raw)
+        selection = Selection(parsed_filters, names, raw)
         written = 0
         with _write_whole(file, force=force) as out:
             steps = exported(hub.records, account, KINDS[kind], selection, out, by=author())

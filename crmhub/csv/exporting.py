@@ -1,4 +1,4 @@
-"""Records as a CSV file, that spreadsheets open and `importing` reads again."""
+"""Export of records to a CSV file for spreadsheets, which `importing` can read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TextIO
 from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
-from crmhub.csv.spreadsheets import guarded
+from crmhub.csv.spreadsheets import escape_formula
 from crmhub.errors import Semantic, listed
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import unknown
@@ -20,14 +20,14 @@ from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.plans import Query
 from crmhub.records.store import RecordStore
 
-_ROWS = 1000
+_PAGE_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is exported: the records that meet all filters, and these properties; () means all.
+class Selection:
+    """The records to export, by filters, and their properties; () means all.
 
-    With `raw`, values are written as they are, even those that a spreadsheet takes for formulas.
+    With `raw`, values are written unchanged, even if a spreadsheet would read them as formulas.
     """
 
     filters: tuple[Filter, ...] = ()
@@ -36,48 +36,54 @@ class Wanted:
 
 
 def export(
-    records: RecordStore, account: Account, kind: Kind, wanted: Wanted, out: TextIO, *, by: Author
+    records: RecordStore,
+    account: Account,
+    kind: Kind,
+    selection: Selection,
+    out: TextIO,
+    *,
+    by: Author,
 ) -> Iterator[tuple[int, int]]:
-    """Write records, the oldest first, and return after each step how many of how many are out.
+    """Write records, oldest first; yield the number written and the total after each page.
 
-    What exists at the beginning comes once each, and so may what is created meanwhile. Raises
-    Semantic and BadRequest, before anything is written, for properties and filters that cannot be.
+    Each record that exists at the start is written once; records created meanwhile may be included.
+    Raises Semantic and BadRequest for invalid properties and filters before anything is written.
     """
-    names = _names(records, account, kind, wanted.properties)
+    names = _property_names(records, account, kind, selection.properties)
     write = csv.writer(out).writerow
-    cell = str if wanted.raw else guarded
-    query = Query(wanted.filters, sort="created_at", descending=False, limit=_ROWS)
+    cell = str if selection.raw else escape_formula
+    query = Query(selection.filters, sort="created_at", descending=False, limit=_PAGE_SIZE)
     page = records.page(account, kind, PageRequest(query))
     write(["id", *names, "createdAt", "updatedAt"])
     written = 0
     while True:
-        for each in page.records:
-            held = json.loads(each.properties)
-            values = [cell(held.get(name, "")) for name in names]
-            write([each.id, *values, iso(each.created_at), iso(each.updated_at)])
+        for record in page.records:
+            values_by_name = json.loads(record.properties)
+            values = [cell(values_by_name.get(name, "")) for name in names]
+            write([record.id, *values, iso(record.created_at), iso(record.updated_at)])
         written += len(page.records)
         yield written, max(page.total, written)
         if not page.cursor:
             break
         after = records.cursor(account, kind, page.cursor)
         page = records.page(account, kind, PageRequest(query, after))
-    told = {"records": written, "properties": list(names)}
+    summary = {"records": written, "properties": list(names)}
     records.database.transact(
         lambda tx: audit.note(
-            tx, by, "export", "records", kind.name, account_id=account.id, after=told
+            tx, by, "export", "records", kind.name, account_id=account.id, after=summary
         )
     )
 
 
-def _names(
-    records: RecordStore, account: Account, kind: Kind, wanted: Sequence[str]
+def _property_names(
+    records: RecordStore, account: Account, kind: Kind, requested: Sequence[str]
 ) -> tuple[str, ...]:
     catalogue = records.catalogues.reload(account.id, kind)
-    if not wanted:
-        return tuple(each.name for each in catalogue)
+    if not requested:
+        return tuple(prop.name for prop in catalogue)
     problems = [
-        (name[:100], unknown(catalogue, name)) for name in wanted if not catalogue.get(name)
+        (name[:100], unknown(catalogue, name)) for name in requested if not catalogue.get(name)
     ]
     if problems:
         raise Semantic(listed(problems))
-    return tuple(dict.fromkeys(wanted))
+    return tuple(dict.fromkeys(requested))

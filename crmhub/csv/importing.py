@@ -1,12 +1,12 @@
-"""Records from a CSV file: each row once, whatever happens in between.
+"""Import of records from a CSV file: each row is stored once, even after interruptions.
 
-Rows are written some hundred at a time, and how far the import has come is written in the same
-transaction. So one that was killed goes on behind the last row that is stored, and two that
-import the same file do not make its records twice: the slower one stops. A file is known by its
-whole content; a file that was changed is another one.
+Rows are written in batches, with the progress of the import in the same transaction.
+So a killed import continues after the last stored row. If two processes import the same file, the
+slower process stops, and no record is created twice. A file is identified by its digest; a changed
+file is a new import.
 
-A row that cannot be stored is refused and holds up no other one. It is kept with its reason in a
-file of its own, which can be corrected and imported like any other.
+An invalid row is refused and does not delay other rows. It is written with its reason to a separate
+file, which can be corrected and imported like any other.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from crmhub.csv.spreadsheets import (
     Position,
     Row,
     Sheet,
-    guarded,
-    unguarded,
+    escape_formula,
+    unescape_formula,
 )
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, param, params
@@ -46,11 +46,11 @@ from crmhub.properties.validation import DuplicateValue, InvalidProperties
 from crmhub.records.store import RecordStore
 from crmhub.records.writing import Change, NewRecord, Upsert
 
-# What a file of refused rows tells beside the cells of the row.
-_ADDED = ("crmhub_line", "crmhub_refused")
+# The columns that a file of refused rows adds to the cells of a row.
+_ADDED_COLUMNS = ("crmhub_line", "crmhub_refused")
 
-_ROWS = 500
-_KEPT_MS = 90 * 24 * 3600 * 1000
+_BATCH_ROWS = 500
+_PROGRESS_KEPT_MS = 90 * 24 * 3600 * 1000
 _import = csv_import.c
 _OF_ACCOUNT = _import.account_id == param("account_id")
 _IS_FILE = sa.and_(_OF_ACCOUNT, _import.kind == param("kind"), _import.digest == param("digest"))
@@ -63,8 +63,10 @@ _NOTE_PROGRESS = Statement(
         params("position", "lines", "created", "updated", "refused", "refused_bytes", "changed_at")
     )
 )
-_BEGIN_ANEW = Statement(sa.delete(csv_import).where(_IS_FILE))
-_FORGET = Statement(sa.delete(csv_import).where(_OF_ACCOUNT, _import.changed_at < param("before")))
+_DELETE = Statement(sa.delete(csv_import).where(_IS_FILE))
+_DELETE_OLD = Statement(
+    sa.delete(csv_import).where(_OF_ACCOUNT, _import.changed_at < param("before"))
+)
 _BEGIN = Statement(
     lambda insert: (
         insert(csv_import)
@@ -76,7 +78,7 @@ _BEGIN = Statement(
     )
 )
 _FIND = Statement(sa.select(csv_import).where(_IS_FILE))
-_END = Statement(
+_SET_ENDED = Statement(
     sa.update(csv_import)
     .where(_IS_FILE, _import.position == param("end"), _NOT_ENDED)
     .values(ended_at=param("now"), changed_at=param("now"))
@@ -85,11 +87,11 @@ _END = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How a file is read.
+    """The options of an import.
 
-    `by` is what tells whose row it is: a unique property, "id", or "" when every row is a new
-    record. `columns` says what the columns of some titles hold, "" leaves one out. With `clear` an
-    empty cell clears a value that the record has, with `raw` cells are taken as they are.
+    `by` is the property that identifies a row's record: a unique property, "id", or "" if every row
+    creates a record. `columns` maps titles to properties, "" skips a column. With `clear`, an empty
+    cell clears the record's value; with `raw`, apostrophes before formulas are kept.
     """
 
     by: str = ""
@@ -100,7 +102,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What has become of the rows so far."""
+    """The numbers of rows created, updated and refused so far."""
 
     created: int = 0
     updated: int = 0
@@ -108,25 +110,27 @@ class Tally:
 
     @property
     def rows(self) -> int:
-        """How many rows that is."""
+        """The number of rows processed."""
         return self.created + self.updated + self.refused
 
 
 class ImportedElsewhere(Conflict):
-    """Another process is importing the same file; what is stored stays, and it goes on."""
+    """Another process imports the same file and continues; the stored rows are kept."""
 
 
-class _Refused(Exception):
-    """Rows that cannot be stored; `reasons` by their lines."""
+class _RowsRefused(Exception):
+    """Rows that cannot be stored, with reasons by line."""
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
         self.reasons = reasons
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """A row as it is to be stored: its values by property ("" where the cell is empty), and the
-    unique values in it. `fault` says why it cannot be."""
+class _ParsedRow:
+    """A parsed row: its values by property ("" for an empty cell), and its unique values.
+
+    `fault` is the reason if it cannot be stored.
+    """
 
     row: Row
     values: Mapping[str, str]
@@ -140,10 +144,10 @@ class _Read:
 
 
 class Import:
-    """The import of one file into the records of one kind of an account.
+    """The import of a file into an account's records of one kind.
 
-    Its columns are checked and what was imported of it before is found; `run` does the rest.
-    `left_out` names the columns that are not read, `tally` what has become of the rows so far.
+    The constructor checks the columns and loads earlier progress; `run` imports the rest.
+    `left_out` names the skipped columns; `tally` counts the rows so far.
     """
 
     def __init__(
@@ -158,10 +162,9 @@ class Import:
         by: Author,
         again: bool = False,
     ) -> None:
-        """Raise Semantic for columns that cannot be, and Conflict when it was imported before.
+        """Raise Semantic for invalid columns, and Conflict if the file was already imported.
 
-        `refused` is the file for what cannot be stored. With `again` what was imported before
-        does not count.
+        `refused` is the file for refused rows. With `again`, an earlier import is ignored.
         """
         self.sheet = sheet
         self.tally = Tally()
@@ -171,108 +174,108 @@ class Import:
         self._kind = kind
         self._choices = choices
         self._author = by
-        self._of = {"account_id": account.id, "kind": kind.code, "digest": sheet.digest}
+        self._key = {"account_id": account.id, "kind": kind.code, "digest": sheet.digest}
         catalogue = records.catalogues.reload(account.id, kind)
         self._properties = _columns(catalogue, sheet.header, choices)
         self._unique = {each.name for each in catalogue if each.unique}
-        self._at = sheet.start
+        self._position = sheet.start
         self._refusals = _Refusals(refused, sheet, raw=choices.raw)
-        # Together: what cannot begin anew has not forgotten what was imported before.
+        # One transaction: if the restart fails, the earlier progress is kept.
         self._database.transact(lambda tx: self._resume(tx, again))
 
     @property
     def left_out(self) -> list[str]:
-        """The titles of the columns that are not read."""
+        """The titles of the skipped columns."""
         titles = zip(self.sheet.header, self._properties, strict=True)
         return [title or "(no title)" for title, name in titles if not name]
 
     def run(self) -> Iterator[Tally]:
-        """Import what is left of the file; return after each step what has become of its rows.
+        """Import the rest of the file; yield the tally after each batch.
 
-        Raises LimitExceeded, Unavailable, ImportedElsewhere and OSError, when the rows before are
-        stored and the same import can go on later.
+        Raises LimitExceeded, Unavailable, ImportedElsewhere and OSError; the earlier batches are
+        stored, and the same import can continue later.
         """
-        batch: list[_Read] = []
+        batch: list[_ParsedRow] = []
         unique: set[tuple[str, str]] = set()
-        for row in self.sheet.read(self._at):
-            read = self._read(row)
-            # Of two rows about the same one, the second changes what the first has written.
-            if len(batch) == _ROWS or not unique.isdisjoint(read.unique):
+        for row in self.sheet.read(self._position):
+            parsed = self._read(row)
+            # Two rows of the same record go into separate batches, in order.
+            if len(batch) == _BATCH_ROWS or not unique.isdisjoint(parsed.unique):
                 yield self._store(batch)
                 batch, unique = [], set()
-            batch.append(read)
-            unique |= read.unique
+            batch.append(parsed)
+            unique |= parsed.unique
         if batch:
             yield self._store(batch)
         self._end()
 
     # Rows
 
-    def _read(self, row: Row) -> _Read:
+    def _read(self, row: Row) -> _ParsedRow:
         header = self.sheet.header
         if len(row.cells) != len(header):
             fault = (
                 f"it has {len(row.cells)} cells and the header {len(header)};"
-                f" a cell that holds {self.sheet.delimiter!r} stands in quotes"
+                f" a cell that contains {self.sheet.delimiter!r} needs quotes"
             )
-            return _Read(row, {}, frozenset(), fault=fault)
-        plain = row.cells if self._choices.raw else [unguarded(cell) for cell in row.cells]
-        values = {name: value for name, value in zip(self._properties, plain, strict=True) if name}
+            return _ParsedRow(row, {}, frozenset(), fault=fault)
+        cells = row.cells if self._choices.raw else [unescape_formula(cell) for cell in row.cells]
+        values = {name: value for name, value in zip(self._properties, cells, strict=True) if name}
         id = values.pop("id", "").strip()
         unique = {(name, v.strip().lower()) for name, v in values.items() if name in self._unique}
         unique |= {("id", id)}
-        held = frozenset((name, value) for name, value in unique if value)
+        unique_values = frozenset((name, value) for name, value in unique if value)
         fault = ""
         if id and not (id.isascii() and id.isdigit() and len(id) < 17):
-            fault = f"id: {id[:40]!r} is no id of a record"
-        return _Read(row, values, held, id, fault)
+            fault = f"id: {id[:40]!r} is not a record id"
+        return _ParsedRow(row, values, unique_values, id, fault)
 
-    def _store(self, rows: Sequence[_Read]) -> Tally:
-        """Store rows, refuse those that cannot be, and return the new tally."""
-        refused = {each.row.line: each.fault for each in rows if each.fault}
+    def _store(self, rows: Sequence[_ParsedRow]) -> Tally:
+        """Store the valid rows, refuse the others, and return the new tally."""
+        refused = {row.row.line: row.fault for row in rows if row.fault}
         while True:
-            good = [each for each in rows if each.row.line not in refused]
-            told = [(each.row, refused[each.row.line]) for each in rows if each.row.line in refused]
+            accepted = [row for row in rows if row.row.line not in refused]
+            rejected = [(row.row, refused[row.row.line]) for row in rows if row.row.line in refused]
             try:
-                self._commit(rows[-1].row.end, good, told)
+                self._commit(rows[-1].row.end, accepted, rejected)
                 return self.tally
             except ImportedElsewhere:
                 raise
-            except _Refused as exc:
+            except _RowsRefused as exc:
                 refused |= exc.reasons
             except (BadRequest, NotFound, Conflict, Semantic) as exc:
-                # It tells of the first fault alone, or of rows that cannot be written together.
-                if len(good) == 1:
-                    refused[good[0].row.line] = exc.message.replace(good[0].path, "")
+                # The error names only the first fault, or rows that conflict with each other.
+                if len(accepted) == 1:
+                    refused[accepted[0].row.line] = exc.message.replace(accepted[0].path, "")
                     continue
-                middle = rows.index(good[len(good) // 2])
+                middle = rows.index(accepted[len(accepted) // 2])
                 self._store(rows[:middle])
                 return self._store(rows[middle:])
 
     def _commit(
-        self, end: Position, good: Sequence[_Read], refused: Sequence[tuple[Row, str]]
+        self, end: Position, accepted: Sequence[_ParsedRow], refused: Sequence[tuple[Row, str]]
     ) -> None:
-        """Write rows and refusals, and that everything up to `end` is done."""
+        """Write rows, refusals and the progress up to `end` in one transaction."""
 
-        def work(tx: Connection) -> Tally:
-            # Held until the commit: another process with the same file waits here.
-            at = tx.scalar(_LOCK, self._of)
-            if at != self._at.bytes:
+        def commit_batch(tx: Connection) -> Tally:
+            # The lock is held until the commit: another process with the same file waits here.
+            position = tx.scalar(_LOCK, self._key)
+            if position != self._position.bytes:
                 raise ImportedElsewhere(
-                    f"Another process imports {self.sheet.path.name} as well; it goes on."
+                    f"Another process imports {self.sheet.path.name} as well, and continues."
                 )
-            created, updated = self._write(good)
-            # Before the commit: a refusal told twice is cut off again, an untold one is lost. Not
-            # before the lock: the file may be another process's, which goes on with it.
+            created, updated = self._write(accepted)
+            # Before the commit: a repeated refusal is truncated later, a missing one would be lost.
+            # After the lock: another process may still be writing to the file.
             self._refusals.write(refused)
             before = self.tally
-            done = Tally(
+            tally = Tally(
                 before.created + created, before.updated + updated, before.refused + len(refused)
             )
             tx.run(
                 _NOTE_PROGRESS,
-                self._of
-                | asdict(done)
+                self._key
+                | asdict(tally)
                 | {
                     "position": end.bytes,
                     "lines": end.lines,
@@ -280,52 +283,56 @@ class Import:
                     "changed_at": now_ms(),
                 },
             )
-            return done
+            return tally
 
-        self.tally = self._database.transact(work)
-        self._at = end
+        self.tally = self._database.transact(commit_batch)
+        self._position = end
         self._refusals.keep()
 
-    def _write(self, rows: Sequence[_Read]) -> tuple[int, int]:
-        """Write rows and return how many were created and updated; _Refused with all at fault."""
+    def _write(self, rows: Sequence[_ParsedRow]) -> tuple[int, int]:
+        """Write rows; return the numbers created and updated. Raises _RowsRefused."""
         by = self._choices.by
-        known: list[_Read] = []
-        named: list[_Read] = []
-        new: list[_Read] = []
-        for each in rows:
-            has_name = by not in ("", "id") and each.values.get(by)
-            (known if each.id else named if has_name else new).append(each)
+        by_id: list[_ParsedRow] = []
+        by_value: list[_ParsedRow] = []
+        to_create: list[_ParsedRow] = []
+        for row in rows:
+            has_value = by not in ("", "id") and row.values.get(by)
+            (by_id if row.id else by_value if has_value else to_create).append(row)
         created = 0
-        with _told(known):
-            changes = [Change(int(each.id), self._sent(each), each.path) for each in known]
+        with _map_errors(by_id):
+            changes = [Change(int(row.id), self._values_to_send(row), row.path) for row in by_id]
             if changes:
                 self._records.update(self._account, self._kind, changes)
-        with _told(named):
-            upserts = [Upsert(by, each.values[by], self._sent(each), each.path) for each in named]
+        with _map_errors(by_value):
+            upserts = [
+                Upsert(by, row.values[by], self._values_to_send(row), row.path) for row in by_value
+            ]
             if upserts:
                 stored = self._records.upsert(self._account, self._kind, upserts)
                 created += sum(is_new for _, is_new in stored)
-        with _told(new):
-            inputs = [NewRecord(_filled(each), path=each.path) for each in new]
+        with _map_errors(to_create):
+            inputs = [NewRecord(_non_empty(row), path=row.path) for row in to_create]
             if inputs:
                 self._records.create(self._account, self._kind, inputs)
                 created += len(inputs)
         return created, len(rows) - created
 
-    def _sent(self, row: _Read) -> Mapping[str, str]:
-        return row.values if self._choices.clear else _filled(row)
+    def _values_to_send(self, row: _ParsedRow) -> Mapping[str, str]:
+        return row.values if self._choices.clear else _non_empty(row)
 
-    # How far it has come
+    # Progress
 
     def _resume(self, tx: Connection, again: bool) -> None:
-        """Find how far the file was imported before, or write down that it begins."""
+        """Load the progress of an earlier import of the file, or record the start."""
         choices = json.dumps(asdict(self._choices), sort_keys=True)
         if again:
-            tx.run(_BEGIN_ANEW, self._of)
-        tx.run(_FORGET, {"account_id": self._account.id, "before": now_ms() - _KEPT_MS})
+            tx.run(_DELETE, self._key)
+        tx.run(
+            _DELETE_OLD, {"account_id": self._account.id, "before": now_ms() - _PROGRESS_KEPT_MS}
+        )
         tx.run(
             _BEGIN,
-            self._of
+            self._key
             | {
                 "choices": choices,
                 "position": self.sheet.start.bytes,
@@ -333,26 +340,28 @@ class Import:
                 "changed_at": now_ms(),
             },
         )
-        found = tx.row(_FIND, self._of)
-        self.tally = Tally(found.created, found.updated, found.refused)
-        if found.ended_at is not None:
+        progress = tx.row(_FIND, self._key)
+        self.tally = Tally(progress.created, progress.updated, progress.refused)
+        if progress.ended_at is not None:
             raise Conflict(
-                f"{self.sheet.path.name} was imported already: {found.created} created,"
-                f" {found.updated} updated, {found.refused} refused. --again imports it anew."
+                f"{self.sheet.path.name} was imported already: {progress.created} created,"
+                f" {progress.updated} updated, {progress.refused} refused."
+                " --again imports it again."
             )
-        if found.choices != choices:
+        if progress.choices != choices:
             raise Conflict(
-                f"{self.sheet.path.name} was imported up to line {found.lines} with other"
-                f" options: {found.choices}. Give the same to go on, or --again to begin anew."
+                f"{self.sheet.path.name} was imported up to line {progress.lines} with other"
+                f" options: {progress.choices}. "
+                " Give the same options to continue, or --again to restart."
             )
-        self._at = Position(found.position, found.lines)
-        goes_on = self._at != self.sheet.start
-        self._refusals.open(found.refused_bytes, behind=found.lines if goes_on else None)
+        self._position = Position(progress.position, progress.lines)
+        goes_on = self._position != self.sheet.start
+        self._refusals.open(progress.refused_bytes, behind=progress.lines if goes_on else None)
 
     def _end(self) -> None:
-        def work(tx: Connection) -> None:
-            ended = tx.run(_END, self._of | {"now": now_ms(), "end": self._at.bytes})
-            if ended:
+        def finish(tx: Connection) -> None:
+            changed = tx.run(_SET_ENDED, self._key | {"now": now_ms(), "end": self._position.bytes})
+            if changed:
                 audit.note(
                     tx,
                     self._author,
@@ -363,13 +372,13 @@ class Import:
                     after=asdict(self.tally),
                 )
 
-        self._database.transact(work)
+        self._database.transact(finish)
 
 
 class _Refusals:
-    """The file of rows that were refused, which is made with the first of them.
+    """The file of refused rows, created with the first refusal.
 
-    What is written behind the last `keep` is written anew by the next `write`.
+    The next `write` replaces everything written after the last `keep`.
     """
 
     def __init__(self, path: Path, sheet: Sheet, *, raw: bool) -> None:
@@ -377,31 +386,31 @@ class _Refusals:
         self._path = path
         self._sheet = sheet
         self._raw = raw
-        self._kept = 0
-        self._titles = [*sheet.header, *_ADDED]
+        self._kept_size = 0
+        self._titles = [*sheet.header, *_ADDED_COLUMNS]
 
     def open(self, size: int, *, behind: int | None) -> None:
-        """Go on behind the first `size` bytes; Conflict when it holds something else.
+        """Continue after the first `size` bytes; raises Conflict if the file has other content.
 
-        `behind` is the line up to which the import has come, None when it begins.
+        `behind` is the last imported line, None for a new import.
         """
-        there = self._path.stat().st_size if self._path.exists() else 0
-        if there and (behind is None or not self._as_left(size, behind)):
+        existing_size = self._path.stat().st_size if self._path.exists() else 0
+        if existing_size and (behind is None or not self._is_own_leftover(size, behind)):
             raise Conflict(
-                f"{self._path} is there already and may hold rows that were refused before;"
+                f"{self._path} exists already and may contain refused rows of an earlier import;"
                 " move it away, or name another file with --refused."
             )
-        # Whoever took it away has what was in it.
-        self.size = self._kept = size if there else 0
+        # If the file was moved away, its rows are there.
+        self.size = self._kept_size = size if existing_size else 0
 
-    def _as_left(self, size: int, behind: int) -> bool:
-        """Return whether nothing but rows of lines after `behind` stands behind `size` bytes.
+    def _is_own_leftover(self, size: int, behind: int) -> bool:
+        """Return whether the content after `size` bytes has only rows of lines after `behind`.
 
-        An import that was killed leaves those. The last of them may be half written.
+        A killed import leaves such rows; the last may be incomplete.
         """
         with self._path.open("rb") as file:
             file.seek(max(size - 1, 0))
-            at_an_end = not size or file.read(1) == b"\n"
+            at_line_end = not size or file.read(1) == b"\n"
             rest = file.read().decode("utf-8", "replace")
         try:
             rows = list(csv.reader(StringIO(rest, newline=""), delimiter=self._sheet.delimiter))
@@ -409,47 +418,51 @@ class _Refusals:
             return False
         if not size and rows.pop(0) != self._titles:
             return False
-        whole = rows if rest.endswith("\n") else rows[:-1]
-        lines = [row[-2] for row in whole if len(row) == len(self._titles)]
-        later = (line.isdecimal() and int(line) > behind for line in lines)
-        return at_an_end and len(lines) == len(whole) and all(later)
+        complete_rows = rows if rest.endswith("\n") else rows[:-1]
+        lines = [row[-2] for row in complete_rows if len(row) == len(self._titles)]
+        is_later = (line.isdecimal() and int(line) > behind for line in lines)
+        return at_line_end and len(lines) == len(complete_rows) and all(is_later)
 
     def write(self, refused: Sequence[tuple[Row, str]]) -> None:
-        """Write rows, each with the reason, behind what is kept."""
-        if self.size == self._kept and not refused:
+        """Write refused rows with their reasons after the kept part."""
+        if self.size == self._kept_size and not refused:
             return
         text = StringIO()
         out = csv.writer(text, delimiter=self._sheet.delimiter)
-        if not self._kept:
+        if not self._kept_size:
             out.writerow(self._titles)
         for row, reason in refused:
-            cells = row.cells if self._raw else [guarded(unguarded(cell)) for cell in row.cells]
-            out.writerow([*cells, row.line, guarded(reason)])
+            cells = (
+                row.cells
+                if self._raw
+                else [escape_formula(unescape_formula(cell)) for cell in row.cells]
+            )
+            out.writerow([*cells, row.line, escape_formula(reason)])
         with self._path.open("ab") as file:
-            file.truncate(self._kept)
+            file.truncate(self._kept_size)
             file.write(text.getvalue().encode("utf-8", "surrogatepass"))
             file.flush()
             os.fsync(file.fileno())
             self.size = file.tell()
 
     def keep(self) -> None:
-        """Let what was written stay."""
-        self._kept = self.size
+        """Keep the rows written so far."""
+        self._kept_size = self.size
 
 
 @contextmanager
-def _told(rows: Sequence[_Read]) -> Iterator[None]:
-    """Raise _Refused where a batch of these rows fails and every one at fault is named."""
+def _map_errors(rows: Sequence[_ParsedRow]) -> Iterator[None]:
+    """Raise _RowsRefused if a batch of rows fails with an error that names every invalid row."""
     try:
         yield
     except InvalidProperties as exc:
         reasons: dict[int, list[str]] = {}
-        for each in exc.problems:
-            reasons.setdefault(rows[each.index].row.line, []).append(f"{each.name}: {each.reason}")
-        raise _Refused({line: "; ".join(told) for line, told in reasons.items()}) from exc
+        for row in exc.problems:
+            reasons.setdefault(rows[row.index].row.line, []).append(f"{row.name}: {row.reason}")
+        raise _RowsRefused({line: "; ".join(faults) for line, faults in reasons.items()}) from exc
     except DuplicateValue as exc:
-        lines = {each.path: each.row.line for each in rows}
-        raise _Refused(
+        lines = {row.path: row.row.line for row in rows}
+        raise _RowsRefused(
             {
                 lines[path]: f"{name}: record {holder} has this value already"
                 for path, name, holder in exc.taken
@@ -457,12 +470,12 @@ def _told(rows: Sequence[_Read]) -> Iterator[None]:
         ) from exc
 
 
-def _filled(row: _Read) -> dict[str, str]:
+def _non_empty(row: _ParsedRow) -> dict[str, str]:
     return {name: value for name, value in row.values.items() if value}
 
 
 def _columns(catalogue: Catalogue, titles: Sequence[str], choices: Choices) -> tuple[str, ...]:
-    """Return what each column holds, "" where it is left out; Semantic naming every fault."""
+    """Return the property of each column, "" for a skipped one; raises Semantic with all faults."""
     problems = [
         (f"--column {title}", f"no column has this title; they are {', '.join(titles)}")
         for title in choices.columns
@@ -470,53 +483,53 @@ def _columns(catalogue: Catalogue, titles: Sequence[str], choices: Choices) -> t
     ]
     names: list[str] = []
     for title in titles:
-        name = choices.columns.get(title, _meant(catalogue, title, choices.by))
-        if name and (reason := _not_a_column(catalogue, name, names, choices.by)):
+        name = choices.columns.get(title, _property_of_title(catalogue, title, choices.by))
+        if name and (reason := _column_fault(catalogue, name, names, choices.by)):
             problems.append((f"column {title[:100]!r}", reason))
         names.append(name)
-    if choices.by and (reason := _tells_nobody(catalogue, choices.by, names)):
+    if choices.by and (reason := _by_fault(catalogue, choices.by, names)):
         problems.append(("--by", reason))
     if not any(names):
-        problems.append(("columns", "none of them holds a property"))
+        problems.append(("columns", "none of them is a property"))
     if problems:
         raise Semantic(f"Nothing was imported. {listed(problems)}")
     return tuple(names)
 
 
-def _meant(catalogue: Catalogue, title: str, by: str) -> str:
-    """Return what a column of this title holds: the property of this name, or else label."""
+def _property_of_title(catalogue: Catalogue, title: str, by: str) -> str:
+    """Return the property with this name or label, "" without a match."""
     if title == "id" == by:
         return title
-    if not title or title in FIELDS or title in _ADDED:
+    if not title or title in FIELDS or title in _ADDED_COLUMNS:
         return ""
-    like = [each.name for each in catalogue if title.casefold() in _called(each)]
-    return title if catalogue.get(title) or len(like) != 1 else like[0]
+    matches = [prop.name for prop in catalogue if title.casefold() in _names_of(prop)]
+    return title if catalogue.get(title) or len(matches) != 1 else matches[0]
 
 
-def _called(known: Property) -> tuple[str, str]:
-    return known.name, known.label.casefold()
+def _names_of(prop: Property) -> tuple[str, str]:
+    return prop.name, prop.label.casefold()
 
 
-def _not_a_column(catalogue: Catalogue, name: str, before: Collection[str], by: str) -> str:
-    """Say why no column can hold this, and what to do about it; "" when one can."""
-    known = catalogue.get(name)
+def _column_fault(catalogue: Catalogue, name: str, before: Collection[str], by: str) -> str:
+    """Return why a property cannot be a column, with a remedy; "" if it can."""
+    prop = catalogue.get(name)
     if name in before:
         return f"an earlier column holds {name} already; leave one out with --column 'TITLE='"
-    if known is not None:
-        return f"{name} is read-only; leave it out with --column 'TITLE='" * known.read_only
+    if prop is not None:
+        return f"{name} is read-only; leave it out with --column 'TITLE='" * prop.read_only
     if name == "id" == by:
         return ""
-    near = catalogue.nearest(name.lower().replace(" ", "_"))
-    meant = f"; did you mean {' or '.join(near)}?" if near else "."
+    similar = catalogue.nearest(name.lower().replace(" ", "_"))
+    hint = f"; did you mean {' or '.join(similar)}?" if similar else "."
     return (
-        f"{catalogue.kind.name} have no property of this name or label{meant} Name one with"
+        f"{catalogue.kind.name} have no property of this name or label{hint} Name one with"
         " --column 'TITLE=NAME', or leave it out with --column 'TITLE='"
     )
 
 
-def _tells_nobody(catalogue: Catalogue, by: str, names: Collection[str]) -> str:
-    known = catalogue.get(by)
-    if by != "id" and (known is None or not known.unique):
-        there = ", ".join(["id", *(each.name for each in catalogue if each.unique)])
-        return f"{by} is not unique, so it does not tell whose row it is; give one of {there}"
+def _by_fault(catalogue: Catalogue, by: str, names: Collection[str]) -> str:
+    prop = catalogue.get(by)
+    if by != "id" and (prop is None or not prop.unique):
+        choices = ", ".join(["id", *(prop.name for prop in catalogue if prop.unique)])
+        return f"{by} is not unique and cannot identify a record; use one of {choices}"
     return "" if by in names else f"no column holds {by}"

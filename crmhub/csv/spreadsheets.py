@@ -1,8 +1,8 @@
-"""CSV files as spreadsheets read and write them: cells, columns, rows.
+"""CSV files of spreadsheets: cells, columns, rows.
 
-A cell that begins like a formula would be carried out by the spreadsheet that opens the file
-(https://owasp.org/www-community/attacks/CSV_Injection). Such a cell is written with an
-apostrophe before it, and read without: what was written comes back as it was.
+A spreadsheet would execute a cell that begins like a formula
+(https://owasp.org/www-community/attacks/CSV_Injection). Such a cell is written with a leading
+apostrophe, which is removed on import, so that values survive a round trip.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import BinaryIO
 
 from crmhub.errors import BadRequest
 
-# The full-width forms are taken for the others where such keyboards are in use.
+# Spreadsheets also accept the full-width forms of East Asian keyboards.
 _FORMULA = re.compile(r"'*[=+\-@\t\r＝＋－＠]")
-# A number alone carries nothing out; of a phone the sign belongs to it.
+# A plain number executes nothing, and the sign belongs to a phone number.
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?", re.ASCII)
 _DELIMITERS = (",", ";", "\t", "|")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -28,19 +28,19 @@ _LARGEST_CELL = 1 << 20
 _BLOCK = 1 << 20
 
 
-def guarded(value: str) -> str:
-    """Return the cell for a value: no spreadsheet takes it for a formula."""
+def escape_formula(value: str) -> str:
+    """Return the cell for a value, with an apostrophe if it begins like a formula."""
     return f"'{value}" if _FORMULA.match(value) and not _NUMBER.fullmatch(value) else value
 
 
-def unguarded(cell: str) -> str:
-    """Return the value of a cell that `guarded` made."""
+def unescape_formula(cell: str) -> str:
+    """Return the value of a cell that `escape_formula` made."""
     return cell[1:] if cell[:1] == "'" and _FORMULA.match(cell) else cell
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place between two rows: so many bytes and so many lines lie before it."""
+    """A place between two rows, as the number of bytes and lines before it."""
 
     bytes: int = 0
     lines: int = 0
@@ -51,7 +51,7 @@ _BEGINNING = Position()
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row: its cells, the line it begins in, and the place behind it."""
+    """A row: its cells, its first line, and the position after it."""
 
     cells: Sequence[str]
     line: int
@@ -59,10 +59,10 @@ class Row:
 
 
 class Sheet:
-    """A CSV file that has been read through once: its header, its rows, and what tells it apart.
+    """A CSV file, read once completely: header, number of rows, and digest.
 
-    `rows` counts those below the header that are not blank; `digest` is the SHA-256 of the file.
-    Raises BadRequest, naming the line, for a file that is none.
+    `rows` is the number of non-blank rows below the header; `digest` is the SHA-256 of the file.
+    Raises BadRequest with the line number for an invalid file.
     """
 
     def __init__(self, path: Path, *, delimiter: str = "", encoding: str = "utf-8") -> None:
@@ -80,8 +80,8 @@ class Sheet:
         self.rows = sum(1 for _ in rows)
 
     def read(self, after: Position = _BEGINNING) -> Iterator[Row]:
-        """Return the rows behind a place, in order, but for blank ones; the header is the first."""
-        # A setting of the process; the csv module has no other way.
+        """Yield the non-blank rows after a position, in order; the first row is the header."""
+        # The csv module has only this limit for the whole process.
         csv.field_size_limit(_LARGEST_CELL)
         with self.path.open("rb") as file:
             lines = _Lines(file, self._encoding, self.path.name, after)
@@ -93,11 +93,7 @@ class Sheet:
                 except StopIteration:
                     return
                 except csv.Error as exc:
-                    raise BadRequest(
-                        f"{self.path.name}, line {line}: this is no CSV ({exc}); a cell that holds"
-                        " quotes, line breaks or the delimiter stands in quotes, and a quote in"
-                        " it is doubled."
-                    ) from exc
+                    raise BadRequest(f"{self.path.name}, line {line}: {_fault(exc)}") from exc
                 if any(cells):
                     yield Row(cells, line, lines.at)
 
@@ -107,13 +103,24 @@ class Sheet:
         return max(_DELIMITERS, key=first.count)
 
 
+def _fault(exc: csv.Error) -> str:
+    """Return the message for an error of the csv module, which has no codes, only texts."""
+    if "end of data" in str(exc):
+        return "a quote is never closed."
+    if "expected after" in str(exc):
+        return "a quote inside a quoted cell must be doubled."
+    if "field limit" in str(exc):
+        return "a cell is longer than 1 MiB; often a quote before it is never closed."
+    return f"invalid CSV ({exc})."
+
+
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _Lines:
-    """The lines of a file in words; `at` is the place behind the last one."""
+    """The decoded lines of a file; `at` is the position after the last line read."""
 
     def __init__(self, file: BinaryIO, encoding: str, name: str, at: Position) -> None:
         file.seek(at.bytes)
@@ -133,9 +140,7 @@ class _Lines:
         if self.at.bytes:
             encoding = encoding.removesuffix("-sig")
         elif line.startswith(_UTF16):
-            raise BadRequest(
-                f"{self._name} is UTF-16; save it as CSV in UTF-8 (spreadsheets offer both)."
-            )
+            raise BadRequest(f"{self._name} is in UTF-16. Save it as CSV in UTF-8.")
         self.at = Position(self.at.bytes + len(line), self.at.lines + 1)
         try:
             return line.decode(encoding)

@@ -163,7 +163,7 @@ def test_an_unknown_id_is_refused_alone(acme):
     done = acme.json("import", "acme", "contacts", "people.csv", "--by", "id", code=1)
     assert (done["created"], done["updated"], done["refused"]) == (1, 0, 2)
     reasons = [row[-1] for row in _read(acme.root / "people.refused.csv")[1:]]
-    assert reasons == ["id: there is no contact 17", "id: 'x' is no id of a record"]
+    assert reasons == ["id: there is no contact 17", "id: 'x' is not a record id"]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_an_unknown_id_is_refused_alone(acme):
         (["email"], ("--column", "Mail=email"), "--column Mail: no column has this title"),
         (["email"], ("--by", "city"), "--by: city is not unique"),
         (["firstname"], ("--by", "email"), "--by: no column holds email"),
-        (["createdAt"], (), "columns: none of them holds a property"),
+        (["createdAt"], (), "columns: none of them is a property"),
     ],
 )
 def test_columns_that_cannot_be_are_named_before_anything_is_stored(acme, titles, options, words):
@@ -202,7 +202,7 @@ def test_a_file_is_imported_once(acme):
     _write(acme, [["", "Ada", ""]])
     acme("import", "acme", "contacts", "people.csv")
     told = acme("import", "acme", "contacts", "people.csv", code=1).stderr
-    assert "was imported already: 1 created, 0 updated, 0 refused. --again imports it anew" in told
+    assert "was imported already: 1 created, 0 updated, 0 refused. --again imports it again" in told
     acme("import", "acme", "contacts", "people.csv", "--again")
     assert len(_exported(acme)) == 2
 
@@ -301,7 +301,7 @@ def test_two_that_import_the_same_file_store_each_row_once(acme, hub):
     told = [each.communicate()[1] for each in both]
     stopped = [each for each in told if "Another process imports" in each]
     # One that began later may find the other's file, or that all is done.
-    later = [each for each in told if "is there already" in each or "imported already" in each]
+    later = [each for each in told if "exists already" in each or "imported already" in each]
     assert len(stopped + later) == 1, told
     assert len(_exported(acme)) == 4000
     refused = [row[-2] for row in _read(acme.root / "people.refused.csv")[1:]]

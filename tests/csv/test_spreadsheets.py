@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from crmhub.csv.spreadsheets import (
     Position,
     Sheet,
-    guarded,
-    unguarded,
+    escape_formula,
+    unescape_formula,
 )
 from crmhub.errors import BadRequest
 
@@ -36,18 +36,18 @@ def test_what_a_spreadsheet_would_carry_out_begins_with_an_apostrophe():
         "＝1",
         "＋a",
     ]:
-        assert guarded(value) == f"'{value}"
-        assert unguarded(guarded(value)) == value
+        assert escape_formula(value) == f"'{value}"
+        assert unescape_formula(escape_formula(value)) == value
 
 
 def test_what_carries_nothing_out_stays_as_it_is():
     for value in ["", "Ada", "-5", "+12025550101", "-0.5", "'tis", "a=1", "1-2"]:
-        assert guarded(value) == value == unguarded(value)
+        assert escape_formula(value) == value == unescape_formula(value)
 
 
 @given(st.text(alphabet="'=+-@\t\r＝a1 ", max_size=6))
 def test_every_value_comes_back(value):
-    assert unguarded(guarded(value)) == value
+    assert unescape_formula(escape_formula(value)) == value
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -91,10 +91,10 @@ def test_utf_8_may_begin_with_its_mark_by_whatever_name(tmp_path, encoding):
     [
         (b"", "is empty; its first line names the columns"),
         (b"email\n\xff\xfe\n", "line 2: this is not utf-8"),
-        ("email\n".encode("utf-16"), "is UTF-16; save it as CSV in UTF-8"),
-        (b'email,note\na@b.co,"never closed\n', "line 2: this is no CSV"),
-        (b'email,note\na@b.co,"a"b\n', "line 2: this is no CSV"),
-        (b"email,note\na@b.co," + b"x" * (2 << 20), "line 2: this is no CSV"),
+        ("email\n".encode("utf-16"), "is in UTF-16. Save it as CSV in UTF-8"),
+        (b'email,note\na@b.co,"never closed\n', "line 2: a quote is never closed."),
+        (b'email,note\na@b.co,"a"b\n', "line 2: a quote inside a quoted cell must be doubled."),
+        (b"email,note\na@b.co," + b"x" * (2 << 20), "line 2: a cell is longer than 1 MiB"),
     ],
 )
 def test_what_is_no_csv_is_refused_before_anything_is_read(tmp_path, content, words):
