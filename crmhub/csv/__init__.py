@@ -1,1 +1,1 @@
-"""Records from CSV files, and into them."""
+"""Import of records from CSV files, and export to CSV files."""

@@ -1,1 +1,1 @@
-"""The database: its schema, its connections, and the one place that commits."""
+"""The database: schema, tables, connections, transactions, and drivers."""

@@ -78,12 +78,12 @@ def test_a_new_adapter_is_written_into_an_empty_directory(crmhub: CommandLine) -
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("Contoso", "take lower-case letters"),
+        ("Contoso", "use lower-case letters"),
         ("2crm", "a letter first"),
         ("my--crm", "words joined by - or _"),
         ("crm-", "words joined by - or _"),
-        ("../crm", "take lower-case letters"),
-        ("größe", "take lower-case letters"),
+        ("../crm", "use lower-case letters"),
+        ("größe", "use lower-case letters"),
         ("c" * 31, "30 characters at most"),
         ("class", "a word of Python's own"),
         ("local", "'local' is installed already"),

@@ -212,7 +212,7 @@ def test_what_cannot_be_imported_again_is_not_forgotten(acme):
     acme("import", "acme", "contacts", "people.csv")
     (acme.root / "people.refused.csv").write_text("to be corrected\n")
     told = acme("import", "acme", "contacts", "people.csv", "--again", code=1).stderr
-    assert "may hold rows that were refused before" in told
+    assert "may contain refused rows of an earlier import" in told
     (acme.root / "people.refused.csv").unlink()
     told = acme("import", "acme", "contacts", "people.csv", code=1).stderr
     assert "was imported already: 1 created" in told
@@ -222,7 +222,7 @@ def test_rows_refused_before_are_not_written_over(acme):
     _write(acme, [["no address", "Bob", "Paris"]])
     (acme.root / "people.refused.csv").write_text("to be corrected\n")
     told = acme("import", "acme", "contacts", "people.csv", code=1).stderr
-    assert "may hold rows that were refused before" in told
+    assert "may contain refused rows of an earlier import" in told
     acme("import", "acme", "contacts", "people.csv", "--refused", "other.csv", code=1)
     assert len(_read(acme.root / "other.csv")) == 2
 
@@ -237,7 +237,7 @@ def test_refused_rows_that_were_changed_meanwhile_are_not_cut_off(acme, new):
     changed = refused.read_bytes().replace(b"no address", new.encode(), 1)
     refused.write_bytes(changed)
     told = acme("import", "acme", "contacts", "people.csv", code=1).stderr
-    assert "may hold rows that were refused before" in told
+    assert "may contain refused rows of an earlier import" in told
     assert refused.read_bytes() == changed
     refused.rename(acme.root / "corrected.csv")
     assert acme.json("import", "acme", "contacts", "people.csv", code=1)["created"] == 1300
