@@ -206,8 +206,9 @@ def _entry(
         give_up_at=row.give_up_at,
         probing=probing,
         corrected=json.loads(row.corrected or "{}"),
-        # A version before this column has left only the doubt.
-        written_at=row.written_at or doubt_since,
+        # A version before this column has left only the doubt. A restored backup, or that version
+        # itself, may name a time ahead: then a write may have been sent until now.
+        written_at=min(row.written_at or doubt_since, moment),
     )
 
 

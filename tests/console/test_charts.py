@@ -140,9 +140,11 @@ def test_one_statement_reads_a_history_from_indexes(client, hub):
         explain = "explain " if db.dialect == "postgresql" else "explain query plan "
         ask = db.rows
 
-        def rows(sql, params):
-            said.append(" ".join(str(row[-1]) for row in ask(explain + sql, params)))
-            return ask(sql, params)
+        def rows(statement, params):
+            sent = (statement.text(db.dialect, params), statement.values(db.dialect, params))
+            plan = db._sent(explain + sent[0], sent[1]).fetchall()
+            said.append(" ".join(str(row[-1]) for row in plan))
+            return ask(statement, params)
 
         if db.dialect == "postgresql":
             db.run("set enable_seqscan = off; set enable_bitmapscan = off")
