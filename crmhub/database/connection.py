@@ -1,9 +1,9 @@
-"""The database: one engine, one way to speak SQL, the one place that commits.
+"""The database: one engine, one way to run statements, the one place that commits.
 
-Statements are SQL text with `:name` parameters, written once for SQLite and PostgreSQL. Both
-drivers run in autocommit, so a read costs no transaction; `transact` alone says BEGIN and COMMIT.
-SQLAlchemy brings the URL, the pool and the drivers; its expression language and its ORM cost
-more per request than the queries themselves, so the hot path does without them.
+Statements are those of `crmhub.database.statements`; where Core cannot say one, it is SQL text with
+`:name` parameters. Both drivers run in autocommit, so a read costs no transaction; `transact` alone
+says BEGIN and COMMIT. SQLAlchemy brings the URL, the pool and the drivers; its ORM and its own
+execution of statements cost more per request than the queries themselves.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _for_psycopg(sql: str) -> str:
 
 
 class Connection:
-    """A pooled connection that speaks SQL text; outside `transact` each statement stands alone.
+    """A pooled connection; outside `transact` each statement commits by itself.
 
     Every method raises `Unavailable` when the database cannot be reached or is busy for too
     long, `Duplicate` when a key exists already, and `Stopped` once `limit` has ended the search.
