@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from crmhub.adapter import (
-    Adapter,
-    Contact,
-    Described,
-    Kind,
-    Linked,
-    Pipeline,
-    Saved,
-    is_record_id,
-)
+from crmhub.adapter import Adapter, Contact, Described, Kind, Linked, Pipeline, Saved, is_record_id
 
 
 class LocalAdapter(Adapter):

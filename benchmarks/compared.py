@@ -24,12 +24,7 @@ from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.search.filters import parse
 from crmhub.records.search.pages import Listing, PageRequest
-from crmhub.records.search.plans import (
-    Known,
-    Place,
-    Query,
-    Search,
-)
+from crmhub.records.search.plans import Known, Place, Query, Search
 
 T = TypeVar("T")
 

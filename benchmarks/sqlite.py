@@ -25,12 +25,7 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.search.filters import parse
-from crmhub.records.search.plans import (
-    Known,
-    Place,
-    Query,
-    Search,
-)
+from crmhub.records.search.plans import Known, Place, Query, Search
 
 T = TypeVar("T")
 

@@ -14,22 +14,12 @@ import structlog
 from werkzeug.routing import MapAdapter
 
 from crmhub import logs
-from crmhub.api import (
-    operational,
-    pipelines,
-    properties,
-    usage,
-    workflows,
-)
+from crmhub.api import operational, pipelines, properties, usage, workflows
 from crmhub.api.admin import callers as admin_callers
 from crmhub.api.admin import routes as admin
 from crmhub.api.admin.actions import ActionId
 from crmhub.api.helpers import chatbot, functions
-from crmhub.api.http import (
-    failures,
-    flask_proxies,
-    request_metrics,
-)
+from crmhub.api.http import failures, flask_proxies, request_metrics
 from crmhub.api.http.authentication import PLACE, PUBLIC_API, authenticate
 from crmhub.api.http.documentation import Document
 from crmhub.api.http.reading import ARRIVED, check_request

@@ -42,11 +42,7 @@ from crmhub.helpers.dispatch import (
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
 from crmhub.journal import clock_jumps
-from crmhub.journal.models import (
-    Due,
-    Entry,
-    Outcome,
-)
+from crmhub.journal.models import Due, Entry, Outcome
 from crmhub.journal.schedule import LONGEST_LEASE_MS
 from crmhub.operations import alerts
 from crmhub.records import erasing

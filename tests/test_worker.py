@@ -26,34 +26,11 @@ from crmhub.journal.models import Due
 from crmhub.records.erasing import ARCHIVED_MS
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
-from tests.api.helpers.helper_calls import (
-    CREATE_DEAL,
-    SET_PROPERTIES,
-    known,
-    lead,
-    switch,
-)
+from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead, switch
 from tests.clients import Client, open_client
 from tests.databases import read_only
-from tests.fakes import (
-    BATCHING,
-    FAKE,
-    FakeCrm,
-    adapters,
-    connect,
-    fake_client,
-    hubspot_client,
-)
-from tests.journal.working import (
-    change,
-    empty,
-    hurry,
-    rows,
-    soon,
-    states,
-    work_off,
-    working,
-)
+from tests.fakes import BATCHING, FAKE, FakeCrm, adapters, connect, fake_client, hubspot_client
+from tests.journal.working import change, empty, hurry, rows, soon, states, work_off, working
 from tests.own_databases import KINDS, own_database
 from tests.own_databases import empty as emptied
 from tests.records.index_rows import behind, dates

@@ -21,13 +21,7 @@ from crmhub.accounts import keys
 from crmhub.accounts.field_maps import EMPTY, FieldMap
 from crmhub.accounts.plans import Plan
 from crmhub.accounts.switches import Switches, read_switches
-from crmhub.accounts.webhook_ids import (
-    ALIAS_FORM,
-    is_alias,
-    issue,
-    rotate,
-    set_alias,
-)
+from crmhub.accounts.webhook_ids import ALIAS_FORM, is_alias, issue, rotate, set_alias
 from crmhub.database import tables
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, in_list, param, params

@@ -11,11 +11,7 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from crmhub.database.connection import (
-    Connection,
-    Database,
-    now_ms,
-)
+from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.errors import Unavailable
 
 K = TypeVar("K", bound=Hashable)

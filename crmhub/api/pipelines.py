@@ -12,12 +12,7 @@ from crmhub.api.http.authentication import account, hub
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.idempotency_key import Remade
 from crmhub.api.http.reading import Blueprint
-from crmhub.api.properties import (
-    LINE,
-    all_of,
-    in_path,
-    of_kind,
-)
+from crmhub.api.properties import LINE, all_of, in_path, of_kind
 from crmhub.api.schemas import CursorShown, Exactly, Flag, Inner, Items, Scalar, Shown, Strict, Text
 from crmhub.bounds import MAX_STAGES
 from crmhub.errors import NotFound

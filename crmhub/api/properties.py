@@ -10,11 +10,7 @@ import flask
 from marshmallow import fields, validate
 
 from crmhub.api.http.answers import as_json, nothing
-from crmhub.api.http.authentication import (
-    account,
-    hub,
-    require,
-)
+from crmhub.api.http.authentication import account, hub, require
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.idempotency_key import Remade, once

@@ -13,24 +13,9 @@ from werkzeug.routing import BaseConverter
 
 from crmhub.api import schemas
 from crmhub.api.http import flask_proxies
-from crmhub.api.http.answers import (
-    answer,
-    as_json,
-    nothing,
-    page_frame,
-    page_shown,
-    record_shown,
-)
-from crmhub.api.http.authentication import (
-    account,
-    hub,
-    needs,
-)
-from crmhub.api.http.documentation import (
-    ID_OR_VALUE,
-    IF_MATCH,
-    documents,
-)
+from crmhub.api.http.answers import answer, as_json, nothing, page_frame, page_shown, record_shown
+from crmhub.api.http.authentication import account, hub, needs
+from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, documents
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.idempotency_key import Remade, writes
 from crmhub.api.http.reading import HUNG_UP, Blueprint

@@ -5,11 +5,7 @@ from __future__ import annotations
 import flask
 
 from crmhub.api.http.answers import nothing
-from crmhub.api.http.authentication import (
-    account,
-    hub,
-    needs,
-)
+from crmhub.api.http.authentication import account, hub, needs
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.reading import Blueprint
 from crmhub.api.properties import in_path

@@ -10,11 +10,7 @@ from click.core import ParameterSource
 from crmhub.cli.declare import apply, export
 from crmhub.cli.field_map import field_map
 from crmhub.cli.inputs import as_mapping, assignment, duration, read_secrets
-from crmhub.cli.open_hub import (
-    author,
-    load_account,
-    opened_hub,
-)
+from crmhub.cli.open_hub import author, load_account, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_fields, print_json
 from crmhub.errors import listed
 

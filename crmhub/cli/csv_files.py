@@ -13,11 +13,7 @@ import rich_click as click
 from click.exceptions import Exit
 
 from crmhub.cli.inputs import as_mapping, assignment
-from crmhub.cli.open_hub import (
-    author,
-    load_account,
-    opened_hub,
-)
+from crmhub.cli.open_hub import author, load_account, opened_hub
 from crmhub.cli.output import print_json
 from crmhub.cli.progress import progress
 

@@ -135,12 +135,7 @@ def _store_key(path: Path, key: str) -> None:
 def _create_samples(hub: Hub, account: Account) -> int:
     """Create the missing sample records; return the id of the contact used in the commands."""
     from crmhub.helpers import get_type
-    from crmhub.properties.kinds import (
-        COMPANIES,
-        CONTACTS,
-        DEALS,
-        TICKETS,
-    )
+    from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS, TICKETS
     from crmhub.records.writing import NewRecord
 
     records = hub.records

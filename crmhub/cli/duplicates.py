@@ -7,19 +7,11 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from crmhub.cli.inputs import as_mapping, assignment
-from crmhub.cli.open_hub import (
-    author,
-    load_account,
-    opened_hub,
-)
+from crmhub.cli.open_hub import author, load_account, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_json
 
 if TYPE_CHECKING:
-    from crmhub.operations.compare_contacts import (
-        Preview,
-        Side,
-        Value,
-    )
+    from crmhub.operations.compare_contacts import Preview, Side, Value
 
 # Copied from possible_duplicates, so that `--help` does not import it.
 _STATES = ("open", "merged", "dismissed")

@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 from click.exceptions import Exit
 
-from crmhub.cli.open_hub import (
-    author,
-    load_account,
-    opened_hub,
-)
+from crmhub.cli.open_hub import author, load_account, opened_hub
 from crmhub.cli.output import print_fields, print_json
 
 if TYPE_CHECKING:

@@ -5,11 +5,7 @@ from __future__ import annotations
 import rich_click as click
 
 from crmhub.cli.inputs import expiring
-from crmhub.cli.open_hub import (
-    author,
-    load_account,
-    opened_hub,
-)
+from crmhub.cli.open_hub import author, load_account, opened_hub
 from crmhub.cli.output import in_words, print_columns, print_json, validity
 
 

@@ -64,11 +64,7 @@ def _make_sqlite_ready(settings: Settings) -> None:
     """Migrate the database; on a full disk, use the reserved space for that."""
     from sqlalchemy.engine import make_url
 
-    from crmhub.database.drivers import (
-        Unwritable,
-        keep_reserve,
-        use_reserve,
-    )
+    from crmhub.database.drivers import Unwritable, keep_reserve, use_reserve
 
     url = make_url(settings.database_url)
     try:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import rich_click as click
 
-from crmhub.cli.open_hub import (
-    author,
-    load_account,
-    opened_hub,
-)
+from crmhub.cli.open_hub import author, load_account, opened_hub
 
 
 @click.group()

@@ -17,28 +17,13 @@ from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.console.template_filters import counted, label
 from crmhub.errors import BadRequest, HubError
-from crmhub.journal import (
-    action_queries,
-    attention,
-)
-from crmhub.journal import (
-    discard_action as discarding,
-)
-from crmhub.journal.action_queries import (
-    KINDS,
-    STATES,
-    Full,
-    Wanted,
-)
+from crmhub.journal import action_queries, attention
+from crmhub.journal import discard_action as discarding
+from crmhub.journal.action_queries import KINDS, STATES, Full, Wanted
 from crmhub.journal.attention import Attention
 from crmhub.journal.blockers import standing
 from crmhub.operations import correct_action
-from crmhub.properties.kinds import (
-    CONTACTS,
-    DEALS,
-    TICKETS,
-    Kind,
-)
+from crmhub.properties.kinds import CONTACTS, DEALS, TICKETS, Kind
 
 FILTERS = (
     "account", "helper", "state", "contactToken", "contact", "phone", "reason", "olderThan",

@@ -15,11 +15,7 @@ from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from crmhub.journal.attention import Attention
 from crmhub.operations import alerts
-from crmhub.operations.alerts import (
-    KINDS,
-    Alert,
-    Kind,
-)
+from crmhub.operations.alerts import KINDS, Alert, Kind
 
 # Queries for alerts take at most a tenth of the time, however many pages are opened.
 _CACHE_S = 3.0

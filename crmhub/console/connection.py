@@ -12,11 +12,7 @@ from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.errors import HubError, NotFound
-from crmhub.operations import (
-    change_account,
-    queue_statistics,
-    switch_crm,
-)
+from crmhub.operations import change_account, queue_statistics, switch_crm
 from crmhub.operations.change_account import Crm
 from crmhub.operations.switch_crm import DECISIONS
 

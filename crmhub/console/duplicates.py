@@ -16,11 +16,7 @@ from crmhub.console.sessions import author
 from crmhub.errors import HubError
 from crmhub.identity import possible_duplicates
 from crmhub.identity.possible_duplicates import Pair
-from crmhub.operations import (
-    change_account,
-    compare_contacts,
-    merge_contacts,
-)
+from crmhub.operations import change_account, compare_contacts, merge_contacts
 from crmhub.operations.compare_contacts import Preview
 
 STATES = {"open": "Open", "merged": "Merged", "dismissed": "Dismissed"}

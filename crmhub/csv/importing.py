@@ -25,22 +25,12 @@ import sqlalchemy as sa
 from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
-from crmhub.csv.spreadsheets import (
-    Position,
-    Row,
-    Sheet,
-    escape_formula,
-    unescape_formula,
-)
+from crmhub.csv.spreadsheets import Position, Row, Sheet, escape_formula, unescape_formula
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import csv_import
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
-from crmhub.properties.catalogue import (
-    FIELDS,
-    Catalogue,
-    Property,
-)
+from crmhub.properties.catalogue import FIELDS, Catalogue, Property
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import DuplicateValue, InvalidProperties
 from crmhub.records.store import RecordStore

@@ -15,22 +15,9 @@ from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
 from crmhub.helpers import dispatch
-from crmhub.helpers.crm_connection import (
-    AWAY,
-    connect,
-    sound,
-    told,
-)
+from crmhub.helpers.crm_connection import AWAY, connect, sound, told
 from crmhub.helpers.deadlines import is_deferred, within
-from crmhub.helpers.dispatch import (
-    Action,
-    Done,
-    Mapped,
-    crm_id_of,
-    named_for,
-    newest,
-    note_failure,
-)
+from crmhub.helpers.dispatch import Action, Done, Mapped, crm_id_of, named_for, newest, note_failure
 from crmhub.helpers.inputs import (
     PHONES,
     Sent,
@@ -43,14 +30,7 @@ from crmhub.helpers.inputs import (
 )
 from crmhub.helpers.partial_writes import store_what_is_good
 from crmhub.hub import Hub
-from crmhub.identity.bindings import (
-    Bound,
-    chatted,
-    note_chat,
-    of_token,
-    remember,
-    settle,
-)
+from crmhub.identity.bindings import Bound, chatted, note_chat, of_token, remember, settle
 from crmhub.journal.models import Entry, New
 from crmhub.journal.slots import too_many_at_once
 

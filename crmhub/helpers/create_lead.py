@@ -16,14 +16,7 @@ from crmhub.database.connection import Connection
 from crmhub.errors import Semantic, listed
 from crmhub.helpers import dispatch
 from crmhub.helpers.crm_connection import lease
-from crmhub.helpers.dispatch import (
-    Action,
-    Done,
-    Mapped,
-    completed,
-    named_for,
-    newest,
-)
+from crmhub.helpers.dispatch import Action, Done, Mapped, completed, named_for, newest
 from crmhub.helpers.inputs import (
     filled,
     key_fault,

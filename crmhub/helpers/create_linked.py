@@ -23,24 +23,9 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import HubError, NotFound
 from crmhub.helpers import dispatch
 from crmhub.helpers.crm_connection import Broken, sound
-from crmhub.helpers.dispatch import (
-    Action,
-    Done,
-    Mapped,
-    completed,
-    crm_id_of,
-)
-from crmhub.helpers.inputs import (
-    Sent,
-    filled,
-    shortened,
-    usable,
-)
-from crmhub.helpers.partial_writes import (
-    PLACES,
-    refusal,
-    store_what_is_good,
-)
+from crmhub.helpers.dispatch import Action, Done, Mapped, completed, crm_id_of
+from crmhub.helpers.inputs import Sent, filled, shortened, usable
+from crmhub.helpers.partial_writes import PLACES, refusal, store_what_is_good
 from crmhub.hub import Hub
 from crmhub.identity import bindings
 from crmhub.journal.models import Entry, New

@@ -18,12 +18,7 @@ from crmhub.accounts.connections import open_credentials, seal_credentials
 from crmhub.adapter import Adapter, AdapterError, BadConfig, Budget, Context, configured
 from crmhub.database import tables
 from crmhub.database.statements import Statement, param, params
-from crmhub.helpers.deadlines import (
-    is_queued,
-    patience,
-    remaining,
-    within,
-)
+from crmhub.helpers.deadlines import is_queued, patience, remaining, within
 from crmhub.helpers.mapped_adapter import Translated
 from crmhub.helpers.own_records import OwnRecords
 from crmhub.hub import Hub

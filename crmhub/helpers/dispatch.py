@@ -22,28 +22,12 @@ from crmhub.adapter import Adapter, Problem, Written, contract
 from crmhub.adapter.matching import Duplicate, shared
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
-from crmhub.helpers.crm_connection import (
-    Broken,
-    connect,
-    noted,
-    told,
-)
-from crmhub.helpers.deadlines import (
-    arrived,
-    is_deferred,
-    remaining,
-    within,
-)
+from crmhub.helpers.crm_connection import Broken, connect, noted, told
+from crmhub.helpers.deadlines import arrived, is_deferred, remaining, within
 from crmhub.helpers.inputs import join_name, split_name
 from crmhub.hub import Hub
 from crmhub.identity import bindings, merged_contacts, possible_duplicates
-from crmhub.journal.models import (
-    UNFINISHED,
-    Accepted,
-    Entry,
-    New,
-    Outcome,
-)
+from crmhub.journal.models import UNFINISHED, Accepted, Entry, New, Outcome
 from crmhub.journal.schedule import DELAYS_S, GRACE_MS
 
 Status = Literal["created", "updated", "unchanged", "queued", "ok"]

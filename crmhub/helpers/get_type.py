@@ -22,19 +22,10 @@ from crmhub.database.drivers import Unwritable
 from crmhub.database.statements import Insert, Statement, in_list, one_of, param, params
 from crmhub.database.tables import action, binding, enrolment
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
-from crmhub.helpers.crm_connection import (
-    AWAY,
-    connect,
-    sound,
-    told,
-)
+from crmhub.helpers.crm_connection import AWAY, connect, sound, told
 from crmhub.helpers.deadlines import is_deferred, within
 from crmhub.helpers.dispatch import note_failure
-from crmhub.helpers.inputs import (
-    filled,
-    phone_fault,
-    shortened,
-)
+from crmhub.helpers.inputs import filled, phone_fault, shortened
 from crmhub.hub import Hub
 from crmhub.identity import bindings, merged_contacts
 from crmhub.identity.phones import readings

@@ -23,11 +23,7 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.rotations import RANDOM, SHUFFLE_BAG, WEIGHTED, Rotation, read_rotation
-from crmhub.database.connection import (
-    Connection,
-    Database,
-    now_ms,
-)
+from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Insert, Statement, params
 from crmhub.database.tables import rotation as rotation_table
 from crmhub.errors import Semantic

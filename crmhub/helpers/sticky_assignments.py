@@ -17,11 +17,7 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.advisory_locks import hold
-from crmhub.database.connection import (
-    Connection,
-    Database,
-    now_ms,
-)
+from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Insert, Statement, in_list, param, params
 from crmhub.database.tables import kept_number
 from crmhub.errors import NotFound

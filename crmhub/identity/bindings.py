@@ -19,11 +19,7 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.advisory_locks import hold, hold_all
-from crmhub.database.connection import (
-    Connection,
-    Database,
-    now_ms,
-)
+from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.drivers import Unwritable
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import account as account_table

@@ -20,11 +20,7 @@ from crmhub.database.statements import Statement, in_list, one_of, params
 from crmhub.database.tables import action
 from crmhub.errors import Semantic
 from crmhub.journal import action_queries
-from crmhub.journal.action_queries import (
-    Chosen,
-    Part,
-    Wanted,
-)
+from crmhub.journal.action_queries import Chosen, Part, Wanted
 from crmhub.records import marks
 
 DISCARDED = ("dead", "parked", "queued")

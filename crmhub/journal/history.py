@@ -13,11 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
-from crmhub.database.connection import (
-    Connection,
-    Database,
-    now_ms,
-)
+from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import action
 

@@ -24,16 +24,7 @@ from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import action
 from crmhub.journal import accepting, claiming, outcomes, turns
-from crmhub.journal.models import (
-    Accepted,
-    Due,
-    Entry,
-    New,
-    Outcome,
-    State,
-    as_result,
-    earliest_id,
-)
+from crmhub.journal.models import Accepted, Due, Entry, New, Outcome, State, as_result, earliest_id
 from crmhub.journal.outages import Outage
 from crmhub.records import marks
 

@@ -16,11 +16,7 @@ import requests
 import sqlalchemy as sa
 
 from crmhub import metrics
-from crmhub.database.connection import (
-    Connection,
-    Database,
-    now_ms,
-)
+from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import outbox
 from crmhub.egress import Egress

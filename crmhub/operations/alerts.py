@@ -17,11 +17,7 @@ from typing import Any, Literal, get_args
 import sqlalchemy as sa
 
 from crmhub.database import tables
-from crmhub.database.connection import (
-    Connection,
-    Database,
-    now_ms,
-)
+from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import account, action, alert, outage
 from crmhub.errors import Unavailable

@@ -23,11 +23,7 @@ from crmhub.adapter import Adapter, AdapterError, BadConfig, Unsupported
 from crmhub.audit import SET, Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Conflict, Semantic
-from crmhub.helpers.crm_connection import (
-    check,
-    in_words,
-    try_out,
-)
+from crmhub.helpers.crm_connection import check, in_words, try_out
 from crmhub.hub import Hub
 from crmhub.operations import switch_crm
 from crmhub.operations.switch_crm import Decision, Former

@@ -18,11 +18,7 @@ from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.database.advisory_locks import hold
-from crmhub.database.connection import (
-    Connection,
-    Database,
-    now_ms,
-)
+from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import action, binding, outage
 from crmhub.errors import BadRequest, Conflict, Unavailable
@@ -33,19 +29,9 @@ from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates as duplicates
 from crmhub.identity.bindings import LONGEST
 from crmhub.journal import leases
-from crmhub.operations.person_finder import (
-    READINGS,
-    People,
-    Person,
-    Reading,
-)
+from crmhub.operations.person_finder import READINGS, People, Person, Reading
 from crmhub.properties import catalogue
-from crmhub.properties.kinds import (
-    CONTACTS,
-    DEALS,
-    KINDS,
-    TICKETS,
-)
+from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS
 from crmhub.records import erasing, marks
 from crmhub.records.associations import Links
 from crmhub.records.search.filters import iso

@@ -16,15 +16,7 @@ from crmhub import audit
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import IDENTITY, KINDS, WHOLE_NAME, Faulty, FieldMap, KindMap
-from crmhub.adapter import (
-    AdapterError,
-    Choice,
-    Described,
-    Problem,
-    Rejected,
-    Unsupported,
-    Written,
-)
+from crmhub.adapter import AdapterError, Choice, Described, Problem, Rejected, Unsupported, Written
 from crmhub.adapter.coercion import Misfit, coerced, fitted
 from crmhub.audit import Author
 from crmhub.database.connection import Connection

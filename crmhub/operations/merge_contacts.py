@@ -31,12 +31,7 @@ from crmhub.identity import merged_contacts, possible_duplicates
 from crmhub.identity.bindings import LONGEST
 from crmhub.identity.merged_contacts import Joined
 from crmhub.identity.possible_duplicates import Pair, State
-from crmhub.operations.compare_contacts import (
-    Choice,
-    choose,
-    count_moves,
-    is_mergeable,
-)
+from crmhub.operations.compare_contacts import Choice, choose, count_moves, is_mergeable
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.kinds import CONTACTS
 from crmhub.properties.validation import DuplicateValue

@@ -24,11 +24,7 @@ from crmhub.database.tables import pipeline as pipeline_table
 from crmhub.errors import NotFound
 from crmhub.properties import defaults
 from crmhub.properties.kinds import KINDS, Kind
-from crmhub.properties.values import (
-    DATE_TYPES,
-    NUMBER_TYPES,
-    Option,
-)
+from crmhub.properties.values import DATE_TYPES, NUMBER_TYPES, Option
 
 # More are a sign of data sent as names; each would be kept in memory by every process.
 

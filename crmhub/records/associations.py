@@ -12,11 +12,7 @@ from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import association, records
 from crmhub.errors import NotFound, Semantic, listed
-from crmhub.properties.kinds import (
-    BY_CODE,
-    KINDS,
-    Kind,
-)
+from crmhub.properties.kinds import BY_CODE, KINDS, Kind
 
 Links = dict[str, list[int]]
 

@@ -12,11 +12,7 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from crmhub.database import tables
-from crmhub.database.connection import (
-    Connection,
-    Database,
-    now_ms,
-)
+from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import archived_record, ix_text
 from crmhub.properties import catalogue

@@ -22,11 +22,7 @@ from typing import Any
 from crmhub.database.bulk import Row, Rows
 from crmhub.database.connection import Connection
 from crmhub.properties.catalogue import Catalogue
-from crmhub.properties.values import (
-    day_key,
-    fold,
-    number_key,
-)
+from crmhub.properties.values import day_key, fold, number_key
 
 # ix_text holds this much of a value in its key; what is longer stands beside the key as a whole.
 PREFIX = 255

@@ -20,12 +20,7 @@ from crmhub.errors import Conflict, NotFound
 from crmhub.properties import values
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind
-from crmhub.properties.validation import (
-    InvalidProperties,
-    Problem,
-    complete,
-    property_path,
-)
+from crmhub.properties.validation import InvalidProperties, Problem, complete, property_path
 from crmhub.records import associations, writing
 from crmhub.records.associations import Links
 from crmhub.records.index import UNIQUE, IndexChange

@@ -16,11 +16,7 @@ import orjson
 import sqlalchemy as sa
 
 from crmhub.database.bulk import Row
-from crmhub.database.connection import (
-    Connection,
-    Database,
-    now_ms,
-)
+from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import index_behind, records
 from crmhub.properties import catalogue as catalogues

@@ -20,11 +20,7 @@ from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Insert, Statement, in_list, param
 from crmhub.database.tables import index_behind, metadata, record_count
 from crmhub.database.tables import records as records_table
-from crmhub.properties.catalogue import (
-    Catalogue,
-    Catalogues,
-    Property,
-)
+from crmhub.properties.catalogue import Catalogue, Catalogues, Property
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.records.index import DATE, DATED, KEY_COLUMNS, NO_DOCUMENT, TABLES, whole
 

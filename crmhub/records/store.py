@@ -15,22 +15,13 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.bounds import MAX_PROPERTIES
-from crmhub.database.connection import (
-    Connection,
-    Database,
-    Shut,
-    now_ms,
-)
+from crmhub.database.connection import Connection, Database, Shut, now_ms
 from crmhub.database.drivers import Deadlocked, HeldUp
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import record_count
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.properties import catalogue as catalogues
-from crmhub.properties.catalogue import (
-    Catalogue,
-    Catalogues,
-    Property,
-)
+from crmhub.properties.catalogue import Catalogue, Catalogues, Property
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import (
     DuplicateValue,
@@ -47,11 +38,7 @@ from crmhub.records.index import unique_key
 from crmhub.records.merging import Merge, Undo
 from crmhub.records.search.cursor import Cursor, unseal
 from crmhub.records.search.filters import Condition, parse
-from crmhub.records.search.pages import (
-    Listing,
-    Page,
-    PageRequest,
-)
+from crmhub.records.search.pages import Listing, Page, PageRequest
 from crmhub.records.writing import Change, NewRecord, Record, Stored, Upsert
 from crmhub.search_limits import SearchLimit, Stopped
 

@@ -15,11 +15,7 @@ from typing import NoReturn
 import orjson
 import sqlalchemy as sa
 
-from crmhub.database.bulk import (
-    Added,
-    Row,
-    Rows,
-)
+from crmhub.database.bulk import Added, Row, Rows
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Deadlocked
 from crmhub.database.statements import Statement, in_list, param

@@ -12,17 +12,9 @@ from typing import TYPE_CHECKING, Any
 from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
 
 from crmhub.api.http.authentication import TURN
-from crmhub.api.http.reading import (
-    ARRIVED,
-    BODY,
-    HUNG_UP,
-)
+from crmhub.api.http.reading import ARRIVED, BODY, HUNG_UP
 from crmhub.journal.slots import Gate
-from crmhub.server.connections import (
-    SHORT_BODY,
-    Connections,
-    Request,
-)
+from crmhub.server.connections import SHORT_BODY, Connections, Request
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

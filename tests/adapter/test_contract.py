@@ -24,11 +24,7 @@ from crmhub.adapter import (
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import upsert_contact
 from crmhub.secrets import BASE36, token
-from tests.fakes import (
-    CRMS,
-    FakeAdapter,
-    FakeCrm,
-)
+from tests.fakes import CRMS, FakeAdapter, FakeCrm
 
 
 @pytest.fixture

@@ -25,11 +25,7 @@ from crmhub.adapter import (
 from crmhub.adapter.testing import Connection, FaultProxy, HttpAdapterTests, hostile
 from crmhub.adapter.testing.base import hidden_in, texts_of
 from crmhub.adapter.testing.faults import answers
-from tests.adapter.liars import (
-    CAUGHT_BY,
-    TakesNothingForDone,
-    faulty,
-)
+from tests.adapter.liars import CAUGHT_BY, TakesNothingForDone, faulty
 from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import SmallCrm
 

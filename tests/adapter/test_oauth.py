@@ -26,12 +26,7 @@ from crmhub.adapter import (
 )
 from crmhub.adapter.http import Answer, Http
 from crmhub.adapter.oauth import KEPT, Grant
-from tests.adapter.http_contexts import (
-    URL,
-    FakeBudget,
-    Vault,
-    http_context,
-)
+from tests.adapter.http_contexts import URL, FakeBudget, Vault, http_context
 
 
 @dataclass

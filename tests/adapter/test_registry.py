@@ -8,11 +8,7 @@ import pytest
 
 from crmhub.adapter import Adapter, BadConfig
 from crmhub.adapter.registry import Registry
-from tests.fakes import (
-    BROKEN,
-    FAKE,
-    FakeAdapter,
-)
+from tests.fakes import BROKEN, FAKE, FakeAdapter
 
 
 class Unfinished(Adapter):

@@ -29,12 +29,7 @@ from crmhub.settings import Settings
 from tests.admin import open_admin
 from tests.clients import Client, open_client
 from tests.consoles import Operator, new_user
-from tests.journal.working import (
-    hurry,
-    rows,
-    soon,
-    working,
-)
+from tests.journal.working import hurry, rows, soon, working
 
 EMAIL = "ada.planted@example.com"
 PHONE = "+4930901820"

@@ -19,15 +19,7 @@ from werkzeug.test import TestResponse
 
 from crmhub.bounds import MAX_PROPERTIES
 from tests.admin import Admin, open_admin
-from tests.api.endpoints import (
-    METHODS,
-    Endpoint,
-    endpoints,
-    example,
-    fields_of,
-    replaced,
-    types_of,
-)
+from tests.api.endpoints import METHODS, Endpoint, endpoints, example, fields_of, replaced, types_of
 from tests.api.refusals import assert_no_faults, faults, header_faults, refused
 from tests.clients import Client, open_client
 

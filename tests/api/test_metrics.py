@@ -19,28 +19,11 @@ from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
-from tests.api.helpers.helper_calls import (
-    CREATE_DEAL,
-    GET_TYPE,
-    known,
-    lead,
-    switch,
-)
+from tests.api.helpers.helper_calls import CREATE_DEAL, GET_TYPE, known, lead, switch
 from tests.api.refusals import header_faults
 from tests.clients import Client
-from tests.fakes import (
-    FAKE,
-    FakeCrm,
-    adapters,
-    fake_client,
-    hubspot_client,
-)
-from tests.journal.working import (
-    change,
-    hurry,
-    soon,
-    work_off,
-)
+from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
+from tests.journal.working import change, hurry, soon, work_off
 from tests.own_databases import KINDS, empty, own_database
 from tests.scrapes import scraped
 

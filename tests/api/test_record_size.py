@@ -8,12 +8,7 @@ import pytest
 
 from crmhub.bounds import MAX_RECORD_LENGTH, MAX_TEXT_LENGTH
 from crmhub.properties import validation
-from tests.api.helpers.helper_calls import (
-    CREATE_DEAL,
-    SET_PROPERTIES,
-    known,
-    stored,
-)
+from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, stored
 from tests.api.refusals import refused
 from tests.catalogue_properties import define
 from tests.clients import Client

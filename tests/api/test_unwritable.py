@@ -28,13 +28,7 @@ from tests.api.helpers.helper_calls import (
 from tests.api.refusals import refused
 from tests.clients import Client
 from tests.consoles import Operator, new_user
-from tests.fakes import (
-    FAKE,
-    FakeCrm,
-    adapters,
-    fake_client,
-    hubspot_client,
-)
+from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
 
 Unwritable = Callable[[], AbstractContextManager[None]]
 PHONE = "+12025550100"

@@ -15,11 +15,7 @@ from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import known
 from tests.cli.conftest import CommandLine
 from tests.clients import Client, open_client
-from tests.journal.working import (
-    change,
-    rows,
-    states,
-)
+from tests.journal.working import change, rows, states
 
 
 @pytest.fixture

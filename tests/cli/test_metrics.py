@@ -27,11 +27,7 @@ from tests.clients import Client, open_client
 from tests.journal.working import change, hurry
 from tests.own_databases import empty as emptied
 from tests.scrapes import Scrape
-from tests.server.servers import (
-    Server,
-    serving,
-    soon,
-)
+from tests.server.servers import Server, serving, soon
 
 pytestmark = pytest.mark.databases("sqlite")
 

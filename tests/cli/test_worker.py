@@ -28,21 +28,11 @@ from crmhub.hub import Hub
 from crmhub.secrets import EncryptionKey
 from crmhub.server import worker_process
 from crmhub.settings import Settings
-from tests.api.helpers.helper_calls import (
-    CREATE_DEAL,
-    known,
-    lead,
-)
+from tests.api.helpers.helper_calls import CREATE_DEAL, known, lead
 from tests.cli.conftest import CRMHUB, environment
 from tests.clients import Client
 from tests.fakes import hubspot_client
-from tests.journal.working import (
-    end_leases,
-    hurry,
-    rows,
-    soon,
-    states,
-)
+from tests.journal.working import end_leases, hurry, rows, soon, states
 from tests.own_databases import empty as emptied
 from tests.server.servers import Server, serving
 

@@ -27,11 +27,7 @@ from crmhub.operations.users import create_user
 from crmhub.settings import Settings
 from tests import databases
 from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
-from tests.api.helpers.helper_calls import (
-    CREATE_DEAL,
-    SET_PROPERTIES,
-    known,
-)
+from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known
 from tests.clients import TESTS, Client
 from tests.console.chromium import FLAGS
 from tests.console.past import HOUR, busy_week, put

@@ -9,12 +9,7 @@ import pytest
 from crmhub.hub import Hub
 from tests.consoles import open_console, text_of
 from tests.duplicates import PHONE, dismiss, listed_pair, merge, pair_of, two_contacts
-from tests.fakes import (
-    FAKE,
-    FakeAdapter,
-    adapters,
-    fake_client,
-)
+from tests.fakes import FAKE, FakeAdapter, adapters, fake_client
 
 pytestmark = pytest.mark.databases("postgresql")
 

@@ -16,12 +16,7 @@ from crmhub.operations.change_account import Crm
 from tests.api.helpers.helper_calls import lead
 from tests.clients import TESTS
 from tests.consoles import open_console, text_of
-from tests.fakes import (
-    FAKE,
-    adapters,
-    fake_client,
-    hubspot_client,
-)
+from tests.fakes import FAKE, adapters, fake_client, hubspot_client
 
 pytestmark = pytest.mark.databases("sqlite")
 

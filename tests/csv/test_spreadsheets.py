@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crmhub.csv.spreadsheets import (
-    Position,
-    Sheet,
-    escape_formula,
-    unescape_formula,
-)
+from crmhub.csv.spreadsheets import Position, Sheet, escape_formula, unescape_formula
 from crmhub.errors import BadRequest
 
 

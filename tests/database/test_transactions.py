@@ -18,12 +18,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from crmhub.database.connection import Connection, Database
-from crmhub.database.drivers import (
-    Away,
-    Damaged,
-    Deadlocked,
-    Duplicate,
-)
+from crmhub.database.drivers import Away, Damaged, Deadlocked, Duplicate
 from crmhub.errors import Unavailable
 from crmhub.records.ids import Ids
 from crmhub.secrets import BASE36, token

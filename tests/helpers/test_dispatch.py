@@ -48,22 +48,9 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import TESTS, Client, open_client
-from tests.fakes import (
-    FAKE,
-    FakeCrm,
-    adapters,
-    fake_client,
-    hubspot_client,
-)
+from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
 from tests.fakes import connect as use
-from tests.journal.working import (
-    change,
-    hurry,
-    rows,
-    soon,
-    states,
-    work_off,
-)
+from tests.journal.working import change, hurry, rows, soon, states, work_off
 
 GONE = Unavailable("no route")
 Json = Any

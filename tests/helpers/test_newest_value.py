@@ -15,28 +15,10 @@ from crmhub.adapter import Rejected, Unavailable
 from crmhub.hub import Hub
 from crmhub.journal.action_queries import Wanted, retry
 from crmhub.operations import correct_action
-from tests.api.helpers.helper_calls import (
-    SET_PROPERTIES,
-    known,
-    lead,
-    switch,
-)
+from tests.api.helpers.helper_calls import SET_PROPERTIES, known, lead, switch
 from tests.clients import TESTS, Client
-from tests.fakes import (
-    FAKE,
-    FakeCrm,
-    adapters,
-    fake_client,
-    hubspot_client,
-)
-from tests.journal.working import (
-    change,
-    hurry,
-    rows,
-    soon,
-    states,
-    work_off,
-)
+from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
+from tests.journal.working import change, hurry, rows, soon, states, work_off
 
 Json = Any
 

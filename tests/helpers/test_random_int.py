@@ -21,22 +21,13 @@ from crmhub.database.connection import Connection, Database
 from crmhub.errors import Semantic
 from crmhub.helpers import random_int as rotation
 from crmhub.helpers import sticky_assignments
-from crmhub.helpers.random_int import (
-    LARGEST,
-    LARGEST_BAG,
-    int_of_account,
-)
+from crmhub.helpers.random_int import LARGEST, LARGEST_BAG, int_of_account
 from crmhub.hub import Hub
 from crmhub.identity import bindings
 from tests.api.helpers.helper_calls import switch
 from tests.clients import Client, open_client
 from tests.databases import sqlite_database
-from tests.helpers.drawers import (
-    ROOT,
-    Drawer,
-    all_drawn,
-    draw_at_once,
-)
+from tests.helpers.drawers import ROOT, Drawer, all_drawn, draw_at_once
 
 DAY = 86_400
 SWITCHED = ["round_robin", "shuffle_bag", "weighted:5,3,1", "random+sticky", "round_robin+sticky"]

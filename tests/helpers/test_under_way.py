@@ -11,27 +11,10 @@ import pytest
 from crmhub.adapter import Uncertain
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
-from tests.api.helpers.helper_calls import (
-    CREATE_DEAL,
-    SET_PROPERTIES,
-    known,
-    lead,
-)
+from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead
 from tests.clients import Client
-from tests.fakes import (
-    LATE,
-    LATE_BATCHING,
-    FakeCrm,
-    adapters,
-    fake_client,
-)
-from tests.journal.working import (
-    change,
-    hurry,
-    rows,
-    states,
-    try_due,
-)
+from tests.fakes import LATE, LATE_BATCHING, FakeCrm, adapters, fake_client
+from tests.journal.working import change, hurry, rows, states, try_due
 
 
 @pytest.fixture(autouse=True)

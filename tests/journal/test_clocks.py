@@ -23,31 +23,11 @@ from crmhub.operations.correct_action import correct
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from crmhub.worker import Worker
-from tests.api.helpers.helper_calls import (
-    CREATE_DEAL,
-    SET_PROPERTIES,
-    known,
-    lead,
-)
+from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead
 from tests.clients import TESTS, Client
 from tests.clocks import Clocks
-from tests.fakes import (
-    FAKE,
-    LATE,
-    FakeCrm,
-    adapters,
-    fake_client,
-)
-from tests.journal.working import (
-    change,
-    hurry,
-    rows,
-    soon,
-    states,
-    try_due,
-    work_off,
-    working,
-)
+from tests.fakes import FAKE, LATE, FakeCrm, adapters, fake_client
+from tests.journal.working import change, hurry, rows, soon, states, try_due, work_off, working
 from tests.own_databases import KINDS, empty, own_database
 
 HOUR = 3600

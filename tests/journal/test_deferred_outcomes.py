@@ -25,27 +25,10 @@ from crmhub.journal.models import Outcome
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from crmhub.worker import Worker
-from tests.api.helpers.helper_calls import (
-    known,
-    lead,
-    switch,
-)
+from tests.api.helpers.helper_calls import known, lead, switch
 from tests.clients import Client
-from tests.fakes import (
-    BATCHING,
-    FAKE,
-    FakeCrm,
-    adapters,
-    fake_client,
-)
-from tests.journal.working import (
-    change,
-    rows,
-    soon,
-    states,
-    try_due,
-    working,
-)
+from tests.fakes import BATCHING, FAKE, FakeCrm, adapters, fake_client
+from tests.journal.working import change, rows, soon, states, try_due, working
 from tests.own_databases import KINDS, empty, own_database
 
 Full = Callable[[], Any]

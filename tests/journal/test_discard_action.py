@@ -13,26 +13,13 @@ from crmhub.errors import Conflict, NotFound, Semantic
 from crmhub.helpers.create_linked import CreateDeal
 from crmhub.helpers.dispatch import attempt
 from crmhub.hub import Hub
-from crmhub.journal import (
-    action_queries,
-    attention,
-    discard_action,
-)
+from crmhub.journal import action_queries, attention, discard_action
 from crmhub.journal.action_queries import Wanted
 from crmhub.journal.discard_action import discard, discard_one
 from crmhub.journal.models import Entry, New
-from tests.api.helpers.helper_calls import (
-    CREATE_DEAL,
-    known,
-    total,
-)
+from tests.api.helpers.helper_calls import CREATE_DEAL, known, total
 from tests.clients import TESTS, Client
-from tests.journal.working import (
-    change,
-    rows,
-    states,
-    work_off,
-)
+from tests.journal.working import change, rows, states, work_off
 
 WHY = "sent by mistake"
 

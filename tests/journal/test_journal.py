@@ -17,13 +17,7 @@ from crmhub.database import schema
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Semantic
 from crmhub.hub import Hub
-from crmhub.journal.models import (
-    Accepted,
-    Entry,
-    New,
-    Outcome,
-    earliest_id,
-)
+from crmhub.journal.models import Accepted, Entry, New, Outcome, earliest_id
 from crmhub.journal.schedule import DELAYS_S
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records import marks
@@ -31,12 +25,7 @@ from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.clients import Client, open_client
 from tests.journal.callers import Caller, start
-from tests.journal.working import (
-    change,
-    hurry,
-    rows,
-    states,
-)
+from tests.journal.working import change, hurry, rows, states
 from tests.own_databases import KINDS as DATABASES
 from tests.own_databases import own_database
 

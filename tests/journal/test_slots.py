@@ -14,18 +14,8 @@ from crmhub.journal import slots
 from crmhub.journal.slots import Gate, Slots
 from tests.api.helpers.helper_calls import lead
 from tests.clients import Client
-from tests.fakes import (
-    FAKE,
-    FakeCrm,
-    adapters,
-    fake_client,
-)
-from tests.journal.working import (
-    rows,
-    soon,
-    states,
-    work_off,
-)
+from tests.fakes import FAKE, FakeCrm, adapters, fake_client
+from tests.journal.working import rows, soon, states, work_off
 
 
 def test_some_threads_stay_free_for_what_needs_no_crm() -> None:

@@ -26,17 +26,8 @@ from crmhub.secrets import EncryptionKey, WebhookSecret, parse_webhook_secret
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import known, lead
 from tests.clients import Client
-from tests.fakes import (
-    FAKE,
-    FakeCrm,
-    adapters,
-    fake_client,
-)
-from tests.journal.working import (
-    change,
-    soon,
-    working,
-)
+from tests.fakes import FAKE, FakeCrm, adapters, fake_client
+from tests.journal.working import change, soon, working
 from tests.own_databases import KINDS, empty, own_database
 
 _KEY = b"k" * 32

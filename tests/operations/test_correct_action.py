@@ -28,19 +28,8 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import TESTS, Client
-from tests.fakes import (
-    FAKE,
-    FakeCrm,
-    adapters,
-    fake_client,
-)
-from tests.journal.working import (
-    change,
-    hurry,
-    rows,
-    states,
-    work_off,
-)
+from tests.fakes import FAKE, FakeCrm, adapters, fake_client
+from tests.journal.working import change, hurry, rows, states, work_off
 
 GONE = Unavailable("no route")
 

@@ -24,29 +24,10 @@ from crmhub.operations import erase_person
 from crmhub.operations.correct_action import correct
 from crmhub.operations.erase_person import Erased
 from crmhub.settings import Settings
-from tests.api.helpers.helper_calls import (
-    CREATE_DEAL,
-    SET_PROPERTIES,
-    known,
-    lead,
-    switch,
-    total,
-)
+from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead, switch, total
 from tests.clients import TESTS, Client
-from tests.fakes import (
-    FAKE,
-    FakeCrm,
-    adapters,
-    fake_client,
-)
-from tests.journal.working import (
-    change,
-    hurry,
-    rows,
-    soon,
-    states,
-    work_off,
-)
+from tests.fakes import FAKE, FakeCrm, adapters, fake_client
+from tests.journal.working import change, hurry, rows, soon, states, work_off
 from tests.operations.traces import (
     CITY,
     COLLEAGUE,

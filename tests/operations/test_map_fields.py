@@ -15,12 +15,7 @@ from crmhub.hub import Hub
 from crmhub.operations import map_fields
 from crmhub.operations.map_fields import Mappable
 from tests.clients import Client
-from tests.fakes import (
-    FAKE,
-    adapters,
-    fake_client,
-    hubspot_client,
-)
+from tests.fakes import FAKE, adapters, fake_client, hubspot_client
 
 
 def by_kind(hub: Hub, client: Client) -> dict[str, Mappable]:

@@ -48,11 +48,7 @@ from tests.duplicates import (
     two_contacts,
     unmerge,
 )
-from tests.journal.working import (
-    change,
-    rows,
-    work_off,
-)
+from tests.journal.working import change, rows, work_off
 from tests.operations.traces import left
 from tests.records.meanwhile import at_once
 from tests.records.test_merging import links, sound

@@ -16,12 +16,7 @@ from crmhub.hub import Hub
 from crmhub.operations.open_account import open_account
 from crmhub.secrets import BASE36, EncryptionKey, Vault, token
 from tests.clients import TESTS, Client
-from tests.fakes import (
-    BROKEN,
-    FAKE,
-    adapters,
-    fake_client,
-)
+from tests.fakes import BROKEN, FAKE, adapters, fake_client
 
 
 def _count(hub: Hub) -> int:

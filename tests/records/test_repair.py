@@ -10,11 +10,7 @@ import flask
 import pytest
 
 from crmhub.hub import Hub
-from crmhub.properties.kinds import (
-    CONTACTS,
-    DEALS,
-    KINDS,
-)
+from crmhub.properties.kinds import CONTACTS, DEALS, KINDS
 from crmhub.records import repair
 from crmhub.records.index import TABLES
 from crmhub.records.redating import Redating

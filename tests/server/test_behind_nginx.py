@@ -23,12 +23,7 @@ from benchmarks.places import free_port
 from crmhub.bounds import MAX_BODY_BYTES
 from tests import databases
 from tests.cli.conftest import CommandLine
-from tests.server.servers import (
-    Server,
-    serving,
-    soon,
-    waiting,
-)
+from tests.server.servers import Server, serving, soon, waiting
 
 SHIPPED = Path(__file__).parents[2] / "config" / "nginx" / "crmhub.conf"
 # Around what is shipped: where it may write, and one process of the user it is started by.

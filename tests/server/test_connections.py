@@ -27,12 +27,7 @@ from crmhub.bounds import MAX_HEAD_BYTES
 from crmhub.server import connections
 from crmhub.server.connections import Connections, Request
 from tests.cli.conftest import CommandLine
-from tests.server.servers import (
-    Server,
-    serving,
-    soon,
-    waiting,
-)
+from tests.server.servers import Server, serving, soon, waiting
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux tells how connections stand"

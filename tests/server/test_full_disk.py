@@ -25,11 +25,7 @@ from crmhub.errors import Unavailable
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.cli.conftest import CRMHUB, CommandLine, environment
-from tests.server.servers import (
-    Server,
-    serving,
-    soon,
-)
+from tests.server.servers import Server, serving, soon
 
 # Further back than the room that is kept would do for.
 OLD = "0001"

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.hubspot.fake.answers import (
-    Answer,
-    iso,
-    not_found,
-)
+from adapters.hubspot.fake.answers import Answer, iso, not_found
 from adapters.hubspot.fake.calls import Call
 from adapters.hubspot.fake.portal import now_ms
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adapters.hubspot.fake import shapes
-from adapters.hubspot.fake.answers import (
-    Answer,
-    Refused,
-    iso,
-)
+from adapters.hubspot.fake.answers import Answer, Refused, iso
 from adapters.hubspot.fake.calls import Call
 from adapters.hubspot.fake.definitions import TYPE_IDS
 from adapters.hubspot.fake.linking import (

@@ -5,23 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from adapters.hubspot.fake.answers import (
-    Answer,
-    Refused,
-    iso,
-)
+from adapters.hubspot.fake.answers import Answer, Refused, iso
 from adapters.hubspot.fake.definitions import SINGULAR
-from adapters.hubspot.fake.portal import (
-    Portal,
-    Record,
-    now_ms,
-    shown,
-)
-from adapters.hubspot.fake.writing import (
-    check_full,
-    create,
-    update,
-)
+from adapters.hubspot.fake.portal import Portal, Record, now_ms, shown
+from adapters.hubspot.fake.writing import check_full, create, update
 
 MAX_INPUTS = 100
 _MAX_WITH_HISTORY = 50

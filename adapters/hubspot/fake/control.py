@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from adapters.hubspot.fake import (
-    faults,
-    limits,
-    shapes,
-)
+from adapters.hubspot.fake import faults, limits, shapes
 from adapters.hubspot.fake.answers import Answer, Refused
 from adapters.hubspot.fake.definitions import KINDS
 from adapters.hubspot.fake.linking import linked

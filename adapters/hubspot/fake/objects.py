@@ -7,19 +7,11 @@ from typing import Any
 from adapters.hubspot.fake import batches, shapes
 from adapters.hubspot.fake.answers import Answer, Refused
 from adapters.hubspot.fake.calls import Call
-from adapters.hubspot.fake.definitions import (
-    KINDS,
-    SINGULAR,
-    TYPE_IDS,
-)
+from adapters.hubspot.fake.definitions import KINDS, SINGULAR, TYPE_IDS
 from adapters.hubspot.fake.linking import shown_links
 from adapters.hubspot.fake.portal import Record, shown
 from adapters.hubspot.fake.searching import MAX_BODY, search
-from adapters.hubspot.fake.writing import (
-    create,
-    merge,
-    update,
-)
+from adapters.hubspot.fake.writing import create, merge, update
 
 _MAX_PAGE = 100
 _MAX_PAGE_WITH_HISTORY = 50

@@ -6,18 +6,9 @@ from typing import Any
 from uuid import uuid4
 
 from adapters.hubspot.fake import shapes
-from adapters.hubspot.fake.answers import (
-    Answer,
-    Refused,
-    iso,
-    not_found,
-)
+from adapters.hubspot.fake.answers import Answer, Refused, iso, not_found
 from adapters.hubspot.fake.calls import Call
-from adapters.hubspot.fake.definitions import (
-    PIPELINE,
-    STAGE,
-    stage,
-)
+from adapters.hubspot.fake.definitions import PIPELINE, STAGE, stage
 from adapters.hubspot.fake.portal import now_ms
 
 _Json = dict[str, Any]

@@ -10,18 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapters.hubspot.fake import definitions as starter
-from adapters.hubspot.fake.answers import (
-    Refused,
-    iso,
-    not_found,
-)
-from adapters.hubspot.fake.definitions import (
-    CHANGED_AT,
-    KINDS,
-    SHOWN,
-    SINGULAR,
-    TYPE_IDS,
-)
+from adapters.hubspot.fake.answers import Refused, iso, not_found
+from adapters.hubspot.fake.definitions import CHANGED_AT, KINDS, SHOWN, SINGULAR, TYPE_IDS
 
 Definition = dict[str, Any]
 Key = tuple[str, str]  # kind and id

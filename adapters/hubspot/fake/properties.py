@@ -6,12 +6,7 @@ import re
 from typing import Any
 
 from adapters.hubspot.fake import shapes
-from adapters.hubspot.fake.answers import (
-    Answer,
-    Refused,
-    iso,
-    not_found,
-)
+from adapters.hubspot.fake.answers import Answer, Refused, iso, not_found
 from adapters.hubspot.fake.calls import Call
 from adapters.hubspot.fake.definitions import Definition, definition
 from adapters.hubspot.fake.portal import now_ms

@@ -11,13 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
-from adapters.hubspot.fake import (
-    account,
-    associations,
-    objects,
-    pipelines,
-    properties,
-)
+from adapters.hubspot.fake import account, associations, objects, pipelines, properties
 from adapters.hubspot.fake.answers import Answer, Refused
 from adapters.hubspot.fake.calls import Call
 

@@ -14,11 +14,7 @@ from typing import Any
 from adapters.hubspot.fake.answers import Refused
 from adapters.hubspot.fake.definitions import KINDS, SINGULAR
 from adapters.hubspot.fake.linking import linked
-from adapters.hubspot.fake.portal import (
-    Portal,
-    Record,
-    shown,
-)
+from adapters.hubspot.fake.portal import Portal, Record, shown
 from adapters.hubspot.fake.values import moment
 
 MAX_BODY = 3_000

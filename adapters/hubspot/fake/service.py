@@ -14,13 +14,7 @@ from adapters.hubspot.fake import routes
 from adapters.hubspot.fake.answers import Answer, Refused
 from adapters.hubspot.fake.calls import Call
 from adapters.hubspot.fake.faults import Faults
-from adapters.hubspot.fake.limits import (
-    RetryAfter,
-    Window,
-    parse,
-    retry_header,
-    too_many,
-)
+from adapters.hubspot.fake.limits import RetryAfter, Window, parse, retry_header, too_many
 from adapters.hubspot.fake.portal import Portal
 from adapters.hubspot.fake.server import Received, Sent
 from adapters.hubspot.fake.tokens import Tokens

@@ -5,25 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from adapters.hubspot.fake.answers import (
-    Refused,
-    WrongValue,
-    missing,
-    wrong_values,
-)
-from adapters.hubspot.fake.definitions import (
-    LIFECYCLE,
-    PIPELINE,
-    SINGULAR,
-    STAGE,
-    TYPE_IDS,
-)
-from adapters.hubspot.fake.linking import (
-    TYPES,
-    checked_target,
-    checked_types,
-    link,
-)
+from adapters.hubspot.fake.answers import Refused, WrongValue, missing, wrong_values
+from adapters.hubspot.fake.definitions import LIFECYCLE, PIPELINE, SINGULAR, STAGE, TYPE_IDS
+from adapters.hubspot.fake.linking import TYPES, checked_target, checked_types, link
 from adapters.hubspot.fake.portal import Portal, Record
 from adapters.hubspot.fake.values import searchable_phone, stored
 

@@ -9,19 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
-from crmhub.adapter.contract import (
-    Adapter,
-    AdapterError,
-    Throttled,
-    Unsupported,
-)
+from crmhub.adapter.contract import Adapter, AdapterError, Throttled, Unsupported
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.finding import WRONG_IDS
-from crmhub.adapter.testing.operations import (
-    Get,
-    Operation,
-)
+from crmhub.adapter.testing.operations import Get, Operation
 from crmhub.adapter.testing.proxy import FaultProxy, Request, passed
 from crmhub.adapter.testing.wire import WireTests
 from crmhub.adapter.upserts import upsert_contact

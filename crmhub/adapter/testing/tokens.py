@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from crmhub.adapter.contract import (
-    Adapter,
-)
+from crmhub.adapter.contract import Adapter
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.faults import answers
 from crmhub.adapter.testing.leads import at_once
-from crmhub.adapter.testing.operations import (
-    Get,
-)
+from crmhub.adapter.testing.operations import Get
 from crmhub.adapter.testing.proxy import FaultProxy
 from crmhub.adapter.testing.wire import WireTests
 

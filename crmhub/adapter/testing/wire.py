@@ -9,20 +9,11 @@ from typing import ClassVar
 
 import pytest
 
-from crmhub.adapter.contract import (
-    Adapter,
-    AdapterError,
-    Unsupported,
-)
+from crmhub.adapter.contract import Adapter, AdapterError, Unsupported
 from crmhub.adapter.testing.behaviour import AdapterTests
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm
-from crmhub.adapter.testing.operations import (
-    CreatesLinked,
-    Operation,
-    operations_of,
-    state_of,
-)
+from crmhub.adapter.testing.operations import CreatesLinked, Operation, operations_of, state_of
 from crmhub.adapter.testing.proxy import FaultProxy
 
 

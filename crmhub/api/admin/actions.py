@@ -15,23 +15,11 @@ from crmhub.api.admin.callers import author, needs
 from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub
-from crmhub.api.schemas import (
-    MOMENT,
-    Items,
-    Joined,
-    Properties,
-    Shown,
-    Strict,
-    Words,
-)
+from crmhub.api.schemas import MOMENT, Items, Joined, Properties, Shown, Strict, Words
 from crmhub.errors import BadRequest
 from crmhub.identity.bindings import LONGEST
 from crmhub.journal import action_queries, discard_action
-from crmhub.journal.action_queries import (
-    KINDS,
-    STATES,
-    Wanted,
-)
+from crmhub.journal.action_queries import KINDS, STATES, Wanted
 from crmhub.journal.discard_action import LONGEST_REASON
 from crmhub.operations import correct_action
 

@@ -18,11 +18,7 @@ from crmhub.api.schemas import MOMENT, Choice, Properties, Shown, Strict
 from crmhub.identity import possible_duplicates
 from crmhub.identity.bindings import LONGEST
 from crmhub.identity.possible_duplicates import STATES
-from crmhub.operations import (
-    change_account,
-    compare_contacts,
-    merge_contacts,
-)
+from crmhub.operations import change_account, compare_contacts, merge_contacts
 
 _ALL = "/accounts/<client_id>/duplicates"
 _PAIR = f"{_ALL}/<contact_id>/<other_id>"

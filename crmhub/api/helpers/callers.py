@@ -14,11 +14,7 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.webhook_ids import Purpose
 from crmhub.api.http.auth_failures import missed
-from crmhub.api.http.authentication import (
-    HEADER,
-    SECRET,
-    hub,
-)
+from crmhub.api.http.authentication import HEADER, SECRET, hub
 from crmhub.errors import Forbidden, HubError, NotFound, Unauthorized
 from crmhub.identity import bindings
 

@@ -33,15 +33,9 @@ from crmhub.api.helpers.callers import of_conversation, of_generated_id
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.reading import Blueprint
 from crmhub.bounds import MAX_ASKED_PROPERTIES
-from crmhub.helpers import (
-    contact_properties,
-)
-from crmhub.helpers import (
-    create_lead as leads,
-)
-from crmhub.helpers import (
-    get_type as workflows,
-)
+from crmhub.helpers import contact_properties
+from crmhub.helpers import create_lead as leads
+from crmhub.helpers import get_type as workflows
 from crmhub.helpers.inputs import filled
 
 blueprint = Blueprint(

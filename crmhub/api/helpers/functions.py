@@ -7,22 +7,8 @@ from typing import Any
 import flask
 from marshmallow import fields
 
-from crmhub.api.helpers.answers import (
-    Answer,
-    answered,
-    helper,
-    idempotency_key,
-    of_done,
-    told,
-)
-from crmhub.api.helpers.bodies import (
-    HelperBody,
-    PropertyValues,
-    Said,
-    Whole,
-    body,
-    load,
-)
+from crmhub.api.helpers.answers import Answer, answered, helper, idempotency_key, of_done, told
+from crmhub.api.helpers.bodies import HelperBody, PropertyValues, Said, Whole, body, load
 from crmhub.api.helpers.callers import of_portal_id
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub

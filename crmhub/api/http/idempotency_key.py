@@ -16,11 +16,7 @@ from werkzeug.exceptions import HTTPException
 from crmhub import idempotency
 from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import JsonAnswer
-from crmhub.api.http.authentication import (
-    account,
-    hub,
-    needs,
-)
+from crmhub.api.http.authentication import account, hub, needs
 from crmhub.bounds import MAX_KEPT_ANSWER_BYTES
 from crmhub.errors import BadRequest, HubError
 from crmhub.idempotency import Answer

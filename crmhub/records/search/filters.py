@@ -16,20 +16,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
-from crmhub.bounds import (
-    MAX_FILTER_VALUE_LENGTH,
-    MAX_FILTER_VALUES,
-    MAX_FILTERS,
-    MAX_PART_LENGTH,
-)
+from crmhub.bounds import MAX_FILTER_VALUE_LENGTH, MAX_FILTER_VALUES, MAX_FILTERS, MAX_PART_LENGTH
 from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Semantic, listed
 from crmhub.properties import values
-from crmhub.properties.catalogue import (
-    FIELDS,
-    Catalogue,
-    Property,
-)
+from crmhub.properties.catalogue import FIELDS, Catalogue, Property
 from crmhub.properties.validation import unknown
 from crmhub.records.index import PREFIX
 

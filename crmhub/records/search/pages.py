@@ -11,22 +11,9 @@ from crmhub.errors import BadRequest
 from crmhub.properties.kinds import Kind
 from crmhub.records import associations
 from crmhub.records.associations import Links
-from crmhub.records.search.cursor import (
-    Cursor,
-    fingerprint,
-    packed,
-    unpacked,
-)
+from crmhub.records.search.cursor import Cursor, fingerprint, packed, unpacked
 from crmhub.records.search.filters import Condition
-from crmhub.records.search.plans import (
-    Known,
-    Listed,
-    Place,
-    Query,
-    Search,
-    Start,
-    start,
-)
+from crmhub.records.search.plans import Known, Listed, Place, Query, Search, Start, start
 
 # A listing under constant change would catch up for ever. What changed during the walk comes
 # within as many records as there are; the rest is for what goes on changing.

@@ -63,11 +63,7 @@ import orjson
 from crmhub.bounds import MAX_PAGE_BYTES
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection
-from crmhub.records.search.filters import (
-    Condition,
-    Document,
-    Filter,
-)
+from crmhub.records.search.filters import Condition, Document, Filter
 
 # So many are fetched whatever else they cost, and so many tested before sets are joined.
 _FEW = 1000

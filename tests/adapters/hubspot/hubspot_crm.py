@@ -7,11 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from adapters.hubspot import HubSpotAdapter
-from adapters.hubspot.fake import (
-    FakeHubSpot,
-    Options,
-    Refused,
-)
+from adapters.hubspot.fake import FakeHubSpot, Options, Refused
 from crmhub.adapter import Conflict, Kind, Linked
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection

@@ -8,11 +8,7 @@ import pytest
 
 from adapters.hubspot import HubSpotAdapter
 from crmhub.adapter.testing import AdapterTests, HttpAdapterTests
-from tests.adapters.hubspot.hubspot_crm import (
-    OAUTH,
-    TOKEN,
-    HubSpotCrm,
-)
+from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN, HubSpotCrm
 
 
 class _OnHubSpot:

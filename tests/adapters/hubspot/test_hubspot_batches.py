@@ -13,18 +13,8 @@ from adapters.hubspot.fake import FakeHubSpot
 from crmhub.adapter import AdapterError, Conflict, Rejected, Saved, Throttled, Uncertain
 from crmhub.adapter.matching import Duplicate
 from crmhub.adapter.upserts import SavedLead, upsert_contacts
-from tests.adapters.hubspot.hubspot_crm import (
-    VERSIONS,
-    HubSpotCrm,
-    adapted,
-    calls,
-    person,
-)
-from tests.adapters.hubspot.hubspot_wire import (
-    TOKEN,
-    record,
-    wire,
-)
+from tests.adapters.hubspot.hubspot_crm import VERSIONS, HubSpotCrm, adapted, calls, person
+from tests.adapters.hubspot.hubspot_wire import TOKEN, record, wire
 
 PHONE = "+4915112345678"
 

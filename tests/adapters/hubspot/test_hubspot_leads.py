@@ -11,12 +11,7 @@ from adapters.hubspot.fake import FakeHubSpot
 from crmhub.adapter import Rejected
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import upsert_contact, upsert_contacts
-from tests.adapters.hubspot.hubspot_crm import (
-    HubSpotCrm,
-    adapted,
-    calls,
-    person,
-)
+from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, adapted, calls, person
 
 PHONE = "+4915112345678"
 

@@ -12,11 +12,7 @@ from adapters.hubspot.fake import FakeHubSpot
 from crmhub.adapter import BadConfig, Linked, NotYet, Saved, Uncertain, Written
 from crmhub.adapter.upserts import upsert_contact
 from crmhub.records.search.filters import iso
-from tests.adapters.hubspot.hubspot_crm import (
-    HubSpotCrm,
-    adapted,
-    person,
-)
+from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, adapted, person
 
 KINDS: tuple[Linked, ...] = ("deals", "tickets")
 each_kind = pytest.mark.parametrize("kind", KINDS)

@@ -11,11 +11,7 @@ from adapters.hubspot.fake import FakeHubSpot
 from crmhub.adapter import Saved, Unavailable
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import upsert_contact, upsert_contacts
-from tests.adapters.hubspot.hubspot_crm import (
-    HubSpotCrm,
-    adapted,
-    person,
-)
+from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, adapted, person
 from tests.adapters.hubspot.hubspot_wire import record, wire
 
 PHONE = "+4915112345678"

@@ -14,14 +14,7 @@ from adapters.hubspot.fake import FakeHubSpot, Options
 from crmhub.adapter import AdapterError, Denied, Unavailable
 from crmhub.adapter.testing.base import texts_of
 from crmhub.adapter.upserts import upsert_contact
-from tests.adapters.hubspot.hubspot_crm import (
-    OAUTH,
-    TOKEN,
-    HubSpotCrm,
-    adapted,
-    connected,
-    person,
-)
+from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN, HubSpotCrm, adapted, connected, person
 
 EMAIL = "ann.secret@person.example"
 

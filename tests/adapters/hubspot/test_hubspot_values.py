@@ -10,12 +10,7 @@ from adapters.hubspot.fake import FakeHubSpot
 from adapters.hubspot.fake.portal import Rules
 from crmhub.adapter import LacksRight, Linked, NotFound, Rejected, Unsupported
 from crmhub.adapter.upserts import upsert_contact, upsert_contacts
-from tests.adapters.hubspot.hubspot_crm import (
-    HubSpotCrm,
-    adapted,
-    calls,
-    person,
-)
+from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, adapted, calls, person
 
 MARIE = "41629779"
 

@@ -10,12 +10,7 @@ from crmhub.adapter import Kind, Linked, NotFound, Unavailable
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import upsert_contact, upsert_contacts
 from tests.adapters.hubspot.hubspot_crm import VERSIONS, person
-from tests.adapters.hubspot.hubspot_wire import (
-    TOKEN,
-    Wire,
-    record,
-    wire,
-)
+from tests.adapters.hubspot.hubspot_wire import TOKEN, Wire, record, wire
 
 each_version = pytest.mark.parametrize("version", VERSIONS)
 

@@ -21,12 +21,7 @@ from tests.api.helpers.helper_calls import known
 from tests.api.refusals import refused
 from tests.clients import Client
 from tests.duplicates import listed_pair, merge
-from tests.fakes import (
-    CRMS,
-    FAKE,
-    FakeCrm,
-    adapters,
-)
+from tests.fakes import CRMS, FAKE, FakeCrm, adapters
 from tests.journal.working import rows
 from tests.operations.traces import left
 

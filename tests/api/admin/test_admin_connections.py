@@ -21,12 +21,7 @@ from tests.admin import Admin, open_admin
 from tests.api.helpers.helper_calls import known
 from tests.api.refusals import refused
 from tests.clients import Client
-from tests.fakes import (
-    BROKEN,
-    FAKE,
-    FakeAdapter,
-    adapters,
-)
+from tests.fakes import BROKEN, FAKE, FakeAdapter, adapters
 
 # Decided before any record is read or written: one database will do.
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

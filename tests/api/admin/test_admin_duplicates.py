@@ -13,11 +13,7 @@ from tests.admin import Admin, open_admin
 from tests.api.refusals import refused
 from tests.clients import Client
 from tests.duplicates import PHONE, listed_pair, pairs, two_contacts
-from tests.fakes import (
-    FAKE,
-    adapters,
-    fake_client,
-)
+from tests.fakes import FAKE, adapters, fake_client
 
 Json = Any
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z")

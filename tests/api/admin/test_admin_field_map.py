@@ -25,21 +25,8 @@ from tests.api.helpers.helper_calls import (
 )
 from tests.api.refusals import refused
 from tests.clients import Client
-from tests.fakes import (
-    BATCHING,
-    FAKE,
-    FakeCrm,
-    adapters,
-    fake_client,
-    hubspot_client,
-)
-from tests.journal.working import (
-    hurry,
-    rows,
-    soon,
-    states,
-    working,
-)
+from tests.fakes import BATCHING, FAKE, FakeCrm, adapters, fake_client, hubspot_client
+from tests.journal.working import hurry, rows, soon, states, working
 
 # Decided before any record is read or written: one database will do.
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

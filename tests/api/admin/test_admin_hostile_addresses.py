@@ -14,11 +14,7 @@ from tests.admin import Admin, open_admin
 from tests.api.helpers.helper_calls import lead
 from tests.api.refusals import refused
 from tests.clients import Client, open_client
-from tests.egress.egress_servers import (
-    OK,
-    Server,
-    answering,
-)
+from tests.egress.egress_servers import OK, Server, answering
 from tests.hostile_urls import HOSTILE
 
 # An address is judged before anything is stored: one database will do.

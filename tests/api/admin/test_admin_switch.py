@@ -15,31 +15,11 @@ from crmhub.adapter import Unavailable, Uncertain
 from crmhub.hub import Hub
 from crmhub.secrets import BASE36, token
 from tests.admin import Admin, open_admin
-from tests.api.helpers.helper_calls import (
-    CREATE_DEAL,
-    known,
-    lead,
-    switch,
-)
+from tests.api.helpers.helper_calls import CREATE_DEAL, known, lead, switch
 from tests.api.refusals import refused
 from tests.clients import Client
-from tests.fakes import (
-    BATCHING,
-    CRMS,
-    FAKE,
-    FakeCrm,
-    adapters,
-    fake_client,
-)
-from tests.journal.working import (
-    change,
-    empty,
-    hurry,
-    rows,
-    soon,
-    states,
-    working,
-)
+from tests.fakes import BATCHING, CRMS, FAKE, FakeCrm, adapters, fake_client
+from tests.journal.working import change, empty, hurry, rows, soon, states, working
 
 Json = Any
 AWAY = Unavailable("no route")

@@ -24,17 +24,8 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import Client
-from tests.fakes import (
-    FAKE,
-    FakeCrm,
-    adapters,
-    fake_client,
-)
-from tests.journal.working import (
-    hurry,
-    rows,
-    work_off,
-)
+from tests.fakes import FAKE, FakeCrm, adapters, fake_client
+from tests.journal.working import hurry, rows, work_off
 
 writing = pytest.mark.parametrize("path", [CREATE_LEAD, SET_PROPERTIES, CREATE_DEAL, CREATE_TICKET])
 

@@ -21,11 +21,7 @@ from tests.api.helpers.helper_calls import (
     total,
 )
 from tests.clients import Client, open_client
-from tests.fakes import (
-    LOCKING,
-    adapters,
-    fake_client,
-)
+from tests.fakes import LOCKING, adapters, fake_client
 from tests.journal.working import hurry, work_off
 
 

@@ -34,16 +34,8 @@ from tests.api.helpers.helper_calls import (
 )
 from tests.api.refusals import refused
 from tests.clients import Client
-from tests.fakes import (
-    FAKE,
-    adapters,
-    fake_client,
-)
-from tests.journal.working import (
-    end_leases,
-    states,
-    work_off,
-)
+from tests.fakes import FAKE, adapters, fake_client
+from tests.journal.working import end_leases, states, work_off
 
 
 @contextmanager

@@ -43,21 +43,8 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import Client, open_client
-from tests.fakes import (
-    BROKEN,
-    FAKE,
-    FakeAdapter,
-    FakeCrm,
-    adapters,
-    connect,
-    fake_client,
-)
-from tests.journal.working import (
-    change,
-    hurry,
-    states,
-    work_off,
-)
+from tests.fakes import BROKEN, FAKE, FakeAdapter, FakeCrm, adapters, connect, fake_client
+from tests.journal.working import change, hurry, states, work_off
 
 KEYS: dict[str, list[str]] = {
     CREATE_LEAD: ["contactId"],

@@ -11,12 +11,7 @@ import time_machine
 
 from crmhub.helpers import get_type
 from crmhub.hub import Hub
-from tests.api.helpers.helper_calls import (
-    GET_TYPE,
-    OWN,
-    known,
-    switch,
-)
+from tests.api.helpers.helper_calls import GET_TYPE, OWN, known, switch
 from tests.clients import Client
 
 # Decided before any record is read or written: one database will do.

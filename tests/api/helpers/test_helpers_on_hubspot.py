@@ -36,12 +36,7 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import TESTS, Client, open_client
-from tests.journal.working import (
-    end_leases,
-    hurry,
-    rows,
-    work_off,
-)
+from tests.journal.working import end_leases, hurry, rows, work_off
 
 LAG = 10.0
 # HubSpot's 100 in 10 s, five times as fast.

@@ -13,11 +13,7 @@ import flask
 import pytest
 
 from crmhub.settings import Settings
-from tests.api.helpers.helper_calls import (
-    GET_RANDOM_INT,
-    OWN,
-    switch,
-)
+from tests.api.helpers.helper_calls import GET_RANDOM_INT, OWN, switch
 from tests.clients import Client
 from tests.server.servers import serving
 

@@ -25,12 +25,7 @@ from tests.api.helpers.helper_calls import (
     total,
 )
 from tests.clients import Client
-from tests.fakes import (
-    FAKE,
-    FakeCrm,
-    adapters,
-    fake_client,
-)
+from tests.fakes import FAKE, FakeCrm, adapters, fake_client
 from tests.journal.working import rows
 
 # Decided before any record is read or written: one database will do.

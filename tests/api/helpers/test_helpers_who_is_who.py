@@ -13,13 +13,7 @@ import pytest
 from adapters.hubspot.fake.fake import FakeHubSpot, Options
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
-from tests.api.helpers.helper_calls import (
-    GET_PROPERTIES,
-    create_lead_answer,
-    stored,
-    switch,
-    total,
-)
+from tests.api.helpers.helper_calls import GET_PROPERTIES, create_lead_answer, stored, switch, total
 from tests.clients import Client, open_client
 from tests.fakes import hubspot_client
 

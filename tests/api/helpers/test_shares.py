@@ -32,12 +32,7 @@ from tests.api.helpers.helper_calls import (
 )
 from tests.api.refusals import refused
 from tests.clients import Client
-from tests.journal.working import (
-    rows,
-    soon,
-    states,
-    work_off,
-)
+from tests.journal.working import rows, soon, states, work_off
 
 WRITES = [CREATE_LEAD, SET_PROPERTIES, CREATE_DEAL, CREATE_TICKET]
 

@@ -6,13 +6,7 @@ import random
 
 import pytest
 
-from crmhub.records.search.cursor import (
-    Cursor,
-    packed,
-    sealed,
-    unpacked,
-    unseal,
-)
+from crmhub.records.search.cursor import Cursor, packed, sealed, unpacked, unseal
 from crmhub.records.search.pages import _FEW_SHOWN, _LONGEST_COUNTED
 from crmhub.records.search.plans import _MOST_SHOWN
 

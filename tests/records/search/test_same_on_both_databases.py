@@ -36,12 +36,7 @@ from tests.records.search.made_up import (
     TYPES,
     WORDS,
 )
-from tests.records.search.oracle import (
-    PHONES,
-    SORTS,
-    Oracle,
-    Stored,
-)
+from tests.records.search.oracle import PHONES, SORTS, Oracle, Stored
 from tests.records.times import set_times
 
 _LONG = [start * 255 + end for start in ("x", "ß", "😀") for end in ("", "a", "B", "b", "ß", "😀")]

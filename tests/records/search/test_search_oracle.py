@@ -18,19 +18,8 @@ from crmhub.records.search import plans
 from tests.catalogue_properties import define
 from tests.clients import Client
 from tests.pages import pages
-from tests.records.search.made_up import (
-    GROUP,
-    OPTIONS,
-    TYPES,
-    filters_on,
-    properties,
-    times,
-)
-from tests.records.search.oracle import (
-    SORTS,
-    Oracle,
-    Stored,
-)
+from tests.records.search.made_up import GROUP, OPTIONS, TYPES, filters_on, properties, times
+from tests.records.search.oracle import SORTS, Oracle, Stored
 from tests.records.times import set_times
 
 ORACLE = Oracle({**TYPES, GROUP: "string"})

@@ -21,12 +21,7 @@ from crmhub.records.search import plans
 from crmhub.records.search.cursor import unseal
 from crmhub.records.search.filters import Filter, parse
 from crmhub.records.search.pages import Listing, PageRequest
-from crmhub.records.search.plans import (
-    Known,
-    Place,
-    Query,
-    Search,
-)
+from crmhub.records.search.plans import Known, Place, Query, Search
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests import databases

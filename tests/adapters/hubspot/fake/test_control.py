@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from adapters.hubspot.fake import (
-    FakeHubSpot,
-    Options,
-    Refused,
-)
+from adapters.hubspot.fake import FakeHubSpot, Options, Refused
 from tests.adapters.hubspot.fake.calls import Api
 
 _DETAILS = "/account-info/2026-09/details"

@@ -7,11 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from adapters.hubspot.fake import FakeHubSpot
-from tests.adapters.hubspot.fake.calls import (
-    Api,
-    codes,
-    link,
-)
+from tests.adapters.hubspot.fake.calls import Api, codes, link
 
 _PATHS = (
     "/crm/objects/2026-09/contacts",
