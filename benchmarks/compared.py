@@ -52,9 +52,11 @@ class Timed(Connection):
         with self._noted(sql):
             return self._inner.run(sql, params)
 
-    def joining(self, sets: int, *, hashed: bool = False) -> AbstractContextManager[None]:
+    def large_join_settings(
+        self, sets: int, *, hashed: bool = False
+    ) -> AbstractContextManager[None]:
         """Have large sets joined in one pass over each of them; of that nothing is noted."""
-        return self._inner.joining(sets, hashed=hashed)
+        return self._inner.large_join_settings(sets, hashed=hashed)
 
     @contextmanager
     def _noted(self, sql: str) -> Iterator[None]:

@@ -108,7 +108,7 @@ def _sizes(hub: Hub, connection: Connection) -> None:
     everything = connection.scalar("select sum(n) from record_count")
     print(f"{mine:,} contacts of one account among {int(everything):,}")
     for name, tables in _TABLES.items():
-        among, tables_named = connection.among("relname", "tables", tables)
+        among, tables_named = connection.in_list("relname", "tables", tables)
         heap, indexes = connection.rows(
             "select sum(pg_table_size(oid)), sum(pg_indexes_size(oid)) from pg_class"
             f" where relkind = 'r' and {among}",

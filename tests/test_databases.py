@@ -72,7 +72,7 @@ def test_a_postgresql_database_is_dropped_although_someone_holds_it(postgresql_u
 def test_what_is_told_is_heard_whatever_options_the_address_has(postgresql_url):
     options = "options=-c%20search_path%3Dpublic&application_name=a%20b"
     with closing(Database(f"{postgresql_url}?{options}")) as database:
-        heard = database.heard("crmhub_test")
+        heard = database.listen("crmhub_test")
         assert next(heard) is False
         database.transact(lambda tx: tx.run("notify crmhub_test"))
         assert next(heard) is True

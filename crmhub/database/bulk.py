@@ -54,7 +54,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class Increment:
     """What is added to `column` of the row of `table` that has these keys, made if there is none.
 
     `told` is the SQL of what comes of it, by default the column.
@@ -86,7 +86,7 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class Guard:
     """A condition of PostgreSQL with `%s` for its values, asked before anything goes in."""
 
     sql: str
@@ -111,15 +111,15 @@ def inserting(parts: tuple[Part, ...], adding: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def inserting_free(
-    claims: Part | None, items: Part, parts: tuple[Part, ...], adding: str, gate: str
+def inserting_unclaimed(
+    claims: Part | None, items: Part, parts: tuple[Part, ...], adding: str, guard: str
 ) -> str:
-    """Return PostgreSQL's statement of `insert_free`: it tells the ids, and if the gate is open."""
-    opened = "(select open from gate)"
+    """Return PostgreSQL's statement of `insert_unclaimed`: it returns the ids, and the guard."""
+    opened = "(select open from guard)"
     if not items.one:
         patience = f"set_config('lock_timeout', '{_TOGETHER_MS}', true)"
-        gate = f"case when {gate} then {patience} <> '' else false end"
-    steps, free = [f"gate (open) as materialized (select {gate})"], opened
+        guard = f"case when {guard} then {patience} <> '' else false end"
+    steps, free = [f"guard (open) as materialized (select {guard})"], opened
     if claims is not None:
         source, others = f"{claims.source} where {opened}", "exists (select from held)"
         if not claims.one:

@@ -26,8 +26,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.pool import QueuePool
 
 from crmhub.database.bulk import (
-    Added,
-    Gate,
+    Guard,
+    Increment,
     Params,
     Row,
     Rows,
@@ -35,7 +35,7 @@ from crmhub.database.bulk import (
     cast_of,
     columns,
     inserting,
-    inserting_free,
+    inserting_unclaimed,
     unnested,
 )
 from crmhub.database.drivers import (
@@ -68,7 +68,7 @@ _BUSY_SECONDS = 10
 _BUSY_PAUSE_S = 0.05
 _AWAY_PAUSE_S = 0.1
 # So many threads of a pool's go on to answer what needs no database while the others wait for it.
-_NEVER_PATIENT = 8
+_THREADS_THAT_NEVER_WAIT = 8
 # Reads go on while nothing can be written, so connections are not made anew more often.
 _ANEW_EVERY_S = 1.0
 # After this time a request to cancel a statement is given up, and sent again.
@@ -92,8 +92,8 @@ _AT_ONCE = 200
 _log = logging.getLogger(__name__)
 
 
-class Shut(Exception):
-    """The gate of an insert was shut: nothing went in."""
+class GuardFailed(Exception):
+    """The guard of an insert was shut: nothing went in."""
 
 
 @lru_cache(maxsize=1024)
@@ -214,7 +214,7 @@ class Connection:
         marks = ", ".join("?" * len(types))
         return self._each(f"{into} values ({marks}){skip}", rows)
 
-    def insert_all(self, *parts: Rows, added: Added | None = None) -> tuple[int, int]:
+    def insert_all(self, *parts: Rows, added: Increment | None = None) -> tuple[int, int]:
         """Insert rows into several tables; return how many went into the first one.
 
         With it comes what `added` comes to, else 0; its row is locked once the first part is in.
@@ -234,34 +234,34 @@ class Connection:
         went, it = self._sent(inserting(tuple(p for p, _ in filled), adding), values).fetchone()
         return (went if parts[0].rows else 0), it
 
-    def insert_free(
-        self, claims: Rows, items: Rows, *parts: Rows, added: Added, gate: Gate
+    def insert_unclaimed(
+        self, claims: Rows, items: Rows, *parts: Rows, added: Increment, guard: Guard
     ) -> set[int]:
         """Insert the items of which nobody else holds the claim, and return their ids.
 
         It is one statement, of PostgreSQL. An item has an `id`, which `record_id` names in its
         claim, of which it has one at most, and in all that goes in along with it, and only with it.
-        What is `added` counts for each of them. Raises `Shut`, and `HeldUp` where one of several
-        items waits for another transaction: each can go in by itself.
+        The counter `added` grows by one for each. Raises `GuardFailed`; and `HeldUp` where one of
+        several items waits for another transaction: insert them one by one then.
         """
         one = len(items.rows) == 1
         claim = claims.sent(one=one) if claims.rows else None
         item = items.sent(one=one)
         rest = [each.sent(one=one and len(each.rows) == 1) for each in parts if each.rows]
-        values = [*gate.values]
+        values = [*guard.values]
         for _, sent in [claim, item, *rest] if claim else [item, *rest]:
             values += sent
         values += added.values
         adding = added.sql("%s", "count(*) * cast(%s as int)", "from went having count(*) > 0")
-        sql = inserting_free(
-            claim[0] if claim else None, item[0], tuple(p for p, _ in rest), adding, gate.sql
+        sql = inserting_unclaimed(
+            claim[0] if claim else None, item[0], tuple(p for p, _ in rest), adding, guard.sql
         )
         ids, opened = self._sent(sql, values).fetchone()
         if not opened:
-            raise Shut
+            raise GuardFailed
         return set(ids or ())
 
-    def add(self, added: Added) -> int:
+    def add(self, added: Increment) -> int:
         """Add to a number and return what it comes to."""
         mark = "%s" if self.dialect == "postgresql" else "?"
         now: int = self._sent(added.sql(mark), added.values).fetchone()[0]
@@ -333,7 +333,7 @@ class Connection:
             count: int = self._driver.executemany(sql, rows).rowcount
         return count
 
-    def among(self, column: str, name: str, values: Sequence[Any]) -> tuple[str, dict[str, Any]]:
+    def in_list(self, column: str, name: str, values: Sequence[Any]) -> tuple[str, dict[str, Any]]:
         """Return the condition "`column` is one of `values`" and its parameter, called `name`.
 
         A single value is compared with =, for which a planner without statistics finds the index.
@@ -348,7 +348,7 @@ class Connection:
         )
 
     @contextmanager
-    def joining(self, sets: int, *, hashed: bool = False) -> Iterator[None]:
+    def large_join_settings(self, sets: int, *, hashed: bool = False) -> Iterator[None]:
         """Until the block ends, have so many large sets joined in one pass over each of them.
 
         They are merged, or may be `hashed`, where one of them should be small.
@@ -374,12 +374,12 @@ class Connection:
             self._message("set local statement_timeout = 0")
 
     @staticmethod
-    def held_at(account_id: int, version: int) -> Gate:
-        """Return the gate that holds an account's catalogue, as `hold` does, at this version."""
-        return Gate("catalogue_held(%s, %s) = %s", (_LOCKS, account_id, version))
+    def held_at(account_id: int, version: int) -> Guard:
+        """Return the guard that holds an account's catalogue, as `hold` does, at this version."""
+        return Guard("catalogue_held(%s, %s) = %s", (_LOCKS, account_id, version))
 
-    def hold(self, key: int, *, alone: bool, then: str = "") -> Row | None:
-        """Hold the lock `key` until the transaction ends: alone, or with others who share it.
+    def hold(self, key: int, *, exclusive: bool, then: str = "") -> Row | None:
+        """Hold the advisory lock `key` until the transaction ends, exclusive or shared.
 
         It costs no write. SQLite's one writer at a time holds every lock already. Returns the
         first row of the query `then`, which has no parameters and sees all that was written by
@@ -387,7 +387,7 @@ class Connection:
         """
         if self.dialect == "sqlite":
             return self.row(then) if then else None
-        shared = "" if alone else "_shared"
+        shared = "" if exclusive else "_shared"
         lock = f"select pg_advisory_xact_lock{shared}({_LOCKS}, {key:d});"
         cursor = self._message(lock + then)
         row: Row | None = cursor.fetchone() if then else None
@@ -460,7 +460,7 @@ class Database:
         # Searches leave half of the connections to others.
         self._search_turns = threading.BoundedSemaphore(max(1, pool_size // 2))
         self._here = _Here()
-        self._patient = threading.BoundedSemaphore(max(1, pool_size - _NEVER_PATIENT))
+        self._waiters = threading.BoundedSemaphore(max(1, pool_size - _THREADS_THAT_NEVER_WAIT))
         # What was connected before leads to a server that takes no writes.
         self._anew_from = 0.0
         self._queue: WriteQueue | None = None
@@ -651,7 +651,7 @@ class Database:
         with suppress(Unavailable, self.drivers_errors):
             connection.end(*statements)
 
-    def heard(self, channel: str) -> Iterator[bool]:
+    def listen(self, channel: str) -> Iterator[bool]:
         """Yield True when something was told on this channel (PostgreSQL's NOTIFY), for ever.
 
         False comes once a second when nothing was, so that a listener can end. Raises
@@ -669,7 +669,7 @@ class Database:
                     told = True
                 yield told
 
-    def patiently(self, until: float, work: Callable[[], T]) -> T:
+    def retry_while_unavailable(self, until: float, work: Callable[[], T]) -> T:
         """Return what `work` returns; while the server is away, run it again until then.
 
         That moment is one of `time.monotonic`. `work` may have committed before, so twice must be
@@ -679,10 +679,10 @@ class Database:
             try:
                 return work()
             except Away:
-                if time.monotonic() >= until or not self._patient.acquire(blocking=False):
+                if time.monotonic() >= until or not self._waiters.acquire(blocking=False):
                     raise
             time.sleep(_AWAY_PAUSE_S)
-            self._patient.release()
+            self._waiters.release()
 
     def checkout(self) -> Any:
         """Return a connection of the pool that is alive; whoever takes it closes it."""

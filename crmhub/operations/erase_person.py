@@ -300,7 +300,7 @@ class _Erasure:
         In the order in which helpers take their locks, so that few have to give way.
         """
         account, tx = self._account, self._tx
-        tx.hold(account.id, alone=True)
+        tx.hold(account.id, exclusive=True)
         while True:
             person = self._person
             for number in self._people.connections:

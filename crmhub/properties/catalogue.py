@@ -184,7 +184,7 @@ class Catalogues:
         def locked_work(tx: Connection) -> T:
             # The lock waits for all writes in progress, and a property may have a million values.
             tx.take_time()
-            tx.hold(account_id, alone=True)
+            tx.hold(account_id, exclusive=True)
             return work(tx, load(tx, account_id, kind))
 
         result = self._database.transact(locked_work)
@@ -282,7 +282,7 @@ def change(tx: Connection, account_id: int) -> int:
 
     Writers of records wait until the transaction ends, and those that wrote first are waited for.
     """
-    tx.hold(account_id, alone=True)
+    tx.hold(account_id, exclusive=True)
     version: int | None = tx.scalar(_NEXT_VERSION, {"id": account_id})
     if version is None:
         raise NotFound("This account does not exist any more.")
@@ -292,7 +292,7 @@ def change(tx: Connection, account_id: int) -> int:
 def hold(tx: Connection, account_id: int) -> int:
     """Lock the account's catalogue until the transaction ends; return its version."""
     version_now = f"select catalogue_version from account where id = {account_id:d}"
-    row = tx.hold(account_id, alone=False, then=version_now)
+    row = tx.hold(account_id, exclusive=False, then=version_now)
     if row is None:
         raise NotFound("This account does not exist any more.")
     version: int = row[0]

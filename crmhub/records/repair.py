@@ -173,7 +173,7 @@ def recount(database: Database, account_id: int, *, mend: bool) -> list[Miscount
     """
 
     def set_right(tx: Connection) -> list[Miscount]:
-        tx.hold(account_id, alone=True)
+        tx.hold(account_id, exclusive=True)
         wrong = _miscounts(tx, account_id)
         of = {"account_id": "int", "kind": "int"}
         columns = {**of, "shard": "int", "n": "bigint"}

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.bounds import MAX_PROPERTIES
-from crmhub.database.connection import Connection, Database, Shut, now_ms
+from crmhub.database.connection import Connection, Database, GuardFailed, now_ms
 from crmhub.database.drivers import Deadlocked, HeldUp
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import record_count
@@ -409,7 +409,7 @@ class RecordStore:
                 return self.database.transact(
                     partial(_checked, account, catalogue, prepared, write)
                 )
-            except (_CatalogueChanged, Shut):
+            except (_CatalogueChanged, GuardFailed):
                 catalogue = self.catalogues.reload(account.id, kind)
         # What it depends on changes all the time.
         return self._write_alone(account, kind, prepare, write, define=sorted(sent))
@@ -524,7 +524,7 @@ def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int
     if not once:
         return []
     # Text, since the column of links is.
-    among, wanted = connection.among("id", "ids", once)
+    among, wanted = connection.in_list("id", "ids", once)
     rows = connection.rows(
         "select id, created_at, updated_at, version, cast(properties as text),"
         f" {associations.column(connection)} from records"

@@ -15,7 +15,7 @@ from typing import NoReturn
 import orjson
 import sqlalchemy as sa
 
-from crmhub.database.bulk import Added, Row, Rows
+from crmhub.database.bulk import Increment, Row, Rows
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Deadlocked
 from crmhub.database.statements import Statement, in_list, param
@@ -257,12 +257,13 @@ def create_free(
     """Store new records, made by `finish`, each for itself: None for one whose value is taken.
 
     It is one statement of PostgreSQL, by itself a transaction. The records have no links, and of
-    the catalogue's properties one is unique at most. Raises `Shut` when the catalogue has changed.
+    the catalogue's properties one is unique at most. Raises `GuardFailed` when the catalogue has
+    changed: then no row was written.
     """
-    went = connection.insert_free(
+    went = connection.insert_unclaimed(
         *_new_rows(catalogue, inputs, ids, now),
         added=counter(catalogue.account_id, catalogue.kind, 1),
-        gate=connection.held_at(catalogue.account_id, catalogue.version),
+        guard=connection.held_at(catalogue.account_id, catalogue.version),
     )
     return [
         _created(id, now, new) if id in went else None for id, new in zip(ids, inputs, strict=True)
@@ -499,12 +500,12 @@ def _taken(
     return DuplicateValue(f"{words}.", taken)
 
 
-def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> Added:
+def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> Increment:
     """Return what a write adds to the number of records; the last statement of the write."""
     # The row is held until the commit has reached the disk, and all who add to it wait for that.
     # Only a quota needs it: then all add to one row, and are told what is in the others, too.
     shard = 0 if quota is not None else threading.get_native_id() % _SHARDS
-    return Added(
+    return Increment(
         "record_count",
         "n",
         {"account_id": account_id, "kind": kind.code, "shard": shard},

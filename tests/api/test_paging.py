@@ -227,13 +227,13 @@ def test_pages_of_what_was_counted_show_what_passes_now(
     monkeypatch.setattr(plans.Search, "_narrowest", lambda *_: -1)
     monkeypatch.setattr(plans, "_FEW", 25)
     joins = list[int]()
-    joining = Connection.joining
+    joining = Connection.large_join_settings
 
     def noted(self: Connection, sets: int) -> Any:
         joins.append(sets)
         return joining(self, sets)
 
-    monkeypatch.setattr(Connection, "joining", noted)
+    monkeypatch.setattr(Connection, "large_join_settings", noted)
     comes = client.make("contacts", firstname="A", city="Rome")
     passed = [client.make("contacts", firstname="A", city="Berlin") for _ in range(20)]
     last = client.make("contacts", firstname="A", city="Rome")

@@ -359,7 +359,10 @@ def test_most_but_not_all_threads_wait_for_a_server_that_is_away(sqlite_url: str
         return "done"
 
     with closing(Database(sqlite_url, pool_size=10)) as database, ThreadPoolExecutor(3) as pool:
-        calls = [pool.submit(database.patiently, time.monotonic() + 120, work) for _ in range(3)]
+        calls = [
+            pool.submit(database.retry_while_unavailable, time.monotonic() + 120, work)
+            for _ in range(3)
+        ]
         (refused,) = wait(calls, return_when=FIRST_COMPLETED).done
         assert isinstance(refused.exception(), Unavailable)
         back.set()
@@ -367,7 +370,7 @@ def test_most_but_not_all_threads_wait_for_a_server_that_is_away(sqlite_url: str
         assert [each.result(timeout=120) for each in calls] == ["done", "done"]
         back.clear()
         with pytest.raises(Unavailable):
-            database.patiently(time.monotonic(), work)
+            database.retry_while_unavailable(time.monotonic(), work)
 
 
 def _one(database: Database) -> Any:

@@ -107,7 +107,7 @@ def _patiently(work: Callable[[], _T], deadline_s: float = math.inf) -> _T:
     # Bots do not ask again, so they wait for a database that is being restarted. What it wrote down
     # before it hung up is known again, or done before the same once more, which changes nothing.
     until = flask.g.began + min(deadline_s, _PATIENCE_S)
-    return hub().database.patiently(until, work)
+    return hub().database.retry_while_unavailable(until, work)
 
 
 def idempotency_key() -> str:

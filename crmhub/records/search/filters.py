@@ -312,7 +312,7 @@ class _OfKey(_OfProperty):
         if self._operator == "HAS_PROPERTY":
             return _ALL
         if self._operator == "IN":
-            return Sql(*connection.among("value", f"of{n}", self._operands))
+            return Sql(*connection.in_list("value", f"of{n}", self._operands))
         return Sql(f"value {_SYMBOLS[self._operator]} :v{n}", {f"v{n}": self._operands[0]})
 
     def test(self, connection: Connection, n: int) -> Sql | None:
@@ -330,7 +330,7 @@ class _OfKey(_OfProperty):
             # SQLite reads some decimals as the neighbour of the double that others read.
             return None
         if self._operator == "IN":
-            where, more = connection.among(text, f"of{n}", operands)
+            where, more = connection.in_list(text, f"of{n}", operands)
             return Sql(where, params | more)
         return Sql(f"{text} {_SYMBOLS[self._operator]} :v{n}", params | {f"v{n}": operands[0]})
 
@@ -381,12 +381,14 @@ class _OfText(_OfProperty):
         if self._operator == "IN":
             short = [each for each in self._operands if len(each) < PREFIX]
             long = [each for each in self._operands if len(each) >= PREFIX]
-            where, operands = connection.among("value", f"of{n}", short)
+            where, operands = connection.in_list("value", f"of{n}", short)
             if long:
-                begins, starts = connection.among(
+                begins, starts = connection.in_list(
                     "value", f"starts{n}", [each[:PREFIX] for each in long]
                 )
-                equals, wholes = connection.among("coalesce(full_value, value)", f"wholes{n}", long)
+                equals, wholes = connection.in_list(
+                    "coalesce(full_value, value)", f"wholes{n}", long
+                )
                 where = f"({where} or ({begins} and {equals}))"
                 operands |= starts | wholes
             return Sql(where, operands)
@@ -408,7 +410,7 @@ class _OfText(_OfProperty):
         if self._operator == "HAS_PROPERTY":
             return Sql(f"{text} is not null", params)
         if self._operator == "IN":
-            where, operands = connection.among(text, f"of{n}", self._operands)
+            where, operands = connection.in_list(text, f"of{n}", self._operands)
             return Sql(where, params | operands)
         if self._operator == "CONTAINS_TOKEN":
             # The case-folded form stands in the index alone.
@@ -514,7 +516,7 @@ class _OfId(_OfRecord):
 
     def where(self, connection: Connection, n: int) -> Sql:
         if self._operator == "IN":
-            return Sql(*connection.among("id", f"of{n}", self._ids))
+            return Sql(*connection.in_list("id", f"of{n}", self._ids))
         if self._operator == "HAS_PROPERTY":
             return _ALL
         if self._operator == "CONTAINS_TOKEN":
@@ -576,7 +578,7 @@ class _OfMoment(_OfRecord):
         if self._scattered:
             # A range for each of 500 days would take the statement half a minute.
             numbers = [day - _EPOCH_DAY for day in self._days]
-            among, days = connection.among(f"{self._column} / {_DAY_MS}", f"of{n}", numbers)
+            among, days = connection.in_list(f"{self._column} / {_DAY_MS}", f"of{n}", numbers)
             tests, params = [*tests, among], params | days
         return Sql(" and ".join(tests), params)
 

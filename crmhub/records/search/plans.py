@@ -394,7 +394,7 @@ class Search:
         missing = [row.id for row in rows if not row.is_read and row.size]
         texts = dict[int, str]()
         if missing:
-            among, these = self._connection.among("id", "these", missing)
+            among, these = self._connection.in_list("id", "these", missing)
             texts = dict(
                 self._connection.rows(
                     f"select id, cast(properties as text) from records where {_OF} and {among}",
@@ -479,7 +479,7 @@ class Search:
         sets = [each.ids(self._connection, n) for n, each in enumerate(self._conditions)]
         params = {name: value for each in sets for name, value in each.params.items()}
         united = _united(self._connection.dialect, [each.text for each in sets])
-        with self._connection.joining(len(sets)):
+        with self._connection.large_join_settings(len(sets)):
             return self._of_all(f"({_EVERYTHING}) - (select count(*) from {united})", params)
 
     def _of_all(self, total: str, params: dict[str, Any]) -> int:
@@ -560,7 +560,7 @@ class Search:
         """Return the first page of those that were counted; nothing where any has changed since."""
         if not self.counted:
             return []
-        among, these = self._connection.among("id", "these", self.counted)
+        among, these = self._connection.in_list("id", "these", self.counted)
         test, params, rest = self._test()
         page = f"{self._among(self._page_of(self._looked_up(among)))} and {test}"
         rows, passing = self._read(self._few_rows(page, params | these, self._wanted), rest)
@@ -581,7 +581,7 @@ class Search:
         if len(changed) > _FEW:
             return []
         ids = list({*self._known.ids, *(id for (id,) in changed)})
-        among, these = self._connection.among("id", "these", ids)
+        among, these = self._connection.in_list("id", "these", ids)
         behind, place = self._behind(after)
         test, params, rest = self._test()
         most = len(ids) if rest else self._wanted
@@ -595,7 +595,7 @@ class Search:
             dated = self._conditions[0].ids(self._connection, 0, dated=True)
             source = self._as_dated(f"({dated.text})", many=many)
             page = self._among(self._page_of(source, behind))
-            with self._connection.joining(1 + many, hashed=True):
+            with self._connection.large_join_settings(1 + many, hashed=True):
                 rows = self._few_rows(page, dated.params | values, self._wanted)
         else:
             with self._all() as (ids, params):
@@ -610,7 +610,7 @@ class Search:
         if tested := self._tested():
             yield tested
         else:
-            with self._connection.joining(self._sets):
+            with self._connection.large_join_settings(self._sets):
                 yield self._ids()
 
     def _tested(self) -> tuple[str, dict[str, Any]] | None:
@@ -704,7 +704,7 @@ class Search:
                 within = f"id {beyond}= :first"
                 unread.append((before, first))
         ids, of_set = self._ids(within, down)
-        with self._connection.joining(self._sets):
+        with self._connection.large_join_settings(self._sets):
             read = self._connection.rows(
                 f"select id, created_at, updated_at from records where {_OF}"
                 f" and {self._among(f'select id from ({ids}) as found limit :window')}",
@@ -728,7 +728,7 @@ class Search:
         if len(others) > most:
             return None
         together = [each.id for each in page] + others
-        among, these = self._connection.among("id", "these", together)
+        among, these = self._connection.in_list("id", "these", together)
         test, more, rest = self._test()
         rows = self._few_rows(f"{among} and {test}", params | more | these, len(together))
         # One of them may have changed meanwhile, and no longer stand on this page.
@@ -874,7 +874,7 @@ class Search:
         """Return what restricts a listing to what comes behind `after`, to be and-ed."""
         text, params = "", dict[str, Any]()
         if since := self._query.changed_since:
-            among, shown = self._connection.among("id", "shown", since.shown)
+            among, shown = self._connection.in_list("id", "shown", since.shown)
             text += (
                 " and updated_at > :settled and updated_at > created_at and created_at <= :start"
                 f" and (updated_at > :start or not ({among}))"

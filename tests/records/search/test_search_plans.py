@@ -52,9 +52,9 @@ class Asked(Connection):
         return self._inner.rows(sql, params)
 
     @contextmanager
-    def joining(self, sets: int, *, hashed: bool = False) -> Iterator[None]:
+    def large_join_settings(self, sets: int, *, hashed: bool = False) -> Iterator[None]:
         self._joins, self._hashed = sets, hashed
-        with self._inner.joining(sets, hashed=hashed):
+        with self._inner.large_join_settings(sets, hashed=hashed):
             yield
         self._joins = 0
 
@@ -85,7 +85,11 @@ class Library:
         )
         found = []
         for sql, params, joins, hashed in asked.asked:
-            with self.connection.joining(joins, hashed=hashed) if joins else nullcontext():
+            with (
+                self.connection.large_join_settings(joins, hashed=hashed)
+                if joins
+                else nullcontext()
+            ):
                 found.append(sorted(self._read(sql, params)))
         return found
 
@@ -293,7 +297,7 @@ def test_a_join_sorts_in_memory(library: Library) -> None:
     for given, sets, has in (("4MB", 2, "32MB"), ("4MB", 50, "4MB"), ("1GB", 2, "1GB")):
         library.connection.run("begin")
         library.connection.run(f"set local work_mem = '{given}'")
-        with library.connection.joining(sets):
+        with library.connection.large_join_settings(sets):
             assert library.connection.scalar("show work_mem") == has
         library.connection.run("rollback")
 
