@@ -207,10 +207,14 @@ class Connection:
         `types` maps the columns, in the order of the rows' values, to PostgreSQL's types. With
         `or_skip`, a row whose key exists is left out instead of raising `Duplicate`.
         """
+        if not rows:
+            return 0
         skip = " on conflict do nothing" if or_skip else ""
         into = f"insert into {table} ({', '.join(types)})"
         if self.dialect == "postgresql":
-            return self._unnested(f"{into} select {{columns}} from {{rows}}{skip}", types, rows)
+            source = f"select {columns(types.items())} from {unnested(types.items())}"
+            count: int = self._sent(f"{into} {source}{skip}", arrays(types, rows)).rowcount
+            return count
         marks = ", ".join("?" * len(types))
         return self._each(f"{into} values ({marks}){skip}", rows)
 
@@ -268,25 +272,25 @@ class Connection:
         return now
 
     def delete(self, table: str, types: Params, rows: Sequence[Row]) -> int:
-        """Delete the rows of `table` whose columns named in `types` equal one of `rows`."""
+        """Delete the rows of `table` whose columns named in `types` equal one of `rows`.
+
+        Each statement names one account: `types` has `account_id`.
+        """
         if self.dialect == "postgresql":
-            where = " and ".join(f"t.{column} = rows.{column}" for column in types)
-            return self._unnested(
-                f"delete from {table} t using {{rows}} where {where}", types, rows
-            )
+            sql = f"delete from {table} t using {{rows}} where {{where}}"
+            return sum(each.rowcount for each in self._over(sql, types, types, rows))
         where = " and ".join(f"{column} = ?" for column in types)
         return self._each(f"delete from {table} where {where}", rows)
 
     def update(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> int:
-        """Set the columns of `types` in the rows whose `keys` match.
+        """Set the columns of `types` in the rows whose `keys`, with `account_id`, match.
 
         A row of `rows` holds the values of `types`, then those of `keys`.
         """
         if self.dialect == "postgresql":
             values = ", ".join(f"{c} = {cast_of(f'rows.{c}', t)}" for c, t in types.items())
-            where = " and ".join(f"t.{column} = rows.{column}" for column in keys)
-            sql = f"update {table} t set {values} from {{rows}} where {where}"
-            return self._unnested(sql, {**types, **keys}, rows)
+            sql = f"update {table} t set {values} from {{rows}} where {{where}}"
+            return sum(each.rowcount for each in self._over(sql, {**types, **keys}, keys, rows))
         values = ", ".join(f"{column} = ?" for column in types)
         where = " and ".join(f"{column} = ?" for column in keys)
         return self._each(f"update {table} set {values} where {where}", rows)
@@ -294,15 +298,14 @@ class Connection:
     def matching(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> list[Row]:
         """Return, with the columns of `types`, the rows of `table` whose `keys` match.
 
-        A row of `rows` begins with the values of `keys`.
+        A row of `rows` begins with the values of `keys`, of which `account_id` is one.
         """
         wanted = [row[: len(keys)] for row in rows]
         columns = ", ".join(f"t.{column}" for column in types)
-        where = " and ".join(f"t.{column} = rows.{column}" for column in keys)
         if self.dialect == "postgresql":
-            sql = f"select {columns} from {{rows}} join {table} t on {where}"
-            cursor = self._over(sql, keys, wanted) if wanted else None
-            return cursor.fetchall() if cursor else []
+            sql = f"select {columns} from {{rows}} join {table} t on {{where}}"
+            return [row for each in self._over(sql, keys, keys, wanted) for row in each.fetchall()]
+        where = " and ".join(f"t.{column} = rows.{column}" for column in keys)
         found: list[Row] = []
         for start in range(0, len(wanted), _AT_ONCE):
             some = wanted[start : start + _AT_ONCE]
@@ -316,15 +319,17 @@ class Connection:
                 found += self._driver.execute(sql, values).fetchall()
         return found
 
-    def _unnested(self, sql: str, types: Params, rows: Sequence[Row]) -> int:
-        if not rows:
-            return 0
-        count: int = self._over(sql, types, rows).rowcount
-        return count
-
-    def _over(self, sql: str, types: Params, rows: Sequence[Row]) -> Any:
-        sql = sql.format(rows=unnested(types.items()), columns=columns(types.items()))
-        return self._sent(sql, arrays(types, rows))
+    def _over(self, sql: str, types: Params, keys: Params, rows: Sequence[Row]) -> Iterator[Any]:
+        """Run a statement of PostgreSQL over `rows` for each account, bound by an equality."""
+        at = [*types].index("account_id")
+        others = {column: kind for column, kind in types.items() if column != "account_id"}
+        where = " and ".join(
+            ["t.account_id = %s", *(f"t.{each} = rows.{each}" for each in keys if each in others)]
+        )
+        sql = sql.format(rows=unnested(others.items()), where=where)
+        for account_id in sorted({row[at] for row in rows}):
+            of_account = [(*row[:at], *row[at + 1 :]) for row in rows if row[at] == account_id]
+            yield self._sent(sql, [*arrays(others, of_account), account_id])
 
     def _each(self, sql: str, rows: Sequence[Row]) -> int:
         if not rows:
