@@ -102,7 +102,7 @@ _BLOCKED = Statement(
 def _queue_where(*conditions: sa.ColumnElement[bool]) -> Statement:
     return Statement(
         sa.update(tables.action)
-        .where(*conditions)
+        .where(tables.action.c.account_id == param("account_id"), *conditions)
         .values(
             **params("run_at", "give_up_at"),
             state=sa.literal_column("'queued'"),
@@ -118,11 +118,8 @@ BLOCKED_BEHIND = sa.and_(
     in_list(tables.action.c.behind, "ids"), one_of(tables.action.c.state, "parked")
 )
 """An action is blocked behind one of `ids`."""
-# Of all accounts at once: no two have an id in common.
-_QUEUE_OF_ALL_ACCOUNTS = _queue_where(
-    in_list(tables.action.c.id, "ids"), one_of(tables.action.c.state, *RETRIED)
-)
-_QUEUE_BLOCKED_OF_ALL_ACCOUNTS = _queue_where(BLOCKED_BEHIND)
+_QUEUE = _queue_where(in_list(tables.action.c.id, "ids"), one_of(tables.action.c.state, *RETRIED))
+_QUEUE_BLOCKED = _queue_where(BLOCKED_BEHIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,25 +389,32 @@ def newest(tx: Connection, wanted: Wanted, states: Sequence[str]) -> dict[str, i
 
 def _retry(wanted: Wanted, tx: Connection, *, by: Author) -> Part:
     found = newest(tx, wanted, RETRIED)
-    if not found:
-        return 0, 0, ""
-    ids = list(found)
-    count = _queue(tx, _QUEUE_OF_ALL_ACCOUNTS, ids)
-    count += queue_blocked(tx, ids)
+    count = 0
+    for account_id, ids in by_account(found):
+        count += _queue(tx, _QUEUE, account_id, ids) + queue_blocked(tx, account_id, ids)
     if count:
         wake(tx)
         note(tx, by, "retry", found, {"retried": count})
-    return count, len(ids), ids[-1]
+    return count, len(found), next(reversed(found), "")
 
 
-def queue_blocked(tx: Connection, ids: Sequence[str]) -> int:
-    """Queue what is blocked behind these actions; return how many."""
-    return _queue(tx, _QUEUE_BLOCKED_OF_ALL_ACCOUNTS, ids)
+def by_account(found: Mapping[str, int]) -> list[tuple[int, list[str]]]:
+    """Group the ids of actions, given with their accounts' ids, by account."""
+    ids: dict[int, list[str]] = {}
+    for action_id, account_id in found.items():
+        ids.setdefault(account_id, []).append(action_id)
+    return sorted(ids.items())
 
 
-def _queue(tx: Connection, statement: Statement, ids: Sequence[str]) -> int:
-    moment = tx.now_ms()
-    return tx.run(statement, {"ids": ids, "run_at": moment, "give_up_at": moment + LONGEST_MS})
+def queue_blocked(tx: Connection, account_id: int, ids: Sequence[str]) -> int:
+    """Queue an account's actions that are blocked behind these; return how many."""
+    return _queue(tx, _QUEUE_BLOCKED, account_id, ids)
+
+
+def _queue(tx: Connection, statement: Statement, account_id: int, ids: Sequence[str]) -> int:
+    now = tx.now_ms()
+    values = {"account_id": account_id, "ids": ids, "run_at": now, "give_up_at": now + LONGEST_MS}
+    return tx.run(statement, values)
 
 
 def note(

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from crmhub import metrics
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, in_list, one_of, params
+from crmhub.database.statements import Statement, in_list, one_of, param, params
 from crmhub.database.tables import action
 from crmhub.errors import Semantic
 from crmhub.journal import action_queries
@@ -30,22 +30,21 @@ LONGEST_REASON = 500
 def _close_where(*conditions: sa.ColumnElement[bool]) -> Statement:
     return Statement(
         sa.update(action)
-        .where(*conditions)
+        .where(action.c.account_id == param("account_id"), *conditions)
         .values(
             **params("reason", "finished_at"),
             state=sa.literal_column("'discarded'"),
             behind=sa.null(),
         )
-        .returning(action.c.account_id, action.c.id, action.c.kind, action.c.doubt_since)
+        .returning(action.c.id, action.c.kind, action.c.doubt_since)
     )
 
 
-# Of all accounts at once: no two have an id in common.
-_CLOSE_BLOCKED_OF_ALL_ACCOUNTS = _close_where(action_queries.BLOCKED_BEHIND)
+_CLOSE_BLOCKED = _close_where(action_queries.BLOCKED_BEHIND)
 
 
 @cache
-def _close_of_all_accounts(states: tuple[str, ...]) -> Statement:
+def _close_in(states: tuple[str, ...]) -> Statement:
     return _close_where(in_list(action.c.id, "ids"), one_of(action.c.state, *states))
 
 
@@ -95,30 +94,30 @@ def _discard(
     database: Database, wanted: Wanted, tx: Connection, *, reason: str, by: Author
 ) -> Part:
     found = action_queries.newest(tx, wanted, wanted.states)
-    if not found:
-        return 0, 0, ""
-    ids = list(found)
-    closed = _close(tx, _close_of_all_accounts(tuple(wanted.states)), ids, reason)
+    closed: list[Any] = []
+    for account_id, ids in action_queries.by_account(found):
+        actions = _close(tx, _close_in(tuple(wanted.states)), account_id, ids, reason)
+        if actions:
+            ids = [one.id for one in actions]
+            actions += _close(tx, _CLOSE_BLOCKED, account_id, ids, reason)
+            _close_marks(tx, account_id, actions)
+        closed += actions
     if closed:
-        blocked_by = [one.id for one in closed]
-        closed += _close(tx, _CLOSE_BLOCKED_OF_ALL_ACCOUNTS, blocked_by, reason)
-        _close_marks(tx, closed)
         for one in closed:
             database.after_commit(partial(metrics.ended, one.kind, "discarded"))
         action_queries.wake(tx)
         action_queries.note(tx, by, "discard", found, {"discarded": len(closed)})
-    return len(closed), len(ids), ids[-1]
+    return len(closed), len(found), next(reversed(found), "")
 
 
-def _close(tx: Connection, statement: Statement, ids: Sequence[str], reason: str) -> list[Any]:
-    return tx.rows(statement, {"ids": ids, "reason": reason, "finished_at": tx.now_ms()})
+def _close(
+    tx: Connection, statement: Statement, account_id: int, ids: Sequence[str], reason: str
+) -> list[Any]:
+    values = {"account_id": account_id, "ids": ids, "reason": reason, "finished_at": tx.now_ms()}
+    return tx.rows(statement, values)
 
 
-def _close_marks(tx: Connection, closed: Sequence[Any]) -> None:
+def _close_marks(tx: Connection, account_id: int, closed: Sequence[Any]) -> None:
     """Let a process that has lost its lease create no record of the hub's for these actions."""
-    doubted: dict[int, list[str]] = {}
-    for one in closed:
-        if one.doubt_since is not None:
-            doubted.setdefault(one.account_id, []).append(one.id)
-    for account_id, ids in sorted(doubted.items()):
-        marks.close(tx, account_id, ids)
+    if doubted := [one.id for one in closed if one.doubt_since is not None]:
+        marks.close(tx, account_id, doubted)

@@ -193,7 +193,7 @@ class _Correction:
                 **contact,
             },
         )
-        count = 1 + action_queries.queue_blocked(tx, [one.id])
+        count = 1 + action_queries.queue_blocked(tx, one.account_id, [one.id])
         action_queries.wake(tx)
         audit.note(
             tx,
