@@ -26,19 +26,19 @@ from crmhub.adapter.upserts import SavedLead, upsert_contacts
 from crmhub.database.connection import now_ms
 from crmhub.errors import HubError, NotFound, Unavailable
 from crmhub.helpers.actions import action_of
-from crmhub.helpers.create_lead import CreateLead
-from crmhub.helpers.crm_connection import connect
-from crmhub.helpers.deadlines import within
-from crmhub.helpers.dispatch import (
+from crmhub.helpers.attempts import (
     Done,
     Mapped,
     apply_circuit_breaker,
     attempt,
     classify_error,
-    extra_writes,
-    kept,
     newest,
+    store_contact,
+    stored_result,
 )
+from crmhub.helpers.create_lead import CreateLead
+from crmhub.helpers.crm_connection import connect
+from crmhub.helpers.deadlines import within
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
 from crmhub.journal import clock_jumps
@@ -356,7 +356,7 @@ def _outcome_of_lead(
         return classify_error(outcome, waits=False), None
     refused = (*mapped.refused, *outcome.refused)
     done = action.done(adapter, outcome, refused)
-    return Outcome("done", done.status, result=kept(done)), done
+    return Outcome("done", done.status, result=stored_result(done)), done
 
 
 def _finish_all(
@@ -367,6 +367,7 @@ def _finish_all(
     # Contacts are locked one after the other: in one order by all.
     ordered = sorted(tries, key=lambda one: one[2].contact_id if one[2] else "")
     written = [
-        (entry, outcome, extra_writes(account, entry, done)) for entry, outcome, done in ordered
+        (entry, outcome, partial(store_contact, account=account, entry=entry, done=done))
+        for entry, outcome, done in ordered
     ]
     hub.unwritten.write(partial(hub.journal.finish_all, written))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from crmhub.helpers.attempts import Action
 from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.create_linked import CreateDeal, CreateTicket
-from crmhub.helpers.dispatch import Action
 
 HELPERS: dict[str, type[Action]] = {
     one.kind: one for one in (CreateLead, SetProperties, CreateDeal, CreateTicket)

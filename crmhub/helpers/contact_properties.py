@@ -15,9 +15,9 @@ from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
 from crmhub.helpers import dispatch
-from crmhub.helpers.crm_connection import AWAY, connect, sound, told
+from crmhub.helpers.attempts import Action, Done, Mapped, crm_id_of, named_for, newest, note_failure
+from crmhub.helpers.crm_connection import AWAY, as_hub_errors, connect, sound
 from crmhub.helpers.deadlines import is_deferred, within
-from crmhub.helpers.dispatch import Action, Done, Mapped, crm_id_of, named_for, newest, note_failure
 from crmhub.helpers.inputs import (
     PHONES,
     Sent,
@@ -30,7 +30,9 @@ from crmhub.helpers.inputs import (
 )
 from crmhub.helpers.partial_writes import store_what_is_good
 from crmhub.hub import Hub
-from crmhub.identity.bindings import Bound, chatted, note_chat, of_token, remember, settle
+from crmhub.identity import resolution
+from crmhub.identity.bindings import Binding, of_token
+from crmhub.identity.chats import note_chat, note_chat_of_contact
 from crmhub.journal.models import Entry, New
 from crmhub.journal.slots import too_many_at_once
 
@@ -79,37 +81,37 @@ def get_properties(
 def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Properties:
     """Return what the CRM has under these names, or what was last known."""
     with hub.database.reading() as connection:
-        bound = _of_conversation(connection, account, token)
-    if not bound.crm_id:
-        return _last_known(bound, asked)
+        binding = _of_conversation(connection, account, token)
+    if not binding.crm_id:
+        return _last_known(binding, asked)
     if is_deferred():
-        if not bound.last_values:
+        if not binding.last_values:
             raise too_many_at_once()
-        return _last_known(bound, asked)
+        return _last_known(binding, asked)
     if reason := hub.journal.outage_reason(account):
-        return _last_known(bound, asked, reason)
+        return _last_known(binding, asked, reason)
     whole = account.connection.field_map.whole_name
     wanted = [name for name in asked if whole or name != WHOLE_NAME]
     if WHOLE_NAME in asked and not whole:
         wanted += [part for part in _PARTS if part not in wanted]
-    with told(account), within(account.switches.deadline_s):
+    with as_hub_errors(account), within(account.switches.deadline_s):
         try:
             with sound():
                 adapter = connect(hub, account)
-                contact = adapter.get_contact(bound.crm_id, wanted)
+                contact = adapter.get_contact(binding.crm_id, wanted)
         except contract.NotFound as exc:
             raise _gone(exc) from exc
         except AWAY as exc:
             note_failure(hub, account, exc)
-            if not bound.last_values:
+            if not binding.last_values:
                 raise
-            return _last_known(bound, asked)
+            return _last_known(binding, asked)
         except Unwritable:
             # No call can be counted, so the CRM cannot be asked.
-            if not bound.last_values:
+            if not binding.last_values:
                 raise
-            return _last_known(bound, asked)
-    _remember(hub, account, bound, contact.properties)
+            return _last_known(binding, asked)
+    _remember(hub, account, binding, contact.properties)
     known = dict(contact.properties)
     if not whole:
         known[WHOLE_NAME] = _whole_name(known)
@@ -120,8 +122,8 @@ def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Prop
     )
 
 
-def _last_known(bound: Bound, asked: Sequence[str], reason: str = "") -> Properties:
-    known = bound.last_values
+def _last_known(binding: Binding, asked: Sequence[str], reason: str = "") -> Properties:
+    known = binding.last_values
     if not known:
         raise Unavailable(
             f"The account's CRM cannot be asked now, and nothing is known yet. {reason}".strip(),
@@ -133,15 +135,17 @@ def _last_known(bound: Bound, asked: Sequence[str], reason: str = "") -> Propert
     return Properties({name: known.get(name, "") for name in asked}, (), stale=True)
 
 
-def _remember(hub: Hub, account: Account, bound: Bound, found: Mapping[str, str]) -> None:
-    """Keep what was read for times without the CRM, and note the call; reading seldom writes."""
-    chatted(hub.database, account, bound.crm_id)
-    if all(bound.last_values.get(name) == value for name, value in found.items()):
+def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, str]) -> None:
+    """Store the values read, for when the CRM is unavailable, and note the call."""
+    note_chat_of_contact(hub.database, account, binding.crm_id)
+    if all(binding.last_values.get(name) == value for name, value in found.items()):
         return
-    # As `chatted` does.
+    # The values are answered, even while the database takes no writes.
     with suppress(Unwritable):
         hub.database.transact(
-            lambda tx: settle(tx, account, bound.hub_id, crm_id=bound.crm_id, values=found)
+            lambda tx: resolution.set_contact(
+                tx, account, binding.hub_id, crm_id=binding.crm_id, values=found
+            )
         )
 
 
@@ -169,15 +173,15 @@ class SetProperties(Action):
     properties: Sent
 
     def enter(self, tx: Connection, account: Account) -> New:
-        """Find out whom the conversation is about."""
-        bound = _of_conversation(tx, account, self.contact_token)
-        person = note_chat(tx, account, bound)
+        """Find the contact of the conversation."""
+        binding = _of_conversation(tx, account, self.contact_token)
+        person = note_chat(tx, account, binding)
         if not person:
-            # Erased since it was read: whatever has the token now is another person.
-            bound = _of_conversation(tx, account, self.contact_token)
-        remember(tx, account, bound, self.mapped(account).properties)
+            # Erased since it was read: the token may point to another person now.
+            binding = _of_conversation(tx, account, self.contact_token)
+        resolution.keep_values(tx, account, binding, self.mapped(account).properties)
         request = {"contact_token": self.contact_token, "properties": dict(self.properties)}
-        return New(self.kind, person or bound.person, bound.hub_id, request)
+        return New(self.kind, person or binding.person, binding.hub_id, request)
 
     def mapped(self, account: Account) -> Mapped:
         """Return the usable properties, with `name` as the CRM takes it."""
@@ -191,7 +195,7 @@ class SetProperties(Action):
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Update the contact that the conversation was about when this was accepted."""
+        """Update the contact of the conversation at the time the call was accepted."""
         contact_id = crm_id_of(hub, account, entry)
         hold_back_update(adapter, entry.written_at)
         written: dict[str, str] = {}
@@ -219,14 +223,14 @@ class SetProperties(Action):
         )
 
 
-def _of_conversation(connection: Connection, account: Account, token: str) -> Bound:
-    bound = of_token(connection, account, token)
-    if bound is None:
+def _of_conversation(connection: Connection, account: Account, token: str) -> Binding:
+    binding = of_token(connection, account, token)
+    if binding is None:
         raise NotFound(
             "contactToken: no contact is bound to this conversation; call createLead with this"
             " contactToken first"
         )
-    return bound
+    return binding
 
 
 def _gone(exc: contract.NotFound) -> NotFound:

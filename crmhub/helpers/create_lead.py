@@ -15,8 +15,8 @@ from crmhub.adapter.upserts import SavedLead, upsert_contact
 from crmhub.database.connection import Connection
 from crmhub.errors import Semantic, listed
 from crmhub.helpers import dispatch
+from crmhub.helpers.attempts import Action, Done, Mapped, completed, named_for, newest
 from crmhub.helpers.crm_connection import lease
-from crmhub.helpers.dispatch import Action, Done, Mapped, completed, named_for, newest
 from crmhub.helpers.inputs import (
     filled,
     key_fault,
@@ -27,7 +27,7 @@ from crmhub.helpers.inputs import (
 )
 from crmhub.helpers.partial_writes import refusal, store_what_is_good
 from crmhub.hub import Hub
-from crmhub.identity import bindings
+from crmhub.identity import bindings, resolution
 from crmhub.journal.models import Entry, New
 from crmhub.properties import values
 
@@ -98,7 +98,7 @@ class CreateLead(Action):
         """Let the conversation be about whoever has this email."""
         mapped = self.mapped(account)
         email, phone = mapped.properties.get("email", ""), mapped.properties.get("phone", "")
-        met = bindings.meet(
+        resolved = resolution.resolve_binding(
             tx,
             account,
             token=self.contact_token,
@@ -106,11 +106,13 @@ class CreateLead(Action):
             phone=phone,
             values=mapped.properties,
         )
-        if not (email or phone or met.before):
+        if not (email or phone or resolved.before):
             # Without either, nobody could tell whose name this is.
             raise refusal(mapped.refused, "Neither email nor phone can be used.")
-        request = asdict(replace(self, before=met.before))
-        return New(self.kind, met.bound.person, met.bound.hub_id, request, first=met.new)
+        request = asdict(replace(self, before=resolved.before))
+        return New(
+            self.kind, resolved.binding.person, resolved.binding.hub_id, request, first=resolved.new
+        )
 
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
@@ -135,7 +137,7 @@ class CreateLead(Action):
         """Return the lead as the adapter gets it, with what the hub knows of its contact."""
         phone = mapped.properties.get("phone", "")
         with hub.database.reading() as connection:
-            known = bindings.known(
+            known = bindings.find_candidates(
                 connection, account, before=self.before, hub_id=entry.hub_id, phone=phone
             )
         return Lead(
@@ -172,7 +174,7 @@ class CreateLead(Action):
             duplicate=other,
         )
 
-    def alone(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
+    def exclusive(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
         """Let one lead of a phone without an email in at a time: no CRM keeps phones unique."""
         phone = mapped.properties.get("phone", "")
         if not phone or "email" in mapped.properties:

@@ -22,12 +22,12 @@ from crmhub.adapter import (
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import HubError, NotFound
 from crmhub.helpers import dispatch
+from crmhub.helpers.attempts import Action, Done, Mapped, completed, crm_id_of
 from crmhub.helpers.crm_connection import Broken, sound
-from crmhub.helpers.dispatch import Action, Done, Mapped, completed, crm_id_of
 from crmhub.helpers.inputs import Sent, filled, shortened, usable
 from crmhub.helpers.partial_writes import PLACES, refusal, store_what_is_good
 from crmhub.hub import Hub
-from crmhub.identity import bindings
+from crmhub.identity import bindings, chats
 from crmhub.journal.models import Entry, New
 
 _TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
@@ -91,7 +91,7 @@ class CreateForContact(Action):
         """Find out whose it is."""
         contact_id = filled(self.contact_id, "contactId")
         bound = bindings.of_contact(tx, account, contact_id)
-        person = bindings.note_chat(tx, account, bound) if bound is not None else ""
+        person = chats.note_chat(tx, account, bound) if bound is not None else ""
         if bound is not None and not person:
             # Erased since it was read.
             bound = bindings.of_contact(tx, account, contact_id)

@@ -165,7 +165,7 @@ class _InMemory:
 
 
 @contextmanager
-def told(account: Account) -> Iterator[None]:
+def as_hub_errors(account: Account) -> Iterator[None]:
     """Turn an adapter's errors into those that callers of the helpers are told.
 
     The caller can mend values and ids, not the connection: that is a 503, in words that let the

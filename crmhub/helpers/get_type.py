@@ -22,12 +22,12 @@ from crmhub.database.drivers import Unwritable
 from crmhub.database.statements import Insert, Statement, in_list, one_of, param, params
 from crmhub.database.tables import action, binding, enrolment
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
-from crmhub.helpers.crm_connection import AWAY, connect, sound, told
+from crmhub.helpers.attempts import note_failure
+from crmhub.helpers.crm_connection import AWAY, as_hub_errors, connect, sound
 from crmhub.helpers.deadlines import is_deferred, within
-from crmhub.helpers.dispatch import note_failure
 from crmhub.helpers.inputs import filled, phone_fault, shortened
 from crmhub.hub import Hub
-from crmhub.identity import bindings, merged_contacts
+from crmhub.identity import bindings, chats, merged_contacts
 from crmhub.identity.phones import readings
 from crmhub.journal.slots import too_many_at_once
 
@@ -138,7 +138,7 @@ def get_type(
     )
     if fault := phone_fault(asked.number):
         return ActiveWorkflow("", fault)
-    with told(account), within(account.switches.deadline_s):
+    with as_hub_errors(account), within(account.switches.deadline_s):
         if is_deferred():
             if known := _last_known(hub, account, asked):
                 return known
@@ -200,8 +200,8 @@ def _active_now(
     hub: Hub, account: Account, adapter: Adapter, contact_id: str, asked: _Asked
 ) -> ActiveWorkflow:
     with hub.database.reading() as connection:
-        last_chat = bindings.last_chat(connection, account, contact_id)
-    bindings.chatted(hub.database, account, contact_id)
+        last_chat = chats.last_chat(connection, account, contact_id)
+    chats.note_chat_of_contact(hub.database, account, contact_id)
     if asked.silence and last_chat > asked.quiet_since:
         hours = (now_ms() - last_chat) / _HOUR_MS
         return ActiveWorkflow(
@@ -359,7 +359,7 @@ def _row(account: Account, workflow_id: str, contact_id: str) -> dict[str, str |
 
 def _known_contact(hub: Hub, account: Account, contact_id: str) -> str:
     """Return the contact's id as the CRM writes it (not 007 for 7); raises NotFound."""
-    with told(account):
+    with as_hub_errors(account):
         return connect(hub, account).get_contact(contact_id, ()).id
 
 
@@ -386,7 +386,9 @@ def _met(hub: Hub, account: Account, adapter: Adapter, phone: str) -> Contact | 
 
 def _seen_with(hub: Hub, account: Account, phone: str) -> str:
     with hub.database.reading() as connection:
-        return bindings.known(connection, account, before="", hub_id="", phone=phone).phone_id
+        return bindings.find_candidates(
+            connection, account, before="", hub_id="", phone=phone
+        ).phone_id
 
 
 def _active(hub: Hub, account: Account, adapter: Adapter, contact_id: str, since: int) -> str:

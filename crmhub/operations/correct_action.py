@@ -24,13 +24,13 @@ from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import action as action_table
 from crmhub.errors import Conflict, NotFound, Semantic, listed
 from crmhub.helpers.actions import action_of
+from crmhub.helpers.attempts import Action
 from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.create_lead import CreateLead, demand
 from crmhub.helpers.create_linked import CreateForContact
-from crmhub.helpers.dispatch import Action
 from crmhub.helpers.inputs import filled
 from crmhub.hub import Hub
-from crmhub.identity import bindings
+from crmhub.identity import bindings, resolution
 from crmhub.journal import action_queries
 from crmhub.journal.action_queries import Full
 from crmhub.journal.schedule import LONGEST_MS
@@ -219,7 +219,7 @@ class _Correction:
             new = {n: text for n, text in self._mapped.items() if former.get(n) != text}
             names = ("email", "phone") if self._is_lead else ()
             said = {name: self._mapped.get(name, "") for name in names if name in self._values}
-            bindings.correct(tx, self._account, hub_id, said=said, values=new)
+            resolution.correct(tx, self._account, hub_id, said=said, values=new)
             return same
         if CONTACT_ID not in self._values:
             return same

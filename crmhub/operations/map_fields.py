@@ -22,9 +22,9 @@ from crmhub.audit import Author
 from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
 from crmhub.helpers.actions import HELPERS, action_of
+from crmhub.helpers.attempts import Action, Mapped
 from crmhub.helpers.crm_connection import connect
 from crmhub.helpers.deadlines import within
-from crmhub.helpers.dispatch import Action, Mapped
 from crmhub.hub import Hub
 from crmhub.journal import action_queries
 from crmhub.operations import change_account

@@ -12,7 +12,7 @@ from crmhub.helpers.contact_properties import set_properties
 from crmhub.helpers.create_lead import create_lead
 from crmhub.helpers.crm_connection import connect
 from crmhub.hub import Hub
-from crmhub.identity import bindings
+from crmhub.identity import resolution
 from crmhub.settings import Settings
 from tests.clients import Client
 
@@ -42,8 +42,12 @@ def test_one_conversation_about_several_people_waits_for_itself(
     def bind(own: Hub, i: int) -> None:
         def work(tx: Connection) -> None:
             email, crm_id = f"e{i % 3}@x.org", str(i % 3)
-            met = bindings.meet(tx, client.account, token="t", email=email, phone="")
-            bindings.settle(tx, client.account, met.bound.hub_id, crm_id=crm_id, values={})
+            resolved = resolution.resolve_binding(
+                tx, client.account, token="t", email=email, phone=""
+            )
+            resolution.set_contact(
+                tx, client.account, resolved.binding.hub_id, crm_id=crm_id, values={}
+            )
 
         own.database.transact(work)
 
@@ -64,7 +68,9 @@ def test_several_conversations_about_one_person_know_that(
     they = {"email": "", "phone": "", known: "ann@x.org" if known == "email" else "+12025550100"}
 
     def meet(own: Hub, i: int) -> None:
-        own.database.transact(lambda tx: bindings.meet(tx, client.account, token=f"t{i}", **they))
+        own.database.transact(
+            lambda tx: resolution.resolve_binding(tx, client.account, token=f"t{i}", **they)
+        )
 
     at_once(meet)
     with hub.database.reading() as connection:

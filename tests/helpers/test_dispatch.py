@@ -28,11 +28,11 @@ from crmhub.adapter import (
 )
 from crmhub.app import create_app
 from crmhub.database.connection import Database, now_ms
-from crmhub.helpers import contact_properties, dispatch
+from crmhub.helpers import attempts, contact_properties
 from crmhub.helpers.create_linked import CreateDeal
 from crmhub.helpers.crm_connection import connect
 from crmhub.hub import Hub
-from crmhub.identity import bindings
+from crmhub.identity import bindings, resolution
 from crmhub.journal import circuit_breaker, slots
 from crmhub.journal.action_queries import Wanted, retry
 from crmhub.journal.circuit_breaker import Health
@@ -189,14 +189,14 @@ def test_what_comes_after_a_dead_lead_waits_for_it(
 def test_what_would_wait_for_a_dead_lead_that_is_just_brought_back_follows_it(
     hub: Hub, bot: Client, dead_lead: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged = dispatch.classify_error
+    judged = attempts.classify_error
 
     def brought_back(exc: Exception, **how: Any) -> Any:
         retry(hub.database, Wanted(account=bot.account), by=TESTS)
         return judged(exc, **how)
 
     with monkeypatch.context() as patched:
-        patched.setattr(dispatch, "classify_error", brought_back)
+        patched.setattr(attempts, "classify_error", brought_back)
         assert status(deal(bot, dead_lead[0])) == (202, "queued")
     hurry(hub, bot)
     work_off(hub, bot)
@@ -268,14 +268,14 @@ def test_leads_that_go_in_together_bring_back_what_waited(app: flask.Flask, hub:
 def test_an_action_whose_contact_is_created_while_it_is_tried_is_not_parked(
     hub: Hub, bot: Client, dead_lead: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged = dispatch.classify_error
+    judged = attempts.classify_error
 
     def created(exc: Exception, **how: Any) -> Any:
         change(hub, bot, "crm_id = 'c-9'", "binding")
         return judged(exc, **how)
 
     with monkeypatch.context() as patched:
-        patched.setattr(dispatch, "classify_error", created)
+        patched.setattr(attempts, "classify_error", created)
         assert status(deal(bot, dead_lead[0])) == (202, "queued")
     assert states(hub, bot) == ["dead", "queued"]
 
@@ -508,8 +508,8 @@ def test_the_same_for_a_contact_whom_a_lead_turns_out_to_be_makes_one(
     ("place", "name", "call"),
     [
         (bindings, "of_contact", lambda bot, contact_id: deal(bot, contact_id)),
-        (bindings, "_all_of", lambda bot, _: lead(bot, "u", email=None, phone="+12025550100")),
-        (bindings, "_all_of", lambda bot, _: lead(bot, "u", email="ben@x.org")),
+        (resolution, "find_all", lambda bot, _: lead(bot, "u", email=None, phone="+12025550100")),
+        (resolution, "find_all", lambda bot, _: lead(bot, "u", email="ben@x.org")),
         (contact_properties, "of_token", lambda bot, _: set_city(bot, "Rome", "u")),
     ],
     ids=["a deal", "a lead of the same", "a lead of another", "properties"],

@@ -23,7 +23,7 @@ from crmhub.helpers import random_int as rotation
 from crmhub.helpers import sticky_assignments
 from crmhub.helpers.random_int import LARGEST, LARGEST_BAG, int_of_account
 from crmhub.hub import Hub
-from crmhub.identity import bindings
+from crmhub.identity import resolution
 from tests.api.helpers.helper_calls import switch
 from tests.clients import Client, open_client
 from tests.databases import sqlite_database
@@ -320,21 +320,25 @@ def test_id_and_token_are_one_contact_once_they_came_together(drawing: Drawing) 
 
 
 def test_the_person_behind_another_conversation_is_known(drawing: Drawing) -> None:
-    meet, ann = bindings.meet, {"email": "ann@example.com", "phone": ""}
+    meet, ann = resolution.resolve_binding, {"email": "ann@example.com", "phone": ""}
     drawing.rotate("round_robin+sticky")
     assert drawing.one(token="before the lead") == 1
-    met = drawing.in_transaction(meet, token="before the lead", **ann)
+    resolved = drawing.in_transaction(meet, token="before the lead", **ann)
     assert drawing.one(token="before the lead") == 1
     drawing.in_transaction(meet, token="a year later", **ann)
-    assert (drawing.one(token="a year later"), drawing.one(met.bound.hub_id)) == (1, 1)
+    assert (drawing.one(token="a year later"), drawing.one(resolved.binding.hub_id)) == (1, 1)
     assert (drawing.one(token="others"), drawing.one("hub-never-issued")) == (2, 3)
 
 
 def test_an_id_of_the_crm_and_the_hubs_own_are_one_contact(drawing: Drawing) -> None:
     drawing.rotate("round_robin+sticky")
-    met = drawing.in_transaction(bindings.meet, token="t", email="b@example.com", phone="")
-    assert drawing.one(met.bound.hub_id) == 1
-    drawing.in_transaction(bindings.settle, met.bound.hub_id, crm_id="4711", values={})
+    resolved = drawing.in_transaction(
+        resolution.resolve_binding, token="t", email="b@example.com", phone=""
+    )
+    assert drawing.one(resolved.binding.hub_id) == 1
+    drawing.in_transaction(
+        resolution.set_contact, resolved.binding.hub_id, crm_id="4711", values={}
+    )
     assert (drawing.one("4711"), drawing.one("4712")) == (1, 2)
 
 

@@ -8,39 +8,39 @@ import pytest
 
 from crmhub.errors import NotFound
 from crmhub.hub import Hub
-from crmhub.identity import bindings
-from crmhub.identity.bindings import Bound
+from crmhub.identity import bindings, chats, resolution
+from crmhub.identity.bindings import Binding
 from tests.clients import Client
 from tests.journal.working import change, rows
 
 
 def _meet(
     hub: Hub, client: Client, token: str, crm_id: str = "", email: str = "", phone: str = ""
-) -> Bound:
+) -> Binding:
     """Let a conversation be about somebody, who is this contact of the CRM."""
 
-    def work(tx: Any) -> Bound:
-        met = bindings.meet(tx, client.account, token=token, email=email, phone=phone)
+    def work(tx: Any) -> Binding:
+        met = resolution.resolve_binding(tx, client.account, token=token, email=email, phone=phone)
         if crm_id:
-            bindings.settle(tx, client.account, met.bound.hub_id, crm_id=crm_id, values={})
-        return met.bound
+            resolution.set_contact(tx, client.account, met.binding.hub_id, crm_id=crm_id, values={})
+        return met.binding
 
     return hub.database.transact(work)
 
 
-def _of_token(hub: Hub, client: Client, token: str) -> Bound | None:
+def _of_token(hub: Hub, client: Client, token: str) -> Binding | None:
     with hub.database.reading() as connection:
         return bindings.of_token(connection, client.account, token)
 
 
-def _of(hub: Hub, client: Client, contact_id: str) -> Bound | None:
+def _of(hub: Hub, client: Client, contact_id: str) -> Binding | None:
     with hub.database.reading() as connection:
         return bindings.of_contact(connection, client.account, contact_id)
 
 
 def _last_chat(hub: Hub, client: Client, crm_id: str) -> int:
     with hub.database.reading() as connection:
-        return bindings.last_chat(connection, client.account, crm_id)
+        return chats.last_chat(connection, client.account, crm_id)
 
 
 def _rows(hub: Hub, client: Client) -> list[Any]:
@@ -129,9 +129,9 @@ def test_whose_phone_alone_a_lead_has_stored_is_its_contact_too(hub: Hub, client
     assert of_other == ("1", "u")
 
 
-def _settle_others(hub: Hub, client: Client, bound: Bound, stored: dict[str, str]) -> None:
+def _settle_others(hub: Hub, client: Client, bound: Binding, stored: dict[str, str]) -> None:
     hub.database.transact(
-        lambda tx: bindings.settle_others(
+        lambda tx: resolution.set_contact_of_others(
             tx, client.account, bound.hub_id, crm_id="1", values=stored
         )
     )
@@ -159,14 +159,14 @@ def test_a_chat_costs_no_more_for_a_contact_of_many_conversations(hub: Hub, clie
     _meet(hub, client, "t", "1", email="ann@x.org")
     bound = _meet(hub, client, "u", "1", email="ann@x.org")
     change(hub, client, "last_chat_at = 0", "binding")
-    hub.database.transact(lambda tx: bindings.note_chat(tx, client.account, bound))
+    hub.database.transact(lambda tx: chats.note_chat(tx, client.account, bound))
     chatted = rows(hub, client, "contact_token, last_chat_at > 0", "binding")
     assert sorted((token, bool(now)) for token, now in chatted) == [("t", False), ("u", True)]
     assert _last_chat(hub, client, "1") > 0
 
 
 def test_a_chat_of_a_contact_without_a_conversation_is_noted(hub: Hub, client: Client) -> None:
-    bindings.chatted(hub.database, client.account, "1")
+    chats.note_chat_of_contact(hub.database, client.account, "1")
     assert _last_chat(hub, client, "1") > 0
     assert _rows(hub, client) == [("1", None, None, None)]
 
@@ -174,12 +174,14 @@ def test_a_chat_of_a_contact_without_a_conversation_is_noted(hub: Hub, client: C
 def test_what_was_said_is_remembered_until_the_crm_knows_better(hub: Hub, client: Client) -> None:
     bound = _meet(hub, client, "t")
     account = client.account
-    hub.database.transact(lambda tx: bindings.remember(tx, account, bound, {"city": "Rome"}))
+    hub.database.transact(lambda tx: resolution.keep_values(tx, account, bound, {"city": "Rome"}))
     hub.database.transact(
-        lambda tx: bindings.settle(tx, account, bound.hub_id, crm_id="1", values={"city": "Bari"})
+        lambda tx: resolution.set_contact(
+            tx, account, bound.hub_id, crm_id="1", values={"city": "Bari"}
+        )
     )
     hub.database.transact(
-        lambda tx: bindings.remember(tx, account, _of(hub, client, "1"), {"city": "Oslo"})  # type: ignore[arg-type]
+        lambda tx: resolution.keep_values(tx, account, _of(hub, client, "1"), {"city": "Oslo"})  # type: ignore[arg-type]
     )
     found = _of(hub, client, bound.hub_id)
     assert found is not None

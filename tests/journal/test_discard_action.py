@@ -10,8 +10,8 @@ import pytest
 from crmhub import audit
 from crmhub.database.connection import now_ms
 from crmhub.errors import Conflict, NotFound, Semantic
+from crmhub.helpers.attempts import attempt
 from crmhub.helpers.create_linked import CreateDeal
-from crmhub.helpers.dispatch import attempt
 from crmhub.hub import Hub
 from crmhub.journal import action_queries, attention, discard_action
 from crmhub.journal.action_queries import Wanted

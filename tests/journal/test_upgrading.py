@@ -12,7 +12,7 @@ from crmhub.app import create_app
 from crmhub.database import schema
 from crmhub.database.connection import Connection, now_ms
 from crmhub.hub import Hub
-from crmhub.identity import bindings
+from crmhub.identity import resolution
 from crmhub.journal.models import new_id
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
@@ -40,10 +40,14 @@ _TYPES = {
 
 
 def meet(tx: Connection, client: Client, token: str, crm_id: str = "") -> str:
-    met = bindings.meet(tx, client.account, token=token, email=f"{token}@x.org", phone="")
+    resolved = resolution.resolve_binding(
+        tx, client.account, token=token, email=f"{token}@x.org", phone=""
+    )
     if crm_id:
-        bindings.settle(tx, client.account, met.bound.hub_id, crm_id=crm_id, values={})
-    return met.bound.hub_id
+        resolution.set_contact(
+            tx, client.account, resolved.binding.hub_id, crm_id=crm_id, values={}
+        )
+    return resolved.binding.hub_id
 
 
 def put(tx: Connection, client: Client, kind: str, hub_id: str, state: str, behind: str) -> str:

@@ -13,11 +13,11 @@ import pytest
 
 from crmhub.adapter import Denied, Rejected, Uncertain
 from crmhub.errors import BadRequest, Conflict
+from crmhub.helpers.attempts import Action, attempt
 from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.create_lead import CreateLead
-from crmhub.helpers.dispatch import Action, attempt
 from crmhub.hub import Hub
-from crmhub.identity.bindings import note_chat
+from crmhub.identity.chats import note_chat
 from crmhub.journal.discard_action import discard_one
 from crmhub.journal.models import Entry
 from crmhub.operations import erase_person
@@ -226,7 +226,7 @@ def test_a_call_that_looked_before_the_erasure_and_writes_after_it_is_refused(
             pool.submit(erase, hub, client, EMAIL).result()
         return note_chat(*args)
 
-    for place in ("helpers.contact_properties.note_chat", "identity.bindings.note_chat"):
+    for place in ("helpers.contact_properties.note_chat", "identity.chats.note_chat"):
         monkeypatch.setattr(f"crmhub.{place}", late)
     body = {"contactToken": TOKEN, "props": {"city": CITY}}
     if path == CREATE_DEAL:

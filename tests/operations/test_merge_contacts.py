@@ -15,11 +15,11 @@ from crmhub.audit import Wanted, listed
 from crmhub.database.connection import now_ms
 from crmhub.errors import Conflict
 from crmhub.helpers import get_type
+from crmhub.helpers.attempts import attempt
 from crmhub.helpers.contact_properties import SetProperties
-from crmhub.helpers.dispatch import attempt
 from crmhub.helpers.own_records import OwnRecords
 from crmhub.hub import Hub
-from crmhub.identity import bindings, possible_duplicates
+from crmhub.identity import bindings, possible_duplicates, resolution
 from crmhub.operations import erase_person, merge_contacts
 from crmhub.records import erasing
 from crmhub.worker import Worker
@@ -225,11 +225,11 @@ def test_an_outcome_that_is_written_down_after_a_merge_leads_to_the_kept_contact
     assert tried.done.contact_id == kept
     # As if the CRM had answered before the merge.
     hub.database.transact(
-        lambda tx: bindings.settle(
+        lambda tx: resolution.set_contact(
             tx, client.account, hub_id_of(hub, client, "b"), crm_id=other, values={}
         )
     )
-    hub.database.transact(lambda tx: bindings.acquaint(tx, client.account, other))
+    hub.database.transact(lambda tx: resolution.get_or_create(tx, client.account, other))
     assert {crm_id for (crm_id,) in rows(hub, client, "crm_id", "binding")} == {kept}
 
 

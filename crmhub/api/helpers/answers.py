@@ -23,8 +23,8 @@ from crmhub.api.http.failures import in_words
 from crmhub.api.http.idempotency_key import HEADER, REPLAYED
 from crmhub.api.schemas import Shown
 from crmhub.errors import BadRequest, HubError, listed
+from crmhub.helpers.attempts import Done
 from crmhub.helpers.deadlines import since
-from crmhub.helpers.dispatch import Done
 from crmhub.identity.placeholders import is_unfilled_id
 
 _F = TypeVar("_F", bound=Callable[..., Any])

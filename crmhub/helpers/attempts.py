@@ -1,0 +1,340 @@
+"""One attempt of an action: the call to the CRM, its outcome, and what is stored with it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Literal, Protocol
+
+from crmhub import errors, metrics
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.field_maps import WHOLE_NAME
+from crmhub.adapter import Adapter, Problem, Written, contract
+from crmhub.adapter.matching import Duplicate, shared
+from crmhub.database.connection import Connection
+from crmhub.database.drivers import Unwritable
+from crmhub.helpers.crm_connection import Broken, connect, noted
+from crmhub.helpers.inputs import join_name, split_name
+from crmhub.hub import Hub
+from crmhub.identity import bindings, chats, merged_contacts, possible_duplicates, resolution
+from crmhub.journal.models import UNFINISHED, Entry, New, Outcome
+from crmhub.journal.schedule import DELAYS_S
+
+Status = Literal["created", "updated", "unchanged", "queued", "ok"]
+
+_QUOTA_WAIT_S = 600.0
+_RIGHT_WAIT_S = 600.0
+# A lead that is in progress is looked for again after this.
+_SOON_S = 5.0
+QUEUED = "The CRM could not take this yet; it will be tried again until it does."
+_FULL = "The account's plan is full; this will be tried again until there is room."
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The result of an action; what does not apply is empty.
+
+    `values` are the action's values that the CRM stored; `duplicate` is another contact that may be
+    the same person. A queued action has the hub's id of the contact.
+    """
+
+    status: Status
+    contact_id: str = ""
+    record_id: str = ""
+    url: str | None = None
+    """The record's page, None where the CRM has no pages."""
+    refused: tuple[Problem, ...] = ()
+    message: str = ""
+    action_id: str = ""
+    replayed: bool = False
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    duplicate: Duplicate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """The properties of a call for the CRM, by the names that bots use, and those refused.
+
+    `initial`: names written only if the contact has no value yet.
+    """
+
+    properties: Mapping[str, str] = field(repr=False)
+    refused: tuple[Problem, ...] = ()
+    initial: frozenset[str] = frozenset()
+
+
+def completed(
+    account: Account,
+    record: Written,
+    properties: Mapping[str, str],
+    refused: Sequence[Problem] = (),
+) -> Mapped:
+    """Return the properties for the CRM, with the constants of the account's field map."""
+    complete, initial = account.connection.field_map.of(record).completed(properties)
+    return Mapped(complete, tuple(one for one in refused if one.name not in complete), initial)
+
+
+def named_for(account: Account, name: str) -> dict[str, str]:
+    """Return a name as the account's CRM takes it: as a whole, or first and last name."""
+    if account.connection.field_map.whole_name:
+        return {WHOLE_NAME: join_name(name)}
+    return split_name(name)
+
+
+class Behind(Exception):
+    """An action is blocked: the lead that would create its contact is dead."""
+
+    def __init__(self, lead_id: str) -> None:
+        super().__init__(lead_id)
+        self.lead_id = lead_id
+
+
+class Action(Protocol):
+    """A call of a writing helper, checked as far as possible without the CRM."""
+
+    kind: ClassVar[str]
+    record: ClassVar[Written]
+    """The kind of record it writes."""
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def enter(self, tx: Connection, account: Account) -> New:
+        """Find the action's contact and return the action as the journal stores it.
+
+        Raises errors that the caller can fix, such as NotFound for an unknown contact.
+        """
+
+    def mapped(self, account: Account) -> Mapped:
+        """Return the properties for the adapter; calls neither the database nor the CRM."""
+
+    def exclusive(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
+        """Hold a lease against others that could create the same contact."""
+        return nullcontext()
+
+    def perform(
+        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
+    ) -> Done:
+        """Carry the action out in the CRM; raises the adapter's errors, HubError and Behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """An attempt's result: `done`, or the `error` for the caller, or neither when it is queued.
+
+    `why` is the message of a queued one.
+    """
+
+    done: Done | None = None
+    error: Exception | None = None
+    why: str = QUEUED
+
+
+def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: bool) -> Attempted:
+    """Run one attempt of an action and record its outcome.
+
+    `waits`: the caller waits for the answer and gets a final refusal as an error; without a caller
+    the action fails instead.
+    """
+    began = time.monotonic()
+    done: Done | None = None
+    error: Exception | None = None
+    mapped = Mapped({})
+    with ExitStack() as leases:
+        try:
+            mapped = action.mapped(account)
+            leases.enter_context(action.exclusive(hub, account, mapped))
+            done = action.perform(hub, account, connect(hub, account), entry, mapped)
+            outcome = Outcome("done", done.status, result=stored_result(done))
+        # Whatever an adapter raises must not lose the action. An error that the contract does not
+        # name is a bug: the action is retried until it is fixed.
+        except Exception as exc:
+            outcome = classify_error(exc, waits=waits, record=action.record)
+            error = exc if outcome.state == "refused" else None
+        outcome = replace(
+            outcome,
+            mapped=account.connection.field_map.of(action.record).sent(mapped.properties),
+            ms=round((time.monotonic() - began) * 1000),
+            ended=time.monotonic(),
+        )
+        here = (entry.account_id, entry.connection_id)
+        outcome = apply_circuit_breaker(hub, here, outcome, probing=entry.probing)
+        metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
+        extra_writes = partial(store_contact, account=account, entry=entry, done=done)
+        finish = partial(hub.journal.finish, entry, outcome, extra_writes)
+        if not hub.unwritten.write(finish, leases):
+            return Attempted()
+    return Attempted(
+        done, error, _FULL if outcome.word == errors.LimitExceeded.__name__ else QUEUED
+    )
+
+
+def store_contact(tx: Connection, *, account: Account, entry: Entry, done: Done | None) -> None:
+    """Store with an outcome what it shows of the contact: its CRM id, values, duplicates."""
+    if done is None:
+        return
+    if phone := done.values.get("phone", ""):
+        # Of two contacts that get the same phone at once, neither would see the other.
+        resolution.lock_phone(tx, account, phone)
+    if entry.hub_id.startswith(bindings.HUB_ID):
+        resolution.set_contact(
+            tx,
+            account,
+            entry.hub_id,
+            crm_id=done.contact_id,
+            values=done.values,
+            accepted={name: entry.accepted_at(name) for name in done.values},
+        )
+        if entry.kind == "createLead":
+            resolution.set_contact_of_others(
+                tx, account, entry.hub_id, crm_id=done.contact_id, values=done.values
+            )
+    else:
+        binding = resolution.get_or_create(tx, account, done.contact_id)
+        chats.note_chat(tx, account, binding)
+    duplicate = done.duplicate
+    if duplicate is None and phone and done.status != "unchanged":
+        duplicate = _find_sharing(tx, account, done, phone)
+    if duplicate is not None:
+        possible_duplicates.note(
+            tx, account, done.contact_id, duplicate.contact_id, shares=duplicate.shares
+        )
+
+
+def _find_sharing(tx: Connection, account: Account, done: Done, phone: str) -> Duplicate | None:
+    """Return another contact whose binding has this phone; the CRM's search may lag behind."""
+    other = bindings.with_phone(tx, account, phone, besides=done.contact_id)
+    if other is None:
+        return None
+    return Duplicate(other.crm_id, shared(done.values, other.last_values))
+
+
+def newest(
+    hub: Hub, account: Account, entry: Entry, contact_id: str, properties: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the properties without those that a later action of this contact has written.
+
+    Raises NotYet when another action of the contact must go first.
+    """
+    accepted = hub.journal.take_turn(account, entry, contact_id)
+    return {n: v for n, v in properties.items() if accepted.get(n, 0) <= entry.accepted_at(n)}
+
+
+def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
+    """Return the CRM's id of an action's contact.
+
+    Before a lead has created the contact, raises NotYet while an earlier lead is in progress,
+    Behind when one has failed, and NotFound when there is no lead to wait for.
+    """
+    if not entry.hub_id.startswith(bindings.HUB_ID):
+        with hub.database.reading() as connection:
+            return merged_contacts.merged_into(connection, account, entry.hub_id)
+    with hub.database.reading() as connection:
+        binding = bindings.of_hub_id(connection, account, entry.hub_id)
+    if binding is not None and binding.crm_id:
+        return binding.crm_id
+    leads = hub.journal.leads_of(account, binding.person, entry) if binding is not None else {}
+    if any(state in UNFINISHED for state in leads.values()):
+        raise contract.NotYet(
+            "The contact's lead has not reached the CRM yet.", retry_after=_SOON_S
+        )
+    if leads:
+        raise Behind(next(iter(leads)))
+    raise errors.NotFound("The contact's lead was refused or discarded; call createLead again")
+
+
+def note_failure(
+    hub: Hub, account: Account, exc: contract.AdapterError, *, record: str = "contacts"
+) -> None:
+    """Open the circuit of a connection whose CRM failed a read of this kind of record."""
+    if isinstance(exc, Broken):
+        return
+    here = (account.id, account.connection.id)
+    outcome = apply_circuit_breaker(hub, here, classify_error(exc, waits=True, record=record))
+    if outcome.away:
+        # The read is answered, even while the database takes no writes.
+        with suppress(Unwritable):
+            hub.journal.open_circuit(account, outcome.away, outcome.word)
+
+
+def apply_circuit_breaker(
+    hub: Hub, here: tuple[int, int], outcome: Outcome, *, probing: bool = False
+) -> Outcome:
+    """Return an attempt's outcome with the circuit breaker's decision.
+
+    After one failure the action alone is retried. Several in a row, or a failed probe, open the
+    circuit: the whole connection waits.
+    """
+    if not outcome.trouble:
+        if not (outcome.away or outcome.throttled):
+            hub.health.answered(*here)
+        return outcome
+    if hub.health.failed(*here, after=outcome.ms / 1000) or probing:
+        return replace(outcome, away=outcome.trouble)
+    if outcome.wait_s or outcome.counts:
+        # The CRM's own wait wins; a counted failure has its schedule.
+        return outcome
+    return replace(outcome, wait_s=DELAYS_S[0] * random.uniform(0.8, 1.2))
+
+
+def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> Outcome:
+    """Return the outcome of an attempt that ended with this error.
+
+    `record` is the kind of record that the action writes; `waits` as in `attempt`.
+    """
+    word, message = _word(exc), getattr(exc, "message", "")
+    correlation = getattr(exc, "correlation_id", "")
+
+    def queued(**how: Any) -> Outcome:
+        return Outcome("queued", word, message, correlation_id=correlation, **how)
+
+    match exc:
+        case Behind():
+            blocked = "Blocked: the createLead of its contact failed. Retry or discard that one."
+            return Outcome("parked", word, blocked, behind=exc.lead_id)
+        case contract.LacksRight() if record != "contacts":
+            # Leads need another permission: they must not wait for this one.
+            return queued(wait_s=_RIGHT_WAIT_S)
+        case contract.BadConfig() | contract.Denied():
+            return queued(away=message)
+        case contract.Throttled():
+            # A wait of 0, or a date in the past, says no time.
+            wait_s = exc.retry_after or DELAYS_S[0]
+            return queued(wait_s=wait_s, throttled=exc.scope != "search")
+        case contract.NotYet():
+            return queued(wait_s=exc.retry_after)
+        case contract.Unavailable():
+            return queued(trouble=message, wait_s=exc.retry_after or 0.0)
+        case contract.Uncertain():
+            return queued(trouble=message, counts=True, doubt=True)
+        case errors.LimitExceeded():
+            return queued(wait_s=_QUOTA_WAIT_S)
+        case errors.TooManyRequests() | errors.Unavailable():
+            # The database may have become unavailable after the CRM had written.
+            return queued(wait_s=float(exc.retry_after), doubt=True)
+        case contract.AdapterError() | errors.NotFound() | errors.Semantic() | errors.Conflict():
+            state: Literal["refused", "dead"] = "refused" if waits else "dead"
+            result = {"error": word, "message": message} if waits else None
+            return Outcome(state, word, message, correlation_id=correlation, result=result)
+    noted(exc)
+    return queued(counts=True, doubt=True)
+
+
+def _word(exc: Exception) -> str:
+    """Return the name of an error, of the contract's class where an adapter derives from it."""
+    names = [each.__name__ for each in type(exc).__mro__ if each.__module__ == contract.__name__]
+    return names[0] if names else type(exc).__name__
+
+
+def stored_result(done: Done) -> dict[str, Any]:
+    """Return a result as the journal stores it."""
+    return {
+        "status": done.status,
+        "contact_id": done.contact_id,
+        "record_id": done.record_id,
+        "url": done.url,
+        "refused": [asdict(problem) for problem in done.refused],
+        "message": done.message,
+    }

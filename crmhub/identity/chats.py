@@ -1,0 +1,56 @@
+"""Chats: when a helper was last called for a contact."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import sqlalchemy as sa
+
+from crmhub.accounts.accounts import Account
+from crmhub.database import tables
+from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.drivers import Unwritable
+from crmhub.database.statements import Statement, param, params
+from crmhub.identity.bindings import IS_BINDING, OF_CONNECTION, Binding, connection_key
+from crmhub.identity.resolution import get_or_create
+
+# A read must not write each time: calls within this time count as one.
+_SAME_CALL_MS = 5_000
+
+_b = tables.binding.c
+_LAST_CHAT = Statement(
+    sa.select(sa.func.max(_b.last_chat_at)).where(OF_CONNECTION, _b.crm_id == param("crm_id"))
+)
+_NOTE_CHAT = Statement(
+    sa.update(tables.binding).where(IS_BINDING).values(params("last_chat_at")).returning(_b.person)
+)
+
+
+def last_chat(connection: Connection, account: Account, crm_id: str) -> int:
+    """Return when a helper was last called for this contact of the CRM (ms), 0 for never."""
+    moment: int | None = connection.scalar(_LAST_CHAT, connection_key(account) | {"crm_id": crm_id})
+    return moment or 0
+
+
+def note_chat_of_contact(database: Database, account: Account, crm_id: str) -> None:
+    """Store that a helper was called for this contact of the CRM now."""
+    with database.reading() as connection:
+        # The last chat lies ahead of a clock that was set back.
+        if abs(now_ms() - last_chat(connection, account, crm_id)) < _SAME_CALL_MS:
+            return
+    # The helper answers what it has read, even while the database takes no writes.
+    with suppress(Unwritable):
+        database.transact(lambda tx: note_chat(tx, account, get_or_create(tx, account, crm_id)))
+
+
+def note_chat(tx: Connection, account: Account, binding: Binding) -> str:
+    """Store that a helper was called for a binding now; return its person, "" for an erased one.
+
+    The person may have been merged with another one since the binding was read. It is locked until
+    the transaction ends.
+    """
+    # Not in all bindings of a contact: each was the one of a conversation that has moved on.
+    person: str | None = tx.scalar(
+        _NOTE_CHAT, connection_key(account) | {"hub_id": binding.hub_id, "last_chat_at": now_ms()}
+    )
+    return person or ""

@@ -1,0 +1,424 @@
+"""Resolution: which binding a lead is about, and which contact of the CRM a binding stands for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.accounts.accounts import Account
+from crmhub.database import tables
+from crmhub.database.advisory_locks import hold, hold_all
+from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement, param, params
+from crmhub.identity import merged_contacts
+from crmhub.identity.bindings import (
+    COLUMNS,
+    HUB_ID,
+    IS_BINDING,
+    LONGEST,
+    LOOKUP_COLUMNS,
+    OF_CONNECTION,
+    Binding,
+    as_binding,
+    connection_key,
+    find_all,
+    latest_times,
+    merged_values,
+    of_hub_id,
+    with_crm_id,
+)
+from crmhub.secrets import BASE36
+from crmhub.secrets import token as random_token
+
+_b = tables.binding.c
+_other = tables.binding.alias("other")
+_OTHERS_HERE = sa.and_(
+    _other.c.account_id == param("account_id"), _other.c.connection_id == param("connection_id")
+)
+
+
+def _updating(**values: Any) -> Statement:
+    return Statement(sa.update(tables.binding).where(IS_BINDING).values(values))
+
+
+_SET_CRM_ID = Statement(
+    sa.update(tables.binding)
+    .where(IS_BINDING, sa.or_(_b.crm_id.is_(None), _b.crm_id != param("crm_id")))
+    .values(crm_id=param("crm_id"), accepted=None)
+)
+_MERGE_PERSONS = tuple(
+    Statement(
+        sa.update(table)
+        .where(
+            table.c.account_id == param("account_id"),
+            table.c.connection_id == param("connection_id"),
+            table.c.person == param("former"),
+        )
+        .values(params("person"))
+    )
+    for table in (tables.binding, tables.action)
+)
+_NOTE_SAID = Statement(
+    sa.update(tables.binding)
+    .where(IS_BINDING)
+    .values(
+        last_chat_at=param("last_chat_at"),
+        email=sa.func.coalesce(param("email"), _b.email),
+        phone=sa.func.coalesce(param("phone"), _b.phone),
+        last_values=sa.func.coalesce(param("last_values"), _b.last_values),
+    )
+    .returning(_b.person)
+)
+_PERSON_NOW = Statement(sa.select(_b.person).where(IS_BINDING).with_for_update())
+_BEFORE_CONTACT = Statement(
+    sa.select(
+        *COLUMNS,
+        _b.accepted,
+        sa.select(_other.c.person)
+        .where(
+            _OTHERS_HERE,
+            _other.c.crm_id == param("crm_id"),
+            _other.c.hub_id != param("hub_id"),
+        )
+        .order_by(_other.c.created_at, _other.c.hub_id)
+        .limit(1)
+        .scalar_subquery()
+        .label("other_person"),
+        sa.exists(
+            sa.select(sa.literal_column("1"))
+            .select_from(tables.action)
+            .where(
+                tables.action.c.account_id == param("account_id"),
+                tables.action.c.person == param("crm_id"),
+            )
+        ).label("named_by_crm_id"),
+    ).where(IS_BINDING)
+)
+_SET_CONTACT = _updating(**params("crm_id", "last_values", "accepted"))
+_SET_LAST_VALUES = _updating(**params("last_values"))
+_SET_TOKEN = _updating(**params("contact_token"))
+_ADD = Statement(
+    sa.insert(tables.binding).values(
+        params(
+            "account_id",
+            "connection_id",
+            "hub_id",
+            "person",
+            "contact_token",
+            "crm_id",
+            "email",
+            "phone",
+            "last_values",
+            "last_chat_at",
+            "created_at",
+        )
+    )
+)
+_CLEAR_TOKEN = Statement(
+    sa.update(tables.binding)
+    .where(OF_CONNECTION, _b.contact_token == param("token"))
+    .values(contact_token=None)
+)
+# No index is to answer what is null: after an outage that may be all.
+_NO_CONTACT = sa.func.coalesce(_b.crm_id, "") == ""
+_OTHERS_WITHOUT_CONTACT = {
+    "email": Statement(
+        sa.select(_b.hub_id).where(
+            OF_CONNECTION, _b.hub_id != param("hub_id"), _NO_CONTACT, _b.email == param("email")
+        )
+    ),
+    # Where neither has an email.
+    "phone": Statement(
+        sa.select(_b.hub_id).where(
+            OF_CONNECTION,
+            _b.hub_id != param("hub_id"),
+            _NO_CONTACT,
+            _b.phone == param("phone"),
+            sa.func.coalesce(_b.email, "") == "",
+            sa.exists(
+                sa.select(sa.literal_column("1")).where(
+                    _OTHERS_HERE,
+                    _other.c.hub_id == param("hub_id"),
+                    sa.func.coalesce(_other.c.email, "") == "",
+                )
+            ),
+        )
+    ),
+}
+_SET_SAID = {
+    name: Statement(
+        sa.update(tables.binding).where(IS_BINDING).values({column.name: param("said")})
+    )
+    for name, column in LOOKUP_COLUMNS.items()
+}
+_PERSON_ALIKE = Statement(
+    sa.select(_other.c.person)
+    .select_from(tables.binding)
+    .join(
+        _other,
+        sa.and_(
+            _other.c.account_id == _b.account_id,
+            _other.c.connection_id == _b.connection_id,
+            _other.c.hub_id != _b.hub_id,
+            sa.or_(
+                _other.c.email == _b.email,
+                sa.and_(_other.c.email.is_(None), _b.email.is_(None), _other.c.phone == _b.phone),
+            ),
+        ),
+    )
+    .where(IS_BINDING)
+    .order_by(_other.c.created_at, _other.c.hub_id)
+    .limit(1)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The binding that a lead is about.
+
+    `before` is the hub id to which the conversation pointed until now, "" for a new conversation.
+    `new` says that no other action can be of this person yet.
+    """
+
+    binding: Binding
+    before: str
+    new: bool = False
+
+
+def resolve_binding(
+    tx: Connection,
+    account: Account,
+    *,
+    token: str,
+    email: str,
+    phone: str,
+    values: Mapping[str, str] | None = None,
+) -> Resolution:
+    """Point a conversation to the binding with this email, and store what the lead sent.
+
+    An email that differs from the conversation's former one may mean another contact, which only
+    the CRM can decide: the conversation then gets a new binding, and the former one stays as it
+    was. `values` can be read from the binding until the CRM has them.
+    """
+    said = {"token": token, "email": email[:LONGEST], "phone": phone[:LONGEST]}
+    said = {name: text for name, text in said.items() if text}
+    # Without these locks, two calls of one person at once would each add a binding.
+    hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items()])
+    found = find_all(tx, account, said)
+    before, theirs = found.get("token"), found.get("email")
+    if before is not None and _keeps_contact(before, said.get("email", "")):
+        binding = before
+    elif theirs is not None and theirs.free:
+        binding = theirs
+        _point_token(tx, account, token, theirs)
+    else:
+        alike = theirs or before or found.get("phone")
+        person = _person_now(tx, account, alike) if alike else _new_id()
+        if before is not None:
+            _detach_token(tx, account, token)
+        crm_id = theirs.crm_id if theirs else ""
+        kept = dict(values or {})
+        if before is not None and theirs is None and not (before.email or before.crm_id):
+            # The conversation's values so far, which the CRM does not have yet.
+            kept = {**before.last_values, **kept}
+        binding = _add(tx, account, person, crm_id, said, {} if crm_id else kept)
+        return Resolution(binding, before.hub_id if before else "", new=alike is None)
+    person = tx.scalar(
+        _NOTE_SAID,
+        connection_key(account)
+        | {"hub_id": binding.hub_id, "last_chat_at": now_ms()}
+        | {"email": said.get("email"), "phone": said.get("phone")}
+        | {"last_values": _kept(binding, values) if values else None},
+    )
+    binding = replace(binding, person=person or binding.person)
+    return Resolution(binding, before.hub_id if before is not None else "")
+
+
+def _person_now(tx: Connection, account: Account, binding: Binding) -> str:
+    """Return the binding's person and lock it until the transaction ends.
+
+    It may have been merged with another person since the binding was read.
+    """
+    person: str | None = tx.scalar(
+        _PERSON_NOW, connection_key(account) | {"hub_id": binding.hub_id}
+    )
+    return person or binding.person
+
+
+def _keeps_contact(before: Binding, email: str) -> bool:
+    """Return whether a lead with this email is still about the conversation's contact."""
+    # Another email, or a first one, may mean another contact.
+    return not email or before.email == email
+
+
+def set_contact(
+    tx: Connection,
+    account: Account,
+    hub_id: str,
+    *,
+    crm_id: str,
+    values: Mapping[str, str],
+    accepted: Mapping[str, int] | None = None,
+) -> None:
+    """Store which contact of the CRM a binding stands for, and the contact's present values.
+
+    `accepted` says when the hub accepted each value (ms); None for values that were read from the
+    CRM. The persons of all bindings of one contact become one person.
+    """
+    # Without this lock, another binding that gets the same contact now would not be seen.
+    crm_id = merged_contacts.hold_contact(tx, account, crm_id)
+    here = connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id}
+    row = tx.row(_BEFORE_CONTACT, here)
+    if row is None:
+        return
+    binding = as_binding(row)
+    changed = merged_values(binding.last_values, values)
+    if binding.crm_id == crm_id and changed == binding.last_values and not accepted:
+        return
+    former = json.loads(row.accepted or "{}") if binding.crm_id == crm_id else {}
+    latest = latest_times([former, accepted or {}])
+    tx.run(
+        _SET_CONTACT,
+        here
+        | {"last_values": json.dumps(changed)}
+        | {"accepted": json.dumps(latest) if latest else None},
+    )
+    person = row.other_person or binding.person
+    # Actions that named the contact by the CRM's id, when no binding had it yet.
+    named = [crm_id] if row.named_by_crm_id else []
+    merge_persons(tx, account, {binding.person, *named} - {person}, person)
+
+
+def keep_values(
+    tx: Connection, account: Account, binding: Binding, values: Mapping[str, str]
+) -> None:
+    """Store values of a contact that the CRM does not have yet, so that they can be read."""
+    if (kept := _kept(binding, values)) is not None:
+        tx.run(
+            _SET_LAST_VALUES,
+            connection_key(account) | {"hub_id": binding.hub_id, "last_values": kept},
+        )
+
+
+def get_or_create(tx: Connection, account: Account, crm_id: str) -> Binding:
+    """Return the binding of a contact of the CRM; create it where there is none."""
+    crm_id = merged_contacts.hold_contact(tx, account, crm_id)
+    found = with_crm_id(tx, account, crm_id)
+    # Earlier actions for the contact have the CRM's id as their person, too.
+    return found or _add(tx, account, crm_id, crm_id, {}, {})
+
+
+def _add(
+    tx: Connection,
+    account: Account,
+    person: str,
+    crm_id: str,
+    said: Mapping[str, str],
+    values: Mapping[str, str],
+) -> Binding:
+    """Add a binding with the token, email and phone that a lead sent."""
+    now = now_ms()
+    here = connection_key(account) | {
+        "hub_id": _new_id(),
+        "person": person,
+        "contact_token": said.get("token"),
+        "crm_id": crm_id or None,
+        "email": said.get("email"),
+        "phone": said.get("phone"),
+        "last_values": json.dumps(merged_values({}, values)) if values else None,
+        "last_chat_at": now,
+        "created_at": now,
+    }
+    tx.run(_ADD, here)
+    email = said.get("email", "")
+    return Binding(here["hub_id"], person, crm_id, email, dict(values), free="token" not in said)
+
+
+def _point_token(tx: Connection, account: Account, token: str, binding: Binding) -> None:
+    _detach_token(tx, account, token)
+    tx.run(_SET_TOKEN, connection_key(account) | {"contact_token": token, "hub_id": binding.hub_id})
+
+
+def _detach_token(tx: Connection, account: Account, token: str) -> None:
+    tx.run(_CLEAR_TOKEN, connection_key(account) | {"token": token})
+
+
+def set_contact_of_others(
+    tx: Connection, account: Account, hub_id: str, *, crm_id: str, values: Mapping[str, str]
+) -> None:
+    """Store the CRM's contact in other bindings that have the email of a stored lead.
+
+    Where neither binding has an email, the phone decides. Their own leads may have failed.
+    """
+    email, phone = values.get("email", "")[:LONGEST], values.get("phone", "")[:LONGEST]
+    if not (email or phone):
+        return
+    others = tx.rows(
+        _OTHERS_WITHOUT_CONTACT["email" if email else "phone"],
+        connection_key(account)
+        | {"hub_id": hub_id}
+        | ({"email": email} if email else {"phone": phone}),
+    )
+    for other in sorted(row.hub_id for row in others):
+        set_contact(tx, account, other, crm_id=crm_id, values={})
+
+
+def correct(
+    tx: Connection,
+    account: Account,
+    hub_id: str,
+    *,
+    said: Mapping[str, str],
+    values: Mapping[str, str],
+) -> None:
+    """Store corrected values of a binding; `said` are its email and phone, "" for none.
+
+    Its person is merged with the person of another binding that has its email; where neither has
+    an email, that has its phone.
+    """
+    said = {name: text[:LONGEST] for name, text in said.items()}
+    hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items() if one[1]])
+    binding = of_hub_id(tx, account, hub_id)
+    if binding is None:
+        return
+    person = _person_now(tx, account, binding)
+    keep_values(tx, account, binding, values)
+    here = connection_key(account) | {"hub_id": hub_id}
+    for name, text in said.items():
+        tx.run(_SET_SAID[name], here | {"said": text or None})
+    if not said:
+        return
+    other: str | None = tx.scalar(_PERSON_ALIKE, here)
+    if other and other != person:
+        merge_persons(tx, account, [person], other)
+
+
+def lock_phone(tx: Connection, account: Account, phone: str) -> None:
+    """Lock a phone: no other outcome with it is recorded until the transaction ends."""
+    hold(tx, account.id, account.connection.id, "outcome of phone", phone[:LONGEST])
+
+
+def set_crm_id(tx: Connection, account: Account, hub_id: str, crm_id: str) -> bool:
+    """Move a binding to a contact of the CRM; return whether that changed it."""
+    changed = tx.run(_SET_CRM_ID, connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id})
+    return bool(changed)
+
+
+def merge_persons(tx: Connection, account: Account, persons: Iterable[str], into: str) -> None:
+    """Make one person of several: their actions keep one order from now on."""
+    for person in persons:
+        for statement in _MERGE_PERSONS:
+            tx.run(statement, connection_key(account) | {"former": person, "person": into})
+
+
+def _kept(binding: Binding, values: Mapping[str, str]) -> str | None:
+    """Return the binding's values with these as JSON; None where the CRM has the contact."""
+    return None if binding.crm_id else json.dumps(merged_values(binding.last_values, values))
+
+
+def _new_id() -> str:
+    return HUB_ID + random_token(96, BASE36)
