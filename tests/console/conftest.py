@@ -19,6 +19,11 @@ from tests.own_databases import KINDS, own_database
 from tests.server.servers import serving
 
 
+@pytest.fixture(autouse=True)
+def _passwords_take_no_time(quick_passwords: None) -> None:
+    """What is tried here is who comes in, not what a stolen hash withstands."""
+
+
 @pytest.fixture
 def operator(app: flask.Flask) -> Operator:
     """A browser without JavaScript at the console, signed in."""
