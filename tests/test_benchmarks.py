@@ -35,7 +35,7 @@ def _printed(module: str, *options: str) -> list[str]:
 
 
 def test_the_hub_and_a_schema_made_by_hand_find_the_same(postgresql_url: str) -> None:
-    size = ["--records", "1500", "--others", "100", "--accounts", "2"]
+    size = ["--records", "600", "--others", "50", "--accounts", "2"]
     short = ["--rounds", "1", "--http-rounds", "1", "--http-seconds", "0.1"]
     lines = _printed("million", *size, *short, "--workers", "1", "--connections", "2")
     for case in cases():
@@ -68,14 +68,14 @@ def test_what_a_request_costs_is_told_by_layers(postgresql_url: str) -> None:
 
 @pytest.mark.parametrize("where", ["--crm local --sqlite", "--crm hubspot"])
 def test_every_lead_is_the_right_persons(where: str, postgresql_url: str) -> None:
-    lines = _printed("identity", "--people", "120", *where.split())
+    lines = _printed("identity", "--people", "40", *where.split())
     crm = where.split()[1]
     for kind in KINDS:
         assert kind.crm not in ("", crm) or any(line.startswith(kind.name) for line in lines), kind
 
 
 def test_failed_calls_are_decided_and_nothing_older_is_written() -> None:
-    size = ["--leads", "6", "--deals", "2", "--kills", "0", "--failing", "2"]
+    size = ["--leads", "3", "--deals", "1", "--kills", "0", "--failing", "1"]
     small = ["--workers", "1", "--threads", "4", "--bots", "4"]
     told = _printed("faults", "--sqlite", *size, *small)[0]
     assert told.endswith("calls that fail, 0 processes killed")
@@ -169,10 +169,10 @@ def test_writes_that_land_late_make_nothing_twice() -> None:
     assert [line.split()[-1] for line in lines[-9:]] == ["0"] * 9
 
 
-@pytest.mark.parametrize("where", ["--sqlite", ""])
-def test_a_quiet_account_is_served_while_another_attacks(where: str, postgresql_url: str) -> None:
-    size = ["--seconds", "1", "--workers", "1", "--slowest", "60"]
+def test_a_quiet_account_is_served_while_another_attacks(postgresql_url: str) -> None:
+    # Threads that each hash a password at once would need more memory than a process may.
+    size = ["--seconds", "0.5", "--workers", "1", "--threads", "6", "--slowest", "60"]
     names = "searches,hung-up,kept,wrong-keys,sign-ins,headers-drip"
-    lines = _printed("hostile", *where.split(), *size, "--only", names)
+    lines = _printed("hostile", *size, "--only", names)
     for name in names.split(","):
         assert any(line.split()[:1] == [name] for line in lines), name

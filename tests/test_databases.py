@@ -38,12 +38,14 @@ def run_suite(tmp_path):
 
     def run(suite: str = SUITE, workers: int = 0, **environ: str) -> tuple[int, str]:
         (tmp_path / "test_suite.py").write_text(textwrap.dedent(suite))
-        command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", tmp_path]
+        plugins = ["-p", "tests.conftest", *(["-p", "xdist", f"-n{workers}"] if workers else [])]
+        command = [sys.executable, "-m", "pytest", *plugins, tmp_path]
         clean = {key: value for key, value in os.environ.items() if key != "CRMHUB_TEST_REQUIRE"}
         finished = subprocess.run(
-            [*command, "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, "-n", str(workers)],
+            [*command, "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path],
             cwd=ROOT,
-            env=clean | environ,
+            # Of the plugins only what is needed: the others take as long to load as the run does.
+            env=clean | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | environ,
             capture_output=True,
             text=True,
         )
@@ -161,11 +163,6 @@ def test_a_run_fails_when_no_test_used_what_it_requires(run_suite):
     status, output = run_suite("def test_neither(): pass", CRMHUB_TEST_REQUIRE="sqlite")
     assert status == 1, output
     assert "CRMHUB_TEST_REQUIRE names sqlite, but no test ran on it" in output
-
-
-def test_a_run_without_tests_fails(run_suite):
-    status, output = run_suite("")
-    assert status == pytest.ExitCode.NO_TESTS_COLLECTED, output
 
 
 def test_a_misspelt_requirement_is_refused(run_suite):

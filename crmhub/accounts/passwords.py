@@ -34,9 +34,8 @@ def to_store(password: str) -> str:
             " four or five words of your own."
         )
     salt = secrets.token_bytes(_SALT_BYTES)
-    return "$".join(
-        ["scrypt", str(_LOG_N), str(_R), str(_P), _text(salt), _text(_key(password, salt))]
-    )
+    key = _key(password, salt, log_n=_LOG_N, r=_R, p=_P)
+    return "$".join(["scrypt", str(_LOG_N), str(_R), str(_P), _text(salt), _text(key)])
 
 
 def fits(password: str, stored: str | None) -> bool:
@@ -50,7 +49,7 @@ def fits(password: str, stored: str | None) -> bool:
     return same(given, base64.b64decode(key)) and stored is not None
 
 
-def _key(password: str, salt: bytes, *, log_n: int = _LOG_N, r: int = _R, p: int = _P) -> bytes:
+def _key(password: str, salt: bytes, *, log_n: int, r: int, p: int) -> bytes:
     # Normalize, since keyboards compose accents differently (NIST SP 800-63B, 3.1.1.2).
     text = unicodedata.normalize("NFKC", password).encode("utf-8", "surrogatepass")
     with _turn():

@@ -10,12 +10,14 @@ from crmhub.errors import Semantic, Unavailable
 
 def test_a_password_fits_what_is_stored_of_it_and_no_other_does():
     stored = passwords.to_store("correct horse battery")
+    # As slow as OWASP's password storage cheat sheet asks for.
+    assert stored.startswith("scrypt$15$8$3$")
     assert passwords.fits("correct horse battery", stored)
     assert not passwords.fits("correct horse batterY", stored)
     assert not passwords.fits("", stored)
 
 
-def test_the_same_password_is_stored_differently_each_time():
+def test_the_same_password_is_stored_differently_each_time(quick_passwords):
     assert passwords.to_store("correct horse battery") != passwords.to_store(
         "correct horse battery"
     )

@@ -50,7 +50,7 @@ class CommandLine:
         here = Path.cwd()
         os.chdir(self.root)
         try:
-            result = CliRunner().invoke(main, args, input=stdin, env=self.env)
+            result = CliRunner().invoke(main, args, input=stdin, env=self.env, prog_name="crmhub")
         finally:
             os.chdir(here)
         if result.exception is not None and not isinstance(result.exception, SystemExit):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
+pytestmark = pytest.mark.usefixtures("quick_passwords")
+
 
 def test_create_prints_exactly_what_was_promised(crmhub):
     made = crmhub.json("admin", "token", "create", "ops", "--scope", "actions:read")

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -22,12 +23,12 @@ from crmhub.app import create_app
 from crmhub.database.connection import now_ms
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
-from tests.cli.conftest import CRMHUB, environment
+from tests.cli.conftest import CRMHUB, CommandLine, environment
 from tests.clients import Client, open_client
 from tests.journal.working import change, hurry
 from tests.own_databases import empty as emptied
 from tests.scrapes import Scrape
-from tests.server.servers import Server, serving, soon
+from tests.server.servers import HASTY, Server, serving, soon
 
 pytestmark = pytest.mark.databases("sqlite")
 
@@ -93,15 +94,22 @@ def dice(server: Server) -> float:
     return scraped(server).of("helper_answers_total", helper="getRandomInt", status="200")
 
 
-def test_every_process_tells_what_all_have_done(here: Installation, bot: Client) -> None:
+def test_every_process_tells_what_all_have_done_in_files_that_nobody_tidies_up(
+    here: Installation, bot: Client
+) -> None:
     create_lead = f"/chatbot/createLead/{bot.ids.generated_id}"
-    with serving(here.root, "--workers", "2", **here.settings) as server:
+    with serving(here.root, "--workers", "2", "--no-worker", **here.settings) as server:
         throw_dice(server, 40)
         assert helped(server, create_lead, LEAD) == 200
         # Each a connection of its own, for whichever process takes it.
         assert {dice(server) for _ in range(20)} == {40}
         (directory,) = shared(server)
         assert directory.stat().st_mode & 0o077 == 0
+        # systemd-tmpfiles leaves a directory alone whose lock it cannot have.
+        tidying = os.open(directory, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(tidying, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(tidying)
         assert server.stop() == 0
         assert shared(server) == []
 
@@ -111,7 +119,7 @@ def test_what_the_worker_beside_has_done_counts_too(here: Installation, bot: Cli
     hub.journal.open_circuit(bot.account, "away")
     change(hub, bot, "until = :then", "outage", then=now_ms() + 3_600_000)
     create_lead = f"/chatbot/createLead/{bot.ids.generated_id}"
-    with serving(here.root, "--workers", "2", **here.settings) as server:
+    with serving(here.root, "--workers", "2", program=HASTY, **here.settings) as server:
         assert helped(server, create_lead, LEAD) == 202
         hurry(hub, bot)
 
@@ -152,16 +160,6 @@ def test_killed_processes_lower_no_counter_and_leave_no_files(here: Installation
             "counter_0.db",
             "counter_1.db",
         }
-
-
-def test_nobody_tidies_up_the_files_of_a_service_that_runs(here: Installation) -> None:
-    """systemd-tmpfiles leaves a directory alone whose lock it cannot have."""
-    with serving(here.root, "--workers", "1", "--no-worker", **here.settings) as server:
-        (directory,) = shared(server)
-        tidying = os.open(directory, os.O_RDONLY)
-        with pytest.raises(BlockingIOError):
-            fcntl.flock(tidying, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.close(tidying)
 
 
 def test_a_service_serves_without_a_place_for_its_files(here: Installation) -> None:
@@ -234,33 +232,33 @@ def test_a_worker_alone_tells_its_own(here: Installation, bot: Client) -> None:
     assert process.returncode == 0
 
 
-def test_a_port_that_is_taken_is_told_before_any_work(here: Installation) -> None:
-    with serving(here.root, "--workers", "1", "--no-worker", **here.settings) as server:
-        process = worker(here, "--metrics-port", str(server.port))
-        out, told = process.communicate(timeout=_PATIENCE)
-    assert process.returncode == 1
-    assert "works off" not in out
-    assert f"port {server.port}" in told
-    assert "--metrics-port" in told
+def test_a_port_that_is_taken_is_told_before_any_work(crmhub: CommandLine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = crmhub("worker", "--metrics-port", port, code=1)
+    assert "works off" not in refused.stdout
+    assert f"port {port}" in refused.stderr
+    assert "--metrics-port" in refused.stderr
 
 
 def test_other_commands_do_without_prometheus(here: Installation, bot: Client) -> None:
     """Loading it would make each of them slower."""
-    for command in (["actions", "list"], ["account", "show", bot.account.client_id], ["--help"]):
-        lines = (
-            "import sys\n"
-            "from crmhub.cli import main\n"
-            "try:\n"
-            f"    main({command!r})\n"
-            "except SystemExit as end:\n"
-            "    assert not end.code, end.code\n"
-            "assert 'prometheus_client' not in sys.modules\n"
-        )
-        run = subprocess.run(
-            [CRMHUB[0], "-c", lines],
-            cwd=here.root,
-            env=environment(**here.settings),
-            capture_output=True,
-            text=True,
-        )
-        assert run.returncode == 0, run.stderr
+    commands = [["actions", "list"], ["account", "show", bot.account.client_id], ["--help"]]
+    lines = (
+        "import sys\n"
+        "from crmhub.cli import main\n"
+        f"for command in {commands!r}:\n"
+        "    try:\n"
+        "        main(command)\n"
+        "    except SystemExit as end:\n"
+        "        assert not end.code, end.code\n"
+        "    assert 'prometheus_client' not in sys.modules, command\n"
+    )
+    run = subprocess.run(
+        [CRMHUB[0], "-c", lines],
+        cwd=here.root,
+        env=environment(**here.settings),
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr

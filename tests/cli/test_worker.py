@@ -34,7 +34,7 @@ from tests.clients import Client
 from tests.fakes import hubspot_client
 from tests.journal.working import end_leases, hurry, rows, soon, states
 from tests.own_databases import empty as emptied
-from tests.server.servers import Server, serving
+from tests.server.servers import HASTY, Server, serving
 
 pytestmark = pytest.mark.databases("postgresql")
 
@@ -120,16 +120,6 @@ def done_once(hub: Hub, client: Client, hubspot: FakeHubSpot) -> None:
     assert hubspot.linked("contacts", result["contact_id"], "deals") == [result["record_id"]]
 
 
-def test_a_worker_does_what_waits_and_ends_when_told(
-    here: Installation, bot: Client, hubspot: FakeHubSpot
-) -> None:
-    queue_deal(here.hub, bot)
-    with here.worker() as process:
-        done_once(here.hub, bot, hubspot)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(120) == 0
-
-
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGHUP])
 def test_a_worker_that_is_told_to_end_finishes_its_call(
     here: Installation, bot: Client, hubspot: FakeHubSpot, told: signal.Signals
@@ -144,6 +134,7 @@ def test_a_worker_that_is_told_to_end_finishes_its_call(
         process.send_signal(told)
         assert process.wait(120) == 0
         assert states(here.hub, bot) == ["done", "done"]
+        done_once(here.hub, bot, hubspot)
 
 
 @pytest.mark.databases("sqlite", "postgresql")
@@ -228,7 +219,7 @@ def workers_of(server: Server) -> list[int]:
 def test_a_service_runs_a_worker_and_another_when_it_is_killed(
     here: Installation, bot: Client, hubspot: FakeHubSpot
 ) -> None:
-    with serving(here.root, "--workers", "1", **here.settings) as server:
+    with serving(here.root, "--workers", "1", program=HASTY, **here.settings) as server:
         soon(lambda: workers_of(server))
         (first,) = workers_of(server)
         os.kill(first, signal.SIGKILL)
@@ -250,7 +241,7 @@ def test_the_worker_is_told_to_end_while_a_request_is_under_way(
         "Expect: 100-continue\r\nConnection: close\r\n\r\n"
     ).encode()
     with (
-        serving(here.root, "--workers", "1", **here.settings) as server,
+        serving(here.root, "--workers", "1", program=HASTY, **here.settings) as server,
         socket.create_connection(("127.0.0.1", server.port), timeout=120) as caller,
     ):
         soon(lambda: workers_of(server))
@@ -326,7 +317,7 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
 
 
 def test_no_worker_outlives_its_service(here: Installation) -> None:
-    with serving(here.root, "--workers", "1", **here.settings) as server:
+    with serving(here.root, "--workers", "1", program=HASTY, **here.settings) as server:
         soon(lambda: workers_of(server))
         (worker,) = workers_of(server)
         # Once it listens to signals it ends by itself, and not by one of ours.
@@ -337,8 +328,9 @@ def test_no_worker_outlives_its_service(here: Installation) -> None:
 
 
 def test_a_service_without_a_worker_has_none(here: Installation) -> None:
-    with serving(here.root, "--workers", "1", "--no-worker", **here.settings) as server:
-        time.sleep(4)
+    alone = ("--workers", "1", "--no-worker")
+    with serving(here.root, *alone, program=HASTY, **here.settings) as server:
+        # By now it would have one.
         assert workers_of(server) == []
 
 
@@ -355,7 +347,7 @@ def test_a_lead_that_is_queued_while_serving_is_done_soon(
     body: Any = {"contactToken": "t", "name": "Ann Lee", "email": "ann@x.org"}
     path = f"/chatbot/createLead/{bot.ids.generated_id}"
     hubspot.stop()
-    with serving(here.root, "--workers", "1", **here.settings) as server:
+    with serving(here.root, "--workers", "1", program=HASTY, **here.settings) as server:
         headers = [("Content-Type", "application/json")]
         code, _, answer = server.answer("POST", path, json.dumps(body), headers)
         assert (code, json.loads(answer)["status"]) == (202, "queued")

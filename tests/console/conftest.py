@@ -16,7 +16,12 @@ from tests import databases
 from tests.console.chromium import FLAGS
 from tests.consoles import Operator, open_console, start_session, unused_email
 from tests.own_databases import KINDS, own_database
-from tests.server.servers import serving
+from tests.server.servers import HASTY, serving
+
+
+@pytest.fixture(autouse=True)
+def _passwords_take_no_time(quick_passwords: None) -> None:
+    """What is tried here is who comes in, not what a stolen hash withstands."""
 
 
 @pytest.fixture
@@ -44,7 +49,7 @@ def served(
     root = tmp_path_factory.mktemp("served")
     with own_database(request.param, root) as database_url:
         given = {"database_url": database_url, "egress_allow": "127.0.0.0/8"}
-        with serving(root, "--workers", "1", **given) as server:
+        with serving(root, "--workers", "1", program=HASTY, **given) as server:
             environ = {f"CRMHUB_{name.upper()}": value for name, value in given.items()}
             hub = Hub.open(Settings.load(environ, root))
             yield Served(f"http://127.0.0.1:{server.port}", hub)

@@ -22,6 +22,7 @@ from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
 from tests.clients import TESTS
 from tests.console.conftest import Served
 from tests.console.past import HOUR, put
+from tests.journal.working import hurry
 
 pytestmark = pytest.mark.databases("sqlite")
 
@@ -32,7 +33,7 @@ class Bot:
     """Calls the helpers of an account that uses the fake HubSpot."""
 
     def __init__(self, served: Served, crm: HubSpotCrm, account: Account, ids: IssuedIds) -> None:
-        self.crm, self.account = crm, account
+        self.hub, self.crm, self.account = served.hub, crm, account
         self._lead = f"{served.url}/chatbot/createLead/{ids.generated_id}"
         self._deal = f"{served.url}/crm-api-interface/createDeal/{ids.portal_id}"
 
@@ -46,6 +47,7 @@ class Bot:
         sent = self._call(self._deal, {"contactId": contact_id, "properties": properties})
         self.crm.fake.faults.waiting.remove(down)
         assert sent["status"] == "queued"
+        hurry(self.hub, self)
         return str(sent["actionId"])
 
     def _call(self, url: str, body: Any) -> Any:
@@ -57,10 +59,10 @@ class Bot:
 def reload_until(page: Page, selector: str, words: str) -> None:
     """Load a page again until a part of it says this."""
     found = page.locator(selector).filter(has_text=words)
-    for _ in range(_PATIENCE_MS // 500):
+    for _ in range(_PATIENCE_MS // 100):
         if found.count():
             return
-        page.wait_for_timeout(500)
+        page.wait_for_timeout(100)
         page.reload()
     expect(page.locator(selector)).to_contain_text(words)
 
@@ -148,10 +150,7 @@ def test_many_are_tried_again_by_the_keyboard_alone(page: Page, served: Served, 
     account = bot.account
     put(served.hub, account, *[(HOUR, HOUR // 2, "dead")] * 3, reason="no such stage")
     page.goto(f"/console/activity?account={account.client_id}&reason=stage")
-    # The banner is as old as a few seconds.
-    page.wait_for_timeout(3_500)
-    page.reload()
-    expect(page.locator(".banner")).to_contain_text("failed")
+    reload_until(page, ".banner", "failed")
     page.get_by_role("link", name="Retry failed").focus()
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_contain_text("3 actions: 3 failed")

@@ -17,7 +17,7 @@ from tests.clients import TESTS, Client
 from tests.console.conftest import Served
 from tests.duplicates import listed_pair
 
-pytestmark = pytest.mark.databases("postgresql")
+pytestmark = pytest.mark.databases("sqlite")
 
 PHONE = "+12025550100"
 

@@ -151,6 +151,17 @@ def serving(
         temporary.cleanup()
 
 
+_HASTY = """
+from crmhub.cli import main
+from crmhub.server import worker_process
+
+worker_process._AFTER_SERVERS = worker_process._SHORTEST_LIFE = 0
+main()
+"""
+# A service that starts its worker at once, and another one as soon as it dies.
+HASTY = (sys.executable, "-c", _HASTY)
+
+
 _WAITING = """
 import time
 from pathlib import Path

@@ -115,25 +115,31 @@ def _listens(port: int) -> bool:
         return line.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.fixture
-def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    for name in [name for name in os.environ if name.startswith("CRMHUB_")]:
-        monkeypatch.delenv(name)
-    made: dict[str, str] = CommandLine(tmp_path, {}).json("account", "create", "Acme")
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("proxied")
+
+
+@pytest.fixture(scope="module")
+def acme(root: Path) -> dict[str, str]:
+    with pytest.MonkeyPatch.context() as patched:
+        for name in [name for name in os.environ if name.startswith("CRMHUB_")]:
+            patched.delenv(name)
+        made: dict[str, str] = CommandLine(root, {}).json("account", "create", "Acme")
     return made
 
 
-@pytest.fixture
-def hub(tmp_path: Path, acme: dict[str, str]) -> Iterator[Server]:
+@pytest.fixture(scope="module")
+def hub(root: Path, acme: dict[str, str]) -> Iterator[Server]:
     """A hub that trusts the proxy of this machine."""
-    with serving(tmp_path, "--workers", "1", "--no-worker", trusted_proxies="127.0.0.1") as server:
+    with serving(root, "--workers", "1", "--no-worker", trusted_proxies="127.0.0.1") as server:
         yield server
 
 
-@pytest.fixture
-def proxy(nginx: str, tmp_path: Path, hub: Server) -> Iterator[Proxy]:
+@pytest.fixture(scope="module")
+def proxy(nginx: str, root: Path, hub: Server) -> Iterator[Proxy]:
     """nginx before the hub."""
-    with proxying(nginx, tmp_path, hub.port) as proxy:
+    with proxying(nginx, root, hub.port) as proxy:
         yield proxy
 
 
@@ -152,10 +158,10 @@ def test_a_caller_is_known_by_its_address_whatever_it_says(proxy: Proxy) -> None
     def guess(address: str, **headers: str) -> int:
         return proxy.answer(helper, b"{}", address=address, **headers)[0]
 
-    soon(lambda: guess("127.0.0.2") == 429)
-    assert guess("127.0.0.3") == 404
+    soon(lambda: guess("127.0.0.4") == 429)
+    assert guess("127.0.0.5") == 404
     for name in ("X-Forwarded-For", "X_Forwarded_For", "x_forwarded-for"):
-        assert guess("127.0.0.2", **{name: "203.0.113.7"}) == 429, name
+        assert guess("127.0.0.4", **{name: "203.0.113.7"}) == 429, name
 
 
 def test_a_body_that_is_too_large_is_refused_as_the_hub_would(
@@ -193,9 +199,7 @@ def _connections(port: int) -> int:
     return sum(row[1].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
 
 
-def test_hubs_restarted_in_turn_lose_no_call(
-    nginx: str, tmp_path: Path, acme: dict[str, str]
-) -> None:
+def test_hubs_restarted_in_turn_lose_no_call(nginx: str, tmp_path: Path) -> None:
     answers: list[int] = []
     ends = threading.Event()
     ports = free_port(), free_port()

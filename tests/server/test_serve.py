@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.places import free_port
+from crmhub.secrets import BASE36, token
 from crmhub.server import http_server
 from tests.cli.conftest import CRMHUB, CommandLine, environment
 from tests.database.test_write_queue import is_taken
@@ -41,6 +42,25 @@ def crmhub(tmp_path, monkeypatch):
 @pytest.fixture
 def acme(crmhub):
     return crmhub.json("account", "create", "Acme")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A service with two server processes, for tests that neither end nor crowd it."""
+    with serving(tmp_path_factory.mktemp("shared"), "--workers", "2", "--no-worker") as server:
+        yield server
+
+
+@pytest.fixture
+def there(shared, crmhub):
+    """The command line of the shared service's installation."""
+    return CommandLine(shared.log.parent, {})
+
+
+@pytest.fixture
+def bolt(there):
+    """A fresh account of the shared service."""
+    return there.json("account", "create", f"bolt-{token(8, BASE36)}")
 
 
 def get(server, made, path="contacts", **more):
@@ -68,70 +88,67 @@ def chunked(body):
     return b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
 
 
+ALONE = ("--workers", "1", "--no-worker")
 CONTACT = b'{"properties": {"firstname": "Ada"}}'
 
 
-def test_it_serves_and_every_process_holds_its_share(crmhub, acme, tmp_path):
-    with serving(tmp_path, "--workers", "2", "--no-worker") as server:
-        status, headers, body = get(server, acme)
-        assert (status, json.loads(body)["total"]) == (200, 0)
-        assert headers["RateLimit-Limit"] == "500"
-        assert len(server.children()) == 2
+def test_it_serves_and_every_process_holds_its_share(shared, bolt):
+    status, headers, body = get(shared, bolt)
+    assert (status, json.loads(body)["total"]) == (200, 0)
+    assert headers["RateLimit-Limit"] == "500"
+    assert len(shared.children()) == 2
 
 
-def test_bodies_of_every_form_are_read(acme, tmp_path):
-    with serving(tmp_path, "--workers", "1") as server:
-        for parts in (
-            [post(acme, CONTACT, f"Content-Length: {len(CONTACT)}")],
-            [post(acme, chunked(CONTACT), "Transfer-Encoding: chunked")],
-            [
-                post(acme, b"", "Transfer-Encoding: chunked"),
-                b"5\r\n" + CONTACT[:5] + b"\r\n",
-                chunked(CONTACT[5:]),
-            ],
-            [post(acme, b"", "Expect: 100-continue", f"Content-Length: {len(CONTACT)}"), CONTACT],
-        ):
-            assert b"201 Created" in server.raw(*parts)
-        status, headers, body = get(server, acme, method="HEAD")
-        assert (status, body) == (200, b"")
-        assert int(headers["Content-Length"]) > 100
+def test_bodies_of_every_form_are_read(shared, bolt):
+    for parts in (
+        [post(bolt, CONTACT, f"Content-Length: {len(CONTACT)}")],
+        [post(bolt, chunked(CONTACT), "Transfer-Encoding: chunked")],
+        [
+            post(bolt, b"", "Transfer-Encoding: chunked"),
+            b"5\r\n" + CONTACT[:5] + b"\r\n",
+            chunked(CONTACT[5:]),
+        ],
+        [post(bolt, b"", "Expect: 100-continue", f"Content-Length: {len(CONTACT)}"), CONTACT],
+    ):
+        assert b"201 Created" in shared.raw(*parts)
+    status, headers, body = get(shared, bolt, method="HEAD")
+    assert (status, body) == (200, b"")
+    assert int(headers["Content-Length"]) > 100
 
 
 @pytest.mark.parametrize("form", ["length", "chunked"])
-def test_a_body_that_is_too_large_is_413(acme, tmp_path, form):
+def test_a_body_that_is_too_large_is_413(shared, bolt, form):
     body = json.dumps({"properties": {"firstname": "x" * 1024 * 1024}}).encode()
     request = (
-        post(acme, body, f"Content-Length: {len(body)}")
+        post(bolt, body, f"Content-Length: {len(body)}")
         if form == "length"
-        else post(acme, chunked(body), "Transfer-Encoding: chunked")
+        else post(bolt, chunked(body), "Transfer-Encoding: chunked")
     )
-    with serving(tmp_path, "--workers", "1") as server:
-        answer = server.raw(request)
+    answer = shared.raw(request)
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["status"] == "error"
 
 
-def test_what_a_caller_did_not_finish_sending_is_not_done(acme, tmp_path):
+def test_what_a_caller_did_not_finish_sending_is_not_done(shared, bolt):
     """The part that came would do as a whole: a lead with half an address."""
     whole = b"contactToken=t&name=Ada&email=ada@example.community"
     head = (
-        f"POST /chatbot/createLead/{acme['generatedId']} HTTP/1.1\r\nHost: test\r\n"
+        f"POST /chatbot/createLead/{bolt['generatedId']} HTTP/1.1\r\nHost: test\r\n"
         "Content-Type: application/x-www-form-urlencoded\r\nConnection: close\r\n"
         f"Content-Length: {len(whole)}\r\n\r\n"
     ).encode()
-    with serving(tmp_path, "--workers", "1") as server:
-        with socket.create_connection(("127.0.0.1", server.port)) as connection:
-            connection.sendall(head + whole[:-6])
-            time.sleep(0.3)
-        soon(lambda: "createLead" in server.log.read_text())
-        assert json.loads(get(server, acme)[2])["total"] == 0
-        assert b"200 OK" in server.raw(head + whole)
-        assert json.loads(get(server, acme)[2])["total"] == 1
+    with socket.create_connection(("127.0.0.1", shared.port)) as connection:
+        connection.sendall(head + whole[:-6])
+        time.sleep(0.3)
+    soon(lambda: "createLead" in shared.log.read_text())
+    assert json.loads(get(shared, bolt)[2])["total"] == 0
+    assert b"200 OK" in shared.raw(head + whole)
+    assert json.loads(get(shared, bolt)[2])["total"] == 1
 
 
 def test_bodies_that_do_not_end_hold_up_nobody(acme, tmp_path):
     with ExitStack() as stack:
-        server = stack.enter_context(serving(tmp_path, "--workers", "1", "--threads", "2"))
+        server = stack.enter_context(serving(tmp_path, *ALONE, "--threads", "2"))
         long = json.dumps({"properties": {"firstname": "x" * 100_000}}).encode()
         lines = [
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 30))
@@ -153,7 +170,7 @@ def test_bodies_that_do_not_end_hold_up_nobody(acme, tmp_path):
 def test_whoever_stalls_makes_room(acme, tmp_path):
     """More than a process has room for: without an end, they would keep all others out."""
     with ExitStack() as stack:
-        server = stack.enter_context(serving(tmp_path, "--workers", "1", "--threads", "2"))
+        server = stack.enter_context(serving(tmp_path, *ALONE, "--threads", "2"))
         head = post(acme, b"", "Content-Length: 9")
         for _ in range(520):
             line = socket.create_connection(("127.0.0.1", server.port), 30)
@@ -163,20 +180,20 @@ def test_whoever_stalls_makes_room(acme, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists all locks")
-def test_no_process_loses_its_locks_on_the_database(acme, tmp_path):
+def test_no_process_loses_its_locks_on_the_database(shared, bolt):
     """A file that is closed takes its process's locks on it along, and then SQLite's database may
     be written over by another process."""
-    connections, folder = import_module("crmhub.server.connections"), tmp_path / "var"
-    with serving(tmp_path, "--workers", "1") as server:
+    connections = import_module("crmhub.server.connections")
+    folder = shared.log.parent / "var"
 
-        def users():
-            return [pid for pid in server.children() if _has_open(pid, folder / "crmhub.db")]
+    def users():
+        return [pid for pid in shared.children() if _has_open(pid, folder / "crmhub.db")]
 
-        soon(lambda: get(server, acme)[0] == 200 and len(users()) == 2)
-        time.sleep(connections._LOOK_SECONDS * 4)
-        assert get(server, acme)[0] == 200
-        for file in ("crmhub.db", "crmhub.db-shm"):
-            assert set(users()) <= _lock_holders(folder / file)
+    soon(lambda: get(shared, bolt)[0] == 200 and len(users()) == 2)
+    time.sleep(connections._LOOK_SECONDS * 4)
+    assert get(shared, bolt)[0] == 200
+    for file in ("crmhub.db", "crmhub.db-shm"):
+        assert set(users()) <= _lock_holders(folder / file)
 
 
 def _has_open(pid, file):
@@ -244,7 +261,7 @@ def test_it_outlives_its_terminal_when_told_to(hangups, acme, tmp_path):
 
 
 def test_the_last_use_of_a_key_is_written_at_the_end(crmhub, acme, tmp_path):
-    with serving(tmp_path) as server:
+    with serving(tmp_path, *ALONE) as server:
         get(server, acme)
         assert server.stop() == 0
     (key,) = crmhub.json("key", "list", "acme")
@@ -254,7 +271,7 @@ def test_the_last_use_of_a_key_is_written_at_the_end(crmhub, acme, tmp_path):
 def test_it_starts_again_at_once_on_the_same_port(acme, tmp_path):
     port = free_port()
     for _ in range(2):
-        with serving(tmp_path, port=port) as server:
+        with serving(tmp_path, *ALONE, port=port) as server:
             assert get(server, acme)[0] == 200
             server.stop()
 
@@ -270,7 +287,7 @@ def test_a_killed_server_process_is_replaced_however_soon(acme, tmp_path):
 
 
 def test_a_server_process_is_replaced_when_the_one_above_it_is_killed(acme, tmp_path):
-    with serving(tmp_path, "--workers", "1", "--no-worker") as server:
+    with serving(tmp_path, *ALONE) as server:
         (before,) = server.children()
         above = int(Path(f"/proc/{before}/stat").read_text().rpartition(")")[2].split()[1])
         assert above != server.process.pid
@@ -288,10 +305,9 @@ def test_server_processes_end_with_a_killed_supervisor(acme, tmp_path):
         soon(lambda: not server.answers())
 
 
-def test_a_taken_port_is_told(crmhub, tmp_path):
-    with serving(tmp_path) as server:
-        refused = crmhub("serve", "--port", str(server.port), code=1).stderr
-    assert refused.startswith(f"crmhub: Port {server.port} on 127.0.0.1 is taken")
+def test_a_taken_port_is_told(shared, there):
+    refused = there("serve", "--port", str(shared.port), code=1).stderr
+    assert refused.startswith(f"crmhub: Port {shared.port} on 127.0.0.1 is taken")
     assert "--port" in refused
     assert refused.count("\n") == 1
 
@@ -350,7 +366,7 @@ def test_a_start_that_takes_long_is_told_and_then_that_it_is_ready(tmp_path):
 
 
 def test_every_log_line_is_json_without_personal_data(acme, tmp_path):
-    with serving(tmp_path) as server:
+    with serving(tmp_path, "--workers", "1") as server:
         get(server, acme)
         server.raw(post(acme, CONTACT, f"Content-Length: {len(CONTACT)}"))
         server.answer("POST", f"/chatbot/createLead/{acme['generatedId']}", b"{}")
@@ -366,7 +382,7 @@ def test_every_log_line_is_json_without_personal_data(acme, tmp_path):
 
 def test_a_log_that_nobody_takes_changes_no_answer(acme, tmp_path):
     reader, writer = os.pipe()
-    with serving(tmp_path, "--workers", "1", stderr=writer) as server:
+    with serving(tmp_path, *ALONE, stderr=writer) as server:
         os.close(reader)
         for _ in range(3):
             answer = server.raw(post(acme, CONTACT, f"Content-Length: {len(CONTACT)}"))
@@ -378,10 +394,9 @@ def test_a_log_that_nobody_takes_changes_no_answer(acme, tmp_path):
         assert server.stop() == 0
 
 
-def test_a_revoked_key_is_refused_by_every_process_within_a_second(crmhub, acme, tmp_path):
-    with serving(tmp_path, "--workers", "2") as server:
-        assert all(get(server, acme)[0] == 200 for _ in range(20))
-        (key,) = crmhub.json("key", "list", "acme")
-        crmhub("key", "revoke", "acme", key["keyId"])
-        time.sleep(1)
-        assert {get(server, acme)[0] for _ in range(20)} == {401}
+def test_a_revoked_key_is_refused_by_every_process_within_a_second(shared, there, bolt):
+    assert all(get(shared, bolt)[0] == 200 for _ in range(20))
+    (key,) = there.json("key", "list", bolt["clientId"])
+    there("key", "revoke", bolt["clientId"], key["keyId"])
+    time.sleep(1)
+    assert {get(shared, bolt)[0] for _ in range(20)} == {401}
