@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from functools import cache
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
@@ -13,15 +13,15 @@ import flask
 import structlog
 from werkzeug.routing import MapAdapter
 
-from crmhub import logs
+from crmhub import logs, metrics
 from crmhub.api import operational, pipelines, properties, usage, workflows
 from crmhub.api.admin import callers as admin_callers
 from crmhub.api.admin import routes as admin
 from crmhub.api.admin.actions import ActionId
 from crmhub.api.helpers import chatbot, functions
-from crmhub.api.http import failures, flask_proxies, request_metrics
+from crmhub.api.http import failures, flask_proxies
 from crmhub.api.http.authentication import PLACE, PUBLIC_API, authenticate
-from crmhub.api.http.documentation import Document
+from crmhub.api.http.documentation import Document, Documented
 from crmhub.api.http.reading import ARRIVED, check_request
 from crmhub.api.records import RecordId, records_blueprint
 from crmhub.bounds import MAX_BODY_BYTES
@@ -33,6 +33,8 @@ from crmhub.properties.kinds import KINDS
 from crmhub.settings import Settings
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
+_API_PATHS = "/<client_id>/api/v1/"
+_HELPER_PATHS = ("/chatbot/", "/crm-api-interface/")
 _log = structlog.get_logger("crmhub.request")
 
 
@@ -59,10 +61,6 @@ class _App(flask.Flask):
             account_id = environ.get(PLACE)
             if account_id is not None:
                 self.extensions["crmhub"].shares.release(account_id)
-
-    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        # No view is a coroutine; Flask would look for one ten times in each request.
-        return func
 
     def log_exception(self, exc_info: Any) -> None:
         # `failures` logs it. Flask would log the path, and that may hold a webhook id.
@@ -133,7 +131,15 @@ def _end(response: flask.Response) -> flask.Response:
             response.headers.add(name, value)
     rule = request.url_rule
     seconds = time.monotonic() - g.began
-    request_metrics.count(rule, response.status_code, g.get("failed_with"), seconds)
+    operation, resource, helper = (
+        _metric_names(rule.endpoint, rule.rule) if rule else ("none", "", "")
+    )
+    status = f"{response.status_code // 100}xx"
+    metrics.answered(operation, seconds, resource=resource, status=status)
+    if helper:
+        # A helper may answer a failure with 200; `failed_with` is the failure's own status.
+        code = g.get("failed_with") or response.status_code
+        metrics.helper_answered(helper, str(code) if code < 300 else f"{code // 100}xx")
     _log.info(
         "request",
         method=request.method,
@@ -144,3 +150,19 @@ def _end(response: flask.Response) -> flask.Response:
     )
     structlog.contextvars.clear_contextvars()
     return response
+
+
+@cache
+def _metric_names(endpoint: str, rule: str) -> tuple[str, str, str]:
+    """Return the labels of a route's metrics: its operation, its resource and its helper.
+
+    The operation is named as in /openapi.json. The resource is "" outside the public API, the
+    helper is "" for all routes but helpers. Paths are no labels: they hold ids and addresses.
+    """
+    view = flask.current_app.view_functions[endpoint]
+    documented: Documented | None = getattr(view, "documented", None)
+    return (
+        documented.operation_id if documented else endpoint,
+        endpoint.rpartition(".")[0] if rule.startswith(_API_PATHS) else "",
+        rule.split("/")[2] if rule.startswith(_HELPER_PATHS) else "",
+    )

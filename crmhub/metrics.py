@@ -79,14 +79,12 @@ def helper_answered(helper: str, status: str) -> None:
     _meters().helper_answers.of(helper, status).inc()
 
 
-def api_answered(resource: str, operation: str, status: str) -> None:
-    """Count an answer of the public API."""
-    _meters().api_requests.of(resource, operation, status).inc()
-
-
-def answered(operation: str, seconds: float) -> None:
-    """Note how long any HTTP request took."""
-    _meters().requests.of(operation).observe(seconds)
+def answered(operation: str, seconds: float, *, resource: str = "", status: str = "") -> None:
+    """Record how long a request took; with `resource`, count it for the public API."""
+    meters = _meters()
+    meters.requests.of(operation).observe(seconds)
+    if resource:
+        meters.api_requests.of(resource, operation, status).inc()
 
 
 def start() -> None:

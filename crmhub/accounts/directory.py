@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import sqlalchemy as sa
 
@@ -25,7 +25,6 @@ from crmhub.database import tables
 from crmhub.database.connection import Database, now_ms
 from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import admin_token, api_key, webhook_id
-from crmhub.errors import Unauthorized
 from crmhub.secrets import digest, looks_like_admin_token, looks_like_api_key
 
 _TTL = 0.5
@@ -33,11 +32,6 @@ _SIZE = 10_000
 # What cannot be an id is not asked for: PostgreSQL takes no NUL, and no text of any length.
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _SECRET = re.compile(r"[A-Za-z0-9]{20,100}", re.ASCII)
-
-_UNAUTHORIZED = (
-    "The API key is missing or not valid for this account; "
-    "send a live key of the account in the header service-apikey."
-)
 
 _account, _key, _token, _webhook = tables.account.c, api_key.c, admin_token.c, webhook_id.c
 
@@ -88,7 +82,9 @@ _FIRST_TWO_OF_ALL_ACCOUNTS = Statement(SELECT_ACCOUNTS.limit(2))
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An account that proved itself with an API key, and what that key may do."""
+    """The caller of the public API: the account of the API key, and the key's scopes."""
+
+    credential: ClassVar = "key"
 
     account: Account
     key_id: str
@@ -97,7 +93,9 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Who proved with an admin token to be one of the operators, and what the token may do."""
+    """The caller of the admin API: the operator who holds the token, and the token's scopes."""
+
+    credential: ClassVar = "token"
 
     token_id: str
     name: str
@@ -134,40 +132,25 @@ class Directory:
         self._last_use = LastUse(database, keys.note_use)
         self._last_use_of_tokens = LastUse(database, admin_tokens.note_use)
 
-    def by_api_key(self, client_id: str, key: str) -> Caller:
-        """Return who calls with this key in this account's path.
-
-        Raises Unauthorized in the same words for an unknown client, a wrong, expired or revoked
-        key, and a disabled account.
-        """
-        caller = self.by_any_key(key)
-        if caller is None or caller.account.client_id != client_id:
-            raise Unauthorized(_UNAUTHORIZED)
-        return caller
-
-    def by_any_key(self, key: str) -> Caller | None:
-        """Return whose live key this is, if anybody's."""
+    def by_api_key(self, key: str) -> Caller | None:
+        """Return the account and the scopes of a live API key, None for any other text."""
         if not key.isascii():
             return None
         hashed = digest(key)
         caller: Caller | None = self._find(
             "key", hashed, lambda: self._by_digest(hashed) if looks_like_api_key(key) else None
         )
-        if caller is not None:
-            self._last_use.note((caller.account.id, caller.key_id))
         return caller
 
     def by_admin_token(self, token: str) -> Operator | None:
-        """Return whose live admin token this is, if anybody's."""
+        """Return the operator who holds a live admin token, None for any other text."""
         if not looks_like_admin_token(token):
             return None
         hashed = digest(token)
-        operator: Operator | None = self._find(
-            "admin_token", hashed, lambda: self._by_token_digest(hashed)
+        return cast(
+            "Operator | None",
+            self._find("admin_token", hashed, lambda: self._by_token_digest(hashed)),
         )
-        if operator is not None:
-            self._last_use_of_tokens.note(operator.token_id)
-        return operator
 
     def by_webhook_id(self, value: str) -> tuple[Account, Purpose] | None:
         """Return whose id this is in a webhook path, and of which purpose.
@@ -261,6 +244,8 @@ class Directory:
             return None
         account = account_of(row, self._plans)
         caller = Caller(account, row.key_id, frozenset(keys.scopes_of(row.scopes)))
+        # Often enough: a key in use is queried again whenever its cached row has expired.
+        self._last_use.note((account.id, row.key_id))
         return _Found(caller, account.id, row.expires_at)
 
     def _by_token_digest(self, hashed: str) -> _Found | None:
@@ -268,6 +253,7 @@ class Directory:
         if row is None:
             return None
         operator = Operator(row.id, row.name, frozenset(admin_tokens.scopes_of(row.scopes)))
+        self._last_use_of_tokens.note(row.id)
         return _Found(operator, _NOBODY, row.expires_at)
 
     def _by_webhook_id(self, value: str) -> _Found | None:

@@ -10,7 +10,7 @@ import flask
 from marshmallow import fields, validate
 
 from crmhub.api.http.answers import as_json, nothing
-from crmhub.api.http.authentication import account, hub, require
+from crmhub.api.http.authentication import account, hub, lacks_scope
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.idempotency_key import Remade, once
@@ -55,7 +55,9 @@ def of_kind(
         def wrapper(*args: object, resource: str, **kwargs: object) -> object:
             if resource not in kinds:
                 raise NotFound(f"There are no {resource[:60]!r} here; send {' or '.join(kinds)}.")
-            require(f"{resource}:{right}")
+            caller, scope = flask.g.caller, f"{resource}:{right}"
+            if scope not in caller.scopes:
+                raise lacks_scope(caller, scope)
             return view(*args, kind=kinds[resource], **kwargs)
 
         return cast(_F, wrapper)

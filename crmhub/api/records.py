@@ -13,7 +13,14 @@ from werkzeug.routing import BaseConverter
 
 from crmhub.api import schemas
 from crmhub.api.http import flask_proxies
-from crmhub.api.http.answers import answer, as_json, nothing, page_frame, page_shown, record_shown
+from crmhub.api.http.answers import (
+    JsonAnswer,
+    as_json,
+    nothing,
+    page_frame,
+    page_shown,
+    record_shown,
+)
 from crmhub.api.http.authentication import account, hub, needs
 from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, documents
 from crmhub.api.http.failures import duplicate
@@ -234,7 +241,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         total, ids, cursor = records.linked(
             owner, kind, number(kind, id), _kind(to), limit=limit, after=after
         )
-        return answer(page_frame(orjson.dumps(ids), cursor, total))
+        return JsonAnswer(page_frame(orjson.dumps(ids), cursor, total))
 
     @blueprint.put("/<record:id>/associations/<to>/<to_id>")
     @documents(f"associate{single}", 204, None, f"Associate a {one} with a record")
@@ -358,7 +365,7 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
     if text := query.get("cursor"):
         request = _continued(request, query, records.cursor(owner, kind, text))
     page = records.page(owner, kind, request, search_limit())
-    return answer(page_shown(page, properties=request.properties, include=request.include))
+    return JsonAnswer(page_shown(page, properties=request.properties, include=request.include))
 
 
 def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> PageRequest:

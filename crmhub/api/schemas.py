@@ -217,26 +217,20 @@ class Properties(fields.Field[dict[str, str]]):
 
 
 class Between(Number):
-    """A JSON integer within bounds, both included."""
+    """A JSON integer within bounds, both included; in a query string its ASCII digits."""
 
-    def __init__(self, lowest: int, highest: int, **kwargs: Any) -> None:
+    def __init__(self, lowest: int, highest: int, *, in_query: bool = False, **kwargs: Any) -> None:
         super().__init__(validate=validate.Range(lowest, highest), **kwargs)
         self._bounds = (lowest, highest)
+        self._in_query = in_query
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
+        if self._in_query and value.isascii() and value.isdigit() and len(value) <= 16:
+            value = int(value)
         lowest, highest = self._bounds
         if type(value) is int and lowest <= value <= highest:
             return value
         raise ma.ValidationError(f"must be a whole number from {lowest} to {highest}")
-
-
-class Digits(Between):
-    """A whole number of a query string, in plain ASCII digits."""
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
-        plain = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 16
-        number = int(value) if plain else None
-        return super()._deserialize(number, attr, data, **kwargs)
 
 
 class Choice(Text):
@@ -424,7 +418,7 @@ class FilterInput(Strict):
 class LinkQuery(Strict):
     """Paging of a list of ids."""
 
-    limit = Digits(1, 100, metadata={"description": LIMIT, "default": 20})
+    limit = Between(1, 100, in_query=True, metadata={"description": LIMIT, "default": 20})
     cursor = Text(metadata={"description": CURSOR})
 
 

@@ -11,10 +11,10 @@ from crmhub.accounts import accounts
 from crmhub.accounts.webhook_ids import WEEK_MS
 from crmhub.api.admin.account_answers import account_shown, issued_shown, moment, outline_shown
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import author, needs
+from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Age, Listing, PageOf, PageQuery
 from crmhub.api.http.answers import as_json
-from crmhub.api.http.authentication import hub
+from crmhub.api.http.authentication import hub, needs
 from crmhub.api.schemas import MOMENT, Choice, Flag, Inner, Scalar, Shown, Strict, Text
 from crmhub.api.usage import UsageShown, usage_shown
 from crmhub.operations import change_account

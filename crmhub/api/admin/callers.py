@@ -6,9 +6,6 @@ Runs before routing fails, so that under /admin/v1 a 401 comes before 404, 405 a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import wraps
-from typing import TypeVar, cast
 
 import flask
 
@@ -16,11 +13,10 @@ from crmhub.accounts.directory import Operator
 from crmhub.api.http.auth_failures import missed
 from crmhub.api.http.authentication import hub
 from crmhub.audit import Author
-from crmhub.errors import Forbidden, Unauthorized
+from crmhub.errors import Unauthorized
 
 PREFIX = "/admin/v1"
 _UNDER = re.compile(rf"{PREFIX}(?:/|$)")
-_F = TypeVar("_F", bound=Callable[..., object])
 
 
 class NoToken(Unauthorized):
@@ -45,30 +41,10 @@ def authenticate(request: flask.Request) -> None:
             "Authorization: this is no live admin token; `crmhub admin token create` makes one."
         )
         raise missed(wrong, "the token")
-    flask.g.operator = operator
-
-
-def operator() -> Operator:
-    """Return who calls; only under /admin/v1."""
-    return cast(Operator, flask.g.operator)
+    flask.g.caller = operator
 
 
 def author() -> Author:
-    """Return who calls, as the audit log names them."""
-    caller = operator()
+    """Return the operator of the request as the author in the audit log; only under /admin/v1."""
+    caller: Operator = flask.g.caller
     return Author("token", caller.name, caller.token_id)
-
-
-def needs(scope: str) -> Callable[[_F], _F]:
-    """Refuse a view to tokens without `scope`, with Forbidden."""
-
-    def decorator(view: _F) -> _F:
-        @wraps(view)
-        def wrapper(*args: object, **kwargs: object) -> object:
-            if scope not in operator().scopes:
-                raise Forbidden(f"This token lacks the scope {scope}; create one that has it.")
-            return view(*args, **kwargs)
-
-        return cast(_F, wrapper)
-
-    return decorator

@@ -10,10 +10,10 @@ from marshmallow import fields
 from crmhub.api.admin.account_answers import adapter_shown, connection_shown
 from crmhub.api.admin.accounts import ConnectionShown
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import author, needs
+from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import PageOf, all_of
 from crmhub.api.http.answers import as_json
-from crmhub.api.http.authentication import hub
+from crmhub.api.http.authentication import hub, needs
 from crmhub.api.schemas import Choice, Properties, Shown, Strict, Text
 from crmhub.errors import NotFound
 from crmhub.operations import change_account

@@ -8,11 +8,11 @@ import flask
 from marshmallow import fields, validate
 
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import author, needs
+from crmhub.api.admin.callers import author
 from crmhub.api.admin.duplicate_answers import pair_shown, preview_shown
 from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
 from crmhub.api.http.answers import as_json
-from crmhub.api.http.authentication import hub
+from crmhub.api.http.authentication import hub, needs
 from crmhub.api.properties import in_path
 from crmhub.api.schemas import MOMENT, Choice, Properties, Shown, Strict
 from crmhub.identity import possible_duplicates

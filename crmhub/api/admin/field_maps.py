@@ -12,10 +12,10 @@ from crmhub.accounts import field_maps
 from crmhub.accounts.field_maps import KINDS, LONGEST_NAME, LONGEST_VALUE, WHEN
 from crmhub.api.admin.account_answers import preview_shown
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import author, needs, operator
+from crmhub.api.admin.callers import author
 from crmhub.api.admin.connections import SaveQuery
 from crmhub.api.http.answers import as_json
-from crmhub.api.http.authentication import hub
+from crmhub.api.http.authentication import hub, needs
 from crmhub.api.schemas import Choice, Inner, Properties, Shown, Strict
 from crmhub.errors import Forbidden
 from crmhub.helpers.actions import HELPERS
@@ -175,7 +175,7 @@ def _set(query: dict[str, Any], body: dict[str, Any], client_id: str) -> flask.R
 @blueprint.arguments(PreviewInput())
 def _preview(body: dict[str, Any], client_id: str) -> flask.Response:
     sample, given = body.get("properties"), body.get("field_map")
-    if sample is None and "actions:read" not in operator().scopes:
+    if sample is None and "actions:read" not in flask.g.caller.scopes:
         raise Forbidden(
             "properties: what bots have sent is shown to a token with the scope actions:read;"
             " send a sample."

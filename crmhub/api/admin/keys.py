@@ -13,10 +13,10 @@ from marshmallow import fields
 from crmhub.accounts import keys
 from crmhub.api.admin.account_answers import issued_key_shown, key_shown
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import author, needs
+from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import PageOf, all_of
 from crmhub.api.http.answers import as_json, nothing
-from crmhub.api.http.authentication import hub
+from crmhub.api.http.authentication import hub, needs
 from crmhub.api.schemas import MOMENT, Shown, Strict, Text, Words
 from crmhub.errors import Semantic
 from crmhub.operations import change_account

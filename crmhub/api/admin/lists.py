@@ -13,9 +13,9 @@ from marshmallow import fields
 
 from crmhub import durations
 from crmhub.accounts.accounts import Account
-from crmhub.api.http.answers import answer, page_frame
+from crmhub.api.http.answers import JsonAnswer, page_frame
 from crmhub.api.http.authentication import hub
-from crmhub.api.schemas import CursorShown, Digits, Exactly, Strict, Text
+from crmhub.api.schemas import Between, CursorShown, Exactly, Strict, Text
 from crmhub.errors import BadRequest, NotFound
 from crmhub.records.search.cursor import sealed, unsealed
 from crmhub.secrets import derive
@@ -61,7 +61,12 @@ class Age(Text):
 class PageQuery(Strict):
     """Paging of a list."""
 
-    limit = Digits(1, 100, metadata={"description": "Items per page.", "default": _DEFAULT_LIMIT})
+    limit = Between(
+        1,
+        100,
+        in_query=True,
+        metadata={"description": "Items per page.", "default": _DEFAULT_LIMIT},
+    )
     cursor = Text(metadata={"description": _CURSOR})
 
 
@@ -113,12 +118,12 @@ class Listing:
         if len(found) > self.limit:
             place = [self.filters, self.limit, key(items[-1])]
             following = sealed(place, _signing_key(self.what))
-        return answer(page_frame(orjson.dumps([shown(one) for one in items]), following))
+        return JsonAnswer(page_frame(orjson.dumps([shown(one) for one in items]), following))
 
 
 def all_of(items: Sequence[dict[str, Any]]) -> flask.Response:
     """Return the answer of a list that is always one page."""
-    return answer(page_frame(orjson.dumps(items), ""))
+    return JsonAnswer(page_frame(orjson.dumps(items), ""))
 
 
 def account_named(client_id: str) -> Account:

@@ -7,9 +7,8 @@ from marshmallow import fields
 
 from crmhub.api.admin.account_answers import plan_shown
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import needs
 from crmhub.api.admin.lists import PageOf, all_of
-from crmhub.api.http.authentication import hub
+from crmhub.api.http.authentication import hub, needs
 from crmhub.api.schemas import Shown
 from crmhub.api.usage import RATE
 

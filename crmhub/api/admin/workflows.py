@@ -9,10 +9,10 @@ from marshmallow import fields
 
 from crmhub.api.admin.account_answers import enrolment_shown
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import author, needs
+from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
 from crmhub.api.http.answers import nothing
-from crmhub.api.http.authentication import hub
+from crmhub.api.http.authentication import hub, needs
 from crmhub.api.properties import in_path
 from crmhub.api.schemas import MOMENT, Shown
 from crmhub.helpers import get_type

@@ -69,7 +69,7 @@ def _by_headers(scope: str) -> Account | None:
         if account is None:
             raise _missed(Unauthorized(f"{SECRET}: no account has this secret."))
     if key:
-        caller = hub().directory.by_any_key(key)
+        caller = hub().directory.by_api_key(key)
         if caller is None or (account is not None and account.id != caller.account.id):
             raise _missed(Unauthorized(f"{HEADER}: not a live key of this account."))
         if scope not in caller.scopes:

@@ -22,14 +22,15 @@ _SOMETIMES = ("contacts", "tickets")
 
 
 class JsonAnswer(flask.Response):
-    """An answer with a body, sent as it stands here.
+    """A JSON answer, sent without Werkzeug's last changes to its headers.
 
-    Werkzeug would copy the headers, each one checked again, for what some answers lack.
+    Werkzeug would copy all headers and check each one again.
     """
 
+    default_mimetype = "application/json"
     automatically_set_content_length = False
-    # The JSON value that it was made of, where there is one.
     value: Any = None
+    """The JSON value that the body was printed from, if there is one."""
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         body = b"".join(self.iter_encoded())
@@ -37,17 +38,9 @@ class JsonAnswer(flask.Response):
         return () if environ["REQUEST_METHOD"] == "HEAD" else (body,)
 
 
-def answer(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> JsonAnswer:
-    """Return a JSON answer."""
-    response = JsonAnswer(body, status=status, content_type="application/json")
-    for name, value in (headers or {}).items():
-        response.headers.add(name, value)
-    return response
-
-
 def as_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> JsonAnswer:
     """Return any JSON value as an answer."""
-    response = answer(orjson.dumps(value), status, headers)
+    response = JsonAnswer(orjson.dumps(value), status, headers)
     response.value = value
     return response
 
@@ -68,7 +61,7 @@ def failure(error: HubError) -> flask.Response:
         "timestamp": now,
         "status": "error",
     }
-    return answer(orjson.dumps(body), error.status, error.headers)
+    return JsonAnswer(orjson.dumps(body), error.status, error.headers)
 
 
 def links_shown(links: Links, asked: Iterable[str] = ()) -> dict[str, list[int]]:

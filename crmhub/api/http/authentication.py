@@ -14,7 +14,7 @@ from wsgiref.types import WSGIEnvironment
 import flask
 
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.directory import Caller
+from crmhub.accounts.directory import Caller, Operator
 from crmhub.accounts.limits import RateStatus
 from crmhub.api.http import flask_proxies
 from crmhub.api.http.auth_failures import missed
@@ -34,6 +34,10 @@ PUBLIC_API = re.compile(r"/([^/]+)/api/v1(?:/|$)")
 """The paths of the public API, with the client id."""
 # What is told of a plan without a limit: every answer carries the headers.
 _NO_LIMIT = RateStatus(limit=10**9, remaining=10**9)
+_NO_SUCH_KEY = (
+    "The API key is missing or not valid for this account; "
+    "send a live key of the account in the header service-apikey."
+)
 _F = TypeVar("_F", bound=Callable[..., object])
 
 
@@ -61,11 +65,12 @@ def authenticate(request: flask.Request, client_id: str) -> None:
     key = request.headers.get(HEADER, "")
     if not key:
         raise Unauthorized(f"Send the account's API key in the header {HEADER}.")
-    try:
-        g.caller = known = here.directory.by_api_key(client_id, key)
-    except Unauthorized as exc:
-        raise missed(exc, "the key") from None
-    rate = here.limits.hit(known)
+    caller = here.directory.by_api_key(key)
+    if caller is None or caller.account.client_id != client_id:
+        # The same words for every reason, so that nobody learns which accounts exist.
+        raise missed(Unauthorized(_NO_SUCH_KEY), "the key")
+    g.caller = caller
+    rate = here.limits.hit(caller)
     g.rate = rate if rate.limit is not None else _NO_LIMIT
     if not rate.allowed:
         raise TooManyRequests(
@@ -73,8 +78,9 @@ def authenticate(request: flask.Request, client_id: str) -> None:
             f" try again in {rate.retry_after} s.",
             retry_after=rate.retry_after,
         )
-    if not take_place(request.environ, here, known.account):
+    if not here.shares.take(caller.account.id, request.environ.get(TURN)):
         raise too_many_at_once()
+    request.environ[PLACE] = caller.account.id
 
 
 def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
@@ -88,19 +94,20 @@ def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
     return environ[PLACE] is not None
 
 
-def require(scope: str) -> None:
-    """Raise Forbidden when the caller's key lacks `scope`."""
-    if scope not in flask_proxies.g().caller.scopes:
-        raise Forbidden(f"This key lacks the scope {scope}; create one that has it.")
+def lacks_scope(caller: Caller | Operator, scope: str) -> Forbidden:
+    """Return the error for a caller whose key or token lacks `scope`."""
+    return Forbidden(f"This {caller.credential} lacks the scope {scope}; create one that has it.")
 
 
 def needs(scope: str) -> Callable[[_F], _F]:
-    """Refuse a view to keys without `scope`, with Forbidden."""
+    """Return a decorator for a view: callers without `scope` get Forbidden."""
 
     def decorator(view: _F) -> _F:
         @wraps(view)
         def wrapper(*args: object, **kwargs: object) -> object:
-            require(scope)
+            caller = flask_proxies.g().caller
+            if scope not in caller.scopes:
+                raise lacks_scope(caller, scope)
             return view(*args, **kwargs)
 
         return cast(_F, wrapper)

@@ -16,7 +16,7 @@ from apispec.ext.marshmallow.common import resolve_schema_cls
 from flask_smorest.spec import FlaskPlugin
 
 from crmhub import __version__
-from crmhub.api.http.answers import answer
+from crmhub.api.http.answers import JsonAnswer
 from crmhub.api.http.authentication import HEADER, SECRET
 from crmhub.api.http.idempotency_key import HEADER as IDEMPOTENCY
 from crmhub.api.http.idempotency_key import KEY, REPLAYED
@@ -237,7 +237,7 @@ class Document:
         # Anyone may ask for it, and nothing in it changes: written once.
         if self._written is None:
             self._written = orjson.dumps(self._spec.to_dict())
-        return answer(self._written)
+        return JsonAnswer(self._written)
 
 
 def documents(

@@ -239,8 +239,11 @@ def check_request(request: flask.Request) -> None:
             f"Content-Encoding: {encoding[:60]} is not taken; send the body uncompressed, without"
             " this header."
         )
-    if request.query_string:
-        _refuse_unread_parameters(request)
+    view = flask_proxies.app().view_functions.get(request.endpoint or "")
+    # A lone & is a query string, too, but names nothing.
+    if request.query_string and hasattr(view, "refuses_query") and (sent := query(request)):
+        stray = "is not known here; this request takes no parameters"
+        raise BadRequest(listed([(name[:100], stray) for name in sent]))
 
 
 @lru_cache(maxsize=256)
@@ -318,16 +321,6 @@ def _reads(view: Any) -> Sequence[tuple[str, Any]]:
     """Return the arguments that a view reads: their location and their schema."""
     reads: Sequence[tuple[str, Any]] = getattr(view, "reads", ())
     return reads
-
-
-def _refuse_unread_parameters(request: flask.Request) -> None:
-    view = flask.current_app.view_functions.get(request.endpoint or "")
-    if not getattr(view, "refuses_query", False):
-        return
-    # A lone & is a query string, too, but names nothing.
-    if sent := query(request):
-        stray = "is not known here; this request takes no parameters"
-        raise BadRequest(listed([(name[:100], stray) for name in sent]))
 
 
 def problems_of(messages: Any, path: str = "") -> list[tuple[str, str]]:
