@@ -23,7 +23,8 @@ from crmhub.api.http import failures, flask_proxies
 from crmhub.api.http.authentication import PLACE, PUBLIC_API, authenticate
 from crmhub.api.http.documentation import Document, Documented
 from crmhub.api.http.reading import ARRIVED, check_request
-from crmhub.api.records import RecordId, records_blueprint
+from crmhub.api.record_paths import RecordId
+from crmhub.api.records import records_blueprint
 from crmhub.bounds import MAX_BODY_BYTES
 from crmhub.console import pages
 from crmhub.console import routes as console

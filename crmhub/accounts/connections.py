@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-from crmhub.accounts.accounts import Account, locked, set_adapter
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.changes import locked, set_adapter
 from crmhub.accounts.plans import Plan
 from crmhub.adapter.contract import Adapter, BadConfig, configured
 from crmhub.database.connection import Connection

@@ -7,13 +7,14 @@ from typing import Any
 import flask
 from marshmallow import fields
 
+from crmhub.api.field_types import Flag, Inner, Items, Scalar, Strict, Text
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import account, hub
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.idempotency_key import Remade
 from crmhub.api.http.reading import Blueprint
 from crmhub.api.properties import LINE, all_of, in_path, of_kind
-from crmhub.api.schemas import CursorShown, Exactly, Flag, Inner, Items, Scalar, Shown, Strict, Text
+from crmhub.api.schemas import CursorShown, Exactly, Shown
 from crmhub.bounds import MAX_STAGES
 from crmhub.errors import NotFound
 from crmhub.properties.catalogue import Pipeline, Stage

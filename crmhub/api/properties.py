@@ -9,13 +9,14 @@ from typing import Any, TypeVar, cast
 import flask
 from marshmallow import fields, validate
 
+from crmhub.api.field_types import Choice, Flag, Inner, Items, Strict, Text
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import account, hub, lacks_scope
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.idempotency_key import Remade, once
 from crmhub.api.http.reading import Blueprint
-from crmhub.api.schemas import Choice, CursorShown, Exactly, Flag, Inner, Items, Strict, Text
+from crmhub.api.schemas import CursorShown, Exactly
 from crmhub.bounds import MAX_OPTIONS
 from crmhub.errors import NotFound
 from crmhub.properties.catalogue import FIELDS, Property

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import flask
 import orjson
-from werkzeug.routing import BaseConverter
 
 from crmhub.api import schemas
+from crmhub.api.field_types import scalar
 from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import (
     JsonAnswer,
@@ -26,9 +25,10 @@ from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, documents
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.idempotency_key import Remade, writes
 from crmhub.api.http.reading import HUNG_UP, Blueprint
-from crmhub.api.schemas import HIGHEST_ID, ORDERS, SORTS, scalar
-from crmhub.errors import BadRequest, NotFound, Semantic
-from crmhub.properties.kinds import KINDS, Kind
+from crmhub.api.record_paths import if_match, kind_in_path, linkable_number, number
+from crmhub.api.schemas import HIGHEST_ID, ORDERS, SORTS
+from crmhub.errors import BadRequest, NotFound
+from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import DuplicateValue
 from crmhub.records.search.cursor import Cursor
 from crmhub.records.search.filters import Filter
@@ -37,16 +37,7 @@ from crmhub.records.search.plans import Query
 from crmhub.records.writing import Change, NewRecord, Record, Stored, Upsert, missing
 from crmhub.search_limits import SearchLimit
 
-_ETAG = re.compile(r'"([0-9]{1,9})"')
 _DEFAULT_LIMIT = 20
-
-
-class RecordId(BaseConverter):
-    """The part of a path that names a record; `search` is none, so other methods on it are 405."""
-
-    regex = r"(?!search\Z)[^/]+"
-    # Never more than a part. Else a slash at the end of the path is none that may be left out.
-    part_isolating = True
 
 
 def records_blueprint(kind: Kind) -> Blueprint:
@@ -136,7 +127,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @write
     @blueprint.arguments(schemas.RecordChange())
     def update(body: dict[str, Any], id: str) -> flask.Response:
-        change = Change(number(kind, id), body["properties"], if_match=_if_match())
+        change = Change(number(kind, id), body["properties"], if_match=if_match())
         [record] = hub().records.update(account(), kind, [change])
         return _whole(record, 200)
 
@@ -144,7 +135,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @documents(f"archive{single}", 204, None, f"Archive a {one}", parameters=[IF_MATCH])
     @write
     def archive(id: str) -> flask.Response:
-        hub().records.archive(account(), kind, [(number(kind, id), "")], if_match=_if_match())
+        hub().records.archive(account(), kind, [(number(kind, id), "")], if_match=if_match())
         return nothing()
 
     @blueprint.post("/batch/create")
@@ -239,7 +230,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         after = records.cursor(owner, kind, text) if text else None
         limit = query.get("limit") or (after.limit if after else _DEFAULT_LIMIT)
         total, ids, cursor = records.linked(
-            owner, kind, number(kind, id), _kind(to), limit=limit, after=after
+            owner, kind, number(kind, id), kind_in_path(to), limit=limit, after=after
         )
         return JsonAnswer(page_frame(orjson.dumps(ids), cursor, total))
 
@@ -247,15 +238,15 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @documents(f"associate{single}", 204, None, f"Associate a {one} with a record")
     @write
     def link(id: str, to: str, to_id: str) -> flask.Response:
-        other = _kind(to)
-        hub().records.link(account(), kind, number(kind, id), other, _linkable(other, to_id))
+        other = kind_in_path(to)
+        hub().records.link(account(), kind, number(kind, id), other, linkable_number(other, to_id))
         return nothing()
 
     @blueprint.delete("/<record:id>/associations/<to>/<to_id>")
     @documents(f"dissociate{single}", 204, None, f"Remove an association of a {one}")
     @write
     def unlink(id: str, to: str, to_id: str) -> flask.Response:
-        other = _kind(to)
+        other = kind_in_path(to)
         hub().records.unlink(account(), kind, number(kind, id), other, number(other, to_id))
         return nothing()
 
@@ -304,43 +295,6 @@ def _new(body: dict[str, Any], path: str) -> NewRecord:
 
 def _numbered(inputs: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     return [(f"inputs[{i}].", each) for i, each in enumerate(inputs)]
-
-
-def _kind(name: str) -> Kind:
-    if name not in KINDS:
-        raise NotFound(f"There are no {name[:60]}; records are {', '.join(KINDS)}.")
-    return KINDS[name]
-
-
-def number(kind: Kind, id: str) -> int:
-    """Return the id of a path; BadRequest when it is no number, NotFound when none can have it."""
-    if not (id.isascii() and id.isdigit()):
-        raise BadRequest(f"id: {id[:60]!r} is not a number.")
-    # Longer than any id: not read as a number at all.
-    value = int(id) if len(id) < 20 else 0
-    if not 0 < value <= HIGHEST_ID:
-        raise NotFound(missing(kind, id))
-    return value
-
-
-def _linkable(kind: Kind, to_id: str) -> int:
-    """Return the id to link with; Semantic when no record can have it, as when none has it."""
-    try:
-        return number(kind, to_id)
-    except NotFound as exc:
-        raise Semantic(f"toId: {exc.message}") from None
-
-
-def _if_match() -> frozenset[int] | None:
-    """Return the versions that the If-Match header allows, None without one."""
-    header = flask.request.headers.get("If-Match")
-    if header is None or header.strip() == "*":
-        return None
-    tags = [each.strip() for each in header.split(",")]
-    strong = [match for each in tags if (match := _ETAG.fullmatch(each))]
-    if len(strong) != len(tags):
-        raise BadRequest('If-Match: send the ETag of the record as it was given, such as "3".')
-    return frozenset(int(match[1]) for match in strong)
 
 
 def search_limit() -> SearchLimit:

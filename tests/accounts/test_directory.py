@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from crmhub.accounts import accounts, keys
+from crmhub.accounts import changes, keys, webhook_ids
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.plans import BUILT_IN
 from crmhub.database import connection
@@ -52,7 +52,7 @@ def test_what_is_no_live_key_finds_nobody(database, make_account, directory):
             "update api_key set expires_at = 1 where id = :id", {"id": expired.key_id}
         )
     )
-    database.transact(lambda tx: accounts.disable(tx, disabled.id))
+    database.transact(lambda tx: changes.disable(tx, disabled.id))
     for key in [
         new_api_key(),
         "",
@@ -103,14 +103,14 @@ def test_a_disabled_account_ends_everywhere_and_comes_back(
     account, issued = make_account()
     assert other_process.by_webhook_id(issued.generated_id)
     assert other_process.by_secret(issued.webhook_secret)
-    database.transact(lambda tx: accounts.disable(tx, account.id))
+    database.transact(lambda tx: changes.disable(tx, account.id))
     clock.forward(1)
     assert other_process.by_webhook_id(issued.generated_id) is None
     assert other_process.by_secret(issued.webhook_secret) is None
     assert refused(other_process, issued.api_key)
     assert other_process.only_account() is None
     assert other_process.by_client_id("acme").disabled
-    database.transact(lambda tx: accounts.enable(tx, account.id))
+    database.transact(lambda tx: changes.enable(tx, account.id))
     assert other_process.by_api_key(issued.api_key).account == account
 
 
@@ -138,7 +138,7 @@ def test_an_own_change_is_seen_at_once(database, make_account):
     directory = Directory(database, BUILT_IN, ttl=60)
     directory.by_api_key(issued.api_key)
     directory.only_account()
-    database.transact(lambda tx: accounts.set_switches(tx, account.id, {"strict": True}, BUILT_IN))
+    database.transact(lambda tx: changes.set_switches(tx, account.id, {"strict": True}, BUILT_IN))
     assert not directory.by_api_key(issued.api_key).account.switches.strict
     directory.forget(account.id)
     assert directory.by_api_key(issued.api_key).account.switches.strict
@@ -155,7 +155,7 @@ def test_what_was_read_before_a_change_is_not_remembered_after_it(database, make
     def slow(value):
         found = read(value)
         database.transact(
-            lambda tx: accounts.set_switches(tx, account.id, {"strict": True}, BUILT_IN)
+            lambda tx: changes.set_switches(tx, account.id, {"strict": True}, BUILT_IN)
         )
         directory.forget(account.id)
         return found
@@ -207,7 +207,7 @@ def test_a_secret_or_its_digest_is_no_webhook_id(make_account, directory):
 def test_an_alias_is_told_from_an_issued_id(database, make_account, directory):
     account, _ = make_account()
     changed = database.transact(
-        lambda tx: accounts.set_switches(tx, account.id, {"portal_alias": "Hub-123"}, BUILT_IN)
+        lambda tx: changes.set_switches(tx, account.id, {"portal_alias": "Hub-123"}, BUILT_IN)
     )
     assert directory.by_webhook_id("Hub-123") == (changed, "alias")
     assert directory.by_webhook_id("hub-123") is None
@@ -215,7 +215,9 @@ def test_an_alias_is_told_from_an_issued_id(database, make_account, directory):
 
 def test_old_and_new_secret_work_until_the_old_one_ends(database, make_account, directory, clock):
     account, issued = make_account()
-    new = database.transact(lambda tx: accounts.rotate(tx, account.id, "secret", keep_ms=600_000))
+    new = database.transact(
+        lambda tx: webhook_ids.rotate(tx, account.id, "secret", keep_ms=600_000)
+    )
     assert directory.by_secret(issued.webhook_secret) == account
     assert directory.by_secret(new) == account
     clock.forward(600)
@@ -229,7 +231,7 @@ def test_the_only_account_is_found_until_there_is_another(database, make_account
     account, _ = make_account("One")
     assert directory.only_account() == account
     second, _ = make_account("Two")
-    database.transact(lambda tx: accounts.disable(tx, second.id))
+    database.transact(lambda tx: changes.disable(tx, second.id))
     clock.forward(1)
     assert directory.only_account() is None
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from crmhub.accounts.accounts import RESERVED
+from crmhub.accounts.changes import RESERVED
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.plans import BUILT_IN
 from crmhub.database.connection import Database

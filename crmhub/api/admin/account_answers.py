@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from crmhub.accounts.accounts import Account, IssuedIds
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.changes import IssuedIds
 from crmhub.accounts.keys import IssuedKey, Key
 from crmhub.accounts.plans import Plan
 from crmhub.adapter import Setting

@@ -13,9 +13,10 @@ from crmhub.api.admin.account_answers import account_shown, issued_shown, moment
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Age, Listing, PageOf, PageQuery
+from crmhub.api.field_types import Choice, Flag, Inner, Scalar, Strict, Text
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
-from crmhub.api.schemas import MOMENT, Choice, Flag, Inner, Scalar, Shown, Strict, Text
+from crmhub.api.schemas import MOMENT, Shown
 from crmhub.api.usage import UsageShown, usage_shown
 from crmhub.operations import change_account
 from crmhub.operations.open_account import open_account

@@ -13,9 +13,10 @@ from crmhub.api.admin.action_answers import action_shown, summary_shown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
+from crmhub.api.field_types import Items, Joined, Properties, Strict, Words
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
-from crmhub.api.schemas import MOMENT, Items, Joined, Properties, Shown, Strict, Words
+from crmhub.api.schemas import MOMENT, Shown
 from crmhub.errors import BadRequest
 from crmhub.identity.bindings import LONGEST
 from crmhub.journal import action_queries, discard_action

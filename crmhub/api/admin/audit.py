@@ -11,8 +11,9 @@ from crmhub import audit
 from crmhub.api.admin.account_answers import entry_shown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
+from crmhub.api.field_types import Choice
 from crmhub.api.http.authentication import hub, needs
-from crmhub.api.schemas import MOMENT, Choice, Shown
+from crmhub.api.schemas import MOMENT, Shown
 from crmhub.audit import AUTHOR_KINDS, OBJECTS, VERBS, Wanted
 
 

@@ -12,9 +12,10 @@ from crmhub.api.admin.accounts import ConnectionShown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import PageOf, all_of
+from crmhub.api.field_types import Choice, Properties, Strict, Text
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
-from crmhub.api.schemas import Choice, Properties, Shown, Strict, Text
+from crmhub.api.schemas import Shown
 from crmhub.errors import NotFound
 from crmhub.operations import change_account
 from crmhub.operations.change_account import Crm

@@ -11,10 +11,11 @@ from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.duplicate_answers import pair_shown, preview_shown
 from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
+from crmhub.api.field_types import Choice, Properties, Strict
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.properties import in_path
-from crmhub.api.schemas import MOMENT, Choice, Properties, Shown, Strict
+from crmhub.api.schemas import MOMENT, Shown
 from crmhub.identity import possible_duplicates
 from crmhub.identity.bindings import LONGEST
 from crmhub.identity.possible_duplicates import STATES

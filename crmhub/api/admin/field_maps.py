@@ -14,9 +14,10 @@ from crmhub.api.admin.account_answers import preview_shown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.connections import SaveQuery
+from crmhub.api.field_types import Choice, Inner, Properties, Strict
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
-from crmhub.api.schemas import Choice, Inner, Properties, Shown, Strict
+from crmhub.api.schemas import Shown
 from crmhub.errors import Forbidden
 from crmhub.helpers.actions import HELPERS
 from crmhub.operations import change_account, map_fields

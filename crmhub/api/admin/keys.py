@@ -15,9 +15,10 @@ from crmhub.api.admin.account_answers import issued_key_shown, key_shown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import PageOf, all_of
+from crmhub.api.field_types import Strict, Text, Words
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import hub, needs
-from crmhub.api.schemas import MOMENT, Shown, Strict, Text, Words
+from crmhub.api.schemas import MOMENT, Shown
 from crmhub.errors import Semantic
 from crmhub.operations import change_account
 

@@ -16,11 +16,12 @@ from apispec.ext.marshmallow.common import resolve_schema_cls
 from flask_smorest.spec import FlaskPlugin
 
 from crmhub import __version__
+from crmhub.api.field_types import Joined
 from crmhub.api.http.answers import JsonAnswer
 from crmhub.api.http.authentication import HEADER, SECRET
 from crmhub.api.http.idempotency_key import HEADER as IDEMPOTENCY
 from crmhub.api.http.idempotency_key import KEY, REPLAYED
-from crmhub.api.schemas import HIGHEST_ID, ErrorSchema, Joined
+from crmhub.api.schemas import HIGHEST_ID, ErrorSchema
 from crmhub.properties.kinds import KINDS
 
 if TYPE_CHECKING:

@@ -1,0 +1,60 @@
+"""The record that a path names: its kind, its id, and the version in the header If-Match."""
+
+from __future__ import annotations
+
+import re
+
+import flask
+from werkzeug.routing import BaseConverter
+
+from crmhub.api.schemas import HIGHEST_ID
+from crmhub.errors import BadRequest, NotFound, Semantic
+from crmhub.properties.kinds import KINDS, Kind
+from crmhub.records.writing import missing
+
+_ETAG = re.compile(r'"([0-9]{1,9})"')
+
+
+class RecordId(BaseConverter):
+    """The part of a path that names a record; `search` is none, so other methods on it are 405."""
+
+    regex = r"(?!search\Z)[^/]+"
+    # Never more than a part. Else a slash at the end of the path is none that may be left out.
+    part_isolating = True
+
+
+def kind_in_path(name: str) -> Kind:
+    if name not in KINDS:
+        raise NotFound(f"There are no {name[:60]}; records are {', '.join(KINDS)}.")
+    return KINDS[name]
+
+
+def number(kind: Kind, id: str) -> int:
+    """Return the id of a path; BadRequest when it is no number, NotFound when none can have it."""
+    if not (id.isascii() and id.isdigit()):
+        raise BadRequest(f"id: {id[:60]!r} is not a number.")
+    # Longer than any id: not read as a number at all.
+    value = int(id) if len(id) < 20 else 0
+    if not 0 < value <= HIGHEST_ID:
+        raise NotFound(missing(kind, id))
+    return value
+
+
+def linkable_number(kind: Kind, to_id: str) -> int:
+    """Return the id to link with; Semantic when no record can have it, as when none has it."""
+    try:
+        return number(kind, to_id)
+    except NotFound as exc:
+        raise Semantic(f"toId: {exc.message}") from None
+
+
+def if_match() -> frozenset[int] | None:
+    """Return the versions that the If-Match header allows, None without one."""
+    header = flask.request.headers.get("If-Match")
+    if header is None or header.strip() == "*":
+        return None
+    tags = [each.strip() for each in header.split(",")]
+    strong = [match for each in tags if (match := _ETAG.fullmatch(each))]
+    if len(strong) != len(tags):
+        raise BadRequest('If-Match: send the ETag of the record as it was given, such as "3".')
+    return frozenset(int(match[1]) for match in strong)
