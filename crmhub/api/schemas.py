@@ -34,7 +34,7 @@ from crmhub.bounds import (
     MAX_PART_LENGTH,
 )
 from crmhub.properties.kinds import KINDS
-from crmhub.records.search.filters import OPERATORS
+from crmhub.records.search.filters import OPERATORS, iso
 
 HIGHEST_ID = 2**53 - 1
 SORTS = {
@@ -240,6 +240,16 @@ MOMENT = {
     "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$",
     "description": "ISO 8601, UTC, milliseconds.",
 }
+
+
+class Moment(fields.String):
+    """A time, printed from milliseconds since 1970; None is printed as null."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(metadata={**MOMENT, **kwargs.pop("metadata", {})}, **kwargs)
+
+    def _serialize(self, value: Any, attr: Any, obj: Any, **kwargs: Any) -> str | None:
+        return None if value is None else iso(value)
 
 
 class Shown(ma.Schema):

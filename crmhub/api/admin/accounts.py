@@ -9,7 +9,14 @@ from marshmallow import fields
 
 from crmhub.accounts import accounts
 from crmhub.accounts.webhook_ids import WEEK_MS
-from crmhub.api.admin.account_answers import account_shown, issued_shown, moment, outline_shown
+from crmhub.api.admin.account_answers import (
+    ONCE,
+    AccountListedShown,
+    OpenedAccountShown,
+    account_shown,
+    issued_shown,
+    moment,
+)
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Age, Listing, PageOf, PageQuery
@@ -107,17 +114,6 @@ class RotateInput(Strict):
 # --- what is answered --------------------------------------------------------------------------
 
 
-class AccountListedShown(Shown):
-    """An account as a list shows it."""
-
-    client_id = fields.String(data_key="clientId", required=True)
-    name = fields.String(required=True)
-    plan = fields.String(required=True)
-    adapter = fields.String(required=True)
-    disabled = fields.Boolean(required=True)
-    created_at = fields.String(data_key="createdAt", required=True, metadata=MOMENT)
-
-
 class AccountPageShown(PageOf):
     """A page of accounts, the oldest first."""
 
@@ -197,25 +193,12 @@ class AccountShown(AccountListedShown):
     old_ids = fields.Nested(OldIdsShown, data_key="oldIds", required=True)
 
 
-_ONCE = {"description": "Shown this once: the hub keeps a hash of it."}
-
-
-class OpenedAccountShown(Shown):
-    """What a new account is reached by."""
-
-    client_id = fields.String(data_key="clientId", required=True)
-    api_key = fields.String(data_key="apiKey", required=True, metadata=_ONCE)
-    generated_id = fields.String(data_key="generatedId", required=True)
-    portal_id = fields.String(data_key="portalId", required=True)
-    webhook_secret = fields.String(data_key="webhookSecret", required=True, metadata=_ONCE)
-
-
 class RotatedShown(Shown):
     """The new id or secret, under its name."""
 
     generated = fields.String()
     portal = fields.String()
-    secret = fields.String(metadata=_ONCE)
+    secret = fields.String(metadata=ONCE)
     old_valid_until = fields.String(data_key="oldValidUntil", required=True, metadata=MOMENT)
 
 
@@ -232,7 +215,7 @@ def _list(query: dict[str, Any]) -> flask.Response:
         found = accounts.list_accounts(
             db, hub().plans, after=asked.after or 0, limit=asked.limit + 1
         )
-    return asked.page(found, outline_shown, lambda one: one.id)
+    return asked.page(found, AccountListedShown().dump, lambda one: one.id)
 
 
 @blueprint.post("/accounts")

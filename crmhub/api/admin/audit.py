@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import flask
-from marshmallow import fields, validate
+from marshmallow import fields
 
 from crmhub import audit
-from crmhub.api.admin.account_answers import entry_shown
+from crmhub.api.admin.account_answers import EntryShown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
 from crmhub.api.field_types import Choice
 from crmhub.api.http.authentication import hub, needs
-from crmhub.api.schemas import MOMENT, Shown
-from crmhub.audit import AUTHOR_KINDS, OBJECTS, VERBS, Wanted
+from crmhub.audit import OBJECTS, VERBS, Wanted
 
 
 class AuditQuery(PageQuery):
@@ -27,37 +26,6 @@ class AuditQuery(PageQuery):
         "The name or the id of a token, a user at the command line, or one of the console.", 100
     )
     newer_than = Age("Since so long ago: 12h.", data_key="newerThan")
-
-
-class AuthorShown(Shown):
-    """Who made a change: a user at the command line or the console, or a program by its token."""
-
-    kind = fields.String(required=True, validate=validate.OneOf(AUTHOR_KINDS))
-    name = fields.String(required=True)
-    id = fields.String(
-        required=True, metadata={"description": 'Of the token or the user of the console; else "".'}
-    )
-
-
-def _values(when: str) -> fields.Dict:
-    description = f"What differs, as it was {when}; a secret is `set`."
-    return fields.Dict(keys=fields.String(), required=True, metadata={"description": description})
-
-
-class EntryShown(Shown):
-    """A change."""
-
-    id = fields.Integer(required=True, metadata={"minimum": 1})
-    at = fields.String(required=True, metadata=MOMENT)
-    by = fields.Nested(AuthorShown, required=True)
-    verb = fields.String(required=True, validate=validate.OneOf(VERBS))
-    object = fields.String(required=True, validate=validate.OneOf(OBJECTS))
-    object_id = fields.String(data_key="objectId", required=True)
-    client_id = fields.String(
-        data_key="clientId", required=True, metadata={"description": '"" where it is of none.'}
-    )
-    before = _values("before")
-    after = _values("afterwards")
 
 
 class AuditPageShown(PageOf):
@@ -83,4 +51,4 @@ def _list(query: dict[str, Any]) -> flask.Response:
     )
     with hub().database.reading() as db:
         found = audit.listed(db, wanted, limit=asked.limit + 1)
-    return asked.page(found, entry_shown, lambda one: one.id)
+    return asked.page(found, EntryShown().dump, lambda one: one.id)

@@ -7,7 +7,7 @@ from typing import Any
 import flask
 from marshmallow import fields
 
-from crmhub.api.admin.account_answers import adapter_shown, connection_shown
+from crmhub.api.admin.account_answers import AdapterShown, connection_shown
 from crmhub.api.admin.accounts import ConnectionShown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
@@ -76,37 +76,6 @@ class CheckedShown(Shown):
     )
 
 
-class SettingShown(Shown):
-    """One thing that can be set for a connection."""
-
-    name = fields.String(required=True)
-    label = fields.String(required=True)
-    type = fields.String(required=True)
-    help = fields.String(required=True)
-    default = fields.String(required=True)
-    choices = fields.List(fields.String(), required=True)
-    secret = fields.Boolean(
-        required=True, metadata={"description": "It belongs among the secrets."}
-    )
-    required = fields.Boolean(required=True)
-
-
-class AdapterShown(Shown):
-    """A kind of CRM."""
-
-    name = fields.String(required=True)
-    title = fields.String(required=True)
-    version = fields.String(required=True)
-    distribution = fields.String(required=True)
-    features = fields.List(
-        fields.String(), required=True, metadata={"description": "What it can do beside the least."}
-    )
-    settings = fields.List(fields.Nested(SettingShown), required=True)
-    error = fields.String(
-        required=True, metadata={"description": 'Why it cannot be used; "" when it can.'}
-    )
-
-
 class AdapterPageShown(PageOf):
     """All installed adapters."""
 
@@ -159,7 +128,7 @@ def _crm(adapter: str, body: dict[str, Any]) -> Crm:
 )
 @needs("accounts:read")
 def _adapters() -> flask.Response:
-    return all_of([adapter_shown(one) for one in hub().registry.installed()])
+    return all_of(AdapterShown(many=True).dump(hub().registry.installed()))
 
 
 @blueprint.get("/adapters/<adapter_name>")
@@ -168,6 +137,6 @@ def _adapters() -> flask.Response:
 def _adapter(adapter_name: str) -> flask.Response:
     for one in hub().registry.installed():
         if one.name == adapter_name:
-            return as_json(adapter_shown(one))
+            return as_json(AdapterShown().dump(one))
     known = ", ".join(hub().registry.names)
     raise NotFound(f"There is no adapter {adapter_name[:60]!r}; installed are {known}.")

@@ -11,14 +11,13 @@ import marshmallow as ma
 from marshmallow import fields
 
 from crmhub.accounts import keys
-from crmhub.api.admin.account_answers import issued_key_shown, key_shown
+from crmhub.api.admin.account_answers import IssuedKeyShown, KeyShown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import PageOf, all_of
 from crmhub.api.field_types import Strict, Text, Words
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import hub, needs
-from crmhub.api.schemas import MOMENT, Shown
 from crmhub.errors import Semantic
 from crmhub.operations import change_account
 
@@ -68,39 +67,6 @@ class KeyInput(Strict):
     )
 
 
-_SCOPES = {"description": "What it may do."}
-_NEVER = {**MOMENT, "description": "null: never."}
-
-
-def _moment(name: str) -> fields.String:
-    return fields.String(data_key=name, required=True, allow_none=True, metadata=_NEVER)
-
-
-class IssuedKeyShown(Shown):
-    """A new API key."""
-
-    key_id = fields.String(data_key="keyId", required=True)
-    api_key = fields.String(
-        data_key="apiKey",
-        required=True,
-        metadata={"description": "Shown this once: the hub keeps a hash of it."},
-    )
-    scopes = fields.List(fields.String(), required=True, metadata=_SCOPES)
-    expires_at = _moment("expiresAt")
-
-
-class KeyShown(Shown):
-    """An API key; `hint` is its end, to tell it by."""
-
-    key_id = fields.String(data_key="keyId", required=True)
-    hint = fields.String(required=True)
-    scopes = fields.List(fields.String(), required=True, metadata=_SCOPES)
-    created_at = _moment("createdAt")
-    expires_at = _moment("expiresAt")
-    revoked_at = _moment("revokedAt")
-    last_used_at = _moment("lastUsedAt")
-
-
 class KeyPageShown(PageOf):
     """All keys of an account, also those that ended, the oldest first."""
 
@@ -114,7 +80,7 @@ def _list(client_id: str) -> flask.Response:
     account = change_account.find(hub(), client_id)
     with hub().database.reading() as db:
         found = keys.list_keys(db, account.id)
-    return all_of([key_shown(one) for one in found])
+    return all_of(KeyShown(many=True).dump(found))
 
 
 @blueprint.post("/accounts/<client_id>/keys")
@@ -129,7 +95,7 @@ def _create(body: dict[str, Any], client_id: str) -> flask.Response:
         expires_at=body.get("expires_at"),
         by=author(),
     )
-    return as_json(issued_key_shown(issued), 201)
+    return as_json(IssuedKeyShown().dump(issued), 201)
 
 
 @blueprint.delete("/accounts/<client_id>/keys/<key_id>")

@@ -7,14 +7,13 @@ from typing import Any
 import flask
 from marshmallow import fields
 
-from crmhub.api.admin.account_answers import enrolment_shown
+from crmhub.api.admin.account_answers import EnrolmentShown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
 from crmhub.api.http.answers import nothing
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.properties import in_path
-from crmhub.api.schemas import MOMENT, Shown
 from crmhub.helpers import get_type
 from crmhub.identity.bindings import LONGEST
 from crmhub.operations import change_account
@@ -31,14 +30,6 @@ class EnrolmentsQuery(PageQuery):
 
     workflow_id = Filled("Of this workflow.", LONGEST, data_key="workflowId")
     contact_id = Filled("Of the contact with this id in the CRM.", LONGEST, data_key="contactId")
-
-
-class EnrolmentShown(Shown):
-    """That a contact entered a workflow."""
-
-    workflow_id = fields.String(data_key="workflowId", required=True)
-    contact_id = fields.String(data_key="contactId", required=True)
-    enrolled_at = fields.String(data_key="enrolledAt", required=True, metadata=MOMENT)
 
 
 class EnrolmentPageShown(PageOf):
@@ -63,7 +54,7 @@ def _list(query: dict[str, Any], client_id: str) -> flask.Response:
             after=(contact_id, workflow_id),
             limit=asked.limit + 1,
         )
-    return asked.page(found, enrolment_shown, lambda one: [one.contact_id, one.workflow_id])
+    return asked.page(found, EnrolmentShown().dump, lambda one: [one.contact_id, one.workflow_id])
 
 
 @blueprint.put(_PATH, parameters=_PARAMETERS)
