@@ -41,7 +41,7 @@ _log = structlog.get_logger("crmhub.request")
 
 class _App(flask.Flask):
     def create_url_adapter(self, request: flask.Request | None) -> MapAdapter | None:
-        # No route hangs on the host, which Flask would read three times to bind the routes to it.
+        # No route depends on the host; Flask would read it three times.
         if request is None:
             return None
         return MapAdapter(
@@ -58,18 +58,18 @@ class _App(flask.Flask):
         try:
             return super().wsgi_app(environ, start_response)
         finally:
-            # Not at Flask's own end of a request, which costs three times as much.
+            # Flask's teardown functions would take three times as long.
             account_id = environ.get(PLACE)
             if account_id is not None:
                 self.extensions["crmhub"].shares.release(account_id)
 
     def log_exception(self, exc_info: Any) -> None:
-        # `failures` logs it. Flask would log the path, and that may hold a webhook id.
+        # `failures` logs it. Flask would log the path, which may contain a webhook id.
         pass
 
 
 def create_app(settings: Settings | None = None) -> flask.Flask:
-    """Return the application; without settings they are read as `Settings.load` reads them.
+    """Return the web application; `settings` defaults to `Settings.load()`.
 
     Raises SettingsError.
     """
@@ -78,7 +78,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app = _App("crmhub", static_folder=None, static_url_path="/static")
     app.config.update(MAX_CONTENT_LENGTH=MAX_BODY_BYTES, MAX_FORM_MEMORY_SIZE=MAX_BODY_BYTES)
     app.json.sort_keys = False  # type: ignore[attr-defined]
-    # A redirect would be an answer without a body of ours.
+    # A redirect would have no JSON body.
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     app.url_map.converters["record"] = RecordId
@@ -100,9 +100,10 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
 
 
 def _begin() -> None:
-    """Name the request, find its caller, and refuse what no route can answer.
+    """Give the request an id, authenticate its caller, and refuse what no route accepts.
 
-    The caller is found before routing fails, so that a 401 comes before 404, 405 and 400.
+    The caller is authenticated before routing errors are raised, so that a 401 comes before 404,
+    405 and 400.
     """
     request, g = flask_proxies.request(), flask_proxies.g()
     sent = request.headers.get("X-Request-Id", "")
@@ -111,7 +112,7 @@ def _begin() -> None:
     structlog.contextvars.bind_contextvars(request_id=g.request_id)
     if match := PUBLIC_API.match(request.path):
         authenticate(request, match[1])
-        # The key has proved which account this is: no view takes it as an argument.
+        # The key has identified the account, so views do not take it as an argument.
         (request.view_args or {}).pop("client_id", None)
     elif request.path.startswith(admin_callers.PREFIX):
         admin_callers.authenticate(request)
@@ -119,7 +120,7 @@ def _begin() -> None:
 
 
 def _end(response: flask.Response) -> flask.Response:
-    """Give the answer its shape and its headers, count it and log it."""
+    """Complete the answer with its headers, count it and log it."""
     request, g = flask_proxies.request(), flask_proxies.g()
     if response.status_code >= 400:
         response = failures.in_shape(response)
@@ -144,7 +145,7 @@ def _end(response: flask.Response) -> flask.Response:
     _log.info(
         "request",
         method=request.method,
-        # The rule, not the path: paths hold ids and addresses.
+        # Not the path: it contains ids and addresses.
         route=rule.rule if rule else None,
         status=response.status_code,
         ms=round(seconds * 1000, 1),

@@ -20,19 +20,19 @@ from crmhub.database.statements import Statement, in_list, param
 from crmhub.errors import Internal, NotFound, Semantic
 
 CLIENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
-# What reading a column raises that holds what this module has not written.
-_NOT_OURS = (ValueError, TypeError, AttributeError, Semantic)
-# More accounts than ids go to.
-_EVERY = 2**31
+# The errors of parsing a column.
+_PARSE_ERRORS = (ValueError, TypeError, AttributeError, Semantic)
+# More than there can be accounts.
+_NO_LIMIT = 2**31
 
 
 class Unreadable(Internal):
-    """What is stored of an account is not what this module writes."""
+    """The database holds values for an account that the hub cannot parse."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """The CRM of an account. A change to another adapter makes another one, with a new id."""
+    """The connection of an account to its CRM; another adapter gets a connection with a new id."""
 
     id: int
     adapter: str
@@ -115,10 +115,10 @@ _TEXTS_OF_ALL_ACCOUNTS = Statement(
 def account_of(row: Any, plans: Mapping[str, Plan]) -> Account:
     """Return the account that a row of SELECT_ACCOUNTS describes; raises Unreadable.
 
-    An account whose plan is gone from the file goes on under `default`, since refusing its
-    leads would be worse; `crmhub doctor` tells.
+    An account whose plan was removed from the plans file gets the plan `default`, because refusing
+    its leads would be worse. `crmhub doctor` reports it.
     """
-    with _telling_whose(f"account {row.client_id}"):
+    with _parsing(f"account {row.client_id}"):
         return Account(
             id=row.id,
             client_id=row.client_id,
@@ -134,14 +134,14 @@ def account_of(row: Any, plans: Mapping[str, Plan]) -> Account:
 
 
 def load_connection(db: Connection, account_id: int, connection_id: int) -> ConnectionInfo:
-    """Return a connection of the account, also one that it has left.
+    """Return a present or former connection of the account.
 
     Raises NotFound and Unreadable.
     """
     row = db.row(_CONNECTION, {"account_id": account_id, "connection_id": connection_id})
     if row is None:
         raise NotFound(f"There is no connection {connection_id} of account number {account_id}.")
-    with _telling_whose(f"connection {connection_id} of account number {account_id}"):
+    with _parsing(f"connection {connection_id} of account number {account_id}"):
         return _connection_of(row)
 
 
@@ -156,19 +156,19 @@ def _connection_of(row: Any) -> ConnectionInfo:
 
 
 @contextmanager
-def _telling_whose(whose: str) -> Iterator[None]:
-    """Raise Unreadable where the block meets what this module has not written."""
+def _parsing(whose: str) -> Iterator[None]:
+    """Turn errors of parsing a stored account into Unreadable, which names the account."""
     try:
         yield
-    except _NOT_OURS as exc:
+    except _PARSE_ERRORS as exc:
         raise Unreadable(
             f"What is stored of the {whose} cannot be read; `crmhub doctor` says where."
         ) from exc
 
 
 def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
-    """Return the account, disabled or not; raise NotFound and Unreadable."""
-    # What cannot be a client id is not asked for: PostgreSQL takes no NUL.
+    """Return the account with this client id, disabled or not; raises NotFound and Unreadable."""
+    # Other texts are not queried: PostgreSQL refuses NUL.
     possible = CLIENT_ID.fullmatch(client_id)
     row = db.row(BY_CLIENT_ID, {"client_id": client_id}) if possible else None
     if row is None:
@@ -180,7 +180,7 @@ def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
 
 
 def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
-    """Return the account, disabled or not; raise NotFound and Unreadable."""
+    """Return the account with this id, disabled or not; raises NotFound and Unreadable."""
     row = db.row(BY_ID, {"account_id": account_id})
     if row is None:
         raise NotFound(f"There is no account number {account_id}.")
@@ -190,7 +190,7 @@ def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Ac
 def load_on(
     db: Connection, account_id: int, connection_id: int, plans: Mapping[str, Plan]
 ) -> Account:
-    """Return the account on one of its connections, also one that it has left.
+    """Return the account with one of its present or former connections.
 
     Raises NotFound and Unreadable.
     """
@@ -203,31 +203,31 @@ def load_on(
 def list_accounts(
     db: Connection, plans: Mapping[str, Plan], *, after: int = 0, limit: int | None = None
 ) -> list[Account]:
-    """Return all accounts, the oldest first; or up to `limit` of those behind the id `after`.
+    """Return the accounts, oldest first: all of them, or up to `limit` with ids above `after`.
 
-    What cannot be read is left out; `unreadable` names it.
+    Unreadable accounts are left out; `unreadable` lists them.
     """
 
     def rows(after: int, limit: int) -> list[Any]:
         return db.rows(_PAGE_OF_ALL_ACCOUNTS, {"after": after, "limit": limit})
 
-    return _readable(rows, plans, after, _EVERY if limit is None else limit)
+    return _readable(rows, plans, after, _NO_LIMIT if limit is None else limit)
 
 
 def search_accounts(
     db: Connection, plans: Mapping[str, Plan], words: str, *, after: int = 0, limit: int
 ) -> list[Account]:
-    """Return up to `limit` accounts behind the id `after`, the oldest first, that `words` names.
+    """Return up to `limit` accounts, oldest first, whose name or client id contains `words`.
 
-    Names and client ids are compared without regard to case, over all of Unicode. What cannot be
-    read is left out; `unreadable` names it.
+    Only ids above `after` are searched. Case is ignored, over all of Unicode. Unreadable accounts
+    are left out; `unreadable` lists them.
     """
-    wanted = words.casefold()
-    # Folded here and not in SQL: SQLite folds the letters of ASCII alone.
+    folded = words.casefold()
+    # Folded here, because SQLite folds only ASCII letters.
     ids = [
         row.id
         for row in db.rows(_NAMES_OF_ALL_ACCOUNTS, {"after": after})
-        if wanted in row.name.casefold() or wanted in row.client_id.casefold()
+        if folded in row.name.casefold() or folded in row.client_id.casefold()
     ]
 
     def rows(after: int, limit: int) -> list[Any]:
@@ -240,22 +240,22 @@ def search_accounts(
 def _readable(
     rows: Callable[[int, int], list[Any]], plans: Mapping[str, Plan], after: int, limit: int
 ) -> list[Account]:
-    """Return the accounts that can be read, up to `limit`, of what `rows` finds behind an id."""
+    """Return up to `limit` readable accounts; `rows(after, limit)` loads rows with higher ids."""
     found: list[Account] = []
     while len(found) < limit:
-        wanted = limit - len(found)
-        page = rows(after, wanted)
+        lacking = limit - len(found)
+        page = rows(after, lacking)
         for row in page:
             after = row.id
             with suppress(Unreadable):
                 found.append(account_of(row, plans))
-        if len(page) < wanted:
+        if len(page) < lacking:
             break
     return found
 
 
 def plans_in_use(db: Connection) -> set[str]:
-    """Return the plan names that accounts stand on, whether they still exist or not."""
+    """Return the names of the plans of all accounts, also of plans that no longer exist."""
     return {row.plan for row in db.rows(_PLANS_OF_ALL_ACCOUNTS)}
 
 
@@ -265,9 +265,9 @@ def client_ids(db: Connection) -> list[str]:
 
 
 def unreadable(db: Connection) -> dict[str, list[str]]:
-    """Return, by client id, the columns that hold what this module has not written.
+    """Return the columns that cannot be parsed, by client id.
 
-    Such an account is not among the others of a list; one without its connection neither.
+    `list_accounts` leaves out these accounts, and those whose connection is missing.
     """
     found: dict[str, list[str]] = {}
     for row in db.rows(_TEXTS_OF_ALL_ACCOUNTS):
@@ -275,13 +275,13 @@ def unreadable(db: Connection) -> dict[str, list[str]]:
         for (column, read), text in zip(_READERS.items(), texts, strict=True):
             try:
                 read(text)
-            except _NOT_OURS:
+            except _PARSE_ERRORS:
                 found.setdefault(row.client_id, []).append(column)
     return found
 
 
 def _read_switches(text: str) -> None:
-    # Read again as if they were given: an operator's `"deadline_s": "long"` loads, and fails later.
+    # Checked like new values: `"deadline_s": "long"` could be loaded but would fail later.
     Switches().changed(asdict(Switches.from_json(text)))
 
 

@@ -48,7 +48,7 @@ _connection = tables.connection.c
 
 @dataclass(frozen=True, slots=True)
 class IssuedIds:
-    """What a new account is reached by; key and secret are not stored and not shown again."""
+    """The key, ids and secret of a new account; key and secret cannot be shown again."""
 
     api_key: str = field(repr=False)
     generated_id: str = field(repr=False)
@@ -113,7 +113,7 @@ def open_account(
 def _insert(tx: Connection, *, name: str, client_id: str | None, plan: str) -> int:
     """Insert the account under `client_id`, or under the first free id made from its name."""
     for candidate in [_client_id(client_id)] if client_id is not None else _ids_from(name):
-        # Not left to the unique key: on PostgreSQL its error would end the transaction.
+        # ON CONFLICT: on PostgreSQL the error of a unique key would end the transaction.
         account_id: int | None = tx.scalar(
             _CREATE, {"client_id": candidate, "name": name, "plan": plan, "created_at": now_ms()}
         )
@@ -134,7 +134,7 @@ def _client_id(text: str) -> str:
 
 
 def client_id_of(name: str) -> str:
-    """Return the client id that an account of this name has, where that is free."""
+    """Return the client id that `open_account` tries first for an account of this name."""
     return next(_ids_from(name))
 
 
@@ -161,7 +161,7 @@ _NAME_FORM = f"cannot be the name of an account; give 1 to {_LONGEST_NAME} print
 
 
 def _as_name(text: str) -> str | None:
-    """Return a text as the name of an account, None when it cannot be one."""
+    """Return the text as an account name with single blanks, or None if it is no valid name."""
     name = " ".join(text.split())
     return name if 1 <= len(name) <= _LONGEST_NAME and name.isprintable() else None
 
@@ -237,8 +237,8 @@ def set_switches(
 ) -> Account:
     """Set switches, `name`, `plan` and `portal_alias` from texts or JSON values.
 
-    Returns the account. An empty `portal_alias` removes it. Raises Semantic naming every fault,
-    switches with `under` before their name, and Conflict when the alias belongs to another account.
+    Returns the account. An empty `portal_alias` removes the alias. Raises Semantic with every fault
+    (switches are named with the prefix `under`) and Conflict if another account has the alias.
     """
     account = locked(tx, account_id, plans)
     switches = {name: value for name, value in values.items() if name not in _BESIDE}
@@ -281,8 +281,8 @@ def set_adapter(
 ) -> Account:
     """Set the account's CRM with its settings and sealed credentials; return the account.
 
-    Another adapter than now makes a new connection, so that no id of the former CRM is reused.
-    What may be set is checked by `accounts.connections.configure`, which calls this.
+    Another adapter gets a new connection, so that no id of the former CRM is reused. The caller,
+    `accounts.connections.configure`, has checked the values.
     """
     account = locked(tx, account_id, plans)
     if adapter == account.connection.adapter:
@@ -313,16 +313,16 @@ def set_field_map(
 
 
 def disable(tx: Connection, account_id: int) -> None:
-    """Refuse the account everywhere from now on; its data stay as they are."""
+    """Disable the account: it is refused everywhere from now on, and its data is kept."""
     tx.run(_DISABLE, {"account_id": account_id, "disabled_at": now_ms()})
 
 
 def enable(tx: Connection, account_id: int) -> None:
-    """Let a disabled account work again."""
+    """Enable a disabled account."""
     tx.run(_ENABLE, {"account_id": account_id})
 
 
 def locked(tx: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
-    """Return the account as it stays until this transaction ends."""
+    """Lock the account's row until this transaction ends; return the account."""
     tx.row(_LOCK, {"account_id": account_id})
     return load_by_id(tx, account_id, plans)

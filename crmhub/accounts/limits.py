@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FAILURES = Rate(60, 60)
-# Of all addresses behind one trusted proxy: where it passes on what its callers write into
-# X-Forwarded-For, one caller may choose a new address for each miss.
+# For all addresses behind one trusted proxy: if it passes on X-Forwarded-For unchecked, one caller
+# can forge a new address for each guess.
 _PROXY_FAILURES = Rate(300, 60)
-# Attempts to sign in, see `Limits.sign_in`. Each process holds its share: many enough for several.
+# Sign-in attempts, see `Limits.sign_in`; high enough to be divided among several processes.
 _OF_DEVICE = _OF_ADDRESS_AND_EMAIL = Rate(20, 300)
 _OF_ADDRESS = Rate(100, 300)
 _OF_EMAIL = Rate(200, 300)
 # The timeout of a Redis call, and the pause after a failure.
 _REDIS_SECONDS = 0.25
 _RETRY_SECONDS = 5.0
-# A window that ends later than that was counted before the clock was set back, or on a host
-# whose clock is as wrong.
+# A window that ends this much too late was counted before the clock was set back, or on a host
+# with a wrong clock.
 _LATE_SECONDS = 60
 _FORGET_SECONDS = 60
 _log = logging.getLogger(__name__)

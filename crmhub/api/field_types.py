@@ -1,7 +1,4 @@
-"""The types of fields on the wire: each checks its JSON value, none converts it.
-
-A string is no number, and a boolean is no integer.
-"""
+"""The types of JSON fields. They are strict: a string is no number, a boolean is no integer."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from marshmallow import fields, validate
 from crmhub.bounds import MAX_PROPERTIES, MAX_TEXT_LENGTH
 from crmhub.properties.values import NotScalar, from_json
 
-# As marshmallow types them.
+# The type that marshmallow declares for error messages.
 Messages = dict[str, str | list[Any] | dict[Any, Any]]
 
 
@@ -33,7 +30,7 @@ class Strict(ma.Schema):
 
 
 class Text(fields.String):
-    """A JSON string, nothing that could be read as one."""
+    """A JSON string; no other value is converted to one."""
 
     default_error_messages: Messages = {
         "invalid": "must be a string",
@@ -48,7 +45,7 @@ class Text(fields.String):
 
 
 class Number(fields.Integer):
-    """A JSON integer; `1.0`, `"1"` and `true` are none."""
+    """A JSON integer; `1.0`, `"1"` and `true` are rejected."""
 
     default_error_messages: Messages = {
         "invalid": "must be an integer",
@@ -76,12 +73,12 @@ class Flag(fields.Boolean):
         return value
 
 
-# More faults than are told in words; an array of half a million would take long to look through.
-_MOST_FAULTS = 25
+# More faults than a message names: checking all items of a huge array would take long.
+_MAX_FAULTS = 25
 
 
 class Items(fields.List[Any]):
-    """A JSON array of at most as many items as `maxItems` among its metadata says."""
+    """A JSON array with at most `maxItems` (in its metadata) items."""
 
     default_error_messages: Messages = {
         "invalid": "must be an array",
@@ -104,7 +101,7 @@ class Items(fields.List[Any]):
                 items.append(self.inner.deserialize(each, **kwargs))
             except ma.ValidationError as exc:
                 faults[i] = exc.messages
-                if len(faults) == _MOST_FAULTS:
+                if len(faults) == _MAX_FAULTS:
                     break
         if faults:
             raise ma.ValidationError(faults)
@@ -125,9 +122,9 @@ SCALARS = ["string", "number", "boolean"]
 
 
 class Scalar(fields.Field[str]):
-    """A JSON string, number, boolean or null, read as text; null is "".
+    """A JSON string, number, boolean or null, loaded as text; null becomes "".
 
-    A `type` among the metadata that names no boolean refuses them.
+    Booleans are rejected if the metadata gives a `type` without "boolean".
     """
 
     default_error_messages: Messages = {
@@ -196,7 +193,7 @@ class Properties(fields.Field[dict[str, str]]):
 
 
 class Between(Number):
-    """A JSON integer within bounds, both included; in a query string its ASCII digits."""
+    """An integer between two bounds, both included; with `in_query`, given as ASCII digits."""
 
     def __init__(self, lowest: int, highest: int, *, in_query: bool = False, **kwargs: Any) -> None:
         super().__init__(validate=validate.Range(lowest, highest), **kwargs)
@@ -213,7 +210,7 @@ class Between(Number):
 
 
 class Choice(Text):
-    """One of a few words."""
+    """One of the given words."""
 
     def __init__(self, words: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(validate=validate.OneOf(list(words)), **kwargs)
@@ -226,7 +223,7 @@ class Choice(Text):
 
 
 class Words(fields.List[Any]):
-    """A JSON array of strings, each kept once; of `words` only, when there are any."""
+    """A JSON array of strings without repetitions; with `words`, only these are accepted."""
 
     _SHAPE = "must be an array of strings"
     default_error_messages: Messages = {"null": f"{_SHAPE}, not null"}
@@ -248,7 +245,7 @@ class Words(fields.List[Any]):
 
 
 class Joined(Words):
-    """Words of a query string, joined by commas."""
+    """Names in a query string, joined by commas."""
 
     _SHAPE = "must be names joined by commas"
 

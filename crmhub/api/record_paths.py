@@ -1,4 +1,4 @@
-"""The record that a path names: its kind, its id, and the version in the header If-Match."""
+"""Reads the parts of a request that name a record: its kind, its id, and the header If-Match."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ETAG = re.compile(r'"([0-9]{1,9})"')
 
 
 class RecordId(BaseConverter):
-    """The part of a path that names a record; `search` is none, so other methods on it are 405."""
+    """A URL converter for record ids; it rejects `search`, so that other methods on it stay 405."""
 
     regex = r"(?!search\Z)[^/]+"
-    # Never more than a part. Else a slash at the end of the path is none that may be left out.
+    # Else Werkzeug would no longer accept the path with a slash at its end.
     part_isolating = True
 
 
@@ -30,10 +30,10 @@ def kind_in_path(name: str) -> Kind:
 
 
 def number(kind: Kind, id: str) -> int:
-    """Return the id of a path; BadRequest when it is no number, NotFound when none can have it."""
+    """Return a path's record id; raises BadRequest if it is no number, NotFound beyond all ids."""
     if not (id.isascii() and id.isdigit()):
         raise BadRequest(f"id: {id[:60]!r} is not a number.")
-    # Longer than any id: not read as a number at all.
+    # Longer than any id: parsing it would waste time.
     value = int(id) if len(id) < 20 else 0
     if not 0 < value <= HIGHEST_ID:
         raise NotFound(missing(kind, id))
@@ -41,7 +41,7 @@ def number(kind: Kind, id: str) -> int:
 
 
 def linkable_number(kind: Kind, to_id: str) -> int:
-    """Return the id to link with; Semantic when no record can have it, as when none has it."""
+    """Return the id of the record to link with; raises Semantic for an impossible id."""
     try:
         return number(kind, to_id)
     except NotFound as exc:
@@ -49,7 +49,7 @@ def linkable_number(kind: Kind, to_id: str) -> int:
 
 
 def if_match() -> frozenset[int] | None:
-    """Return the versions that the If-Match header allows, None without one."""
+    """Return the record versions that the If-Match header allows, None without the header."""
     header = flask.request.headers.get("If-Match")
     if header is None or header.strip() == "*":
         return None

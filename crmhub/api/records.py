@@ -1,4 +1,4 @@
-"""The routes of contacts, deals, companies and tickets: one function makes them all."""
+"""The routes of contacts, deals, companies and tickets, made by one function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from crmhub.api.http.answers import (
 from crmhub.api.http.authentication import account, hub, needs
 from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, documents
 from crmhub.api.http.failures import duplicate
-from crmhub.api.http.idempotency_key import Remade, writes
+from crmhub.api.http.idempotency_key import Rebuild, writes
 from crmhub.api.http.reading import HUNG_UP, Blueprint
 from crmhub.api.record_paths import if_match, kind_in_path, linkable_number, number
 from crmhub.api.schemas import HIGHEST_ID, ORDERS, SORTS
@@ -50,8 +50,8 @@ def records_blueprint(kind: Kind) -> Blueprint:
         description=f"{name.capitalize()} of the hub.",
     )
     blueprint.register_error_handler(DuplicateValue, lambda error: duplicate(error, name))
-    remade = Remade(_without_values, lambda kept: _with_values(kind, kept))
-    read, write = needs(f"{name}:read"), writes(f"{name}:write", remade)
+    rebuild = Rebuild(_without_values, lambda kept: _with_values(kind, kept))
+    read, write = needs(f"{name}:read"), writes(f"{name}:write", rebuild)
     several, single = name.capitalize(), one.capitalize()
 
     @blueprint.get("")
@@ -60,7 +60,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         200,
         schemas.PageShown,
         f"List {name}",
-        # 422: it took too long.
+        # 422: the search took too long.
         errors=(400, 401, 403, 404, 422, 429, 500, 503),
     )
     @read
@@ -75,7 +75,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @blueprint.arguments(schemas.ListQuery(), location="query")
     def search(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
         filters = tuple(_filter(each) for each in body.pop("filters"))
-        return _page(kind, _one_place(body, query), filters)
+        return _page(kind, _merged_options(body, query), filters)
 
     @blueprint.post("")
     @documents(
@@ -89,7 +89,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @blueprint.arguments(schemas.RecordInput())
     def create(body: dict[str, Any]) -> flask.Response:
         [record] = hub().records.create(account(), kind, [_new(body, "")])
-        return _whole(record, 201, asked=body.get("associations", ()))
+        return _record_answer(record, 201, requested=body.get("associations", ()))
 
     @blueprint.get("/<record:id>")
     @documents(
@@ -113,7 +113,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
             raise NotFound(
                 missing(kind, id) if by is None else f"There is no {one} with this {by}."
             )
-        return _whole(found[0], 200, query.get("properties"), query.get("associations", ()))
+        return _record_answer(found[0], 200, query.get("properties"), query.get("associations", ()))
 
     @blueprint.patch("/<record:id>")
     @documents(
@@ -129,7 +129,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     def update(body: dict[str, Any], id: str) -> flask.Response:
         change = Change(number(kind, id), body["properties"], if_match=if_match())
         [record] = hub().records.update(account(), kind, [change])
-        return _whole(record, 200)
+        return _record_answer(record, 200)
 
     @blueprint.delete("/<record:id>")
     @documents(f"archive{single}", 204, None, f"Archive a {one}", parameters=[IF_MATCH])
@@ -153,7 +153,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         created = hub().records.create(account(), kind, new)
         return as_json(
             [
-                record_shown(record, asked=each.get("associations", ()))
+                record_shown(record, requested=each.get("associations", ()))
                 for record, each in zip(created, inputs, strict=True)
             ],
             201,
@@ -253,18 +253,18 @@ def records_blueprint(kind: Kind) -> Blueprint:
     return blueprint
 
 
-def _whole(
+def _record_answer(
     record: Record | Stored,
     status: int,
     properties: tuple[str, ...] | None = None,
-    asked: Sequence[str] = (),
+    requested: Sequence[str] = (),
 ) -> flask.Response:
-    shown = record_shown(record, properties=properties, asked=asked)
+    shown = record_shown(record, properties=properties, requested=requested)
     return as_json(shown, status, {"ETag": f'"{record.version}"'})
 
 
 def _without_values(answer: Any) -> Any:
-    """Return a record as it was answered, or several, without properties and linked ids."""
+    """Return an answer's record or records without property values and linked ids."""
     if isinstance(answer, list):
         return [_without_values(each) for each in answer]
     # Which links are shown depends on the request.
@@ -273,16 +273,16 @@ def _without_values(answer: Any) -> Any:
 
 
 def _with_values(kind: Kind, kept: Any) -> Any:
-    """Return what `_without_values` left, with the values that the records have now.
+    """Return records shortened by `_without_values` with their present values.
 
-    A record that was archived meanwhile stays without any.
+    A record that was archived meanwhile keeps none.
     """
     if not isinstance(kept, list):
         return _with_values(kind, [kept])[0]
     found = hub().records.stored(account(), kind, [each["id"] for each in kept])
     shown = {each.id: each for each in found}
     return [
-        {**each, **record_shown(shown[each["id"]], asked=each["associations"])}
+        {**each, **record_shown(shown[each["id"]], requested=each["associations"])}
         if each["id"] in shown
         else each
         for each in kept
@@ -298,7 +298,7 @@ def _numbered(inputs: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any
 
 
 def search_limit() -> SearchLimit:
-    """Return the limit for a search of the current request."""
+    """Return the time limit for a search; the search also ends if the caller hangs up."""
     return SearchLimit(
         hub().settings.search_timeout_s, hung_up=flask_proxies.request().environ.get(HUNG_UP)
     )
@@ -323,7 +323,7 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
 
 
 def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> PageRequest:
-    """Fill in from the cursor whatever the caller has not said again."""
+    """Return the request for the page after a cursor, which gives the options that are not sent."""
     return replace(
         request,
         after=after,
@@ -338,9 +338,9 @@ def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> Pa
     )
 
 
-def _one_place(body: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a search from wherever they stand; BadRequest where they differ."""
-    # The empty cursor of the first page stays in a body that is sent again with nextLink.
+def _merged_options(body: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
+    """Merge a search's options from body and query; raises BadRequest where they differ."""
+    # A client that follows nextLink sends the body again, with its empty cursor.
     if not body.get("cursor"):
         body.pop("cursor", None)
     for name in body.keys() & query.keys():

@@ -1,7 +1,7 @@
-"""The shapes on the wire: what is taken in, and what OpenAPI says of the answers.
+"""The schemas of the public API's inputs and answers.
 
-Every input goes through a schema; answers are written as bytes (api/answers.py) and documented
-here. Types are strict: a string is no number, a boolean no integer.
+Schemas check every input. The answers with records are printed by `api/http/answers.py`; their
+schemas here only describe them for OpenAPI.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class BatchCreate(Strict):
 
 
 class ReadItem(Strict):
-    """The record to read: its number, or the value of `idProperty`."""
+    """A record to read, by its id or by a value of `idProperty`."""
 
     id = fields.Raw(
         required=True,
@@ -104,7 +104,7 @@ class ReadItem(Strict):
 
 
 class BatchRead(Strict):
-    """Records to read; what is not found is left out."""
+    """Records to read; missing records are left out of the answer."""
 
     inputs = _batch(Inner(ReadItem))
     id_property = Text(data_key="idProperty")
@@ -181,7 +181,7 @@ class FilterInput(Strict):
 
 
 class LinkQuery(Strict):
-    """Paging of a list of ids."""
+    """The paging of a list of ids."""
 
     limit = Between(1, 100, in_query=True, metadata={"description": LIMIT, "default": 20})
     cursor = Text(metadata={"description": CURSOR})
@@ -193,21 +193,21 @@ _FIELDS = ("associations", "createdAt", "updatedAt")
 
 
 class Sorting(Strict):
-    """What to sort by and in which direction."""
+    """The sort order of a list."""
 
     sort = Choice(SORTS, metadata={"description": "What to sort by.", "default": "date_modified"})
     order = Choice(ORDERS, metadata={"description": "Direction.", "default": "desc"})
 
 
 class ListQuery(LinkQuery, Sorting):
-    """Paging, sorting, and what to show."""
+    """The paging and sort order of a list, and the fields to show."""
 
     properties = Joined(metadata=_NAMES)
     include = Joined(_FIELDS, metadata=_INCLUDE)
 
 
 class SearchInput(Sorting):
-    """A search; paging and sorting may stand here or in the query string."""
+    """A search; its paging and sort order may also be given in the query string."""
 
     cursor = Text(metadata={"description": CURSOR})
     limit = Between(1, 100, metadata={"description": LIMIT, "default": 20})
@@ -221,7 +221,7 @@ class SearchInput(Sorting):
 
 
 class GetQuery(Strict):
-    """What to show of one record, and by what to find it."""
+    """The fields of a record to show, and the property whose value finds it."""
 
     id_property = Text(
         data_key="idProperty",
@@ -253,21 +253,21 @@ class Moment(fields.String):
 
 
 class Shown(ma.Schema):
-    """The base of what is documented and never loaded; a later version may show more."""
+    """The base of answers to which later versions may add fields."""
 
     class Meta:
         unknown = ma.EXCLUDE
 
 
 class Exactly(ma.Schema):
-    """The base of what the specification lists to the last key."""
+    """The base of answers whose fields never change."""
 
     class Meta:
         unknown = ma.RAISE
 
 
 class ErrorSchema(Exactly):
-    """Every answer outside 2xx."""
+    """The body of every answer outside 2xx."""
 
     category = fields.String(
         required=True,
@@ -297,7 +297,7 @@ def _values(**kwargs: Any) -> fields.Dict:
 
 
 class Associations(Shown):
-    """Ids of linked records; contacts and tickets only when there are any or they are asked for."""
+    """The ids of linked records; contacts and tickets only if there are any or if requested."""
 
     deals = fields.List(fields.Integer(metadata=ID), required=True)
     companies = fields.List(fields.Integer(metadata=ID), required=True)
@@ -322,7 +322,7 @@ class UpsertedShown(RecordShown):
 
 
 class ListedShown(Exactly):
-    """A record of a page; the last three only when asked for."""
+    """A record of a page; the last three fields only if they were requested."""
 
     id = fields.Integer(required=True, metadata=ID)
     properties = _values()
@@ -332,7 +332,7 @@ class ListedShown(Exactly):
 
 
 class CursorShown(Exactly):
-    """Where the next page begins; both are "" on the last page."""
+    """The cursor of the next page; both fields are "" on the last page."""
 
     next = fields.String(required=True)
     next_link = fields.String(data_key="nextLink", required=True)

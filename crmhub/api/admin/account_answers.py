@@ -18,12 +18,12 @@ from crmhub.records.search.filters import iso
 
 
 def moment(milliseconds: int | None) -> str | None:
-    """Return a time as the API writes it, None for never."""
+    """Return a time in ms as the API writes it, None for None."""
     return None if milliseconds is None else iso(milliseconds)
 
 
 class AccountListedShown(Shown):
-    """An account as a list shows it."""
+    """An account in a list."""
 
     client_id = fields.String(data_key="clientId", required=True)
     name = fields.String(required=True)
@@ -56,7 +56,7 @@ class IssuedKeyShown(Shown):
 
 
 class KeyShown(Shown):
-    """An API key; `hint` is its end, to tell it by."""
+    """An API key; `hint` holds its last characters."""
 
     key_id = fields.String(data_key="keyId", required=True)
     hint = fields.String(required=True)
@@ -68,7 +68,7 @@ class KeyShown(Shown):
 
 
 class PlanShown(Shown):
-    """What accounts on it may use."""
+    """A plan with its limits; a null rate means no limit."""
 
     name = fields.String(required=True)
     rate_limit = fields.String(data_key="rateLimit", required=True, allow_none=True, metadata=RATE)
@@ -86,7 +86,7 @@ class PlanShown(Shown):
 
 
 class EnrolmentShown(Shown):
-    """That a contact entered a workflow."""
+    """A contact that entered a workflow."""
 
     workflow_id = fields.String(data_key="workflowId", required=True)
     contact_id = fields.String(data_key="contactId", required=True)
@@ -94,7 +94,7 @@ class EnrolmentShown(Shown):
 
 
 class AuthorShown(Shown):
-    """Who made a change: a user at the command line or the console, or a program by its token."""
+    """The author of a change: a user of the command line or the console, or a program's token."""
 
     kind = fields.String(required=True, validate=validate.OneOf(AUTHOR_KINDS))
     name = fields.String(required=True)
@@ -109,7 +109,7 @@ def _values(when: str) -> fields.Dict:
 
 
 class EntryShown(Shown):
-    """A change."""
+    """An entry of the audit log."""
 
     id = fields.Integer(required=True, metadata={"minimum": 1})
     at = Moment(required=True)
@@ -125,7 +125,7 @@ class EntryShown(Shown):
 
 
 class SettingShown(Shown):
-    """One thing that can be set for a connection."""
+    """A setting that an adapter declares."""
 
     name = fields.String(required=True)
     label = fields.String(required=True)
@@ -147,7 +147,7 @@ class _Sorted(fields.List[str]):
 
 
 class AdapterShown(Shown):
-    """A kind of CRM."""
+    """An installed adapter."""
 
     name = fields.String(required=True)
     title = fields.String(required=True)
@@ -163,7 +163,7 @@ class AdapterShown(Shown):
 
 
 class OpenedAccountShown(Shown):
-    """What a new account is reached by."""
+    """The key, ids and secret of a new account."""
 
     client_id = fields.String(data_key="clientId", required=True)
     api_key = fields.String(data_key="apiKey", required=True, metadata=ONCE)
@@ -173,7 +173,7 @@ class OpenedAccountShown(Shown):
 
 
 def account_shown(found: Detail) -> dict[str, Any]:
-    """Return an account with its switches, its connection and the ids it is called by."""
+    """Return an account with its switches, its connection and its webhook ids."""
 
     def of(purpose: str) -> list[dict[str, Any]]:
         return [
@@ -202,7 +202,7 @@ def account_shown(found: Detail) -> dict[str, Any]:
 
 
 def connection_shown(found: Detail) -> dict[str, Any]:
-    """Return which CRM an account uses; of its secrets the names alone."""
+    """Return an account's connection; of its secrets only the names."""
     connection = found.account.connection
     return {
         "adapter": connection.adapter,
@@ -218,7 +218,7 @@ def _secrets(found: Detail) -> list[str] | None:
 
 
 def preview_shown(found: Preview) -> dict[str, Any]:
-    """Return what a helper's call would become."""
+    """Return the preview of a helper call: the properties sent and those refused."""
     return {
         "helper": found.helper,
         "kind": found.kind,
@@ -229,7 +229,7 @@ def preview_shown(found: Preview) -> dict[str, Any]:
 
 
 def issued_shown(account: Account, issued: IssuedIds) -> dict[str, Any]:
-    """Return what a new account is reached by, with what is shown this once."""
+    """Return the key, ids and secret of a new account; they are shown only this once."""
     answer: dict[str, Any] = OpenedAccountShown().dump(
         {"client_id": account.client_id, **asdict(issued)}
     )

@@ -1,4 +1,4 @@
-"""An action of the journal as JSON: the admin API answers so, and `crmhub actions` prints so."""
+"""The JSON of actions, as the admin API answers and `crmhub actions` prints it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crmhub.records.search.filters import iso
 
 
 def summary_shown(one: Summary) -> dict[str, Any]:
-    """Return an action as a list shows it."""
+    """Return an action's line in a list."""
     return {
         "actionId": one.id,
         "clientId": one.client_id,
@@ -27,7 +27,7 @@ def summary_shown(one: Summary) -> dict[str, Any]:
 
 
 def action_shown(found: Full) -> dict[str, Any]:
-    """Return an action with what was sent, each attempt, and what came of it."""
+    """Return an action with its request, its attempts and its result."""
     attempts = [
         {**asdict(one), "at": iso(one.began_at), "correlationId": one.correlation_id}
         for one in found.tries

@@ -1,4 +1,4 @@
-"""The audit log: what operators changed."""
+"""The admin route of the audit log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crmhub.audit import OBJECTS, VERBS, Wanted
 
 
 class AuditQuery(PageQuery):
-    """Which entries to list; all conditions must hold."""
+    """The filters of the audit log; an entry must match all of them."""
 
     account = Filled("The clientId of the account.", 64)
     object = Choice(dict.fromkeys(OBJECTS), metadata={"description": "What was changed."})
@@ -39,16 +39,16 @@ class AuditPageShown(PageOf):
 @needs("audit:read")
 @blueprint.arguments(AuditQuery(), location="query")
 def _list(query: dict[str, Any]) -> flask.Response:
-    asked = Listing.asked("audit", query)
-    filters = asked.filters
+    listing = Listing.from_query("audit", query)
+    filters = listing.filters
     wanted = Wanted(
         account_id=account_named(filters["account"]).id if "account" in filters else None,
         object=filters.get("object", ""),
         verb=filters.get("verb", ""),
         by=filters.get("by", ""),
         newer_than_ms=filters.get("newer_than"),
-        before_id=asked.after,
+        before_id=listing.after,
     )
     with hub().database.reading() as db:
-        found = audit.listed(db, wanted, limit=asked.limit + 1)
-    return asked.page(found, EntryShown().dump, lambda one: one.id)
+        found = audit.listed(db, wanted, limit=listing.limit + 1)
+    return listing.page(found, EntryShown().dump, lambda one: one.id)

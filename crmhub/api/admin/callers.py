@@ -1,6 +1,7 @@
-"""Who calls the admin API: the bearer token, and what it may do.
+"""Authentication of the admin API by bearer token.
 
-Runs before routing fails, so that under /admin/v1 a 401 comes before 404, 405 and 400.
+It runs before routing errors are raised, so that under /admin/v1 a 401 comes before 404, 405 and
+400.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 import flask
 
 from crmhub.accounts.directory import Operator
-from crmhub.api.http.auth_failures import missed
+from crmhub.api.http.auth_failures import count_auth_failure
 from crmhub.api.http.authentication import hub
 from crmhub.audit import Author
 from crmhub.errors import Unauthorized
@@ -20,7 +21,7 @@ _UNDER = re.compile(rf"{PREFIX}(?:/|$)")
 
 
 class NoToken(Unauthorized):
-    """No token, or one that is not live."""
+    """The admin token is missing, unknown, expired or revoked."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -29,7 +30,7 @@ class NoToken(Unauthorized):
 
 
 def authenticate(request: flask.Request) -> None:
-    """Find the caller of a request to the admin API; raises Unauthorized, TooManyRequests."""
+    """Find the operator of a request to the admin API; raises Unauthorized, TooManyRequests."""
     if not _UNDER.match(request.path):
         return
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -40,7 +41,7 @@ def authenticate(request: flask.Request) -> None:
         wrong = NoToken(
             "Authorization: this is no live admin token; `crmhub admin token create` makes one."
         )
-        raise missed(wrong, "the token")
+        raise count_auth_failure(wrong, "the token")
     flask.g.caller = operator
 
 

@@ -1,4 +1,4 @@
-"""Which CRM an account uses, with its settings and secrets; the adapters there are to choose."""
+"""Admin routes of an account's CRM connection and of the installed adapters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Given(Strict):
 
 
 class ConnectionInput(_Given):
-    """The CRM that an account is to use."""
+    """The CRM connection to set for an account."""
 
     adapter = Text(required=True, metadata={"description": "One of those installed."})
     queued = Choice(
@@ -49,13 +49,13 @@ class ConnectionInput(_Given):
 
 
 class CheckInput(_Given):
-    """What to try instead of what is stored; {} tries what is stored."""
+    """The connection to test; `{}` tests the stored one."""
 
     adapter = Text(metadata={"description": "Without it the present one."})
 
 
 class SaveQuery(Strict):
-    """Whether to ask the CRM first."""
+    """Whether the connection is tested before it is saved."""
 
     check = Choice(
         {"true": True, "false": False},
@@ -68,7 +68,7 @@ class SaveQuery(Strict):
 
 
 class CheckedShown(Shown):
-    """What the CRM says."""
+    """The result of a connection test."""
 
     ok = fields.Boolean(required=True)
     message = fields.String(

@@ -1,4 +1,4 @@
-"""Possible duplicates as JSON: the admin API answers so, and `crmhub duplicates` prints so."""
+"""The JSON of possible duplicates, as the admin API answers and `crmhub duplicates` prints it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crmhub.records.search.filters import iso
 
 
 def pair_shown(pair: Pair) -> dict[str, Any]:
-    """Return a pair as a list shows it, without personal data."""
+    """Return a pair of possible duplicates without personal data."""
     return {
         "contactIds": list(pair.ids),
         "shares": list(pair.shares),
@@ -24,7 +24,7 @@ def pair_shown(pair: Pair) -> dict[str, Any]:
 
 
 def preview_shown(found: Preview) -> dict[str, Any]:
-    """Return a pair with both contacts, and what a merge would do."""
+    """Return a pair with both contacts and the result of a merge."""
     return {
         **pair_shown(found.pair),
         "contacts": [_side_shown(side) for side in found.sides],

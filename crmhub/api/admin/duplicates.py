@@ -33,19 +33,19 @@ _REASONS = {"different": False, "merged": True}
 
 
 class DuplicatesQuery(PageQuery):
-    """Which pairs to list."""
+    """The filter of a list of pairs."""
 
     state = Choice(dict.fromkeys(STATES), metadata={"description": "In this state."})
 
 
 class DuplicateQuery(Strict):
-    """What to preview."""
+    """The options of the preview of a merge."""
 
     keep = Filled("The contact to keep; by default the older one.", LONGEST)
 
 
 class MergeInput(Strict):
-    """How to merge a pair."""
+    """The options of a merge."""
 
     version = Filled("The `version` of the preview.", _LONGEST_VERSION, required=True)
     keep = Filled("The contact to keep; by default the older one.", LONGEST)
@@ -58,7 +58,7 @@ class MergeInput(Strict):
 
 
 class DismissInput(Strict):
-    """Why a pair is closed."""
+    """The reason for which a pair is dismissed."""
 
     reason = Choice(
         _REASONS,
@@ -109,7 +109,7 @@ class ContactComparedShown(Shown):
 
 
 class PropertyMergedShown(Shown):
-    """A property of the merged contact, and whose value it has."""
+    """A property of the merged contact, and the contact whose value it has."""
 
     name = fields.String(required=True)
     label = fields.String(required=True)
@@ -118,7 +118,7 @@ class PropertyMergedShown(Shown):
 
 
 class DuplicatePreviewShown(DuplicateShown):
-    """A pair with what a merge would do; it holds personal data."""
+    """A pair with the result of a merge; it holds personal data."""
 
     contacts = fields.List(
         fields.Nested(ContactComparedShown),
@@ -152,13 +152,17 @@ class DuplicatePageShown(PageOf):
 @blueprint.arguments(DuplicatesQuery(), location="query")
 def _list(query: dict[str, Any], client_id: str) -> flask.Response:
     account = change_account.find(hub(), client_id)
-    asked = Listing.asked(f"duplicates of {account.id}", query)
-    after: Any = tuple(asked.after) if asked.after else None
+    listing = Listing.from_query(f"duplicates of {account.id}", query)
+    after: Any = tuple(listing.after) if listing.after else None
     with hub().database.reading() as db:
         found = possible_duplicates.listed(
-            db, account, state=asked.filters.get("state", ""), after=after, limit=asked.limit + 1
+            db,
+            account,
+            state=listing.filters.get("state", ""),
+            after=after,
+            limit=listing.limit + 1,
         )
-    return asked.page(found, pair_shown, lambda pair: [pair.found_at, *pair.ids])
+    return listing.page(found, pair_shown, lambda pair: [pair.found_at, *pair.ids])
 
 
 @blueprint.get(_PAIR, parameters=_PARAMETERS)

@@ -1,4 +1,4 @@
-"""The field map of an account's CRM, and what a call of a helper becomes by it."""
+"""Admin routes of an account's field map and of its preview."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _RULE = {
 
 
 class _Rules(fields.Field[dict[str, Any]]):
-    """Rules by the names of properties that bots use; `field_maps.read` reads them."""
+    """The rules of one kind of record, by property name; `field_maps.read` parses them."""
 
     default_error_messages = {"null": "must be an object, not null"}
 
@@ -65,7 +65,7 @@ def _rules(kind: str, shape: Any) -> dict[str, Any]:
 
 
 class FieldMapInput(Strict):
-    """A whole field map; a kind that is not named has no rules, a text alone stands for `to`."""
+    """A whole field map; a kind that is missing has no rules, and a plain text stands for `to`."""
 
     class Meta(Strict.Meta):
         include: ClassVar = {
@@ -83,7 +83,7 @@ class FieldMapShown(Shown):
 
 
 class NoteShown(Shown):
-    """Something to know of a rule that is no fault."""
+    """A warning about a valid rule."""
 
     path = fields.String(required=True)
     message = fields.String(required=True)
@@ -96,7 +96,7 @@ class SavedFieldMapShown(FieldMapShown):
 
 
 class PreviewInput(Strict):
-    """The call of a helper to try a field map with."""
+    """The helper call with which a field map is previewed."""
 
     helper = Choice(dict.fromkeys(HELPERS, None), required=True)
     properties = Properties(
@@ -113,7 +113,7 @@ class PreviewInput(Strict):
 
 
 class SentShown(Shown):
-    """A property as the CRM would be sent it."""
+    """A property that would be sent to the CRM."""
 
     name = fields.String(required=True, metadata={"description": "The CRM's name."})
     value = fields.String(required=True)
@@ -129,14 +129,14 @@ class SentShown(Shown):
 
 
 class RefusedShown(Shown):
-    """A property that would be left out, and why."""
+    """A property that would not be sent, and the reason."""
 
     name = fields.String(required=True)
     reason = fields.String(required=True)
 
 
 class PreviewShown(Shown):
-    """What a call would become; nothing was sent."""
+    """The effect of a field map on a helper call; nothing was sent."""
 
     helper = fields.String(required=True)
     kind = fields.String(required=True, metadata={"enum": list(KINDS)})

@@ -1,4 +1,4 @@
-"""The API keys of an account."""
+"""Admin routes of an account's API keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SAID = re.compile(f"^{_DATE}({_TIME})?$")
 
 
 class _Moment(Text):
-    """A date, or a date with its time (UTC, unless it says otherwise); gives ms since 1970."""
+    """A date, or a date and time (in UTC without an offset); loaded as ms since 1970."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -37,10 +37,10 @@ class _Moment(Text):
             )
         try:
             read = datetime.fromisoformat(text)
-            # In UTC it may be beyond the years there are.
+            # OverflowError: in UTC it may lie beyond the year 9999.
             read = (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
         except (ValueError, OverflowError):
-            # Schemas cannot tell it from a day that there is.
+            # 422, because the pattern in the schema accepts days such as 2031-02-30.
             raise Semantic(f"{self.data_key}: {text} is not in the calendar.") from None
         return int(read.timestamp() * 1000)
 
@@ -51,7 +51,7 @@ def _some(given: Any) -> None:
 
 
 class KeyInput(Strict):
-    """An API key to make."""
+    """The scopes and the expiry of a new API key."""
 
     scopes = Words(
         keys.SCOPES,
@@ -68,7 +68,7 @@ class KeyInput(Strict):
 
 
 class KeyPageShown(PageOf):
-    """All keys of an account, also those that ended, the oldest first."""
+    """All keys of an account, also revoked and expired ones, the oldest first."""
 
     results = fields.List(fields.Nested(KeyShown), required=True)
 

@@ -1,4 +1,4 @@
-"""The plans that accounts can be on; they are changed in plans.toml."""
+"""The admin route of the plans, which are defined in plans.toml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which contacts are in which workflow, where the account's CRM cannot tell (see getType)."""
+"""Admin routes of enrolments: which contact is in which workflow, for CRMs that cannot tell."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PARAMETERS = [
 
 
 class EnrolmentsQuery(PageQuery):
-    """Which enrolments to list; all conditions must hold."""
+    """The filters of a list of enrolments; an enrolment must match all of them."""
 
     workflow_id = Filled("Of this workflow.", LONGEST, data_key="workflowId")
     contact_id = Filled("Of the contact with this id in the CRM.", LONGEST, data_key="contactId")
@@ -44,17 +44,17 @@ class EnrolmentPageShown(PageOf):
 @blueprint.arguments(EnrolmentsQuery(), location="query")
 def _list(query: dict[str, Any], client_id: str) -> flask.Response:
     account = change_account.find(hub(), client_id)
-    asked = Listing.asked(f"enrolments of {account.id}", query)
-    contact_id, workflow_id = asked.after or ("", "")
+    listing = Listing.from_query(f"enrolments of {account.id}", query)
+    contact_id, workflow_id = listing.after or ("", "")
     with hub().database.reading() as db:
         found = get_type.enrolments(
             db,
             account,
-            **asked.filters,
+            **listing.filters,
             after=(contact_id, workflow_id),
-            limit=asked.limit + 1,
+            limit=listing.limit + 1,
         )
-    return asked.page(found, EnrolmentShown().dump, lambda one: [one.contact_id, one.workflow_id])
+    return listing.page(found, EnrolmentShown().dump, lambda one: [one.contact_id, one.workflow_id])
 
 
 @blueprint.put(_PATH, parameters=_PARAMETERS)
