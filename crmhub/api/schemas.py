@@ -243,13 +243,13 @@ MOMENT = {
 
 
 class Moment(fields.String):
-    """A time, printed from milliseconds since 1970; None is printed as null."""
+    """A time, printed from milliseconds since 1970; null for None and 0."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(metadata={**MOMENT, **kwargs.pop("metadata", {})}, **kwargs)
 
     def _serialize(self, value: Any, attr: Any, obj: Any, **kwargs: Any) -> str | None:
-        return None if value is None else iso(value)
+        return iso(value) if value else None
 
 
 class Shown(ma.Schema):

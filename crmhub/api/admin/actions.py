@@ -6,10 +6,16 @@ from typing import Any
 
 import flask
 import marshmallow as ma
-from marshmallow import fields, validate
+from marshmallow import fields
 from werkzeug.routing import BaseConverter
 
-from crmhub.api.admin.action_answers import action_shown, summary_shown
+from crmhub.api.admin.action_answers import (
+    ActionListedShown,
+    AttemptShown,
+    VersionShown,
+    action_shown,
+    summary_shown,
+)
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
@@ -126,56 +132,6 @@ class CorrectionInput(Strict):
 # --- answers ---------------------------------------------------------------------------------
 
 
-class ActionListedShown(Shown):
-    """An action in a list."""
-
-    id = fields.String(data_key="actionId", required=True)
-    client_id = fields.String(data_key="clientId", required=True)
-    kind = fields.String(data_key="helper", required=True, validate=validate.OneOf(KINDS))
-    state = fields.String(required=True, validate=validate.OneOf(STATES))
-    hub_id = fields.String(
-        data_key="contactId", required=True, metadata={"description": "The hub's id (`hub-…`)."}
-    )
-    tries = fields.Integer(
-        required=True, metadata={"minimum": 0, "description": "How many attempts were made."}
-    )
-    reason = fields.String(
-        required=True,
-        metadata={"description": "What went wrong last, or why it was discarded."},
-    )
-    created_at = fields.String(data_key="acceptedAt", required=True, metadata=MOMENT)
-    run_at = fields.String(data_key="nextTryAt", required=True, allow_none=True, metadata=MOMENT)
-    finished_at = fields.String(data_key="endedAt", required=True, allow_none=True, metadata=MOMENT)
-    behind = fields.String(
-        data_key="parkedBehind",
-        required=True,
-        metadata={"description": "The dead createLead of its contact that blocks a parked one."},
-    )
-
-
-class AttemptShown(Shown):
-    """One attempt of an action."""
-
-    number = fields.Integer(required=True, metadata={"minimum": 1})
-    at = fields.String(required=True, metadata=MOMENT)
-    ms = fields.Integer(required=True, metadata={"description": "How long it took."})
-    outcome = fields.String(required=True)
-    message = fields.String(required=True)
-    correlation_id = fields.String(
-        data_key="correlationId",
-        required=True,
-        metadata={"description": "What the CRM called the request."},
-    )
-
-
-class VersionShown(Shown):
-    """The request of an action before a correction."""
-
-    at = fields.String(required=True, metadata=MOMENT)
-    by = fields.String(required=True, metadata={"description": "Who corrected it."})
-    request = fields.Dict(required=True)
-
-
 class ActionShown(ActionListedShown):
     """A whole action; it holds personal data."""
 
@@ -201,7 +157,7 @@ class ActionShown(ActionListedShown):
         metadata={"description": "The actions that it blocks, 500 at most."},
     )
     result = fields.Dict(required=True, metadata={"description": "{} as long as it is not done."})
-    attempts = fields.List(fields.Nested(AttemptShown), required=True)
+    history = fields.List(fields.Nested(AttemptShown), data_key="attempts", required=True)
 
 
 class ActionPageShown(PageOf):

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import flask
-from marshmallow import fields, validate
+from marshmallow import fields
 
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
-from crmhub.api.admin.duplicate_answers import pair_shown, preview_shown
+from crmhub.api.admin.duplicate_answers import ContactComparedShown, DuplicateShown, preview_shown
 from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
 from crmhub.api.field_types import Choice, Properties, Strict
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.properties import in_path
-from crmhub.api.schemas import MOMENT, Shown
+from crmhub.api.schemas import Shown
 from crmhub.identity import possible_duplicates
 from crmhub.identity.bindings import LONGEST
 from crmhub.identity.possible_duplicates import STATES
@@ -65,47 +65,6 @@ class DismissInput(Strict):
         required=True,
         metadata={"description": "Two `different` persons, or `merged` in the account's CRM."},
     )
-
-
-_NEVER = {**MOMENT, "description": "null: not, or not any more."}
-
-
-class DuplicateShown(Shown):
-    """Two contacts that may be one person."""
-
-    contact_ids = fields.List(fields.String(), data_key="contactIds", required=True)
-    shares = fields.List(
-        fields.String(), required=True, metadata={"description": "phone, name or both."}
-    )
-    state = fields.String(required=True, validate=validate.OneOf(STATES))
-    found_at = fields.String(data_key="foundAt", required=True, metadata=MOMENT)
-    decided_at = fields.String(
-        data_key="decidedAt", required=True, allow_none=True, metadata=_NEVER
-    )
-    decided_by = fields.String(
-        data_key="decidedBy",
-        required=True,
-        metadata={"description": 'Who merged or dismissed it; "" for the CRM itself.'},
-    )
-    kept_id = fields.String(data_key="keptId", required=True)
-    unmerge_until = fields.String(
-        data_key="unmergeUntil", required=True, allow_none=True, metadata=_NEVER
-    )
-
-
-class ContactComparedShown(Shown):
-    """A contact of a pair."""
-
-    contact_id = fields.String(data_key="contactId", required=True)
-    exists = fields.Boolean(required=True)
-    created_at = fields.String(
-        data_key="createdAt", required=True, allow_none=True, metadata=_NEVER
-    )
-    url = fields.String(required=True, metadata={"description": "Its page in the CRM."})
-    error = fields.String(
-        required=True, metadata={"description": "Why the CRM could not show the contact."}
-    )
-    properties = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
 
 
 class PropertyMergedShown(Shown):
@@ -162,7 +121,7 @@ def _list(query: dict[str, Any], client_id: str) -> flask.Response:
             after=after,
             limit=listing.limit + 1,
         )
-    return listing.page(found, pair_shown, lambda pair: [pair.found_at, *pair.ids])
+    return listing.page(found, DuplicateShown().dump, lambda pair: [pair.found_at, *pair.ids])
 
 
 @blueprint.get(_PAIR, parameters=_PARAMETERS)
@@ -201,7 +160,7 @@ def _merge(body: dict[str, Any], client_id: str, contact_id: str, other_id: str)
         take=body.get("take", {}),
         by=author(),
     )
-    return as_json(pair_shown(merged))
+    return as_json(DuplicateShown().dump(merged))
 
 
 @blueprint.post(f"{_PAIR}/unmerge", parameters=_PARAMETERS)
@@ -212,7 +171,9 @@ def _merge(body: dict[str, Any], client_id: str, contact_id: str, other_id: str)
 def _unmerge(client_id: str, contact_id: str, other_id: str) -> flask.Response:
     account = change_account.find(hub(), client_id)
     return as_json(
-        pair_shown(merge_contacts.unmerge(hub(), account, contact_id, other_id, by=author()))
+        DuplicateShown().dump(
+            merge_contacts.unmerge(hub(), account, contact_id, other_id, by=author())
+        )
     )
 
 
@@ -227,4 +188,4 @@ def _dismiss(
     closed = merge_contacts.dismiss(
         hub(), account, contact_id, other_id, by=author(), merged=_REASONS[body["reason"]]
     )
-    return as_json(pair_shown(closed))
+    return as_json(DuplicateShown().dump(closed))
