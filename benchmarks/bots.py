@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from benchmarks.places import Place
-from crmhub.accounts.accounts import IssuedIds, load
+from crmhub.accounts.accounts import load
+from crmhub.accounts.changes import IssuedIds
 from crmhub.database.connection import Database
 from crmhub.errors import Unavailable
 from crmhub.helpers.create_lead import CreateLead

@@ -28,7 +28,7 @@ from pathlib import Path
 from benchmarks.attacks import ATTACKS, LONG_TEXT, Target, sign_in
 from benchmarks.bots import Bots, judged, kept, p
 from benchmarks.places import Place, Service, parser, place
-from crmhub.accounts.accounts import IssuedIds
+from crmhub.accounts.changes import IssuedIds
 from crmhub.database.connection import Database
 
 _EVERY_S = 0.2

@@ -28,7 +28,7 @@ from benchmarks.bots import Bots, Told, judged, lost_and_twice, p, states, until
 from benchmarks.faults import killing
 from benchmarks.late_crm import UNDER_WAY, LateCrm
 from benchmarks.places import BENCHMARKS, Place, Service, parser, place
-from crmhub.accounts.accounts import IssuedIds
+from crmhub.accounts.changes import IssuedIds
 from crmhub.accounts.connections import configure
 from crmhub.database.connection import Database
 from crmhub.operations.open_account import open_account

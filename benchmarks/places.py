@@ -27,7 +27,7 @@ import requests
 from psycopg.errors import ObjectInUse
 from sqlalchemy.engine import make_url
 
-from crmhub.accounts.accounts import IssuedIds, set_switches
+from crmhub.accounts.changes import IssuedIds, set_switches
 from crmhub.accounts.connections import configure
 from crmhub.audit import Author
 from crmhub.database.schema import upgrade

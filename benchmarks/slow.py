@@ -44,7 +44,7 @@ from benchmarks.places import (
     place,
     wait_for,
 )
-from crmhub.accounts.accounts import IssuedIds
+from crmhub.accounts.changes import IssuedIds
 
 _CONTACTS = "/crm/objects/2026-09/contacts"
 _BARE_THREADS = 512

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from functools import cache
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
@@ -13,17 +13,18 @@ import flask
 import structlog
 from werkzeug.routing import MapAdapter
 
-from crmhub import logs
+from crmhub import logs, metrics
 from crmhub.api import operational, pipelines, properties, usage, workflows
 from crmhub.api.admin import callers as admin_callers
 from crmhub.api.admin import routes as admin
 from crmhub.api.admin.actions import ActionId
 from crmhub.api.helpers import chatbot, functions
-from crmhub.api.http import failures, flask_proxies, request_metrics
+from crmhub.api.http import failures, flask_proxies
 from crmhub.api.http.authentication import PLACE, PUBLIC_API, authenticate
-from crmhub.api.http.documentation import Document
+from crmhub.api.http.documentation import Document, Documented
 from crmhub.api.http.reading import ARRIVED, check_request
-from crmhub.api.records import RecordId, records_blueprint
+from crmhub.api.record_paths import RecordId
+from crmhub.api.records import records_blueprint
 from crmhub.bounds import MAX_BODY_BYTES
 from crmhub.console import pages
 from crmhub.console import routes as console
@@ -33,12 +34,14 @@ from crmhub.properties.kinds import KINDS
 from crmhub.settings import Settings
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
+_API_PATHS = "/<client_id>/api/v1/"
+_HELPER_PATHS = ("/chatbot/", "/crm-api-interface/")
 _log = structlog.get_logger("crmhub.request")
 
 
 class _App(flask.Flask):
     def create_url_adapter(self, request: flask.Request | None) -> MapAdapter | None:
-        # No route hangs on the host, which Flask would read three times to bind the routes to it.
+        # No route depends on the host; Flask would read it three times.
         if request is None:
             return None
         return MapAdapter(
@@ -55,22 +58,18 @@ class _App(flask.Flask):
         try:
             return super().wsgi_app(environ, start_response)
         finally:
-            # Not at Flask's own end of a request, which costs three times as much.
+            # Flask's teardown functions would take three times as long.
             account_id = environ.get(PLACE)
             if account_id is not None:
                 self.extensions["crmhub"].shares.release(account_id)
 
-    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        # No view is a coroutine; Flask would look for one ten times in each request.
-        return func
-
     def log_exception(self, exc_info: Any) -> None:
-        # `failures` logs it. Flask would log the path, and that may hold a webhook id.
+        # `failures` logs it. Flask would log the path, which may contain a webhook id.
         pass
 
 
 def create_app(settings: Settings | None = None) -> flask.Flask:
-    """Return the application; without settings they are read as `Settings.load` reads them.
+    """Return the web application; `settings` defaults to `Settings.load()`.
 
     Raises SettingsError.
     """
@@ -79,7 +78,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app = _App("crmhub", static_folder=None, static_url_path="/static")
     app.config.update(MAX_CONTENT_LENGTH=MAX_BODY_BYTES, MAX_FORM_MEMORY_SIZE=MAX_BODY_BYTES)
     app.json.sort_keys = False  # type: ignore[attr-defined]
-    # A redirect would be an answer without a body of ours.
+    # A redirect would have no JSON body.
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     app.url_map.converters["record"] = RecordId
@@ -101,9 +100,10 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
 
 
 def _begin() -> None:
-    """Name the request, find its caller, and refuse what no route can answer.
+    """Give the request an id, authenticate its caller, and refuse what no route accepts.
 
-    The caller is found before routing fails, so that a 401 comes before 404, 405 and 400.
+    The caller is authenticated before routing errors are raised, so that a 401 comes before 404,
+    405 and 400.
     """
     request, g = flask_proxies.request(), flask_proxies.g()
     sent = request.headers.get("X-Request-Id", "")
@@ -112,7 +112,7 @@ def _begin() -> None:
     structlog.contextvars.bind_contextvars(request_id=g.request_id)
     if match := PUBLIC_API.match(request.path):
         authenticate(request, match[1])
-        # The key has proved which account this is: no view takes it as an argument.
+        # The key has identified the account, so views do not take it as an argument.
         (request.view_args or {}).pop("client_id", None)
     elif request.path.startswith(admin_callers.PREFIX):
         admin_callers.authenticate(request)
@@ -120,7 +120,7 @@ def _begin() -> None:
 
 
 def _end(response: flask.Response) -> flask.Response:
-    """Give the answer its shape and its headers, count it and log it."""
+    """Complete the answer with its headers, count it and log it."""
     request, g = flask_proxies.request(), flask_proxies.g()
     if response.status_code >= 400:
         response = failures.in_shape(response)
@@ -133,14 +133,38 @@ def _end(response: flask.Response) -> flask.Response:
             response.headers.add(name, value)
     rule = request.url_rule
     seconds = time.monotonic() - g.began
-    request_metrics.count(rule, response.status_code, g.get("failed_with"), seconds)
+    operation, resource, helper = (
+        _metric_names(rule.endpoint, rule.rule) if rule else ("none", "", "")
+    )
+    status = f"{response.status_code // 100}xx"
+    metrics.answered(operation, seconds, resource=resource, status=status)
+    if helper:
+        # A helper may answer a failure with 200; `failed_with` is the failure's own status.
+        code = g.get("failed_with") or response.status_code
+        metrics.helper_answered(helper, str(code) if code < 300 else f"{code // 100}xx")
     _log.info(
         "request",
         method=request.method,
-        # The rule, not the path: paths hold ids and addresses.
+        # Not the path: it contains ids and addresses.
         route=rule.rule if rule else None,
         status=response.status_code,
         ms=round(seconds * 1000, 1),
     )
     structlog.contextvars.clear_contextvars()
     return response
+
+
+@cache
+def _metric_names(endpoint: str, rule: str) -> tuple[str, str, str]:
+    """Return the labels of a route's metrics: its operation, its resource and its helper.
+
+    The operation is named as in /openapi.json. The resource is "" outside the public API, the
+    helper is "" for all routes but helpers. Paths are no labels: they hold ids and addresses.
+    """
+    view = flask.current_app.view_functions[endpoint]
+    documented: Documented | None = getattr(view, "documented", None)
+    return (
+        documented.operation_id if documented else endpoint,
+        endpoint.rpartition(".")[0] if rule.startswith(_API_PATHS) else "",
+        rule.split("/")[2] if rule.startswith(_HELPER_PATHS) else "",
+    )

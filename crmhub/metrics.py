@@ -1,8 +1,8 @@
-"""What operators watch: counts and latencies of all processes of a service, for Prometheus.
+"""Prometheus metrics: counts and durations, summed over all processes of a service.
 
-Whoever counts gives words of the hub's own: helpers, operations, adapters, outcomes; never an id,
-an address or a value. `prometheus_client` is loaded by the first count, so that a command which
-counts nothing does not pay for it.
+Labels are the hub's own words (helpers, operations, adapters, outcomes), never an id, an address or
+a value. `prometheus_client` is loaded by the first count, so that commands without counts start
+faster.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# prometheus_client's own name for where processes count together.
+# The variable of prometheus_client that turns on its multi-process mode.
 _DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 _PREFIX = "crmhub-metrics-"
-_YOUNG_S = 60
-# More combinations of labels than these are counted as "other".
-_MOST = {"counter": 1000, "histogram": 250}
-# What they take at most, in bytes. It is written before it is mapped into memory: a page that
-# finds no room on the disk later would kill the process.
-_ROOM = {"counter": 1 << 20, "histogram": 2 << 20}
+_MIN_AGE_S = 60
+# The highest numbers of label combinations; further ones are counted as "other".
+_MAX_LABELS = {"counter": 1000, "histogram": 250}
+# The sizes of their files in bytes. Files are written in full before they are mapped into memory: a
+# page that finds the disk full later would kill the process.
+_FILE_SIZES = {"counter": 1 << 20, "histogram": 2 << 20}
 # A helper answers within 25 s, a call of the worker ends within 30 s.
 _REQUEST_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25)
 _ATTEMPT_S = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -46,7 +46,7 @@ M = TypeVar("M", bound="MetricWrapperBase")
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """What is so at this moment: a value for each value of `label`, or one for "" without it."""
+    """A present value: one for each value of `label`, or one under the key "" without a label."""
 
     name: str
     help: str
@@ -55,65 +55,63 @@ class Gauge:
 
 
 def accepted(helper: str) -> None:
-    """Count an action that was written down."""
+    """Count an action that the journal has accepted."""
     _meters().accepted.of(helper).inc()
 
 
 def ended(helper: str, outcome: str) -> None:
-    """Count an action that is done, refused, dead or discarded."""
+    """Count an action that is done, refused, failed or discarded."""
     _meters().ended.of(helper, outcome).inc()
 
 
 def attempted(adapter: str, outcome: str, seconds: float) -> None:
-    """Count a try of an action, by the word that the journal keeps of it."""
+    """Record an attempt of an action with its outcome and duration."""
     _meters().attempts.of(adapter, outcome).observe(seconds)
 
 
 def alert_sent(outcome: str) -> None:
-    """Count a try to send an alert: taken or failed."""
+    """Count an attempt to send an alert; `outcome` is "taken" or "failed"."""
     _meters().alerts.of(outcome).inc()
 
 
 def helper_answered(helper: str, status: str) -> None:
-    """Count an answer to a bot."""
+    """Count a helper's answer to a bot."""
     _meters().helper_answers.of(helper, status).inc()
 
 
-def api_answered(resource: str, operation: str, status: str) -> None:
-    """Count an answer of the public API."""
-    _meters().api_requests.of(resource, operation, status).inc()
-
-
-def answered(operation: str, seconds: float) -> None:
-    """Note how long any HTTP request took."""
-    _meters().requests.of(operation).observe(seconds)
+def answered(operation: str, seconds: float, *, resource: str = "", status: str = "") -> None:
+    """Record how long a request took; with `resource`, count it for the public API."""
+    meters = _meters()
+    meters.requests.of(operation).observe(seconds)
+    if resource:
+        meters.api_requests.of(resource, operation, status).inc()
 
 
 def start() -> None:
-    """Do what the first count would have to wait for."""
+    """Load the metrics now, so that the first count is fast."""
     _meters()
 
 
 def registry() -> CollectorRegistry:
-    """Return what has been counted by this process, or all that count together with it."""
+    """Return the metrics of this process, or of all processes inside `shared`."""
     return _meters().registry
 
 
 def text(gauges: Iterable[Gauge] = ()) -> bytes:
-    """Return what has been counted, and `gauges`, in Prometheus' text format."""
+    """Return all metrics and `gauges` in Prometheus' text format."""
     from prometheus_client import CollectorRegistry, generate_latest
 
     now = CollectorRegistry(auto_describe=False)
-    now.register(_Told(gauges))
+    now.register(_Gauges(gauges))
     return generate_latest(registry()) + generate_latest(now)
 
 
 @contextmanager
 def shared() -> Iterator[None]:
-    """Let the processes that are begun in the block count together.
+    """Sum the metrics of all processes that are started inside the block.
 
-    They do so in the files of a directory, which is removed afterwards; and with it those of
-    services that were killed before they could.
+    The processes count in files of a temporary directory. It is removed at the end, together with
+    those of services that were killed.
     """
     import shutil
     import tempfile
@@ -121,16 +119,16 @@ def shared() -> Iterator[None]:
     try:
         directory = tempfile.mkdtemp(prefix=_PREFIX)
     except OSError as exc:
-        # Leads matter more than their numbers.
+        # Serve without shared metrics: leads matter more.
         _log.warning("/metrics tells of one process at a time: %s; set TMPDIR.", exc)
         yield
         return
     os.environ[_DIRECTORY] = directory
-    # Says that somebody counts there: to other services, and to systemd-tmpfiles, which else
-    # removes what is old in /tmp (https://systemd.io/TEMPORARY_DIRECTORIES/).
+    # The lock keeps the directory from other services and from systemd-tmpfiles, which removes old
+    # files in /tmp (https://systemd.io/TEMPORARY_DIRECTORIES/).
     held = os.open(directory, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_SH)
-    _remove_forsaken(Path(directory).parent)
+    _remove_abandoned(Path(directory).parent)
     try:
         yield
     finally:
@@ -139,42 +137,42 @@ def shared() -> Iterator[None]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _remove_forsaken(parent: Path) -> None:
+def _remove_abandoned(parent: Path) -> None:
     import shutil
 
     for directory in parent.glob(f"{_PREFIX}*"):
-        # Another user's, locked, or gone meanwhile.
+        # It belongs to another user, is locked, or was removed meanwhile.
         with suppress(OSError):
             held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 found = os.fstat(held)
-                # A younger one may be about to be locked.
-                if found.st_uid == os.getuid() and time.time() - found.st_mtime > _YOUNG_S:
+                # The owner of a younger one may not have locked it yet.
+                if found.st_uid == os.getuid() and time.time() - found.st_mtime > _MIN_AGE_S:
                     shutil.rmtree(directory)
             finally:
                 os.close(held)
 
 
 class _Labelled(Generic[M]):
-    """A metric whose combinations of labels are found without prometheus_client's lock."""
+    """A metric that caches its label combinations, without prometheus_client's lock."""
 
     def __init__(self, metric: M, most: int) -> None:
         self._metric = metric
         self._most = most
-        self._known: dict[tuple[str, ...], M] = {}
+        self._children: dict[tuple[str, ...], M] = {}
 
     def of(self, *labels: str) -> M:
-        child = self._known.get(labels)
+        child = self._children.get(labels)
         return child if child is not None else self._new(labels)
 
     def _new(self, labels: tuple[str, ...]) -> M:
-        if len(self._known) >= self._most:
+        if len(self._children) >= self._most:
             labels = ("other",) * len(labels)
         try:
-            child = self._known[labels] = self._metric.labels(*labels)
+            child = self._children[labels] = self._metric.labels(*labels)
         except OSError:
-            # No file can be opened for it now. Leads matter more than their numbers.
+            # No file can be opened for it now; serving leads matters more than counting them.
             return cast(M, _UNCOUNTED)
         return child
 
@@ -193,14 +191,14 @@ class _Meters:
         import prometheus_client as prometheus
         from prometheus_client import values
 
-        # Series of times at which counters began, which only single processes would have.
+        # Turn off the series of creation times, which multi-process mode does not have.
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = prometheus.CollectorRegistry()
         directory = os.environ.get(_DIRECTORY)
         mine: CollectorRegistry | None = self.registry
         values.ValueClass = values.MutexValue
         if directory:
-            # What this process counts is read from its files, like what the others count.
+            # This process's own counts are read from its files, too.
             self.registry.register(_Files(Path(directory)))
             mine = None
             try:
@@ -213,7 +211,7 @@ class _Meters:
 
         def counter(name: str, help: str, *labels: str) -> _Labelled[Counter]:
             metric = prometheus.Counter(f"crmhub_{name}", help, labels, registry=mine)
-            return _Labelled(metric, _MOST["counter"])
+            return _Labelled(metric, _MAX_LABELS["counter"])
 
         def histogram(
             name: str, help: str, *labels: str, buckets: tuple[float, ...]
@@ -221,7 +219,7 @@ class _Meters:
             metric = prometheus.Histogram(
                 f"crmhub_{name}", help, labels, registry=mine, buckets=buckets
             )
-            return _Labelled(metric, _MOST["histogram"])
+            return _Labelled(metric, _MAX_LABELS["histogram"])
 
         self.accepted = counter("actions_accepted_total", "Actions written down.", "helper")
         self.ended = counter(
@@ -251,11 +249,11 @@ class _Meters:
         self.requests = histogram(
             "http_request_duration_seconds", "HTTP requests.", "operation", buckets=_REQUEST_S
         )
-        self.registry.register(_Told([_BUILD]))
+        self.registry.register(_Gauges([_BUILD]))
 
 
 class _Files:
-    """Gives prometheus_client the sum of what the processes of a directory have counted."""
+    """A collector that sums the metrics which all processes wrote to a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -268,8 +266,8 @@ class _Files:
         return merged
 
 
-class _Told:
-    """Gives gauges to prometheus_client."""
+class _Gauges:
+    """A collector for gauges."""
 
     def __init__(self, gauges: Iterable[Gauge]) -> None:
         self._gauges = gauges
@@ -287,36 +285,36 @@ class _Told:
 
 _BUILD = Gauge("build_info", "The version that runs.", {__version__: 1}, label="version")
 _lock = threading.Lock()
-_opened: _Meters | None = None
+_instance: _Meters | None = None
 
 
 def _meters() -> _Meters:
-    global _opened
-    if _opened is None:
+    global _instance
+    if _instance is None:
         with _lock:
-            if _opened is None:
-                _opened = _Meters()
-    return _opened
+            if _instance is None:
+                _instance = _Meters()
+    return _instance
 
 
 def _free_number(directory: Path) -> int:
-    """Return the number of the files in which no living process counts; raises OSError.
+    """Lock and return the number of files that no living process writes; raises OSError.
 
-    Who follows a dead process goes on where that ended: counters never fall, and there are never
-    more files than there were processes at once, however often they die.
+    A process continues the files of a dead one: so counters never fall, and there are never more
+    files than processes at the same time.
     """
     for number in itertools.count():
-        # Held until this process ends, however that comes about.
+        # The lock is held until this process ends, also by a crash.
         lock = os.open(directory / f"{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError:
             os.close(lock)
-    for kind, room in _ROOM.items():
+    for kind, room in _FILE_SIZES.items():
         file = directory / f"{kind}_{number}.db"
         if not file.exists():
-            # Whole at once: another process may be reading what there is.
+            # Renamed when complete, because another process may read it.
             new = file.with_suffix(".new")
             new.write_bytes(bytes(room))
             new.rename(file)

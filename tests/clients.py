@@ -9,7 +9,8 @@ from typing import Any
 import flask
 from werkzeug.test import TestResponse
 
-from crmhub.accounts.accounts import Account, IssuedIds, set_switches
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.changes import IssuedIds, set_switches
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
 from crmhub.hub import Hub

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from crmhub.accounts.accounts import open_account
+from crmhub.accounts.changes import open_account
 from crmhub.accounts.plans import BUILT_IN
 from crmhub.database.connection import Database
 from crmhub.database.schema import pending

@@ -108,8 +108,7 @@ def test_whatever_labels_there_are_they_find_room(tmp_path: Path) -> None:
             metrics.accepted(name)
             metrics.ended(name, "done")
             metrics.helper_answered(name, "200")
-            metrics.api_answered("contacts", name, "2xx")
-            metrics.answered(name, 0.1)
+            metrics.answered(name, 0.1, resource="contacts", status="2xx")
             metrics.attempted("{LONG}", name, 0.1)
         """
     counted(tmp_path, "from crmhub import metrics\nmetrics.start()")

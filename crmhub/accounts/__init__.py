@@ -1,1 +1,1 @@
-"""Accounts: what they are, their keys and plans, and who is calling."""
+"""Accounts, their keys and plans, and the identification of callers."""

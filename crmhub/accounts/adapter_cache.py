@@ -1,4 +1,4 @@
-"""The adapters of this process, one for each account that was called lately."""
+"""A cache of adapters, with one adapter for each account that was called recently."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MOST = 1_000
 
 
 class Connected:
-    """Keeps an account's adapter until anything of the account changes."""
+    """Keeps an account's adapter until the account changes."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, tuple[Account, Adapter]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, account: Account, make: Callable[[], Adapter]) -> Adapter:
-        """Return the account's adapter, from `make` when there is none for it as it is now."""
+        """Return the account's cached adapter; without one, cache the result of `make`."""
         with self._lock:
             kept = self._kept.get(account.id)
             if kept is not None and (kept[0] is account or kept[0] == account):

@@ -1,6 +1,6 @@
-"""Tokens of the admin API: the operator's own, bound to no account.
+"""Tokens of the admin API. They belong to operators, not to accounts.
 
-Only a digest is stored; the token itself is returned once, by `create`.
+Only a digest is stored; `create` returns the token itself once.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from crmhub.errors import NotFound, Semantic
 from crmhub.secrets import digest, new_admin_token
 from crmhub.secrets import token as random_token
 
-# What the admin API is about; each has paths and scopes of its own.
+# The resources of the admin API; each has its own paths and scopes.
 RESOURCES = ("accounts", "actions")
 SCOPES = (
     *(f"{resource}:{right}" for resource, right in product(RESOURCES, ("read", "write"))),
-    # Nobody writes the audit log but the hub.
+    # Only the hub writes the audit log.
     "audit:read",
 )
 _LONGEST_NAME = 100
@@ -51,7 +51,7 @@ _NOTE_USE = Statement(
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """A new token; `token` is not stored and not shown again."""
+    """A new token; `token` is not stored and cannot be shown again."""
 
     token_id: str
     name: str
@@ -62,7 +62,7 @@ class IssuedToken:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A stored token; times in ms, None for never. `hint` is its end, to tell it by."""
+    """A stored token with times in ms (None: never); `hint` holds its last characters."""
 
     token_id: str
     name: str
@@ -77,10 +77,10 @@ class Token:
 def create(
     tx: Connection, name: str, *, scopes: Iterable[str] = (), expires_at: int | None = None
 ) -> IssuedToken:
-    """Store a new token and return it; no scopes named means all of them.
+    """Store a new token and return it; without `scopes` it has all scopes.
 
-    `name` says whose it is or what it is for; several may have the same. Raises Semantic for an
-    empty or unprintable one, unknown scopes and an end that has passed.
+    `name` describes the token's owner or purpose and need not be unique. Raises Semantic for an
+    empty or unprintable name, unknown scopes and an expiry in the past.
     """
     name = " ".join(name.split())
     if not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
@@ -125,7 +125,7 @@ def list_tokens(db: Connection) -> list[Token]:
 
 
 def revoke(tx: Connection, token_id: str) -> bool:
-    """End the token now and return whether it had not been; raises NotFound."""
+    """Revoke the token now; return False if it was revoked before; raises NotFound."""
     ended = tx.run(_REVOKE, {"id": token_id, "revoked_at": now_ms()})
     if not ended and not tx.scalar(_EXISTS, {"id": token_id}):
         raise NotFound(
@@ -135,12 +135,12 @@ def revoke(tx: Connection, token_id: str) -> bool:
 
 
 def note_use(tx: Connection, used: Mapping[str, int]) -> None:
-    """Store when tokens, by id, were last used."""
+    """Store the time of last use of each token id."""
     # Sorted, so that two processes take the row locks in the same order.
     for token_id, at in sorted(used.items()):
         tx.run(_NOTE_USE, {"id": token_id, "last_used_at": at})
 
 
 def scopes_of(stored: str) -> tuple[str, ...]:
-    """Return the scopes that the column `scopes` stands for."""
+    """Return the scopes of a token from its column `scopes`."""
     return scope_names.of_stored(stored, SCOPES)

@@ -1,4 +1,4 @@
-"""An account's connection to its CRM: which adapter, its settings, its sealed credentials."""
+"""An account's connection to its CRM: the adapter, its settings and its sealed credentials."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-from crmhub.accounts.accounts import Account, locked, set_adapter
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.changes import locked, set_adapter
 from crmhub.accounts.plans import Plan
 from crmhub.adapter.contract import Adapter, BadConfig, configured
 from crmhub.database.connection import Connection
@@ -26,7 +27,7 @@ _END_OUTAGE = Statement(
 
 
 def seal_credentials(vault: Vault, account_id: int, credentials: Mapping[str, str]) -> str:
-    """Return credentials as the database keeps them; none at all is an empty text."""
+    """Return credentials in their stored form; an empty text if there are none."""
     given = {name: value for name, value in credentials.items() if value}
     if not given:
         return ""
@@ -51,10 +52,10 @@ def proposed(
     credentials: Mapping[str, str],
     vault: Vault,
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the settings and credentials that an account would have with these.
+    """Return the settings and credentials that the account would have after this change.
 
-    On the adapter it has already, what is not named stays, and an empty value removes; what the
-    adapter keeps itself is dropped with any change of a credential. Raises Semantic with every
+    If the adapter stays the same, values that are not given stay, and an empty value removes one.
+    Any change of a credential removes what the adapter stored itself. Raises Semantic with every
     fault.
     """
     kept = {one.name for one in adapter.settings if one.kept}
@@ -87,10 +88,10 @@ def configure(
     plans: Mapping[str, Plan],
     grown: Mapping[str, str] | None = None,
 ) -> Account:
-    """Set the CRM of an account to what `proposed` makes of these; return the account.
+    """Set the account's CRM to the result of `proposed`; return the account.
 
-    `grown` are the credentials as the adapter has left them after it was tried out with these.
-    Raises Semantic, and nothing is stored.
+    `grown` holds the credentials after the connection test, in which the adapter may have added
+    some. Raises Semantic, and stores nothing then.
     """
     account = locked(tx, account_id, plans)
     settings, credentials = proposed(
@@ -109,7 +110,7 @@ def configure(
         credentials=seal_credentials(vault, account_id, grown or credentials),
         plans=plans,
     )
-    # What kept the connection waiting may be mended by this: its next call finds out.
+    # The change may have fixed the CRM's outage: let the next call find out.
     tx.run(_END_OUTAGE, {"account_id": account_id, "connection_id": account.connection.id})
     return account
 
@@ -117,7 +118,7 @@ def configure(
 def _stored(
     vault: Vault, account: Account, adapter: type[Adapter], given: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the stored credentials, which need not be readable when all are given anew."""
+    """Return the stored credentials; they may be unreadable if the change replaces all of them."""
     try:
         return open_credentials(vault, account)
     except SealBroken as exc:

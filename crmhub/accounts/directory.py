@@ -1,8 +1,8 @@
-"""Who is calling: accounts found by key, webhook id, secret or client id; operators by token.
+"""Finds accounts by key, webhook id, secret or client id, and operators by token.
 
-Answers are remembered in the process for at most half a second, so that a revoked key or a
-changed switch takes effect within a second everywhere, without asking the database each time.
-Only what was found is remembered: a new key works at once, and guesses fill no memory.
+Results are cached in the process for at most half a second. So a revoked key or a changed switch
+takes effect everywhere within a second, without a query for each request. Misses are not cached: a
+new key works at once, and guesses fill no memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import sqlalchemy as sa
 
@@ -25,19 +25,13 @@ from crmhub.database import tables
 from crmhub.database.connection import Database, now_ms
 from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import admin_token, api_key, webhook_id
-from crmhub.errors import Unauthorized
 from crmhub.secrets import digest, looks_like_admin_token, looks_like_api_key
 
 _TTL = 0.5
 _SIZE = 10_000
-# What cannot be an id is not asked for: PostgreSQL takes no NUL, and no text of any length.
+# Other texts are not queried: PostgreSQL refuses NUL and very long texts.
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _SECRET = re.compile(r"[A-Za-z0-9]{20,100}", re.ASCII)
-
-_UNAUTHORIZED = (
-    "The API key is missing or not valid for this account; "
-    "send a live key of the account in the header service-apikey."
-)
 
 _account, _key, _token, _webhook = tables.account.c, api_key.c, admin_token.c, webhook_id.c
 
@@ -88,7 +82,9 @@ _FIRST_TWO_OF_ALL_ACCOUNTS = Statement(SELECT_ACCOUNTS.limit(2))
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An account that proved itself with an API key, and what that key may do."""
+    """The caller of the public API: the account of the API key, and the key's scopes."""
+
+    credential: ClassVar = "key"
 
     account: Account
     key_id: str
@@ -97,20 +93,22 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Who proved with an admin token to be one of the operators, and what the token may do."""
+    """The caller of the admin API: the operator who holds the token, and the token's scopes."""
+
+    credential: ClassVar = "token"
 
     token_id: str
     name: str
     scopes: frozenset[str]
 
 
-# No account has this number; what is the operator's belongs to it.
+# No account has this id; cached operators are stored under it.
 _NOBODY = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a query found, whose it is, and when it ends (ms; None: not by itself)."""
+    """A query's result with its account and its expiry (ms; None: never)."""
 
     value: Any
     account_id: int
@@ -118,10 +116,10 @@ class _Found:
 
 
 class Directory:
-    """Finds accounts and operators; `close` writes when keys and tokens were last used.
+    """Finds accounts and operators; `close` writes the last use of keys and tokens.
 
-    Disabled accounts are not found, except by `by_client_id` and `by_id`. Every method raises
-    Unavailable when the database is away and nothing is remembered.
+    Only `by_client_id` and `by_id` find disabled accounts. Every method raises Unavailable if the
+    database is unavailable and the result is not cached.
     """
 
     def __init__(self, database: Database, plans: Mapping[str, Plan], ttl: float = _TTL) -> None:
@@ -134,45 +132,31 @@ class Directory:
         self._last_use = LastUse(database, keys.note_use)
         self._last_use_of_tokens = LastUse(database, admin_tokens.note_use)
 
-    def by_api_key(self, client_id: str, key: str) -> Caller:
-        """Return who calls with this key in this account's path.
-
-        Raises Unauthorized in the same words for an unknown client, a wrong, expired or revoked
-        key, and a disabled account.
-        """
-        caller = self.by_any_key(key)
-        if caller is None or caller.account.client_id != client_id:
-            raise Unauthorized(_UNAUTHORIZED)
-        return caller
-
-    def by_any_key(self, key: str) -> Caller | None:
-        """Return whose live key this is, if anybody's."""
+    def by_api_key(self, key: str) -> Caller | None:
+        """Return the account and the scopes of a live API key, None for any other text."""
         if not key.isascii():
             return None
         hashed = digest(key)
         caller: Caller | None = self._find(
             "key", hashed, lambda: self._by_digest(hashed) if looks_like_api_key(key) else None
         )
-        if caller is not None:
-            self._last_use.note((caller.account.id, caller.key_id))
         return caller
 
     def by_admin_token(self, token: str) -> Operator | None:
-        """Return whose live admin token this is, if anybody's."""
+        """Return the operator who holds a live admin token, None for any other text."""
         if not looks_like_admin_token(token):
             return None
         hashed = digest(token)
-        operator: Operator | None = self._find(
-            "admin_token", hashed, lambda: self._by_token_digest(hashed)
+        return cast(
+            "Operator | None",
+            self._find("admin_token", hashed, lambda: self._by_token_digest(hashed)),
         )
-        if operator is not None:
-            self._last_use_of_tokens.note(operator.token_id)
-        return operator
 
     def by_webhook_id(self, value: str) -> tuple[Account, Purpose] | None:
-        """Return whose id this is in a webhook path, and of which purpose.
+        """Return the account with this webhook id, and the id's purpose; None for any other text.
 
-        Our own ids are taken in any case. An alias proves nothing: demand the secret with it.
+        The hub's own ids are accepted in any case. An alias can be guessed: demand the secret as
+        well.
         """
         if not _ID.fullmatch(value):
             return None
@@ -180,18 +164,18 @@ class Directory:
         return cast("tuple[Account, Purpose] | None", found)
 
     def by_secret(self, secret: str) -> Account | None:
-        """Return whose webhook secret this is, if anybody's."""
+        """Return the account with this webhook secret, None for any other text."""
         if not _SECRET.fullmatch(secret):
             return None
         hashed = digest(secret)
         return self._account("secret", hashed, lambda: self._by_secret(hashed))
 
     def only_account(self) -> Account | None:
-        """Return the account when the installation has no other, not even a disabled one."""
+        """Return the account if the installation has no other account, not even a disabled one."""
         return self._account("only", "", self._by_being_alone)
 
     def by_client_id(self, client_id: str) -> Account | None:
-        """Return the account, disabled or not."""
+        """Return the account with this client id, disabled or not."""
         if not _ID.fullmatch(client_id):
             return None
         return self._account(
@@ -199,13 +183,13 @@ class Directory:
         )
 
     def by_id(self, account_id: int) -> Account | None:
-        """Return the account, disabled or not."""
+        """Return the account with this id, disabled or not."""
         return self._account(
             "id", str(account_id), lambda: self._one(BY_ID, {"account_id": account_id})
         )
 
     def forget(self, account_id: int) -> None:
-        """Remember nothing about the account, after a change to it in this process."""
+        """Delete the account from the cache of this process after a change has been committed."""
         self._database.after_commit(lambda: self._forget(account_id))
 
     def _forget(self, account_id: int) -> None:
@@ -216,7 +200,7 @@ class Directory:
                     del self._remembered[key]
 
     def close(self) -> None:
-        """Write when keys and tokens were last used."""
+        """Write the last use of keys and tokens."""
         self._last_use.close()
         self._last_use_of_tokens.close()
 
@@ -224,8 +208,8 @@ class Directory:
         return cast("Account | None", self._find(by, value, query))
 
     def _find(self, by: str, value: str, query: Callable[[], _Found | None]) -> Any:
-        """Return what is remembered, or what `query` finds, which runs without a lock."""
-        # Read before the query: what it finds is as old as its beginning.
+        """Return the cached result, else that of `query`, which runs without a lock."""
+        # Read before the query, because its result may be as old as its beginning.
         now, changes = time.monotonic(), self._changes
         remembered = self._remembered.get((by, value))
         if remembered is not None and remembered[0] > now:
@@ -242,14 +226,12 @@ class Directory:
             until = min(until, now + (found.ends_at - now_ms()) / 1000)
         with self._lock:
             if changes != self._changes:
-                # Read before a change that `forget` told of.
+                # The row was read before a change that `forget` reported.
                 return
             self._remembered.pop(key, None)
             if len(self._remembered) >= _SIZE:
                 del self._remembered[next(iter(self._remembered))]
             self._remembered[key] = (until, found)
-
-    # The queries.
 
     def _row(self, statement: Statement, params: Mapping[str, Any]) -> Any:
         with self._database.reading() as db:
@@ -261,6 +243,8 @@ class Directory:
             return None
         account = account_of(row, self._plans)
         caller = Caller(account, row.key_id, frozenset(keys.scopes_of(row.scopes)))
+        # Often enough: a key in use is queried again whenever its cached row has expired.
+        self._last_use.note((account.id, row.key_id))
         return _Found(caller, account.id, row.expires_at)
 
     def _by_token_digest(self, hashed: str) -> _Found | None:
@@ -268,6 +252,7 @@ class Directory:
         if row is None:
             return None
         operator = Operator(row.id, row.name, frozenset(admin_tokens.scopes_of(row.scopes)))
+        self._last_use_of_tokens.note(row.id)
         return _Found(operator, _NOBODY, row.expires_at)
 
     def _by_webhook_id(self, value: str) -> _Found | None:

@@ -1,6 +1,6 @@
-"""API keys: several to an account, each with its scopes and perhaps an end.
+"""API keys: an account may have several, each with its scopes and an optional expiry.
 
-Only a digest is stored; the key itself is returned once, by `create`.
+Only a digest is stored; `create` returns the key itself once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NOTE_USE = Statement(
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:
-    """A new key; `api_key` is not stored and not shown again."""
+    """A new key; `api_key` is not stored and cannot be shown again."""
 
     key_id: str
     api_key: str = field(repr=False)
@@ -57,7 +57,7 @@ class IssuedKey:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A stored key; times in ms, None for never. `hint` is the end of the key, to tell it by."""
+    """A stored key with times in ms (None: never); `hint` holds its last characters."""
 
     key_id: str
     hint: str
@@ -69,7 +69,7 @@ class Key:
 
 
 def new_id() -> str:
-    """Return an id for a key to be made."""
+    """Return a random id for a new key."""
     return f"key_{token(64)}"
 
 
@@ -81,11 +81,11 @@ def create(
     expires_at: int | None = None,
     key_id: str | None = None,
 ) -> IssuedKey:
-    """Store a new key and return it; no scopes named means all of them.
+    """Store a new key and return it; without `scopes` it has all scopes.
 
-    Whoever may ask twice for one key names its id, from `new_id`. Raises Semantic for unknown
-    scopes and an end that has passed, BadRequest for what is no id, and Conflict where the account
-    has a key of this id.
+    A caller that may repeat its request passes a `key_id` from `new_id`, so that only one key is
+    made. Raises Semantic for unknown scopes and an expiry in the past, BadRequest for an invalid
+    id, and Conflict if the account has a key with this id.
     """
     stored = scope_names.to_store(scopes, SCOPES)
     scope_names.check_end(expires_at)
@@ -130,7 +130,7 @@ def list_keys(db: Connection, account_id: int) -> list[Key]:
 
 
 def revoke(tx: Connection, account_id: int, key_id: str) -> bool:
-    """End the key now and return whether it had not been; raises NotFound."""
+    """Revoke the key now; return False if it was revoked before; raises NotFound."""
     key = {"account_id": account_id, "id": key_id}
     ended = tx.run(_REVOKE, key | {"revoked_at": now_ms()})
     if not ended and not tx.scalar(_EXISTS, key):

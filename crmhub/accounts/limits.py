@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FAILURES = Rate(60, 60)
-# Of all addresses behind one trusted proxy: where it passes on what its callers write into
-# X-Forwarded-For, one caller may choose a new address for each miss.
+# For all addresses behind one trusted proxy: if it passes on X-Forwarded-For unchecked, one caller
+# can forge a new address for each guess.
 _PROXY_FAILURES = Rate(300, 60)
-# Attempts to sign in, see `Limits.sign_in`. Each process holds its share: many enough for several.
+# Sign-in attempts, see `Limits.sign_in`; high enough to be divided among several processes.
 _OF_DEVICE = _OF_ADDRESS_AND_EMAIL = Rate(20, 300)
 _OF_ADDRESS = Rate(100, 300)
 _OF_EMAIL = Rate(200, 300)
 # The timeout of a Redis call, and the pause after a failure.
 _REDIS_SECONDS = 0.25
 _RETRY_SECONDS = 5.0
-# A window that ends later than that was counted before the clock was set back, or on a host
-# whose clock is as wrong.
+# A window that ends this much too late was counted before the clock was set back, or on a host
+# with a wrong clock.
 _LATE_SECONDS = 60
 _FORGET_SECONDS = 60
 _log = logging.getLogger(__name__)
@@ -84,7 +84,10 @@ class Limits:
     """
 
     def __init__(self, redis_url: str | None, share: int = 1, *, prefix: str = "crmhub") -> None:
-        self._local = _Windows(MovingWindowRateLimiter(_Memory()), share)
+        self._memory = MemoryStorage()
+        self._local = _Windows(MovingWindowRateLimiter(self._memory), share)
+        self._lock = threading.Lock()
+        self._forget_at = 0.0
         self._redis = _Redis(redis_url, prefix) if redis_url else None
 
     def hit(self, caller: Caller) -> RateStatus:
@@ -145,28 +148,21 @@ class Limits:
             status = self._redis.hit(limited)
             if status is not None:
                 return status
-        return self._local.hit(limited)
+        with self._lock:
+            if time.monotonic() >= self._forget_at:
+                self._forget_idle_callers()
+            return self._local.hit(limited)
 
+    def _forget_idle_callers(self) -> None:
+        """Delete the empty windows in memory.
 
-class _Memory(MemoryStorage):
-    """Windows in memory that are deleted when their callers have been idle for a while.
-
-    MemoryStorage (limits 5.8) keeps the keys of empty windows and scans all keys after each call:
-    after calls from 100,000 addresses, 50 calls a second used half a CPU permanently.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._calling = threading.Lock()
-        self._look_at = 0.0
-
-    def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        with self._calling:
-            if time.monotonic() >= self._look_at:
-                self._look_at = time.monotonic() + _FORGET_SECONDS
-                for gone in [name for name, calls in list(self.events.items()) if not calls]:
-                    self.events.pop(gone, None)
-            return super().acquire_entry(key, limit, expiry, amount)
+        MemoryStorage (limits 5.8) keeps their keys and scans all keys after each call: after calls
+        from 100,000 addresses, 50 calls a second used half a CPU permanently.
+        """
+        self._forget_at = time.monotonic() + _FORGET_SECONDS
+        for name, calls in list(self._memory.events.items()):
+            if not calls:
+                self._memory.events.pop(name, None)
 
 
 class _Windows:

@@ -16,8 +16,8 @@ from crmhub.secrets import same
 SHORTEST = 12
 _LONGEST = 1000
 
-# 2^15, 8, 3: of the settings that OWASP's Password Storage Cheat Sheet holds for equal, the one
-# that takes 32 MiB, so that a small machine can serve beside it.
+# 2^15, 8, 3: among the equally strong settings of OWASP's Password Storage Cheat Sheet, the one
+# with 32 MiB, which leaves memory on a small machine.
 _LOG_N, _R, _P = 15, 8, 3
 _SALT_BYTES, _KEY_BYTES = 16, 32
 

@@ -1,7 +1,7 @@
-"""Who may use the console: people with an email and a password, and their sessions.
+"""Console users with email and password, and their sessions.
 
-Of a session only the digest of its token is stored. What ends a person's access (a new password,
-being disabled) deletes their sessions, and each request looks its session up: so it counts at once.
+Only the digest of a session's token is stored. A new password or disabling the user deletes the
+user's sessions. Each request looks up its session, so this takes effect at once.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ IDLE_MS = 8 * 3600 * 1000
 """A session that is not used for so long ends."""
 LONGEST_MS = 24 * 3600 * 1000
 """Each session ends after so long."""
-# A session that ends later than this after now began before the clock was set back, and is over:
-# by as much a clock may be set back, or that of another host differ, without anybody noticing.
+# A session that expires later than this was started before the clock was set back, and is over.
+# Smaller differences between the clocks of hosts are tolerated.
 _LATEST_MS = LONGEST_MS + 3600 * 1000
-# A session that is in use is written to so seldom.
+# How often the use of a session is stored.
 _SEEN_EVERY_MS = 60 * 1000
 
 _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,189}")
@@ -33,7 +33,7 @@ _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,189}")
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who may use the console; times in ms, None for never."""
+    """A console user; times in ms, None for never."""
 
     user_id: str
     email: str
@@ -44,7 +44,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """Whose session it is; `stale` when it should be noted that it is in use."""
+    """The user of a session; `stale` asks the caller to store that the session is in use."""
 
     user_id: str
     email: str
@@ -78,9 +78,9 @@ _ENABLE = Statement(
 
 
 def create(tx: Connection, email: str, password: str) -> User:
-    """Store a new user, `password` as `passwords.to_store` made it; return them.
+    """Store a new user and return it; `password` is a hash of `passwords.to_store`.
 
-    Raises Semantic for what is no email, and Conflict when there is one with this email.
+    Raises Semantic for an invalid email, and Conflict if a user has this email.
     """
     email = normal(email)
     if not _EMAIL.fullmatch(email) or not email.isprintable():
@@ -88,14 +88,14 @@ def create(tx: Connection, email: str, password: str) -> User:
             f"{email[:100]!r} is not an email address; give one such as ops@example.com."
         )
     user = {"id": f"usr_{token(64)}", "email": email, "password": password, "created_at": now_ms()}
-    # Not left to the unique key: on PostgreSQL its error would end the transaction.
+    # ON CONFLICT: on PostgreSQL the error of a unique key would end the transaction.
     if not tx.run(_CREATE, user):
         raise Conflict(f"There is a user {email} already; `crmhub admin user password` changes it.")
     return load(tx, email)
 
 
 def list_users(db: Connection) -> list[User]:
-    """Return all users, disabled ones too, by their email."""
+    """Return all users, also disabled ones, ordered by email."""
     return [_user_of(row) for row in db.rows(_LIST)]
 
 
@@ -112,22 +112,22 @@ def _user_of(row: Any) -> User:
 
 
 def stored_password(db: Connection, email: str) -> tuple[str, str] | None:
-    """Return id and stored password of the user with this email who may sign in, if any."""
+    """Return the id and password hash of the enabled user with this email, None without one."""
     if "\0" in email:
-        # PostgreSQL takes no NUL, and no email holds one.
+        # PostgreSQL refuses NUL, and no email contains it.
         return None
     row = db.row(_PASSWORD, {"email": normal(email)})
     return None if row is None else (row.id, row.password)
 
 
 def set_password(tx: Connection, user: User, password: str) -> None:
-    """Store another password, as `passwords.to_store` made it, and end the user's sessions."""
+    """Store a new password hash of `passwords.to_store` and end the user's sessions."""
     tx.run(_SET_PASSWORD, {"id": user.user_id, "password": password})
     _end_all(tx, user)
 
 
 def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
-    """Let the user in no more, whose sessions end, or again; return whether that is new."""
+    """Disable the user and end their sessions, or enable the user; return whether it changed."""
     if not disabled:
         return tx.run(_ENABLE, {"id": user.user_id}) > 0
     changed = tx.run(_DISABLE, {"id": user.user_id, "disabled_at": now_ms()})
@@ -136,7 +136,7 @@ def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
 
 
 def normal(email: str) -> str:
-    """Return an email as it is stored."""
+    """Return an email in its stored form."""
     return email.strip().lower()
 
 
@@ -178,9 +178,9 @@ _END_ALL = Statement(sa.delete(console_session).where(_session.user_id == param(
 
 
 def start_session(tx: Connection, user_id: str, password: str) -> str | None:
-    """Return the token of a new session; None when the user was disabled or changed meanwhile.
+    """Start a session and return its token, or None if the user was disabled or changed meanwhile.
 
-    `password` is the stored one that was found to fit.
+    `password` is the stored hash that the sign-in was checked against.
     """
     now = now_ms()
     user = {"id": user_id, "password": password, "last_sign_in_at": now}
@@ -194,7 +194,7 @@ def start_session(tx: Connection, user_id: str, password: str) -> str | None:
 
 
 def signed_in(db: Connection, session: str) -> SignedIn | None:
-    """Return whose live session this is, if anybody's."""
+    """Return the user of a live session, None for any other token."""
     now = now_ms()
     row = db.row(_SIGNED_IN, {"digest": digest(session)} | _bounds(now))
     if row is None:
@@ -203,7 +203,7 @@ def signed_in(db: Connection, session: str) -> SignedIn | None:
 
 
 def _bounds(now: int) -> dict[str, int]:
-    """Return the times that a live session is compared with."""
+    """Return the times with which a session is compared to find out whether it is live."""
     return {"now": now, "idle": now - IDLE_MS, "latest": now + _LATEST_MS}
 
 
@@ -213,7 +213,7 @@ def note_seen(tx: Connection, session: str) -> None:
 
 
 def end_session(tx: Connection, session: str) -> None:
-    """End a session; again is no error."""
+    """End a session; ending it again is no error."""
     tx.run(_END, {"digest": digest(session)})
 
 

@@ -1,7 +1,7 @@
-"""What an account is called by in webhook paths, and the secret that may go with it.
+"""The ids of accounts in webhook paths, and their webhook secrets.
 
-Ids are stored as they are, since an operator must be able to look them up; of a secret only the
-digest is stored. Both can be changed with the old one staying valid for a while.
+Ids are stored as they are, because operators look them up; of a secret only the digest is stored.
+After a rotation the old id or secret may stay valid for a while.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _INSERT = Statement(
 
 @dataclass(frozen=True, slots=True)
 class WebhookId:
-    """An id that finds the account in a webhook path now; `expires_at` in ms, None for never."""
+    """A valid webhook id of an account; `expires_at` in ms, None for never."""
 
     purpose: Purpose
     value: str = field(repr=False)
@@ -68,20 +68,20 @@ class WebhookId:
 
 
 def webhook_ids(db: Connection, account_id: int) -> list[WebhookId]:
-    """Return the valid ids of the account, never its secrets; of each purpose the newest first."""
+    """Return the account's valid ids without its secrets, the newest of each purpose first."""
     rows = db.rows(_LIST, {"account_id": account_id, "now": now_ms()})
     return [WebhookId(row.purpose, row.value, row.expires_at) for row in rows]
 
 
 def issue(tx: Connection, account_id: int, kind: Rotatable) -> str:
-    """Store a fresh id or secret beside those there are, and return it."""
+    """Store a new id or secret in addition to the existing ones, and return it."""
     value = new_secret() if kind == "secret" else new_webhook_id()
     _insert(tx, account_id, kind, digest(value) if kind == "secret" else value)
     return value
 
 
 def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = WEEK_MS) -> str:
-    """Return a fresh id or secret; all older ones end after `keep_ms`, with 0 at once."""
+    """Return a new id or secret; all older ones expire after `keep_ms`, at once for 0."""
     if kind not in get_args(Rotatable):
         raise Semantic(f"{kind!r} cannot be changed; give one of {', '.join(get_args(Rotatable))}.")
     now = now_ms()
@@ -91,10 +91,10 @@ def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = W
 
 
 def set_alias(tx: Connection, account_id: int, alias: str) -> None:
-    """Let the CRM's own portal id stand for the account's, in place of any alias; `""` removes.
+    """Replace the account's alias by the CRM's own portal id; `""` removes the alias.
 
-    An alias can be guessed, so it finds the account only together with the secret. Raises
-    Semantic for what is no id and Conflict when the alias belongs to another account.
+    An alias can be guessed, so it is accepted only together with the webhook secret. Raises
+    Semantic for an invalid id and Conflict if another account has the alias.
     """
     if alias and not is_alias(alias):
         raise Semantic(f"portal_alias: {ALIAS_FORM}.")
@@ -107,12 +107,12 @@ ALIAS_FORM = "give 1 to 64 letters, digits, - _ and ., or nothing for none"
 
 
 def is_alias(text: str) -> bool:
-    """Return whether `text` can be an alias."""
+    """Return whether `text` is a valid alias."""
     return _ALIAS.fullmatch(text) is not None
 
 
 def _insert(tx: Connection, account_id: int, purpose: str, value: str) -> bool:
-    """Store the value and return whether it was still free."""
-    # Not left to the unique key: on PostgreSQL its error would end the transaction.
+    """Store the value; return False if it is taken."""
+    # ON CONFLICT: on PostgreSQL the error of a unique key would end the transaction.
     id = {"value": value, "account_id": account_id, "purpose": purpose, "created_at": now_ms()}
     return tx.run(_INSERT, id) > 0

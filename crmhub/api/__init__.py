@@ -1,1 +1,1 @@
-"""What the world calls: routes and schemas. Wire names (createdAt) live here and nowhere below."""
+"""The HTTP API: routes and schemas. No package below it knows wire names (createdAt)."""

@@ -1,4 +1,4 @@
-"""Whether the hub is up, how it does, what it speaks: /healthz, /readyz, /metrics, /docs."""
+"""The operational routes /healthz, /readyz, /metrics and /docs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crmhub.operations.queue_statistics import Backlog
 
 _DOCS = {
     "app_name": "crmhub",
-    # Else it shows the document to a validator elsewhere, and loads a badge from there.
+    # By default Swagger UI sends the document to an external validator.
     "validatorUrl": None,
     "oauth2RedirectUrl": "/docs/oauth2-redirect.html",
 }
@@ -25,15 +25,15 @@ def register(app: flask.Flask) -> None:
     app.add_url_rule("/healthz", view_func=_healthy, endpoint="healthz")
     app.add_url_rule("/readyz", view_func=_ready, endpoint="readyz")
     backlog = Backlog(app.extensions["crmhub"].database)
-    app.add_url_rule("/metrics", view_func=lambda: _told(backlog), endpoint="metrics")
-    # Swagger UI comes with its package and is served from here: no page loads from elsewhere.
+    app.add_url_rule("/metrics", view_func=lambda: _metrics(backlog), endpoint="metrics")
+    # The files of Swagger UI come from its package, so that no page loads anything from outside.
     docs = get_swaggerui_blueprint("/docs", "/openapi.json", config=_DOCS)
     docs.after_request(_from_here_only)
     app.register_blueprint(docs)
 
 
 def _from_here_only(response: flask.Response) -> flask.Response:
-    # The page starts by a script of its own and draws with styles and images made in place.
+    # Swagger UI needs its inline script, inline styles and data images.
     response.headers["Content-Security-Policy"] = (
         "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline';"
         " img-src 'self' data:; frame-ancestors 'none'"
@@ -42,12 +42,12 @@ def _from_here_only(response: flask.Response) -> flask.Response:
 
 
 def _healthy() -> flask.Response:
-    """Answer while the process can answer at all."""
+    """Answer 200 as long as the process runs."""
     return as_json({"status": "ok"})
 
 
 def _ready() -> flask.Response:
-    """Answer 200 when the database can be written and its schema is the newest, else 503."""
+    """Answer 200 if the database is writable and its schema is current, else 503."""
     hub().database.check_writable()
     wrong = pending(hub().database)
     if wrong:
@@ -55,6 +55,6 @@ def _ready() -> flask.Response:
     return as_json({"status": "ready"})
 
 
-def _told(backlog: Backlog) -> flask.Response:
-    """Answer what Prometheus asks for, the database away or not."""
+def _metrics(backlog: Backlog) -> flask.Response:
+    """Answer with the metrics, also if the database is unavailable."""
     return flask.Response(metrics.text(backlog.gauges()), content_type=metrics.CONTENT_TYPE)

@@ -7,13 +7,14 @@ from typing import Any
 import flask
 from marshmallow import fields
 
+from crmhub.api.field_types import Flag, Inner, Items, Scalar, Strict, Text
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import account, hub
 from crmhub.api.http.documentation import documents
-from crmhub.api.http.idempotency_key import Remade
+from crmhub.api.http.idempotency_key import Rebuild
 from crmhub.api.http.reading import Blueprint
 from crmhub.api.properties import LINE, all_of, in_path, of_kind
-from crmhub.api.schemas import CursorShown, Exactly, Flag, Inner, Items, Scalar, Shown, Strict, Text
+from crmhub.api.schemas import CursorShown, Exactly, Shown
 from crmhub.bounds import MAX_STAGES
 from crmhub.errors import NotFound
 from crmhub.properties.catalogue import Pipeline, Stage
@@ -36,7 +37,7 @@ _NEW_ID = {"pattern": f"^{ID.pattern}$", "description": "Without one the hub iss
 
 
 class StageGiven(Strict):
-    """A stage. One that exists is kept by its id, and keeps what is not named."""
+    """A stage. An existing one is found by its id, and values that are not given stay."""
 
     id = Text(metadata={"maxLength": 100, "description": "Without one the hub issues one."})
     label = Text(metadata={**_LABEL, "description": "Shown to people; a new stage needs one."})
@@ -74,7 +75,7 @@ class PipelineInput(Strict):
 
 
 class PipelineChange(Strict):
-    """What to change about a pipeline; `stages` is the whole list."""
+    """The values of a pipeline to change; `stages` replaces the whole list."""
 
     label = Text(metadata=_LABEL)
     stages = Items(
@@ -107,7 +108,7 @@ class PipelineShown(Shown):
 
 
 class PipelinePageShown(Exactly):
-    """All pipelines of a resource, always on one page; new records start in the first one."""
+    """All pipelines of a resource on one page; new records start in the first one."""
 
     total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Nested(PipelineShown), required=True)
@@ -136,7 +137,7 @@ def _without_stages(shown: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_stages(kept: dict[str, Any]) -> dict[str, Any]:
-    """Return the pipeline as it is now; one that was deleted meanwhile stays without stages."""
+    """Return the pipeline with its present stages; a deleted pipeline has none."""
     kind = _KINDS[(flask.request.view_args or {})["resource"]]
     try:
         return _shown(pipelines.find(hub().records, account(), kind, kept["id"]))
@@ -155,7 +156,7 @@ blueprint = Blueprint(
 
 _OF = [in_path("resource", enum=list(_KINDS))]
 _ONE = [*_OF, in_path("pipeline_id")]
-# A bot may have named a pipeline with a slash in its id.
+# The id of a pipeline that a bot created may contain a slash.
 _PATH = "/<resource>/<path:pipeline_id>"
 
 
@@ -163,13 +164,13 @@ _PATH = "/<resource>/<path:pipeline_id>"
 @documents("listPipelines", 200, PipelinePageShown, "List all pipelines")
 @of_kind("read", _KINDS)
 def _list(kind: Kind) -> flask.Response:
-    known = hub().records.catalogues.reload(account().id, kind)
-    return all_of([_shown(each) for each in known.pipelines])
+    catalogue = hub().records.catalogues.reload(account().id, kind)
+    return all_of([_shown(each) for each in catalogue.pipelines])
 
 
 @blueprint.post("/<resource>", parameters=_OF)
 @documents("createPipeline", 201, PipelineShown, "Add a pipeline")
-@of_kind("write", _KINDS, Remade(_without_stages, _with_stages))
+@of_kind("write", _KINDS, Rebuild(_without_stages, _with_stages))
 @blueprint.arguments(PipelineInput)
 def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
     made = pipelines.add(hub().records, account(), kind, **_read(body))

@@ -1,4 +1,4 @@
-"""The routes of the property catalogue: what records may hold (`/properties/{resource}`)."""
+"""The routes of property definitions (`/properties/{resource}`)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, TypeVar, cast
 import flask
 from marshmallow import fields, validate
 
+from crmhub.api.field_types import Choice, Flag, Inner, Items, Strict, Text
 from crmhub.api.http.answers import as_json, nothing
-from crmhub.api.http.authentication import account, hub, require
+from crmhub.api.http.authentication import account, hub, lacks_scope
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.failures import duplicate
-from crmhub.api.http.idempotency_key import Remade, once
+from crmhub.api.http.idempotency_key import Rebuild, once
 from crmhub.api.http.reading import Blueprint
-from crmhub.api.schemas import Choice, CursorShown, Exactly, Flag, Inner, Items, Strict, Text
+from crmhub.api.schemas import CursorShown, Exactly
 from crmhub.bounds import MAX_OPTIONS
 from crmhub.errors import NotFound
 from crmhub.properties.catalogue import FIELDS, Property
@@ -39,23 +40,24 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def of_kind(
-    right: str, kinds: Mapping[str, Kind], remade: Remade | None = None
+    right: str, kinds: Mapping[str, Kind], rebuild: Rebuild | None = None
 ) -> Callable[[_F], _F]:
-    """Turn a view's path parameter `resource` into its argument `kind`.
+    """Return a decorator that turns a view's path parameter `resource` into its argument `kind`.
 
-    The view raises NotFound when that is none of `kinds`, Forbidden when the caller's key lacks
-    the `right` (read or write) to this kind. What posts takes an Idempotency-Key, and says by
-    `remade` how a long answer is made anew.
+    The view raises NotFound for a resource that is not in `kinds`, and Forbidden if the caller's
+    key lacks the `right` (read or write) to it. With `rebuild`, a POST accepts an Idempotency-Key.
     """
 
     def decorator(view: _F) -> _F:
-        view = view if remade is None else once(view, remade)
+        view = view if rebuild is None else once(view, rebuild)
 
         @wraps(view)
         def wrapper(*args: object, resource: str, **kwargs: object) -> object:
             if resource not in kinds:
                 raise NotFound(f"There are no {resource[:60]!r} here; send {' or '.join(kinds)}.")
-            require(f"{resource}:{right}")
+            caller, scope = flask.g.caller, f"{resource}:{right}"
+            if scope not in caller.scopes:
+                raise lacks_scope(caller, scope)
             return view(*args, kind=kinds[resource], **kwargs)
 
         return cast(_F, wrapper)
@@ -64,12 +66,12 @@ def of_kind(
 
 
 def in_path(name: str, **schema: Any) -> dict[str, Any]:
-    """Return what OpenAPI says of a parameter in the path."""
+    """Return the OpenAPI object of a path parameter."""
     return {"in": "path", "name": name, "required": True, "schema": {"type": "string", **schema}}
 
 
 def all_of(shown: Sequence[dict[str, Any]]) -> flask.Response:
-    """Answer with all there is as one page, in the shape that every list has."""
+    """Return all items as one page, in the form of every list."""
     cursor = {"next": "", "nextLink": ""}
     page = {"total": len(shown), "results": shown, "cursor": cursor, "hasMore": False}
     return as_json(page)
@@ -83,7 +85,7 @@ LINE = r"^[^\u0000-\u001f\u007f-\u009f]*$"
 
 
 class OptionInput(Strict):
-    """A choice of an enumeration; without a label it is shown by its value."""
+    """An option of an enumeration; without a label its value is shown."""
 
     value = Text(
         required=True,
@@ -100,7 +102,7 @@ class OptionInput(Strict):
 
 
 class PropertyChange(Strict):
-    """What to change about a definition; what is not named stays."""
+    """The values of a property definition to change; values that are not named stay."""
 
     name = Text(metadata={"description": "Cannot be changed."})
     label = Text(
@@ -149,7 +151,7 @@ class PropertyInput(PropertyChange):
 
 
 class DeleteQuery(Strict):
-    """What may go along with a property."""
+    """Whether a property is deleted together with its values."""
 
     force = Choice(
         {"true": True, "false": False},
@@ -158,14 +160,14 @@ class DeleteQuery(Strict):
 
 
 class OptionShown(Exactly):
-    """A choice of an enumeration."""
+    """An option of an enumeration."""
 
     value = fields.String(required=True)
     label = fields.String(required=True)
 
 
 class PropertyShown(Exactly):
-    """A property that records of the resource may have."""
+    """The definition of a property."""
 
     name = fields.String(required=True)
     label = fields.String(required=True)
@@ -182,7 +184,7 @@ class PropertyShown(Exactly):
 
 
 class PropertyPageShown(Exactly):
-    """All properties of a resource, always on one page."""
+    """All properties of a resource on one page."""
 
     total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Nested(PropertyShown), required=True)
@@ -190,16 +192,16 @@ class PropertyPageShown(Exactly):
     has_more = fields.Boolean(data_key="hasMore", required=True)
 
 
-def _shown(known: Property) -> dict[str, Any]:
+def _shown(prop: Property) -> dict[str, Any]:
     return {
-        "name": known.name,
-        "label": known.label,
-        "type": known.type,
-        "description": known.description,
-        "required": known.required,
-        "unique": known.unique,
-        "readOnly": known.read_only,
-        "options": [{"value": each.value, "label": each.label} for each in known.options],
+        "name": prop.name,
+        "label": prop.label,
+        "type": prop.type,
+        "description": prop.description,
+        "required": prop.required,
+        "unique": prop.unique,
+        "readOnly": prop.read_only,
+        "options": [{"value": each.value, "label": each.label} for each in prop.options],
     }
 
 
@@ -216,7 +218,7 @@ def _without_options(shown: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_options(kept: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition as it is now; one that was deleted meanwhile stays without options."""
+    """Return the definition with its present options; a deleted property has none."""
     kind = KINDS[(flask.request.view_args or {})["resource"]]
     try:
         return _shown(definitions.find(hub().records, account(), kind, kept["name"]))
@@ -251,7 +253,7 @@ def _list(kind: Kind) -> flask.Response:
 
 @blueprint.post("/<resource>", parameters=_OF)
 @documents("createProperty", 201, PropertyShown, "Define a property")
-@of_kind("write", KINDS, Remade(_without_options, _with_options))
+@of_kind("write", KINDS, Rebuild(_without_options, _with_options))
 @blueprint.arguments(PropertyInput)
 def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
     new = Property(0, **{"label": "", **_read(body)})

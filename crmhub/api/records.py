@@ -1,27 +1,34 @@
-"""The routes of contacts, deals, companies and tickets: one function makes them all."""
+"""The routes of contacts, deals, companies and tickets, made by one function."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import flask
 import orjson
-from werkzeug.routing import BaseConverter
 
 from crmhub.api import schemas
+from crmhub.api.field_types import scalar
 from crmhub.api.http import flask_proxies
-from crmhub.api.http.answers import answer, as_json, nothing, page_frame, page_shown, record_shown
+from crmhub.api.http.answers import (
+    JsonAnswer,
+    as_json,
+    nothing,
+    page_frame,
+    page_shown,
+    record_shown,
+)
 from crmhub.api.http.authentication import account, hub, needs
 from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, documents
 from crmhub.api.http.failures import duplicate
-from crmhub.api.http.idempotency_key import Remade, writes
+from crmhub.api.http.idempotency_key import Rebuild, writes
 from crmhub.api.http.reading import HUNG_UP, Blueprint
-from crmhub.api.schemas import HIGHEST_ID, ORDERS, SORTS, scalar
-from crmhub.errors import BadRequest, NotFound, Semantic
-from crmhub.properties.kinds import KINDS, Kind
+from crmhub.api.record_paths import if_match, kind_in_path, linkable_number, number
+from crmhub.api.schemas import HIGHEST_ID, ORDERS, SORTS
+from crmhub.errors import BadRequest, NotFound
+from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import DuplicateValue
 from crmhub.records.search.cursor import Cursor
 from crmhub.records.search.filters import Filter
@@ -30,16 +37,7 @@ from crmhub.records.search.plans import Query
 from crmhub.records.writing import Change, NewRecord, Record, Stored, Upsert, missing
 from crmhub.search_limits import SearchLimit
 
-_ETAG = re.compile(r'"([0-9]{1,9})"')
 _DEFAULT_LIMIT = 20
-
-
-class RecordId(BaseConverter):
-    """The part of a path that names a record; `search` is none, so other methods on it are 405."""
-
-    regex = r"(?!search\Z)[^/]+"
-    # Never more than a part. Else a slash at the end of the path is none that may be left out.
-    part_isolating = True
 
 
 def records_blueprint(kind: Kind) -> Blueprint:
@@ -52,8 +50,8 @@ def records_blueprint(kind: Kind) -> Blueprint:
         description=f"{name.capitalize()} of the hub.",
     )
     blueprint.register_error_handler(DuplicateValue, lambda error: duplicate(error, name))
-    remade = Remade(_without_values, lambda kept: _with_values(kind, kept))
-    read, write = needs(f"{name}:read"), writes(f"{name}:write", remade)
+    rebuild = Rebuild(_without_values, lambda kept: _with_values(kind, kept))
+    read, write = needs(f"{name}:read"), writes(f"{name}:write", rebuild)
     several, single = name.capitalize(), one.capitalize()
 
     @blueprint.get("")
@@ -62,7 +60,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         200,
         schemas.PageShown,
         f"List {name}",
-        # 422: it took too long.
+        # 422: the search took too long.
         errors=(400, 401, 403, 404, 422, 429, 500, 503),
     )
     @read
@@ -77,7 +75,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @blueprint.arguments(schemas.ListQuery(), location="query")
     def search(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
         filters = tuple(_filter(each) for each in body.pop("filters"))
-        return _page(kind, _one_place(body, query), filters)
+        return _page(kind, _merged_options(body, query), filters)
 
     @blueprint.post("")
     @documents(
@@ -91,7 +89,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @blueprint.arguments(schemas.RecordInput())
     def create(body: dict[str, Any]) -> flask.Response:
         [record] = hub().records.create(account(), kind, [_new(body, "")])
-        return _whole(record, 201, asked=body.get("associations", ()))
+        return _record_answer(record, 201, requested=body.get("associations", ()))
 
     @blueprint.get("/<record:id>")
     @documents(
@@ -115,7 +113,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
             raise NotFound(
                 missing(kind, id) if by is None else f"There is no {one} with this {by}."
             )
-        return _whole(found[0], 200, query.get("properties"), query.get("associations", ()))
+        return _record_answer(found[0], 200, query.get("properties"), query.get("associations", ()))
 
     @blueprint.patch("/<record:id>")
     @documents(
@@ -129,15 +127,15 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @write
     @blueprint.arguments(schemas.RecordChange())
     def update(body: dict[str, Any], id: str) -> flask.Response:
-        change = Change(number(kind, id), body["properties"], if_match=_if_match())
+        change = Change(number(kind, id), body["properties"], if_match=if_match())
         [record] = hub().records.update(account(), kind, [change])
-        return _whole(record, 200)
+        return _record_answer(record, 200)
 
     @blueprint.delete("/<record:id>")
     @documents(f"archive{single}", 204, None, f"Archive a {one}", parameters=[IF_MATCH])
     @write
     def archive(id: str) -> flask.Response:
-        hub().records.archive(account(), kind, [(number(kind, id), "")], if_match=_if_match())
+        hub().records.archive(account(), kind, [(number(kind, id), "")], if_match=if_match())
         return nothing()
 
     @blueprint.post("/batch/create")
@@ -155,7 +153,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         created = hub().records.create(account(), kind, new)
         return as_json(
             [
-                record_shown(record, asked=each.get("associations", ()))
+                record_shown(record, requested=each.get("associations", ()))
                 for record, each in zip(created, inputs, strict=True)
             ],
             201,
@@ -232,41 +230,41 @@ def records_blueprint(kind: Kind) -> Blueprint:
         after = records.cursor(owner, kind, text) if text else None
         limit = query.get("limit") or (after.limit if after else _DEFAULT_LIMIT)
         total, ids, cursor = records.linked(
-            owner, kind, number(kind, id), _kind(to), limit=limit, after=after
+            owner, kind, number(kind, id), kind_in_path(to), limit=limit, after=after
         )
-        return answer(page_frame(orjson.dumps(ids), cursor, total))
+        return JsonAnswer(page_frame(orjson.dumps(ids), cursor, total))
 
     @blueprint.put("/<record:id>/associations/<to>/<to_id>")
     @documents(f"associate{single}", 204, None, f"Associate a {one} with a record")
     @write
     def link(id: str, to: str, to_id: str) -> flask.Response:
-        other = _kind(to)
-        hub().records.link(account(), kind, number(kind, id), other, _linkable(other, to_id))
+        other = kind_in_path(to)
+        hub().records.link(account(), kind, number(kind, id), other, linkable_number(other, to_id))
         return nothing()
 
     @blueprint.delete("/<record:id>/associations/<to>/<to_id>")
     @documents(f"dissociate{single}", 204, None, f"Remove an association of a {one}")
     @write
     def unlink(id: str, to: str, to_id: str) -> flask.Response:
-        other = _kind(to)
+        other = kind_in_path(to)
         hub().records.unlink(account(), kind, number(kind, id), other, number(other, to_id))
         return nothing()
 
     return blueprint
 
 
-def _whole(
+def _record_answer(
     record: Record | Stored,
     status: int,
     properties: tuple[str, ...] | None = None,
-    asked: Sequence[str] = (),
+    requested: Sequence[str] = (),
 ) -> flask.Response:
-    shown = record_shown(record, properties=properties, asked=asked)
+    shown = record_shown(record, properties=properties, requested=requested)
     return as_json(shown, status, {"ETag": f'"{record.version}"'})
 
 
 def _without_values(answer: Any) -> Any:
-    """Return a record as it was answered, or several, without properties and linked ids."""
+    """Return an answer's record or records without property values and linked ids."""
     if isinstance(answer, list):
         return [_without_values(each) for each in answer]
     # Which links are shown depends on the request.
@@ -275,16 +273,16 @@ def _without_values(answer: Any) -> Any:
 
 
 def _with_values(kind: Kind, kept: Any) -> Any:
-    """Return what `_without_values` left, with the values that the records have now.
+    """Return records shortened by `_without_values` with their present values.
 
-    A record that was archived meanwhile stays without any.
+    A record that was archived meanwhile keeps none.
     """
     if not isinstance(kept, list):
         return _with_values(kind, [kept])[0]
     found = hub().records.stored(account(), kind, [each["id"] for each in kept])
     shown = {each.id: each for each in found}
     return [
-        {**each, **record_shown(shown[each["id"]], asked=each["associations"])}
+        {**each, **record_shown(shown[each["id"]], requested=each["associations"])}
         if each["id"] in shown
         else each
         for each in kept
@@ -299,45 +297,8 @@ def _numbered(inputs: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any
     return [(f"inputs[{i}].", each) for i, each in enumerate(inputs)]
 
 
-def _kind(name: str) -> Kind:
-    if name not in KINDS:
-        raise NotFound(f"There are no {name[:60]}; records are {', '.join(KINDS)}.")
-    return KINDS[name]
-
-
-def number(kind: Kind, id: str) -> int:
-    """Return the id of a path; BadRequest when it is no number, NotFound when none can have it."""
-    if not (id.isascii() and id.isdigit()):
-        raise BadRequest(f"id: {id[:60]!r} is not a number.")
-    # Longer than any id: not read as a number at all.
-    value = int(id) if len(id) < 20 else 0
-    if not 0 < value <= HIGHEST_ID:
-        raise NotFound(missing(kind, id))
-    return value
-
-
-def _linkable(kind: Kind, to_id: str) -> int:
-    """Return the id to link with; Semantic when no record can have it, as when none has it."""
-    try:
-        return number(kind, to_id)
-    except NotFound as exc:
-        raise Semantic(f"toId: {exc.message}") from None
-
-
-def _if_match() -> frozenset[int] | None:
-    """Return the versions that the If-Match header allows, None without one."""
-    header = flask.request.headers.get("If-Match")
-    if header is None or header.strip() == "*":
-        return None
-    tags = [each.strip() for each in header.split(",")]
-    strong = [match for each in tags if (match := _ETAG.fullmatch(each))]
-    if len(strong) != len(tags):
-        raise BadRequest('If-Match: send the ETag of the record as it was given, such as "3".')
-    return frozenset(int(match[1]) for match in strong)
-
-
 def search_limit() -> SearchLimit:
-    """Return the limit for a search of the current request."""
+    """Return the time limit for a search; the search also ends if the caller hangs up."""
     return SearchLimit(
         hub().settings.search_timeout_s, hung_up=flask_proxies.request().environ.get(HUNG_UP)
     )
@@ -358,11 +319,11 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
     if text := query.get("cursor"):
         request = _continued(request, query, records.cursor(owner, kind, text))
     page = records.page(owner, kind, request, search_limit())
-    return answer(page_shown(page, properties=request.properties, include=request.include))
+    return JsonAnswer(page_shown(page, properties=request.properties, include=request.include))
 
 
 def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> PageRequest:
-    """Fill in from the cursor whatever the caller has not said again."""
+    """Return the request for the page after a cursor, which gives the options that are not sent."""
     return replace(
         request,
         after=after,
@@ -377,9 +338,9 @@ def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> Pa
     )
 
 
-def _one_place(body: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a search from wherever they stand; BadRequest where they differ."""
-    # The empty cursor of the first page stays in a body that is sent again with nextLink.
+def _merged_options(body: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
+    """Merge a search's options from body and query; raises BadRequest where they differ."""
+    # A client that follows nextLink sends the body again, with its empty cursor.
     if not body.get("cursor"):
         body.pop("cursor", None)
     for name in body.keys() & query.keys():

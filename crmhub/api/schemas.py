@@ -1,29 +1,40 @@
-"""The shapes on the wire: what is taken in, and what OpenAPI says of the answers.
+"""The schemas of the public API's inputs and answers.
 
-Every input goes through a schema; answers are written as bytes (api/answers.py) and documented
-here. Types are strict: a string is no number, a boolean no integer.
+Schemas check every input. The answers with records are printed by `api/http/answers.py`; their
+schemas here only describe them for OpenAPI.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import marshmallow as ma
 from marshmallow import fields, validate
 
+from crmhub.api.field_types import (
+    SCALARS,
+    Between,
+    Choice,
+    Inner,
+    Items,
+    Joined,
+    Number,
+    Properties,
+    Scalar,
+    Strict,
+    Text,
+    Words,
+    scalar,
+)
 from crmhub.bounds import (
     MAX_BATCH_INPUTS,
     MAX_FILTER_VALUE_LENGTH,
     MAX_FILTER_VALUES,
     MAX_FILTERS,
     MAX_PART_LENGTH,
-    MAX_PROPERTIES,
-    MAX_TEXT_LENGTH,
 )
 from crmhub.properties.kinds import KINDS
-from crmhub.properties.values import NotScalar, from_json
-from crmhub.records.search.filters import OPERATORS
+from crmhub.records.search.filters import OPERATORS, iso
 
 HIGHEST_ID = 2**53 - 1
 SORTS = {
@@ -33,258 +44,6 @@ SORTS = {
     "createdAt": "created_at",
 }
 ORDERS = {"desc": True, "asc": False}
-
-
-# As marshmallow types them.
-Messages = dict[str, str | list[Any] | dict[Any, Any]]
-
-
-class Strict(ma.Schema):
-    """An object that refuses keys it does not know."""
-
-    error_messages: dict[str, str] = {"type": "must be a JSON object"}
-
-    class Meta:
-        unknown = ma.RAISE
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        names = ", ".join(field.data_key or name for name, field in self.load_fields.items())
-        self.error_messages["unknown"] = f"is not known here; known are {names}"
-
-
-class Text(fields.String):
-    """A JSON string, nothing that could be read as one."""
-
-    default_error_messages: Messages = {
-        "invalid": "must be a string",
-        "required": "is missing",
-        "null": "must be a string, not null",
-    }
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
-        if not isinstance(value, str):
-            raise self.make_error("invalid")
-        return value
-
-
-class Number(fields.Integer):
-    """A JSON integer; `1.0`, `"1"` and `true` are none."""
-
-    default_error_messages: Messages = {
-        "invalid": "must be an integer",
-        "required": "is missing",
-        "null": "must be an integer, not null",
-    }
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self.make_error("invalid")
-        return value
-
-
-class Flag(fields.Boolean):
-    """A JSON boolean."""
-
-    default_error_messages: Messages = {
-        "invalid": "must be true or false",
-        "null": "must be true or false, not null",
-    }
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
-        if not isinstance(value, bool):
-            raise self.make_error("invalid")
-        return value
-
-
-# More faults than are told in words; an array of half a million would take long to look through.
-_MOST_FAULTS = 25
-
-
-class Items(fields.List[Any]):
-    """A JSON array of at most as many items as `maxItems` among its metadata says."""
-
-    default_error_messages: Messages = {
-        "invalid": "must be an array",
-        "required": "is missing; send an array",
-        "null": "must be an array, not null",
-        "long": "{length} {items}; send {bounds}",
-    }
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[Any]:
-        if not isinstance(value, list):
-            raise self.make_error("invalid")
-        least, most = self.metadata.get("minItems"), self.metadata.get("maxItems")
-        if most is not None and len(value) > most:
-            bounds = f"{least} to {most}" if least else f"at most {most}"
-            raise self.make_error("long", length=len(value), items=attr, bounds=bounds)
-        items = []
-        faults: dict[int, Any] = {}
-        for i, each in enumerate(value):
-            try:
-                items.append(self.inner.deserialize(each, **kwargs))
-            except ma.ValidationError as exc:
-                faults[i] = exc.messages
-                if len(faults) == _MOST_FAULTS:
-                    break
-        if faults:
-            raise ma.ValidationError(faults)
-        return items
-
-
-class Inner(fields.Nested):
-    """A JSON object inside another."""
-
-    default_error_messages: Messages = {
-        "type": "must be an object",
-        "required": "is missing",
-        "null": "must be an object, not null",
-    }
-
-
-SCALARS = ["string", "number", "boolean"]
-
-
-class Scalar(fields.Field[str]):
-    """A JSON string, number, boolean or null, read as text; null is "".
-
-    A `type` among the metadata that names no boolean refuses them.
-    """
-
-    default_error_messages: Messages = {
-        "required": "is missing",
-        "boolean": "must be a string or a number",
-    }
-
-    def __init__(self, **kwargs: Any) -> None:
-        metadata = {"type": SCALARS, **kwargs.pop("metadata", {})}
-        super().__init__(allow_none=True, metadata=metadata, **kwargs)
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
-        if isinstance(value, bool) and "boolean" not in self.metadata["type"]:
-            raise self.make_error("boolean")
-        return scalar(value)
-
-    def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
-        return "" if value is None else super().deserialize(value, attr, data, **kwargs)
-
-
-def scalar(value: Any) -> str:
-    """Return a JSON scalar as text, or raise ValidationError."""
-    try:
-        return from_json(value)
-    except NotScalar as exc:
-        raise ma.ValidationError(f"is {exc}") from None
-
-
-class Properties(fields.Field[dict[str, str]]):
-    """A map of property name to value."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        shape = {
-            "type": "object",
-            "additionalProperties": {"type": [*SCALARS, "null"], "maxLength": MAX_TEXT_LENGTH},
-            "maxProperties": MAX_PROPERTIES,
-            "description": "Property name to value.",
-        }
-        super().__init__(metadata={**shape, **kwargs.pop("metadata", {})}, **kwargs)
-
-    default_error_messages: Messages = {
-        "invalid": "must be an object of property names and values",
-        "required": "is missing; send an object of property names and values",
-        "null": "must be an object of property names and values, not null",
-    }
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, str]:
-        if not isinstance(value, dict):
-            raise self.make_error("invalid")
-        if len(value) > MAX_PROPERTIES:
-            raise ma.ValidationError(f"has {len(value)} properties; send at most {MAX_PROPERTIES}")
-        problems: dict[str, Any] = {}
-        texts = {}
-        for name, each in value.items():
-            try:
-                text = texts[name] = each if type(each) is str else scalar(each)
-                if len(text) > MAX_TEXT_LENGTH:
-                    problems[name] = [
-                        f"{len(text)} characters long; send at most {MAX_TEXT_LENGTH}"
-                    ]
-            except ma.ValidationError as exc:
-                problems[name] = exc.messages
-        if problems:
-            raise ma.ValidationError(problems)
-        return texts
-
-
-class Between(Number):
-    """A JSON integer within bounds, both included."""
-
-    def __init__(self, lowest: int, highest: int, **kwargs: Any) -> None:
-        super().__init__(validate=validate.Range(lowest, highest), **kwargs)
-        self._bounds = (lowest, highest)
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
-        lowest, highest = self._bounds
-        if type(value) is int and lowest <= value <= highest:
-            return value
-        raise ma.ValidationError(f"must be a whole number from {lowest} to {highest}")
-
-
-class Digits(Between):
-    """A whole number of a query string, in plain ASCII digits."""
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
-        plain = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 16
-        number = int(value) if plain else None
-        return super()._deserialize(number, attr, data, **kwargs)
-
-
-class Choice(Text):
-    """One of a few words."""
-
-    def __init__(self, words: Mapping[str, Any], **kwargs: Any) -> None:
-        super().__init__(validate=validate.OneOf(list(words)), **kwargs)
-        self._words = words
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
-        if not isinstance(value, str) or value not in self._words:
-            raise ma.ValidationError(f"must be one of {', '.join(self._words)}")
-        return value
-
-
-class Words(fields.List[Any]):
-    """A JSON array of strings, each kept once; of `words` only, when there are any."""
-
-    _SHAPE = "must be an array of strings"
-    default_error_messages: Messages = {"null": f"{_SHAPE}, not null"}
-
-    def __init__(self, words: tuple[str, ...] = (), **kwargs: Any) -> None:
-        inner = fields.String(validate=validate.OneOf(words)) if words else fields.String()
-        super().__init__(inner, **kwargs)
-        self._words = words
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise ma.ValidationError(self._SHAPE)
-        wrong = [each for each in value if self._words and each not in self._words]
-        if wrong:
-            raise ma.ValidationError(
-                f"does not know {wrong[0][:60]!r}; known are {', '.join(self._words)}"
-            )
-        return tuple(dict.fromkeys(value))
-
-
-class Joined(Words):
-    """Words of a query string, joined by commas."""
-
-    _SHAPE = "must be names joined by commas"
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
-        words = value.split(",") if value.strip() else []
-        return super()._deserialize([each.strip() for each in words], attr, data, **kwargs)
-
-
-# --- inputs ----------------------------------------------------------------------------------
 
 LIMIT = "Records per page."
 CURSOR = "`cursor.next` of the page before; it brings limit, sort and order along."
@@ -335,7 +94,7 @@ class BatchCreate(Strict):
 
 
 class ReadItem(Strict):
-    """The record to read: its number, or the value of `idProperty`."""
+    """A record to read, by its id or by a value of `idProperty`."""
 
     id = fields.Raw(
         required=True,
@@ -345,7 +104,7 @@ class ReadItem(Strict):
 
 
 class BatchRead(Strict):
-    """Records to read; what is not found is left out."""
+    """Records to read; missing records are left out of the answer."""
 
     inputs = _batch(Inner(ReadItem))
     id_property = Text(data_key="idProperty")
@@ -422,9 +181,9 @@ class FilterInput(Strict):
 
 
 class LinkQuery(Strict):
-    """Paging of a list of ids."""
+    """The paging of a list of ids."""
 
-    limit = Digits(1, 100, metadata={"description": LIMIT, "default": 20})
+    limit = Between(1, 100, in_query=True, metadata={"description": LIMIT, "default": 20})
     cursor = Text(metadata={"description": CURSOR})
 
 
@@ -434,21 +193,21 @@ _FIELDS = ("associations", "createdAt", "updatedAt")
 
 
 class Sorting(Strict):
-    """What to sort by and in which direction."""
+    """The sort order of a list."""
 
     sort = Choice(SORTS, metadata={"description": "What to sort by.", "default": "date_modified"})
     order = Choice(ORDERS, metadata={"description": "Direction.", "default": "desc"})
 
 
 class ListQuery(LinkQuery, Sorting):
-    """Paging, sorting, and what to show."""
+    """The paging and sort order of a list, and the fields to show."""
 
     properties = Joined(metadata=_NAMES)
     include = Joined(_FIELDS, metadata=_INCLUDE)
 
 
 class SearchInput(Sorting):
-    """A search; paging and sorting may stand here or in the query string."""
+    """A search; its paging and sort order may also be given in the query string."""
 
     cursor = Text(metadata={"description": CURSOR})
     limit = Between(1, 100, metadata={"description": LIMIT, "default": 20})
@@ -462,7 +221,7 @@ class SearchInput(Sorting):
 
 
 class GetQuery(Strict):
-    """What to show of one record, and by what to find it."""
+    """The fields of a record to show, and the property whose value finds it."""
 
     id_property = Text(
         data_key="idProperty",
@@ -483,22 +242,32 @@ MOMENT = {
 }
 
 
+class Moment(fields.String):
+    """A time, printed from milliseconds since 1970; null for None and 0."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(metadata={**MOMENT, **kwargs.pop("metadata", {})}, **kwargs)
+
+    def _serialize(self, value: Any, attr: Any, obj: Any, **kwargs: Any) -> str | None:
+        return iso(value) if value else None
+
+
 class Shown(ma.Schema):
-    """The base of what is documented and never loaded; a later version may show more."""
+    """The base of answers to which later versions may add fields."""
 
     class Meta:
         unknown = ma.EXCLUDE
 
 
 class Exactly(ma.Schema):
-    """The base of what the specification lists to the last key."""
+    """The base of answers whose fields never change."""
 
     class Meta:
         unknown = ma.RAISE
 
 
 class ErrorSchema(Exactly):
-    """Every answer outside 2xx."""
+    """The body of every answer outside 2xx."""
 
     category = fields.String(
         required=True,
@@ -528,7 +297,7 @@ def _values(**kwargs: Any) -> fields.Dict:
 
 
 class Associations(Shown):
-    """Ids of linked records; contacts and tickets only when there are any or they are asked for."""
+    """The ids of linked records; contacts and tickets only if there are any or if requested."""
 
     deals = fields.List(fields.Integer(metadata=ID), required=True)
     companies = fields.List(fields.Integer(metadata=ID), required=True)
@@ -553,7 +322,7 @@ class UpsertedShown(RecordShown):
 
 
 class ListedShown(Exactly):
-    """A record of a page; the last three only when asked for."""
+    """A record of a page; the last three fields only if they were requested."""
 
     id = fields.Integer(required=True, metadata=ID)
     properties = _values()
@@ -563,7 +332,7 @@ class ListedShown(Exactly):
 
 
 class CursorShown(Exactly):
-    """Where the next page begins; both are "" on the last page."""
+    """The cursor of the next page; both fields are "" on the last page."""
 
     next = fields.String(required=True)
     next_link = fields.String(data_key="nextLink", required=True)

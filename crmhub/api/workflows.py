@@ -1,4 +1,4 @@
-"""Which workflow a contact is in, for CRMs that cannot tell themselves (see getType)."""
+"""Routes that enrol contacts in workflows, for CRMs that do not report a contact's workflow."""
 
 from __future__ import annotations
 

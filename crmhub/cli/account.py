@@ -86,9 +86,9 @@ def list_accounts(as_json: bool) -> None:
         left_out = f"Not listed, because their stored data cannot be read: {', '.join(missing)}."
         click.echo(f"{left_out} `crmhub doctor` names the fields.", err=True)
     if as_json:
-        from crmhub.api.admin.account_answers import outline_shown
+        from crmhub.api.admin.account_answers import AccountListedShown
 
-        print_json([outline_shown(account) for account in readable])
+        print_json(AccountListedShown(many=True).dump(readable))
     elif readable:
         print_columns(
             ("CLIENT ID", "NAME", "PLAN", "ADAPTER", "STATE"),

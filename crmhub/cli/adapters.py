@@ -30,9 +30,9 @@ def adapters(name: str | None, as_json: bool) -> None:
     if name is not None:
         installed = [_find_adapter(installed, name)]
     if as_json:
-        from crmhub.api.admin.account_answers import adapter_shown
+        from crmhub.api.admin.account_answers import AdapterShown
 
-        shown = [adapter_shown(adapter) for adapter in installed]
+        shown = AdapterShown(many=True).dump(installed)
         print_json(shown if name is None else shown[0])
     elif name is not None:
         _print_adapter(installed[0])

@@ -68,7 +68,7 @@ def list_entries(
 ) -> None:
     """List changes, newest first, with values before and after. Secrets are never shown."""
     from crmhub import audit as log
-    from crmhub.api.admin.account_answers import entry_shown
+    from crmhub.api.admin.account_answers import EntryShown
 
     with opened_hub() as hub:
         query = log.Wanted(
@@ -82,7 +82,7 @@ def list_entries(
         with hub.database.reading() as db:
             entries = log.listed(db, query, limit=limit)
     if as_json:
-        print_json([entry_shown(entry) for entry in entries])
+        print_json(EntryShown(many=True).dump(entries))
         return
     print_columns(
         ("ID", "AT", "BY", "ACCOUNT", "CHANGE", "BEFORE -> AFTER"),

@@ -110,7 +110,7 @@ def _api_key(hub: Hub, account: Account) -> str:
         stored = str(json.loads(path.read_text(encoding="utf-8"))["apiKey"])
     except (OSError, ValueError, KeyError, TypeError):
         stored = ""
-    caller = hub.directory.by_any_key(stored)
+    caller = hub.directory.by_api_key(stored)
     works = caller is not None and caller.account.id == account.id
     if works and caller is not None and caller.scopes == set(keys.SCOPES):
         return stored

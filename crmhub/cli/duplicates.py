@@ -34,7 +34,7 @@ def list_pairs(
 ) -> None:
     """List pairs of contacts that may be one person, newest first."""
     with opened_hub() as hub:
-        from crmhub.api.admin.duplicate_answers import pair_shown
+        from crmhub.api.admin.duplicate_answers import DuplicateShown
         from crmhub.identity import possible_duplicates as pairs
 
         account = load_account(hub, client_id)
@@ -48,7 +48,7 @@ def list_pairs(
                 limit=limit,
             )
     if as_json:
-        print_json([pair_shown(pair) for pair in listed])
+        print_json(DuplicateShown(many=True).dump(listed))
         return
     print_columns(
         ("ONE", "OTHER", "BOTH HAVE", "STATE", "FOUND", "KEPT", "UNMERGE UNTIL"),
@@ -104,7 +104,7 @@ def merge(
         raise click.UsageError("--json cannot ask: add --yes or --dry-run.")
     take = as_mapping(takes, "--take")
     with opened_hub() as hub:
-        from crmhub.api.admin.duplicate_answers import pair_shown, preview_shown
+        from crmhub.api.admin.duplicate_answers import DuplicateShown, preview_shown
         from crmhub.errors import Conflict
         from crmhub.operations import compare_contacts, merge_contacts
 
@@ -125,7 +125,7 @@ def merge(
             hub, account, one, other, version=preview.version, keep=kept.id, take=take, by=author()
         )
     if as_json:
-        print_json(pair_shown(merged))
+        print_json(DuplicateShown().dump(merged))
         return
     click.echo(f"Contact {merged.merged_id} is merged into contact {merged.kept_id}.")
     click.echo(f"This can be undone until {in_words(merged.unmerge_until)}.")

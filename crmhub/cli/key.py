@@ -35,9 +35,9 @@ def create(client_id: str, scopes: tuple[str, ...], expires: int | None, as_json
             hub, client_id, scopes=scopes, expires_at=expires, by=author()
         )
     if as_json:
-        from crmhub.api.admin.account_answers import issued_key_shown
+        from crmhub.api.admin.account_answers import IssuedKeyShown
 
-        print_json(issued_key_shown(issued))
+        print_json(IssuedKeyShown().dump(issued))
         return
     click.echo(f"API key  {issued.api_key}")
     click.echo(f"Key id   {issued.key_id}")
@@ -58,9 +58,9 @@ def list_keys(client_id: str, as_json: bool) -> None:
         with hub.database.reading() as db:
             listed = keys.list_keys(db, account.id)
     if as_json:
-        from crmhub.api.admin.account_answers import key_shown
+        from crmhub.api.admin.account_answers import KeyShown
 
-        print_json([key_shown(key) for key in listed])
+        print_json(KeyShown(many=True).dump(listed))
         return
 
     print_columns(

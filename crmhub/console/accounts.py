@@ -7,6 +7,7 @@ from typing import Any
 import flask
 
 from crmhub.accounts import accounts as stored
+from crmhub.accounts.changes import client_id_of
 from crmhub.api.http.authentication import hub
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page, refused
@@ -56,7 +57,7 @@ def open_new_account() -> flask.Response:
             hub(),
             name=given["name"],
             # Not the next free id: a form submitted twice must open only one account.
-            client_id=given["client_id"] or stored.client_id_of(given["name"]),
+            client_id=given["client_id"] or client_id_of(given["name"]),
             plan=given["plan"] or "default",
             by=author(),
         )

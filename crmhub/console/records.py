@@ -11,7 +11,8 @@ import flask
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
-from crmhub.api.records import number, search_limit
+from crmhub.api.record_paths import number
+from crmhub.api.records import search_limit
 from crmhub.console.account import tabs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import text

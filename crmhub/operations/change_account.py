@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from crmhub import audit
-from crmhub.accounts import accounts, admin_tokens, keys, webhook_ids
+from crmhub.accounts import accounts, admin_tokens, changes, keys, webhook_ids
 from crmhub.accounts.accounts import Account, ConnectionInfo
 from crmhub.accounts.admin_tokens import IssuedToken
 from crmhub.accounts.connections import configure, open_credentials, proposed
@@ -98,10 +98,10 @@ def change(
     account_id = find(hub, client_id).id
 
     def work(tx: Connection) -> Account:
-        before = facts(tx, accounts.locked(tx, account_id, hub.plans))
-        changed = accounts.set_switches(tx, account_id, values, hub.plans, under=under)
+        before = facts(tx, changes.locked(tx, account_id, hub.plans))
+        changed = changes.set_switches(tx, account_id, values, hub.plans, under=under)
         if disabled is not None and disabled != changed.disabled:
-            (accounts.disable if disabled else accounts.enable)(tx, account_id)
+            (changes.disable if disabled else changes.enable)(tx, account_id)
             changed = replace(changed, disabled=disabled)
         audit.note(
             tx,
@@ -193,7 +193,7 @@ def set_crm(
             raise Semantic(f"Nothing was saved, for the check failed: {wrong.message}")
 
     def work(tx: Connection) -> Account:
-        before = accounts.locked(tx, account.id, hub.plans)
+        before = changes.locked(tx, account.id, hub.plans)
         _demand_seen(before, in_place_of)
         _guard(hub, before, crm)
         after = configure(

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from crmhub.accounts import accounts, field_maps
-from crmhub.accounts.accounts import Account, IssuedIds
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.changes import IssuedIds
 from crmhub.accounts.field_maps import FieldMap
 from crmhub.audit import Author
 from crmhub.database.connection import Connection

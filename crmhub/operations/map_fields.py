@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from crmhub import audit
-from crmhub.accounts import accounts
+from crmhub.accounts import changes
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import IDENTITY, KINDS, WHOLE_NAME, Faulty, FieldMap, KindMap
 from crmhub.adapter import AdapterError, Choice, Described, Problem, Rejected, Unsupported, Written
@@ -224,7 +224,7 @@ def set_field_map(
         notes = checked.notes
 
     def work(tx: Connection) -> Account:
-        before = accounts.locked(tx, account.id, hub.plans)
+        before = changes.locked(tx, account.id, hub.plans)
         if before.connection.id != account.connection.id:
             raise Conflict("The account got another CRM meanwhile, and nothing was saved.")
         if in_place_of is not None and in_place_of != seen(before):
@@ -232,7 +232,7 @@ def set_field_map(
                 "The field map was changed by somebody else meanwhile, and nothing was saved."
                 " Look at theirs, or save once more to replace it."
             )
-        after = accounts.set_field_map(tx, account.id, field_map, hub.plans)
+        after = changes.set_field_map(tx, account.id, field_map, hub.plans)
         audit.note(
             tx,
             by,

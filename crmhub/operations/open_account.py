@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from crmhub import audit
-from crmhub.accounts import accounts
-from crmhub.accounts.accounts import Account, IssuedIds
+from crmhub.accounts import changes
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.changes import IssuedIds
 from crmhub.adapter import BadConfig
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
@@ -33,7 +34,7 @@ def open_account(
         raise Semantic(f"adapter: {exc.message}") from exc
 
     def work(tx: Connection) -> tuple[Account, IssuedIds]:
-        account, issued = accounts.open_account(
+        account, issued = changes.open_account(
             tx, name=name, client_id=client_id, adapter=adapter, plan=plan, plans=hub.plans
         )
         catalogue.fill(tx, account.id)

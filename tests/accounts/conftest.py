@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import crmhub.accounts.directory
-from crmhub.accounts.accounts import Account, IssuedIds, open_account
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.changes import IssuedIds, open_account
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.plans import BUILT_IN
 from crmhub.database.connection import Database

@@ -6,9 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crmhub.accounts import accounts, webhook_ids
-from crmhub.accounts.accounts import RESERVED, Switches, Unreadable
+from crmhub.accounts import accounts, changes, webhook_ids
+from crmhub.accounts.accounts import Unreadable
+from crmhub.accounts.changes import RESERVED
 from crmhub.accounts.plans import BUILT_IN, Plan
+from crmhub.accounts.switches import Switches
 from crmhub.errors import Conflict, NotFound, Semantic
 
 
@@ -126,7 +128,7 @@ def test_an_account_whose_plan_is_gone_goes_on_under_default(database, make_acco
 
 
 def change(database, account, **values):
-    return database.transact(lambda tx: accounts.set_switches(tx, account.id, values, BUILT_IN))
+    return database.transact(lambda tx: changes.set_switches(tx, account.id, values, BUILT_IN))
 
 
 def test_switches_are_set_from_texts_and_stay(database, make_account):
@@ -213,7 +215,7 @@ def test_the_plan_is_changed_beside_the_switches(database, make_account):
 
 def connect(database, account, adapter, **settings):
     return database.transact(
-        lambda tx: accounts.set_adapter(
+        lambda tx: changes.set_adapter(
             tx, account.id, adapter=adapter, settings=settings, credentials="", plans=BUILT_IN
         )
     ).connection
@@ -232,7 +234,7 @@ def test_another_adapter_is_another_connection_and_the_same_is_not(database, mak
 
 
 def rotate(database, account, kind, **options):
-    return database.transact(lambda tx: accounts.rotate(tx, account.id, kind, **options))
+    return database.transact(lambda tx: webhook_ids.rotate(tx, account.id, kind, **options))
 
 
 def valid(database, account, purpose):

@@ -14,10 +14,11 @@ from sqlalchemy.engine import make_url
 
 from benchmarks.places import free_port
 from crmhub.accounts import limits as module
-from crmhub.accounts.accounts import Account, ConnectionInfo, Switches
+from crmhub.accounts.accounts import Account, ConnectionInfo
 from crmhub.accounts.directory import Caller
 from crmhub.accounts.limits import Limits, RateStatus
 from crmhub.accounts.plans import Plan, Rate
+from crmhub.accounts.switches import Switches
 from tests.clocks import clock_of
 
 

@@ -9,7 +9,7 @@ import flask
 import pytest
 
 from crmhub.accounts import keys
-from crmhub.accounts.accounts import set_switches
+from crmhub.accounts.changes import set_switches
 from crmhub.bounds import MAX_OPTIONS, MAX_PROPERTIES
 from crmhub.hub import Hub
 from crmhub.properties.catalogue import FIELDS

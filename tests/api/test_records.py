@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from crmhub.accounts import accounts
+from crmhub.accounts import changes
 from crmhub.hub import Hub
 from tests.api.refusals import refused
 from tests.catalogue_properties import define
@@ -433,7 +433,7 @@ def test_a_national_phone_is_read_with_the_accounts_region(client: Client, hub: 
 
 def switch(hub: Hub, client: Client, **switches: str) -> None:
     hub.database.transact(
-        lambda tx: accounts.set_switches(tx, client.account.id, switches, plans=hub.plans)
+        lambda tx: changes.set_switches(tx, client.account.id, switches, plans=hub.plans)
     )
     hub.directory.forget(client.account.id)
 

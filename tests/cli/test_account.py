@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from crmhub.accounts.accounts import RESERVED
+from crmhub.accounts.changes import RESERVED
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.plans import BUILT_IN
 from crmhub.database.connection import Database
@@ -26,7 +26,7 @@ def test_create_prints_exactly_what_was_promised(crmhub, directory):
     made = crmhub.json("account", "create", "Acme GmbH")
     assert list(made) == ["clientId", "apiKey", "generatedId", "portalId", "webhookSecret"]
     assert made["clientId"] == "acme-gmbh"
-    account = directory.by_api_key("acme-gmbh", made["apiKey"]).account
+    account = directory.by_api_key(made["apiKey"]).account
     assert directory.by_webhook_id(made["generatedId"]) == (account, "generated")
     assert directory.by_webhook_id(made["portalId"]) == (account, "portal")
     assert directory.by_secret(made["webhookSecret"]) == account
@@ -186,9 +186,9 @@ def test_rotate_refuses_what_makes_no_sense(crmhub, args):
 def test_a_disabled_account_is_refused_until_enabled(crmhub, directory):
     made = crmhub.json("account", "create", "Acme")
     crmhub("account", "disable", "acme")
-    assert directory.by_any_key(made["apiKey"]) is None
+    assert directory.by_api_key(made["apiKey"]) is None
     crmhub("account", "enable", "acme")
-    assert directory.by_any_key(made["apiKey"])
+    assert directory.by_api_key(made["apiKey"])
 
 
 def test_check_tries_the_crm(crmhub):

@@ -64,7 +64,7 @@ def test_the_example_opens_its_accounts_and_finds_nothing_to_do_afterwards(decla
     assert (acme["clientId"], acme["opened"]) == ("acme", True)
     database = Database(database_url)
     directory = Directory(database, BUILT_IN)
-    caller = directory.by_api_key("field-sales", field_sales["apiKey"])
+    caller = directory.by_api_key(field_sales["apiKey"])
     assert caller.account.name == "Field sales"
     directory.close(), database.close()
     shown = crmhub.json("account", "show", "acme")

@@ -15,7 +15,8 @@ from tempfile import TemporaryDirectory
 from playwright.sync_api import Page, sync_playwright
 
 from crmhub.accounts import field_maps
-from crmhub.accounts.accounts import Account, IssuedIds
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.changes import IssuedIds
 from crmhub.app import create_app
 from crmhub.database.connection import Connection, now_ms
 from crmhub.hub import Hub

@@ -113,14 +113,14 @@ def test_a_key_is_shown_once_works_and_is_revoked(hub, client, operator, path):
     answer = operator.send(f"{path}/keys", form)
     assert answer.status_code == 201
     key = value_of(answer, "api-key")
-    caller = hub.directory.by_any_key(key)
+    caller = hub.directory.by_api_key(key)
     assert caller.scopes == {"contacts:read", "deals:write"}
     page = operator.get(f"{path}/keys")
     assert key not in page.text
     assert f"…{key[-4:]}" in page.text
     answer = operator.send(f"{path}/keys/{caller.key_id}/revoke", at=f"{path}/keys")
     assert answer.status_code == 303
-    assert hub.directory.by_any_key(key) is None
+    assert hub.directory.by_api_key(key) is None
     assert "revoked" in text_of(operator.get(f"{path}/keys"))
 
 
@@ -148,10 +148,10 @@ def test_a_key_is_made_from_its_form_alone(operator, path, key_id):
 
 
 def test_a_key_of_another_account_cannot_be_revoked(app, hub, client, other, operator, path):
-    key_id = hub.directory.by_any_key(other.key).key_id
+    key_id = hub.directory.by_api_key(other.key).key_id
     answer = operator.send(f"{path}/keys/{key_id}/revoke", at=f"{path}/keys")
     assert answer.status_code == 404
-    assert hub.directory.by_any_key(other.key) is not None
+    assert hub.directory.by_api_key(other.key) is not None
 
 
 # --- bots ----------------------------------------------------------------------------------------

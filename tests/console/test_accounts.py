@@ -27,7 +27,7 @@ def test_an_account_is_opened_and_its_key_shown_once(app, hub, operator):
     answer = operator.send("/accounts/new", {"name": name, "client_id": "", "plan": "free"})
     assert answer.status_code == 201
     key = value_of(answer, "api-key")
-    client_id = hub.directory.by_any_key(key).account.client_id
+    client_id = hub.directory.by_api_key(key).account.client_id
     assert hub.directory.by_secret(value_of(answer, "secret")).client_id == client_id
     assert hub.directory.by_webhook_id(value_of(answer, "generated-id"))[0].plan.name == "free"
     for path in ("/accounts", f"/accounts/{client_id}"):

@@ -11,7 +11,8 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import Page, expect
 
-from crmhub.accounts.accounts import Account, IssuedIds
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.changes import IssuedIds
 from crmhub.journal.action_queries import Wanted
 from crmhub.journal.discard_action import discard
 from crmhub.operations import change_account

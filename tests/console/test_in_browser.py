@@ -34,7 +34,7 @@ def test_one_signs_in_opens_an_account_and_signs_out(
     page.get_by_label("Name").fill(name)
     page.get_by_role("button", name="Open the account").click()
     key = page.get_by_label("API key").input_value()
-    caller = served.hub.directory.by_any_key(key)
+    caller = served.hub.directory.by_api_key(key)
     assert caller is not None
     assert caller.account.name == name
     page.get_by_role("link", name="I have copied them").click()
@@ -50,7 +50,7 @@ def test_a_double_click_shows_the_one_key_it_makes(page: Page, served: Served) -
     page.goto(f"/console/accounts/{account.client_id}/keys")
     page.get_by_role("button", name="Make the key").dblclick()
     key = page.get_by_label("API key").input_value()
-    assert served.hub.directory.by_any_key(key) is not None
+    assert served.hub.directory.by_api_key(key) is not None
     page.get_by_role("link", name="I have copied it").click()
     expect(page.locator("tbody tr")).to_have_count(2)
 

@@ -15,7 +15,8 @@ import flask
 import pytest
 from sqlalchemy.event import listen
 
-from crmhub.accounts.accounts import Account, open_account, set_switches
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.changes import open_account, set_switches
 from crmhub.accounts.plans import BUILT_IN
 from crmhub.database.connection import Connection, Database
 from crmhub.errors import Semantic

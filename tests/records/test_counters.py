@@ -12,7 +12,7 @@ import flask
 import pytest
 
 from crmhub.accounts import accounts
-from crmhub.accounts.accounts import IssuedIds
+from crmhub.accounts.changes import IssuedIds
 from crmhub.app import create_app
 from crmhub.hub import Hub
 from crmhub.settings import Settings

@@ -1,1 +1,1 @@
-"""The admin API, /admin/v1: what operators do by program instead of by command."""
+"""The admin API, /admin/v1, with which programs do the work of operators."""

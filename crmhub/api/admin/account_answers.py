@@ -1,42 +1,179 @@
-"""Accounts and what is theirs as JSON: the admin API answers so, and the commands print so."""
+"""The JSON of accounts and their parts, as the admin API answers and the commands print it."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
-from crmhub.accounts.accounts import Account, IssuedIds
-from crmhub.accounts.keys import IssuedKey, Key
-from crmhub.accounts.plans import Plan
-from crmhub.adapter import Setting
-from crmhub.adapter.registry import Installed
-from crmhub.api.usage import rate_shown
-from crmhub.audit import Entry
-from crmhub.helpers.get_type import Enrolment
+from marshmallow import fields, validate
+
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.changes import IssuedIds
+from crmhub.api.schemas import Moment, Shown
+from crmhub.api.usage import RATE
+from crmhub.audit import AUTHOR_KINDS, OBJECTS, VERBS
 from crmhub.operations.change_account import Detail
 from crmhub.operations.map_fields import Preview
 from crmhub.records.search.filters import iso
 
 
 def moment(milliseconds: int | None) -> str | None:
-    """Return a time as the API writes it, None for never."""
+    """Return a time in ms as the API writes it, None for None."""
     return None if milliseconds is None else iso(milliseconds)
 
 
-def outline_shown(account: Account) -> dict[str, Any]:
-    """Return an account as a list shows it."""
-    return {
-        "clientId": account.client_id,
-        "name": account.name,
-        "plan": account.plan.name,
-        "adapter": account.connection.adapter,
-        "disabled": account.disabled,
-        "createdAt": iso(account.created_at),
-    }
+class AccountListedShown(Shown):
+    """An account in a list."""
+
+    client_id = fields.String(data_key="clientId", required=True)
+    name = fields.String(required=True)
+    plan = fields.String(required=True, attribute="plan.name")
+    adapter = fields.String(required=True, attribute="connection.adapter")
+    disabled = fields.Boolean(required=True)
+    created_at = Moment(data_key="createdAt", required=True)
+
+
+ONCE = {"description": "Shown this once: the hub keeps a hash of it."}
+_SCOPES = {"description": "What it may do."}
+
+
+def _or_never(name: str) -> Moment:
+    description = {"description": "null: never."}
+    return Moment(data_key=name, required=True, allow_none=True, metadata=description)
+
+
+class IssuedKeyShown(Shown):
+    """A new API key."""
+
+    key_id = fields.String(data_key="keyId", required=True)
+    api_key = fields.String(
+        data_key="apiKey",
+        required=True,
+        metadata=ONCE,
+    )
+    scopes = fields.List(fields.String(), required=True, metadata=_SCOPES)
+    expires_at = _or_never("expiresAt")
+
+
+class KeyShown(Shown):
+    """An API key; `hint` holds its last characters."""
+
+    key_id = fields.String(data_key="keyId", required=True)
+    hint = fields.String(required=True)
+    scopes = fields.List(fields.String(), required=True, metadata=_SCOPES)
+    created_at = _or_never("createdAt")
+    expires_at = _or_never("expiresAt")
+    revoked_at = _or_never("revokedAt")
+    last_used_at = _or_never("lastUsedAt")
+
+
+class PlanShown(Shown):
+    """A plan with its limits; a null rate means no limit."""
+
+    name = fields.String(required=True)
+    rate_limit = fields.String(data_key="rateLimit", required=True, allow_none=True, metadata=RATE)
+    key_rate_limit = fields.String(
+        data_key="keyRateLimit", required=True, allow_none=True, metadata=RATE
+    )
+    quotas = fields.Dict(
+        keys=fields.String(),
+        values=fields.Integer(metadata={"minimum": 0}),
+        required=True,
+        metadata={
+            "description": "How many records of a kind; a kind that is missing has no limit."
+        },
+    )
+
+
+class EnrolmentShown(Shown):
+    """A contact that entered a workflow."""
+
+    workflow_id = fields.String(data_key="workflowId", required=True)
+    contact_id = fields.String(data_key="contactId", required=True)
+    enrolled_at = Moment(attribute="at", data_key="enrolledAt", required=True)
+
+
+class AuthorShown(Shown):
+    """The author of a change: a user of the command line or the console, or a program's token."""
+
+    kind = fields.String(required=True, validate=validate.OneOf(AUTHOR_KINDS))
+    name = fields.String(required=True)
+    id = fields.String(
+        required=True, metadata={"description": 'Of the token or the user of the console; else "".'}
+    )
+
+
+def _values(when: str) -> fields.Dict:
+    description = f"What differs, as it was {when}; a secret is `set`."
+    return fields.Dict(keys=fields.String(), required=True, metadata={"description": description})
+
+
+class EntryShown(Shown):
+    """An entry of the audit log."""
+
+    id = fields.Integer(required=True, metadata={"minimum": 1})
+    at = Moment(required=True)
+    by = fields.Nested(AuthorShown, required=True)
+    verb = fields.String(required=True, validate=validate.OneOf(VERBS))
+    object = fields.String(required=True, validate=validate.OneOf(OBJECTS))
+    object_id = fields.String(data_key="objectId", required=True)
+    client_id = fields.String(
+        data_key="clientId", required=True, metadata={"description": '"" where it is of none.'}
+    )
+    before = _values("before")
+    after = _values("afterwards")
+
+
+class SettingShown(Shown):
+    """A setting that an adapter declares."""
+
+    name = fields.String(required=True)
+    label = fields.String(required=True)
+    type = fields.String(required=True)
+    help = fields.String(required=True)
+    default = fields.String(required=True)
+    choices = fields.List(fields.String(), required=True)
+    secret = fields.Boolean(
+        required=True, metadata={"description": "It belongs among the secrets."}
+    )
+    required = fields.Boolean(required=True)
+
+
+class _Sorted(fields.List[str]):
+    """A set of strings, printed in alphabetical order."""
+
+    def _serialize(self, value: Any, attr: Any, obj: Any, **kwargs: Any) -> list[str]:
+        return sorted(value)
+
+
+class AdapterShown(Shown):
+    """An installed adapter."""
+
+    name = fields.String(required=True)
+    title = fields.String(required=True)
+    version = fields.String(required=True)
+    distribution = fields.String(required=True)
+    features = _Sorted(
+        fields.String(), required=True, metadata={"description": "What it can do beside the least."}
+    )
+    settings = fields.List(fields.Nested(SettingShown), required=True)
+    error = fields.String(
+        required=True, metadata={"description": 'Why it cannot be used; "" when it can.'}
+    )
+
+
+class OpenedAccountShown(Shown):
+    """The key, ids and secret of a new account."""
+
+    client_id = fields.String(data_key="clientId", required=True)
+    api_key = fields.String(data_key="apiKey", required=True, metadata=ONCE)
+    generated_id = fields.String(data_key="generatedId", required=True)
+    portal_id = fields.String(data_key="portalId", required=True)
+    webhook_secret = fields.String(data_key="webhookSecret", required=True, metadata=ONCE)
 
 
 def account_shown(found: Detail) -> dict[str, Any]:
-    """Return an account with its switches, its connection and the ids it is called by."""
+    """Return an account with its switches, its connection and its webhook ids."""
 
     def of(purpose: str) -> list[dict[str, Any]]:
         return [
@@ -48,7 +185,7 @@ def account_shown(found: Detail) -> dict[str, Any]:
     generated, portal, alias = of("generated"), of("portal"), of("alias")
     connection = found.account.connection
     return {
-        **outline_shown(found.account),
+        **AccountListedShown().dump(found.account),
         "switches": {
             **asdict(found.account.switches),
             "portal_alias": alias[0]["id"] if alias else "",
@@ -65,7 +202,7 @@ def account_shown(found: Detail) -> dict[str, Any]:
 
 
 def connection_shown(found: Detail) -> dict[str, Any]:
-    """Return which CRM an account uses; of its secrets the names alone."""
+    """Return an account's connection; of its secrets only the names."""
     connection = found.account.connection
     return {
         "adapter": connection.adapter,
@@ -81,7 +218,7 @@ def _secrets(found: Detail) -> list[str] | None:
 
 
 def preview_shown(found: Preview) -> dict[str, Any]:
-    """Return what a helper's call would become."""
+    """Return the preview of a helper call: the properties sent and those refused."""
     return {
         "helper": found.helper,
         "kind": found.kind,
@@ -92,88 +229,8 @@ def preview_shown(found: Preview) -> dict[str, Any]:
 
 
 def issued_shown(account: Account, issued: IssuedIds) -> dict[str, Any]:
-    """Return what a new account is reached by, with what is shown this once."""
-    return {
-        "clientId": account.client_id,
-        "apiKey": issued.api_key,
-        "generatedId": issued.generated_id,
-        "portalId": issued.portal_id,
-        "webhookSecret": issued.webhook_secret,
-    }
-
-
-def issued_key_shown(issued: IssuedKey) -> dict[str, Any]:
-    """Return a new API key, which is shown this once."""
-    return {
-        "keyId": issued.key_id,
-        "apiKey": issued.api_key,
-        "scopes": list(issued.scopes),
-        "expiresAt": moment(issued.expires_at),
-    }
-
-
-def key_shown(one: Key) -> dict[str, Any]:
-    """Return an API key without showing it."""
-    return {
-        "keyId": one.key_id,
-        "hint": one.hint,
-        "scopes": list(one.scopes),
-        "createdAt": moment(one.created_at),
-        "expiresAt": moment(one.expires_at),
-        "revokedAt": moment(one.revoked_at),
-        "lastUsedAt": moment(one.last_used_at),
-    }
-
-
-def adapter_shown(one: Installed) -> dict[str, Any]:
-    """Return an installed adapter with the settings it declares."""
-    return {
-        "name": one.name,
-        "title": one.title,
-        "version": one.version,
-        "distribution": one.distribution,
-        "features": sorted(one.features),
-        "settings": [_setting_shown(each) for each in one.settings],
-        "error": one.error,
-    }
-
-
-def _setting_shown(one: Setting) -> dict[str, Any]:
-    shown = asdict(one)
-    # Nobody is asked for what an adapter keeps itself.
-    del shown["kept"]
-    return shown
-
-
-def plan_shown(plan: Plan) -> dict[str, Any]:
-    """Return a plan with its limits; null is none."""
-    return {
-        "name": plan.name,
-        "rateLimit": rate_shown(plan.rate_limit),
-        "keyRateLimit": rate_shown(plan.key_rate_limit),
-        "quotas": dict(plan.quotas),
-    }
-
-
-def enrolment_shown(one: Enrolment) -> dict[str, Any]:
-    """Return that a contact entered a workflow."""
-    return {
-        "workflowId": one.workflow_id,
-        "contactId": one.contact_id,
-        "enrolledAt": iso(one.at),
-    }
-
-
-def entry_shown(entry: Entry) -> dict[str, Any]:
-    """Return an entry of the audit log."""
-    return {
-        "id": entry.id,
-        "at": iso(entry.at),
-        "by": asdict(entry.by),
-        "verb": entry.verb,
-        "object": entry.object,
-        "objectId": entry.object_id,
-        "clientId": entry.client_id,
-        "before": dict(entry.before),
-        "after": dict(entry.after),
-    }
+    """Return the key, ids and secret of a new account; they are shown only this once."""
+    answer: dict[str, Any] = OpenedAccountShown().dump(
+        {"client_id": account.client_id, **asdict(issued)}
+    )
+    return answer

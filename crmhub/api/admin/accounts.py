@@ -1,4 +1,4 @@
-"""Accounts, their switches, the ids they are called by, and what they use of their plan."""
+"""Admin routes of accounts: their switches, webhook ids and usage."""
 
 from __future__ import annotations
 
@@ -9,18 +9,26 @@ from marshmallow import fields
 
 from crmhub.accounts import accounts
 from crmhub.accounts.webhook_ids import WEEK_MS
-from crmhub.api.admin.account_answers import account_shown, issued_shown, moment, outline_shown
+from crmhub.api.admin.account_answers import (
+    ONCE,
+    AccountListedShown,
+    OpenedAccountShown,
+    account_shown,
+    issued_shown,
+    moment,
+)
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import author, needs
+from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Age, Listing, PageOf, PageQuery
+from crmhub.api.field_types import Choice, Flag, Inner, Scalar, Strict, Text
 from crmhub.api.http.answers import as_json
-from crmhub.api.http.authentication import hub
-from crmhub.api.schemas import MOMENT, Choice, Flag, Inner, Scalar, Shown, Strict, Text
+from crmhub.api.http.authentication import hub, needs
+from crmhub.api.schemas import MOMENT, Shown
 from crmhub.api.usage import UsageShown, usage_shown
 from crmhub.operations import change_account
 from crmhub.operations.open_account import open_account
 
-# --- what is asked -----------------------------------------------------------------------------
+# --- inputs ----------------------------------------------------------------------------------
 
 _LINE = {"minLength": 1, "maxLength": 200}
 
@@ -41,7 +49,7 @@ class AccountInput(Strict):
 
 
 class SwitchesInput(Strict):
-    """How helpers and writes behave, where there is a choice; what is not named stays."""
+    """The switches to set; switches that are not named stay."""
 
     strict = Flag(metadata={"description": "One bad property refuses the whole helper call."})
     soft_errors = Flag(metadata={"description": "Helpers answer errors with status 200."})
@@ -81,7 +89,7 @@ class SwitchesInput(Strict):
 
 
 class AccountChange(Strict):
-    """What to change about an account; what is not named stays."""
+    """The values of an account to change; values that are not named stay."""
 
     name = Text(metadata={**_LINE, "description": "What people call it."})
     plan = Text(metadata={"description": "Its plan."})
@@ -90,7 +98,7 @@ class AccountChange(Strict):
 
 
 class RotateInput(Strict):
-    """Which webhook id to replace, and how long the old one stays valid."""
+    """The webhook id to replace, and how long the old one stays valid."""
 
     what = Choice(
         {"generated": None, "portal": None, "secret": None},
@@ -103,18 +111,7 @@ class RotateInput(Strict):
     )
 
 
-# --- what is answered --------------------------------------------------------------------------
-
-
-class AccountListedShown(Shown):
-    """An account as a list shows it."""
-
-    client_id = fields.String(data_key="clientId", required=True)
-    name = fields.String(required=True)
-    plan = fields.String(required=True)
-    adapter = fields.String(required=True)
-    disabled = fields.Boolean(required=True)
-    created_at = fields.String(data_key="createdAt", required=True, metadata=MOMENT)
+# --- answers ---------------------------------------------------------------------------------
 
 
 class AccountPageShown(PageOf):
@@ -124,7 +121,7 @@ class AccountPageShown(PageOf):
 
 
 class SwitchesShown(Shown):
-    """How helpers and writes behave."""
+    """The switches of an account."""
 
     strict = fields.Boolean(required=True)
     soft_errors = fields.Boolean(required=True)
@@ -149,7 +146,7 @@ def _secrets() -> fields.List[Any]:
 
 
 class OwnConnectionShown(Shown):
-    """The connection to the account's CRM."""
+    """The account's connection to its CRM."""
 
     id = fields.Integer(required=True, metadata={"minimum": 1})
     settings = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
@@ -157,7 +154,7 @@ class OwnConnectionShown(Shown):
 
 
 class FormerShown(Shown):
-    """A CRM that the account has left, with what is to be finished there."""
+    """A former CRM of the account, with the actions that are still to be finished there."""
 
     id = fields.Integer(required=True, metadata={"minimum": 1})
     adapter = fields.String(required=True)
@@ -166,14 +163,14 @@ class FormerShown(Shown):
 
 
 class ConnectionShown(OwnConnectionShown):
-    """Which CRM an account uses. `id` is another one after a change to another adapter."""
+    """The account's connection with its adapter; another adapter gets another `id`."""
 
     adapter = fields.String(required=True)
     former = fields.List(fields.Nested(FormerShown), required=True)
 
 
 class OldIdShown(Shown):
-    """A webhook id that is valid for a while yet."""
+    """A replaced webhook id that is valid until it expires."""
 
     id = fields.String(required=True)
     expires_at = fields.String(data_key="expiresAt", required=True, metadata=MOMENT)
@@ -187,7 +184,7 @@ class OldIdsShown(Shown):
 
 
 class AccountShown(AccountListedShown):
-    """A whole account. Whoever knows its ids may call its helpers."""
+    """A whole account. Anyone who knows its webhook ids can call its helpers."""
 
     switches = fields.Nested(SwitchesShown, required=True)
     connection = fields.Nested(OwnConnectionShown, required=True)
@@ -196,29 +193,16 @@ class AccountShown(AccountListedShown):
     old_ids = fields.Nested(OldIdsShown, data_key="oldIds", required=True)
 
 
-_ONCE = {"description": "Shown this once: the hub keeps a hash of it."}
-
-
-class OpenedAccountShown(Shown):
-    """What a new account is reached by."""
-
-    client_id = fields.String(data_key="clientId", required=True)
-    api_key = fields.String(data_key="apiKey", required=True, metadata=_ONCE)
-    generated_id = fields.String(data_key="generatedId", required=True)
-    portal_id = fields.String(data_key="portalId", required=True)
-    webhook_secret = fields.String(data_key="webhookSecret", required=True, metadata=_ONCE)
-
-
 class RotatedShown(Shown):
-    """The new id or secret, under its name."""
+    """The new id or secret, under the name of its purpose."""
 
     generated = fields.String()
     portal = fields.String()
-    secret = fields.String(metadata=_ONCE)
+    secret = fields.String(metadata=ONCE)
     old_valid_until = fields.String(data_key="oldValidUntil", required=True, metadata=MOMENT)
 
 
-# --- the paths ---------------------------------------------------------------------------------
+# --- routes ----------------------------------------------------------------------------------
 
 
 @blueprint.get("/accounts")
@@ -226,12 +210,12 @@ class RotatedShown(Shown):
 @needs("accounts:read")
 @blueprint.arguments(PageQuery(), location="query")
 def _list(query: dict[str, Any]) -> flask.Response:
-    asked = Listing.asked("accounts", query)
+    listing = Listing.from_query("accounts", query)
     with hub().database.reading() as db:
         found = accounts.list_accounts(
-            db, hub().plans, after=asked.after or 0, limit=asked.limit + 1
+            db, hub().plans, after=listing.after or 0, limit=listing.limit + 1
         )
-    return asked.page(found, outline_shown, lambda one: one.id)
+    return listing.page(found, AccountListedShown().dump, lambda one: one.id)
 
 
 @blueprint.post("/accounts")

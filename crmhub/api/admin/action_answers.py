@@ -1,46 +1,85 @@
-"""An action of the journal as JSON: the admin API answers so, and `crmhub actions` prints so."""
+"""The JSON of actions, as the admin API answers and `crmhub actions` prints it."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
-from crmhub.journal.action_queries import Full, Summary
+from marshmallow import fields, validate
+
+from crmhub.api.schemas import Moment, Shown
+from crmhub.journal.action_queries import KINDS, STATES, Full, Summary
 from crmhub.records.search.filters import iso
 
 
+class ActionListedShown(Shown):
+    """An action in a list."""
+
+    id = fields.String(data_key="actionId", required=True)
+    client_id = fields.String(data_key="clientId", required=True)
+    kind = fields.String(data_key="helper", required=True, validate=validate.OneOf(KINDS))
+    state = fields.String(required=True, validate=validate.OneOf(STATES))
+    hub_id = fields.String(
+        data_key="contactId", required=True, metadata={"description": "The hub's id (`hub-…`)."}
+    )
+    attempts = fields.Integer(
+        data_key="tries",
+        required=True,
+        metadata={"minimum": 0, "description": "How many attempts were made."},
+    )
+    reason = fields.String(
+        required=True,
+        metadata={"description": "What went wrong last, or why it was discarded."},
+    )
+    created_at = Moment(data_key="acceptedAt", required=True)
+    run_at = Moment(data_key="nextTryAt", required=True, allow_none=True)
+    finished_at = Moment(data_key="endedAt", required=True, allow_none=True)
+    behind = fields.String(
+        data_key="parkedBehind",
+        required=True,
+        metadata={"description": "The dead createLead of its contact that blocks a parked one."},
+    )
+
+
+class AttemptShown(Shown):
+    """One attempt of an action."""
+
+    number = fields.Integer(required=True, metadata={"minimum": 1})
+    at = Moment(attribute="began_at", required=True)
+    ms = fields.Integer(required=True, metadata={"description": "How long it took."})
+    outcome = fields.String(required=True)
+    message = fields.String(required=True)
+    correlation_id = fields.String(
+        data_key="correlationId",
+        required=True,
+        metadata={"description": "What the CRM called the request."},
+    )
+
+
+class VersionShown(Shown):
+    """The request of an action before a correction."""
+
+    at = Moment(required=True)
+    by = fields.String(required=True, metadata={"description": "Who corrected it."})
+    request = fields.Dict(required=True)
+
+
 def summary_shown(one: Summary) -> dict[str, Any]:
-    """Return an action as a list shows it."""
-    return {
-        "actionId": one.id,
-        "clientId": one.client_id,
-        "helper": one.kind,
-        "state": one.state,
-        "contactId": one.hub_id,
-        "tries": one.attempts,
-        "reason": one.reason,
-        "acceptedAt": iso(one.created_at),
-        "nextTryAt": iso(one.run_at) if one.state in ("running", "queued") else None,
-        "endedAt": iso(one.finished_at) if one.finished_at else None,
-        "parkedBehind": one.behind,
-    }
+    """Return an action's line in a list."""
+    shown: dict[str, Any] = ActionListedShown().dump(one)
+    if one.state not in ("running", "queued"):
+        shown["nextTryAt"] = None
+    return shown
 
 
 def action_shown(found: Full) -> dict[str, Any]:
-    """Return an action with what was sent, each attempt, and what came of it."""
-    attempts = [
-        {**asdict(one), "at": iso(one.began_at), "correlationId": one.correlation_id}
-        for one in found.tries
-    ]
-    for one in attempts:
-        del one["began_at"], one["correlation_id"]
+    """Return an action with its request, its attempts and its result."""
     return {
         **summary_shown(found.summary),
         "request": found.request,
         "mapped": found.mapped or {},
         "result": found.result or {},
-        "versions": [{**asdict(one), "at": iso(one.at)} for one in found.versions],
+        "versions": VersionShown(many=True).dump(found.versions),
         "corrected": {name: iso(moment) for name, moment in found.corrected.items()},
         "blocked": list(found.blocked),
-        "attempts": attempts,
+        "attempts": AttemptShown(many=True).dump(found.tries),
     }

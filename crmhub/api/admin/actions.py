@@ -1,4 +1,4 @@
-"""What helpers accepted and what became of it: list, show, retry, correct, discard."""
+"""Admin routes of actions: list, show, retry, correct, discard."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ from typing import Any
 
 import flask
 import marshmallow as ma
-from marshmallow import fields, validate
+from marshmallow import fields
 from werkzeug.routing import BaseConverter
 
-from crmhub.api.admin.action_answers import action_shown, summary_shown
+from crmhub.api.admin.action_answers import (
+    ActionListedShown,
+    AttemptShown,
+    VersionShown,
+    action_shown,
+    summary_shown,
+)
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import author, needs
+from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
+from crmhub.api.field_types import Items, Joined, Properties, Strict, Words
 from crmhub.api.http.answers import as_json
-from crmhub.api.http.authentication import hub
-from crmhub.api.schemas import MOMENT, Items, Joined, Properties, Shown, Strict, Words
+from crmhub.api.http.authentication import hub, needs
+from crmhub.api.schemas import MOMENT, Shown
 from crmhub.errors import BadRequest
 from crmhub.identity.bindings import LONGEST
 from crmhub.journal import action_queries, discard_action
@@ -30,17 +37,14 @@ _CONFLICTS = (400, 401, 403, 404, 409, 429, 500, 503)
 
 
 class ActionId(BaseConverter):
-    """The part of a path that names an action.
-
-    `retry` and `discard` name none, so other methods on them are 405.
-    """
+    """A URL converter for action ids; it rejects `retry` and `discard`, so that they stay 405."""
 
     regex = r"(?!(?:retry|discard)\Z)[^/]+"
-    # Never more than a part. Else a slash at the end of the path is none that may be left out.
+    # Else Werkzeug would no longer accept the path with a slash at its end.
     part_isolating = True
 
 
-# --- what is asked -----------------------------------------------------------------------------
+# --- inputs ----------------------------------------------------------------------------------
 
 
 def _some(given: Any) -> None:
@@ -48,7 +52,7 @@ def _some(given: Any) -> None:
         raise ma.ValidationError("is empty; leave it out, or name some")
 
 
-class _Narrowing(Strict):
+class _Filters(Strict):
     """What lists, retries and discards have in common; the reason goes by two names."""
 
     account = Filled("The clientId of the account.", _LONGEST_ID)
@@ -68,15 +72,15 @@ _HELPER = {"description": "Accepted by one of these helpers."}
 _REASON = "Whose reason contains this, in any case."
 
 
-class ActionsQuery(PageQuery, _Narrowing):
-    """Which actions to list; all conditions must hold."""
+class ActionsQuery(PageQuery, _Filters):
+    """The filters of a list of actions; an action must match all of them."""
 
     reason = Filled(_REASON, _LONGEST_REASON)
     state = Joined(STATES, metadata=_STATE)
     helper = Joined(KINDS, metadata=_HELPER)
 
 
-class _Choice(_Narrowing):
+class _Choice(_Filters):
     state = Words(STATES, validate=_some, metadata={**_STATE, "minItems": 1})
     helper = Words(KINDS, validate=_some, metadata={**_HELPER, "minItems": 1})
     ids = Items(
@@ -87,7 +91,7 @@ class _Choice(_Narrowing):
 
 
 class RetryInput(_Choice):
-    """Which actions to retry; all conditions must hold. Without state and ids: dead ones."""
+    """The actions to retry: all filters must match; without state and ids, failed ones."""
 
     reason = Filled(_REASON, _LONGEST_REASON)
 
@@ -102,17 +106,17 @@ class _Discarding(Strict):
 
 
 class DiscardInput(_Discarding):
-    """Why the action is discarded."""
+    """The reason for which an action is discarded."""
 
 
 class DiscardsInput(_Choice, _Discarding):
-    """Which actions to discard; all conditions must hold. Without state and ids: dead ones."""
+    """The actions to discard: all filters must match; without state and ids, failed ones."""
 
     reason = Filled(_REASON, _LONGEST_REASON, data_key="reasonContains")
 
 
 class CorrectionInput(Strict):
-    """The values to correct; the others stay."""
+    """The values to correct; values that are not named stay."""
 
     properties = Properties(
         required=True,
@@ -125,57 +129,7 @@ class CorrectionInput(Strict):
     )
 
 
-# --- what is answered --------------------------------------------------------------------------
-
-
-class ActionListedShown(Shown):
-    """An action as a list shows it."""
-
-    id = fields.String(data_key="actionId", required=True)
-    client_id = fields.String(data_key="clientId", required=True)
-    kind = fields.String(data_key="helper", required=True, validate=validate.OneOf(KINDS))
-    state = fields.String(required=True, validate=validate.OneOf(STATES))
-    hub_id = fields.String(
-        data_key="contactId", required=True, metadata={"description": "The hub's id (`hub-…`)."}
-    )
-    tries = fields.Integer(
-        required=True, metadata={"minimum": 0, "description": "How many attempts were made."}
-    )
-    reason = fields.String(
-        required=True,
-        metadata={"description": "What went wrong last, or why it was discarded."},
-    )
-    created_at = fields.String(data_key="acceptedAt", required=True, metadata=MOMENT)
-    run_at = fields.String(data_key="nextTryAt", required=True, allow_none=True, metadata=MOMENT)
-    finished_at = fields.String(data_key="endedAt", required=True, allow_none=True, metadata=MOMENT)
-    behind = fields.String(
-        data_key="parkedBehind",
-        required=True,
-        metadata={"description": "The dead createLead of its contact that blocks a parked one."},
-    )
-
-
-class AttemptShown(Shown):
-    """One attempt of an action."""
-
-    number = fields.Integer(required=True, metadata={"minimum": 1})
-    at = fields.String(required=True, metadata=MOMENT)
-    ms = fields.Integer(required=True, metadata={"description": "How long it took."})
-    outcome = fields.String(required=True)
-    message = fields.String(required=True)
-    correlation_id = fields.String(
-        data_key="correlationId",
-        required=True,
-        metadata={"description": "What the CRM called the request."},
-    )
-
-
-class VersionShown(Shown):
-    """What was sent before a correction."""
-
-    at = fields.String(required=True, metadata=MOMENT)
-    by = fields.String(required=True, metadata={"description": "Who corrected it."})
-    request = fields.Dict(required=True)
+# --- answers ---------------------------------------------------------------------------------
 
 
 class ActionShown(ActionListedShown):
@@ -203,7 +157,7 @@ class ActionShown(ActionListedShown):
         metadata={"description": "The actions that it blocks, 500 at most."},
     )
     result = fields.Dict(required=True, metadata={"description": "{} as long as it is not done."})
-    attempts = fields.List(fields.Nested(AttemptShown), required=True)
+    history = fields.List(fields.Nested(AttemptShown), data_key="attempts", required=True)
 
 
 class ActionPageShown(PageOf):
@@ -213,18 +167,18 @@ class ActionPageShown(PageOf):
 
 
 class RetriedShown(Shown):
-    """How many actions are retried, with what is blocked behind them."""
+    """The number of actions that are retried, including those blocked by them."""
 
     retried = fields.Integer(required=True, metadata={"minimum": 0})
 
 
 class DiscardedShown(Shown):
-    """How many actions were discarded, with what was blocked behind them."""
+    """The number of discarded actions, including those blocked by them."""
 
     discarded = fields.Integer(required=True, metadata={"minimum": 0})
 
 
-# --- the paths ---------------------------------------------------------------------------------
+# --- routes ----------------------------------------------------------------------------------
 
 
 @blueprint.get("/actions")
@@ -237,10 +191,10 @@ class DiscardedShown(Shown):
 @needs("actions:read")
 @blueprint.arguments(ActionsQuery(), location="query")
 def _list(query: dict[str, Any]) -> flask.Response:
-    asked = Listing.asked("actions", query)
-    wanted = _wanted(asked.filters, after=asked.after or "")
-    found = action_queries.listed(hub().database, wanted, limit=asked.limit + 1)
-    return asked.page(found, summary_shown, lambda one: one.id)
+    listing = Listing.from_query("actions", query)
+    wanted = _selection(listing.filters, after=listing.after or "")
+    found = action_queries.listed(hub().database, wanted, limit=listing.limit + 1)
+    return listing.page(found, summary_shown, lambda one: one.id)
 
 
 @blueprint.get("/actions/<action:action_id>")
@@ -320,8 +274,8 @@ def _discard(body: dict[str, Any]) -> flask.Response:
 
 
 def _chosen(body: dict[str, Any]) -> Wanted:
-    """Return which actions a body chooses; raises BadRequest for all there are."""
-    wanted = _wanted(body)
+    """Return the filter for a body; raises BadRequest if the body would choose all actions."""
+    wanted = _selection(body)
     if not wanted.narrows:
         raise BadRequest(
             "body: chooses nothing; send ids, or narrow by account, state, helper, contactToken,"
@@ -331,17 +285,17 @@ def _chosen(body: dict[str, Any]) -> Wanted:
     return wanted
 
 
-def _wanted(asked: dict[str, Any], *, after: str = "") -> Wanted:
+def _selection(filters: dict[str, Any], *, after: str = "") -> Wanted:
     return Wanted(
-        account=account_named(asked["account"]) if "account" in asked else None,
-        states=asked.get("state", ()),
-        kinds=asked.get("helper", ()),
-        contact_token=asked.get("contact_token", ""),
-        contact=asked.get("contact", ""),
-        phone=asked.get("phone", ""),
-        reason=asked.get("reason", ""),
-        older_than_ms=asked.get("older_than", 0),
-        newer_than_ms=asked.get("newer_than", 0),
-        ids=asked.get("ids", ()),
+        account=account_named(filters["account"]) if "account" in filters else None,
+        states=filters.get("state", ()),
+        kinds=filters.get("helper", ()),
+        contact_token=filters.get("contact_token", ""),
+        contact=filters.get("contact", ""),
+        phone=filters.get("phone", ""),
+        reason=filters.get("reason", ""),
+        older_than_ms=filters.get("older_than", 0),
+        newer_than_ms=filters.get("newer_than", 0),
+        ids=filters.get("ids", ()),
         after=after,
     )

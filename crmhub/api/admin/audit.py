@@ -1,24 +1,23 @@
-"""The audit log: what operators changed."""
+"""The admin route of the audit log."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import flask
-from marshmallow import fields, validate
+from marshmallow import fields
 
 from crmhub import audit
-from crmhub.api.admin.account_answers import entry_shown
+from crmhub.api.admin.account_answers import EntryShown
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import needs
 from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
-from crmhub.api.http.authentication import hub
-from crmhub.api.schemas import MOMENT, Choice, Shown
-from crmhub.audit import AUTHOR_KINDS, OBJECTS, VERBS, Wanted
+from crmhub.api.field_types import Choice
+from crmhub.api.http.authentication import hub, needs
+from crmhub.audit import OBJECTS, VERBS, Wanted
 
 
 class AuditQuery(PageQuery):
-    """Which entries to list; all conditions must hold."""
+    """The filters of the audit log; an entry must match all of them."""
 
     account = Filled("The clientId of the account.", 64)
     object = Choice(dict.fromkeys(OBJECTS), metadata={"description": "What was changed."})
@@ -27,37 +26,6 @@ class AuditQuery(PageQuery):
         "The name or the id of a token, a user at the command line, or one of the console.", 100
     )
     newer_than = Age("Since so long ago: 12h.", data_key="newerThan")
-
-
-class AuthorShown(Shown):
-    """Who made a change: a user at the command line or the console, or a program by its token."""
-
-    kind = fields.String(required=True, validate=validate.OneOf(AUTHOR_KINDS))
-    name = fields.String(required=True)
-    id = fields.String(
-        required=True, metadata={"description": 'Of the token or the user of the console; else "".'}
-    )
-
-
-def _values(when: str) -> fields.Dict:
-    description = f"What differs, as it was {when}; a secret is `set`."
-    return fields.Dict(keys=fields.String(), required=True, metadata={"description": description})
-
-
-class EntryShown(Shown):
-    """A change."""
-
-    id = fields.Integer(required=True, metadata={"minimum": 1})
-    at = fields.String(required=True, metadata=MOMENT)
-    by = fields.Nested(AuthorShown, required=True)
-    verb = fields.String(required=True, validate=validate.OneOf(VERBS))
-    object = fields.String(required=True, validate=validate.OneOf(OBJECTS))
-    object_id = fields.String(data_key="objectId", required=True)
-    client_id = fields.String(
-        data_key="clientId", required=True, metadata={"description": '"" where it is of none.'}
-    )
-    before = _values("before")
-    after = _values("afterwards")
 
 
 class AuditPageShown(PageOf):
@@ -71,16 +39,16 @@ class AuditPageShown(PageOf):
 @needs("audit:read")
 @blueprint.arguments(AuditQuery(), location="query")
 def _list(query: dict[str, Any]) -> flask.Response:
-    asked = Listing.asked("audit", query)
-    filters = asked.filters
+    listing = Listing.from_query("audit", query)
+    filters = listing.filters
     wanted = Wanted(
         account_id=account_named(filters["account"]).id if "account" in filters else None,
         object=filters.get("object", ""),
         verb=filters.get("verb", ""),
         by=filters.get("by", ""),
         newer_than_ms=filters.get("newer_than"),
-        before_id=asked.after,
+        before_id=listing.after,
     )
     with hub().database.reading() as db:
-        found = audit.listed(db, wanted, limit=asked.limit + 1)
-    return asked.page(found, entry_shown, lambda one: one.id)
+        found = audit.listed(db, wanted, limit=listing.limit + 1)
+    return listing.page(found, EntryShown().dump, lambda one: one.id)

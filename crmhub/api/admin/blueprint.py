@@ -1,4 +1,4 @@
-"""The one blueprint of the admin API, on which every part of it stands."""
+"""The blueprint with all routes of the admin API."""
 
 from __future__ import annotations
 

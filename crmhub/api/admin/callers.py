@@ -1,30 +1,27 @@
-"""Who calls the admin API: the bearer token, and what it may do.
+"""Authentication of the admin API by bearer token.
 
-Runs before routing fails, so that under /admin/v1 a 401 comes before 404, 405 and 400.
+It runs before routing errors are raised, so that under /admin/v1 a 401 comes before 404, 405 and
+400.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import wraps
-from typing import TypeVar, cast
 
 import flask
 
 from crmhub.accounts.directory import Operator
-from crmhub.api.http.auth_failures import missed
+from crmhub.api.http.auth_failures import count_auth_failure
 from crmhub.api.http.authentication import hub
 from crmhub.audit import Author
-from crmhub.errors import Forbidden, Unauthorized
+from crmhub.errors import Unauthorized
 
 PREFIX = "/admin/v1"
 _UNDER = re.compile(rf"{PREFIX}(?:/|$)")
-_F = TypeVar("_F", bound=Callable[..., object])
 
 
 class NoToken(Unauthorized):
-    """No token, or one that is not live."""
+    """The admin token is missing, unknown, expired or revoked."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -33,7 +30,7 @@ class NoToken(Unauthorized):
 
 
 def authenticate(request: flask.Request) -> None:
-    """Find the caller of a request to the admin API; raises Unauthorized, TooManyRequests."""
+    """Find the operator of a request to the admin API; raises Unauthorized, TooManyRequests."""
     if not _UNDER.match(request.path):
         return
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -44,31 +41,11 @@ def authenticate(request: flask.Request) -> None:
         wrong = NoToken(
             "Authorization: this is no live admin token; `crmhub admin token create` makes one."
         )
-        raise missed(wrong, "the token")
-    flask.g.operator = operator
-
-
-def operator() -> Operator:
-    """Return who calls; only under /admin/v1."""
-    return cast(Operator, flask.g.operator)
+        raise count_auth_failure(wrong, "the token")
+    flask.g.caller = operator
 
 
 def author() -> Author:
-    """Return who calls, as the audit log names them."""
-    caller = operator()
+    """Return the operator of the request as the author in the audit log; only under /admin/v1."""
+    caller: Operator = flask.g.caller
     return Author("token", caller.name, caller.token_id)
-
-
-def needs(scope: str) -> Callable[[_F], _F]:
-    """Refuse a view to tokens without `scope`, with Forbidden."""
-
-    def decorator(view: _F) -> _F:
-        @wraps(view)
-        def wrapper(*args: object, **kwargs: object) -> object:
-            if scope not in operator().scopes:
-                raise Forbidden(f"This token lacks the scope {scope}; create one that has it.")
-            return view(*args, **kwargs)
-
-        return cast(_F, wrapper)
-
-    return decorator

@@ -1,4 +1,4 @@
-"""Which CRM an account uses, with its settings and secrets; the adapters there are to choose."""
+"""Admin routes of an account's CRM connection and of the installed adapters."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Any
 import flask
 from marshmallow import fields
 
-from crmhub.api.admin.account_answers import adapter_shown, connection_shown
+from crmhub.api.admin.account_answers import AdapterShown, connection_shown
 from crmhub.api.admin.accounts import ConnectionShown
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import author, needs
+from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import PageOf, all_of
+from crmhub.api.field_types import Choice, Properties, Strict, Text
 from crmhub.api.http.answers import as_json
-from crmhub.api.http.authentication import hub
-from crmhub.api.schemas import Choice, Properties, Shown, Strict, Text
+from crmhub.api.http.authentication import hub, needs
+from crmhub.api.schemas import Shown
 from crmhub.errors import NotFound
 from crmhub.operations import change_account
 from crmhub.operations.change_account import Crm
@@ -34,7 +35,7 @@ class _Given(Strict):
 
 
 class ConnectionInput(_Given):
-    """The CRM that an account is to use."""
+    """The CRM connection to set for an account."""
 
     adapter = Text(required=True, metadata={"description": "One of those installed."})
     queued = Choice(
@@ -48,13 +49,13 @@ class ConnectionInput(_Given):
 
 
 class CheckInput(_Given):
-    """What to try instead of what is stored; {} tries what is stored."""
+    """The connection to test; `{}` tests the stored one."""
 
     adapter = Text(metadata={"description": "Without it the present one."})
 
 
 class SaveQuery(Strict):
-    """Whether to ask the CRM first."""
+    """Whether the connection is tested before it is saved."""
 
     check = Choice(
         {"true": True, "false": False},
@@ -67,42 +68,11 @@ class SaveQuery(Strict):
 
 
 class CheckedShown(Shown):
-    """What the CRM says."""
+    """The result of a connection test."""
 
     ok = fields.Boolean(required=True)
     message = fields.String(
         required=True, metadata={"description": 'What is wrong, in its words; "" when nothing.'}
-    )
-
-
-class SettingShown(Shown):
-    """One thing that can be set for a connection."""
-
-    name = fields.String(required=True)
-    label = fields.String(required=True)
-    type = fields.String(required=True)
-    help = fields.String(required=True)
-    default = fields.String(required=True)
-    choices = fields.List(fields.String(), required=True)
-    secret = fields.Boolean(
-        required=True, metadata={"description": "It belongs among the secrets."}
-    )
-    required = fields.Boolean(required=True)
-
-
-class AdapterShown(Shown):
-    """A kind of CRM."""
-
-    name = fields.String(required=True)
-    title = fields.String(required=True)
-    version = fields.String(required=True)
-    distribution = fields.String(required=True)
-    features = fields.List(
-        fields.String(), required=True, metadata={"description": "What it can do beside the least."}
-    )
-    settings = fields.List(fields.Nested(SettingShown), required=True)
-    error = fields.String(
-        required=True, metadata={"description": 'Why it cannot be used; "" when it can.'}
     )
 
 
@@ -158,7 +128,7 @@ def _crm(adapter: str, body: dict[str, Any]) -> Crm:
 )
 @needs("accounts:read")
 def _adapters() -> flask.Response:
-    return all_of([adapter_shown(one) for one in hub().registry.installed()])
+    return all_of(AdapterShown(many=True).dump(hub().registry.installed()))
 
 
 @blueprint.get("/adapters/<adapter_name>")
@@ -167,6 +137,6 @@ def _adapters() -> flask.Response:
 def _adapter(adapter_name: str) -> flask.Response:
     for one in hub().registry.installed():
         if one.name == adapter_name:
-            return as_json(adapter_shown(one))
+            return as_json(AdapterShown().dump(one))
     known = ", ".join(hub().registry.names)
     raise NotFound(f"There is no adapter {adapter_name[:60]!r}; installed are {known}.")

@@ -1,33 +1,57 @@
-"""Possible duplicates as JSON: the admin API answers so, and `crmhub duplicates` prints so."""
+"""The JSON of possible duplicates, as the admin API answers and `crmhub duplicates` prints it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from crmhub.identity.possible_duplicates import Pair
-from crmhub.operations.compare_contacts import Preview, Side
-from crmhub.records.search.filters import iso
+from marshmallow import fields, validate
+
+from crmhub.api.schemas import Moment, Shown
+from crmhub.identity.possible_duplicates import STATES
+from crmhub.operations.compare_contacts import Preview
+
+_NEVER = {"description": "null: not, or not any more."}
 
 
-def pair_shown(pair: Pair) -> dict[str, Any]:
-    """Return a pair as a list shows it, without personal data."""
-    return {
-        "contactIds": list(pair.ids),
-        "shares": list(pair.shares),
-        "state": pair.state,
-        "foundAt": iso(pair.found_at),
-        "decidedAt": iso(pair.decided_at) if pair.decided_at else None,
-        "decidedBy": pair.decided_by,
-        "keptId": pair.kept_id,
-        "unmergeUntil": iso(pair.unmerge_until) if pair.unmerge_until else None,
-    }
+class DuplicateShown(Shown):
+    """Two contacts that may be one person."""
+
+    contact_ids = fields.List(
+        fields.String(), attribute="ids", data_key="contactIds", required=True
+    )
+    shares = fields.List(
+        fields.String(), required=True, metadata={"description": "phone, name or both."}
+    )
+    state = fields.String(required=True, validate=validate.OneOf(STATES))
+    found_at = Moment(data_key="foundAt", required=True)
+    decided_at = Moment(data_key="decidedAt", required=True, allow_none=True, metadata=_NEVER)
+    decided_by = fields.String(
+        data_key="decidedBy",
+        required=True,
+        metadata={"description": 'Who merged or dismissed it; "" for the CRM itself.'},
+    )
+    kept_id = fields.String(data_key="keptId", required=True)
+    unmerge_until = Moment(data_key="unmergeUntil", required=True, allow_none=True, metadata=_NEVER)
+
+
+class ContactComparedShown(Shown):
+    """A contact of a pair."""
+
+    contact_id = fields.String(attribute="id", data_key="contactId", required=True)
+    exists = fields.Boolean(required=True)
+    created_at = Moment(data_key="createdAt", required=True, allow_none=True, metadata=_NEVER)
+    url = fields.String(required=True, metadata={"description": "Its page in the CRM."})
+    error = fields.String(
+        required=True, metadata={"description": "Why the CRM could not show the contact."}
+    )
+    properties = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
 
 
 def preview_shown(found: Preview) -> dict[str, Any]:
-    """Return a pair with both contacts, and what a merge would do."""
+    """Return a pair with both contacts and the result of a merge."""
     return {
-        **pair_shown(found.pair),
-        "contacts": [_side_shown(side) for side in found.sides],
+        **DuplicateShown().dump(found.pair),
+        "contacts": ContactComparedShown(many=True).dump(found.sides),
         "obstacle": found.obstacle,
         "version": found.version,
         "properties": [
@@ -40,15 +64,4 @@ def preview_shown(found: Preview) -> dict[str, Any]:
             for value in found.values
         ],
         "moves": dict(found.moves),
-    }
-
-
-def _side_shown(side: Side) -> dict[str, Any]:
-    return {
-        "contactId": side.id,
-        "exists": side.exists,
-        "createdAt": iso(side.created_at) if side.created_at else None,
-        "url": side.url,
-        "error": side.error,
-        "properties": dict(side.properties),
     }

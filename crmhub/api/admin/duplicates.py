@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import flask
-from marshmallow import fields, validate
+from marshmallow import fields
 
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import author, needs
-from crmhub.api.admin.duplicate_answers import pair_shown, preview_shown
+from crmhub.api.admin.callers import author
+from crmhub.api.admin.duplicate_answers import ContactComparedShown, DuplicateShown, preview_shown
 from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
+from crmhub.api.field_types import Choice, Properties, Strict
 from crmhub.api.http.answers import as_json
-from crmhub.api.http.authentication import hub
+from crmhub.api.http.authentication import hub, needs
 from crmhub.api.properties import in_path
-from crmhub.api.schemas import MOMENT, Choice, Properties, Shown, Strict
+from crmhub.api.schemas import Shown
 from crmhub.identity import possible_duplicates
 from crmhub.identity.bindings import LONGEST
 from crmhub.identity.possible_duplicates import STATES
@@ -32,19 +33,19 @@ _REASONS = {"different": False, "merged": True}
 
 
 class DuplicatesQuery(PageQuery):
-    """Which pairs to list."""
+    """The filter of a list of pairs."""
 
     state = Choice(dict.fromkeys(STATES), metadata={"description": "In this state."})
 
 
 class DuplicateQuery(Strict):
-    """What to preview."""
+    """The options of the preview of a merge."""
 
     keep = Filled("The contact to keep; by default the older one.", LONGEST)
 
 
 class MergeInput(Strict):
-    """How to merge a pair."""
+    """The options of a merge."""
 
     version = Filled("The `version` of the preview.", _LONGEST_VERSION, required=True)
     keep = Filled("The contact to keep; by default the older one.", LONGEST)
@@ -57,7 +58,7 @@ class MergeInput(Strict):
 
 
 class DismissInput(Strict):
-    """Why a pair is closed."""
+    """The reason for which a pair is dismissed."""
 
     reason = Choice(
         _REASONS,
@@ -66,49 +67,8 @@ class DismissInput(Strict):
     )
 
 
-_NEVER = {**MOMENT, "description": "null: not, or not any more."}
-
-
-class DuplicateShown(Shown):
-    """Two contacts that may be one person."""
-
-    contact_ids = fields.List(fields.String(), data_key="contactIds", required=True)
-    shares = fields.List(
-        fields.String(), required=True, metadata={"description": "phone, name or both."}
-    )
-    state = fields.String(required=True, validate=validate.OneOf(STATES))
-    found_at = fields.String(data_key="foundAt", required=True, metadata=MOMENT)
-    decided_at = fields.String(
-        data_key="decidedAt", required=True, allow_none=True, metadata=_NEVER
-    )
-    decided_by = fields.String(
-        data_key="decidedBy",
-        required=True,
-        metadata={"description": 'Who merged or dismissed it; "" for the CRM itself.'},
-    )
-    kept_id = fields.String(data_key="keptId", required=True)
-    unmerge_until = fields.String(
-        data_key="unmergeUntil", required=True, allow_none=True, metadata=_NEVER
-    )
-
-
-class ContactComparedShown(Shown):
-    """A contact of a pair."""
-
-    contact_id = fields.String(data_key="contactId", required=True)
-    exists = fields.Boolean(required=True)
-    created_at = fields.String(
-        data_key="createdAt", required=True, allow_none=True, metadata=_NEVER
-    )
-    url = fields.String(required=True, metadata={"description": "Its page in the CRM."})
-    error = fields.String(
-        required=True, metadata={"description": "Why the CRM could not show the contact."}
-    )
-    properties = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
-
-
 class PropertyMergedShown(Shown):
-    """A property of the merged contact, and whose value it has."""
+    """A property of the merged contact, and the contact whose value it has."""
 
     name = fields.String(required=True)
     label = fields.String(required=True)
@@ -117,7 +77,7 @@ class PropertyMergedShown(Shown):
 
 
 class DuplicatePreviewShown(DuplicateShown):
-    """A pair with what a merge would do; it holds personal data."""
+    """A pair with the result of a merge; it holds personal data."""
 
     contacts = fields.List(
         fields.Nested(ContactComparedShown),
@@ -151,13 +111,17 @@ class DuplicatePageShown(PageOf):
 @blueprint.arguments(DuplicatesQuery(), location="query")
 def _list(query: dict[str, Any], client_id: str) -> flask.Response:
     account = change_account.find(hub(), client_id)
-    asked = Listing.asked(f"duplicates of {account.id}", query)
-    after: Any = tuple(asked.after) if asked.after else None
+    listing = Listing.from_query(f"duplicates of {account.id}", query)
+    after: Any = tuple(listing.after) if listing.after else None
     with hub().database.reading() as db:
         found = possible_duplicates.listed(
-            db, account, state=asked.filters.get("state", ""), after=after, limit=asked.limit + 1
+            db,
+            account,
+            state=listing.filters.get("state", ""),
+            after=after,
+            limit=listing.limit + 1,
         )
-    return asked.page(found, pair_shown, lambda pair: [pair.found_at, *pair.ids])
+    return listing.page(found, DuplicateShown().dump, lambda pair: [pair.found_at, *pair.ids])
 
 
 @blueprint.get(_PAIR, parameters=_PARAMETERS)
@@ -196,7 +160,7 @@ def _merge(body: dict[str, Any], client_id: str, contact_id: str, other_id: str)
         take=body.get("take", {}),
         by=author(),
     )
-    return as_json(pair_shown(merged))
+    return as_json(DuplicateShown().dump(merged))
 
 
 @blueprint.post(f"{_PAIR}/unmerge", parameters=_PARAMETERS)
@@ -207,7 +171,9 @@ def _merge(body: dict[str, Any], client_id: str, contact_id: str, other_id: str)
 def _unmerge(client_id: str, contact_id: str, other_id: str) -> flask.Response:
     account = change_account.find(hub(), client_id)
     return as_json(
-        pair_shown(merge_contacts.unmerge(hub(), account, contact_id, other_id, by=author()))
+        DuplicateShown().dump(
+            merge_contacts.unmerge(hub(), account, contact_id, other_id, by=author())
+        )
     )
 
 
@@ -222,4 +188,4 @@ def _dismiss(
     closed = merge_contacts.dismiss(
         hub(), account, contact_id, other_id, by=author(), merged=_REASONS[body["reason"]]
     )
-    return as_json(pair_shown(closed))
+    return as_json(DuplicateShown().dump(closed))

@@ -1,4 +1,4 @@
-"""The field map of an account's CRM, and what a call of a helper becomes by it."""
+"""Admin routes of an account's field map and of its preview."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from crmhub.accounts import field_maps
 from crmhub.accounts.field_maps import KINDS, LONGEST_NAME, LONGEST_VALUE, WHEN
 from crmhub.api.admin.account_answers import preview_shown
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import author, needs, operator
+from crmhub.api.admin.callers import author
 from crmhub.api.admin.connections import SaveQuery
+from crmhub.api.field_types import Choice, Inner, Properties, Strict
 from crmhub.api.http.answers import as_json
-from crmhub.api.http.authentication import hub
-from crmhub.api.schemas import Choice, Inner, Properties, Shown, Strict
+from crmhub.api.http.authentication import hub, needs
+from crmhub.api.schemas import Shown
 from crmhub.errors import Forbidden
 from crmhub.helpers.actions import HELPERS
 from crmhub.operations import change_account, map_fields
@@ -45,7 +46,7 @@ _RULE = {
 
 
 class _Rules(fields.Field[dict[str, Any]]):
-    """Rules by the names of properties that bots use; `field_maps.read` reads them."""
+    """The rules of one kind of record, by property name; `field_maps.read` parses them."""
 
     default_error_messages = {"null": "must be an object, not null"}
 
@@ -64,7 +65,7 @@ def _rules(kind: str, shape: Any) -> dict[str, Any]:
 
 
 class FieldMapInput(Strict):
-    """A whole field map; a kind that is not named has no rules, a text alone stands for `to`."""
+    """A whole field map; a kind that is missing has no rules, and a plain text stands for `to`."""
 
     class Meta(Strict.Meta):
         include: ClassVar = {
@@ -82,7 +83,7 @@ class FieldMapShown(Shown):
 
 
 class NoteShown(Shown):
-    """Something to know of a rule that is no fault."""
+    """A warning about a valid rule."""
 
     path = fields.String(required=True)
     message = fields.String(required=True)
@@ -95,7 +96,7 @@ class SavedFieldMapShown(FieldMapShown):
 
 
 class PreviewInput(Strict):
-    """The call of a helper to try a field map with."""
+    """The helper call with which a field map is previewed."""
 
     helper = Choice(dict.fromkeys(HELPERS, None), required=True)
     properties = Properties(
@@ -112,7 +113,7 @@ class PreviewInput(Strict):
 
 
 class SentShown(Shown):
-    """A property as the CRM would be sent it."""
+    """A property that would be sent to the CRM."""
 
     name = fields.String(required=True, metadata={"description": "The CRM's name."})
     value = fields.String(required=True)
@@ -128,14 +129,14 @@ class SentShown(Shown):
 
 
 class RefusedShown(Shown):
-    """A property that would be left out, and why."""
+    """A property that would not be sent, and the reason."""
 
     name = fields.String(required=True)
     reason = fields.String(required=True)
 
 
 class PreviewShown(Shown):
-    """What a call would become; nothing was sent."""
+    """The effect of a field map on a helper call; nothing was sent."""
 
     helper = fields.String(required=True)
     kind = fields.String(required=True, metadata={"enum": list(KINDS)})
@@ -175,7 +176,7 @@ def _set(query: dict[str, Any], body: dict[str, Any], client_id: str) -> flask.R
 @blueprint.arguments(PreviewInput())
 def _preview(body: dict[str, Any], client_id: str) -> flask.Response:
     sample, given = body.get("properties"), body.get("field_map")
-    if sample is None and "actions:read" not in operator().scopes:
+    if sample is None and "actions:read" not in flask.g.caller.scopes:
         raise Forbidden(
             "properties: what bots have sent is shown to a token with the scope actions:read;"
             " send a sample."

@@ -1,4 +1,4 @@
-"""The API keys of an account."""
+"""Admin routes of an account's API keys."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import marshmallow as ma
 from marshmallow import fields
 
 from crmhub.accounts import keys
-from crmhub.api.admin.account_answers import issued_key_shown, key_shown
+from crmhub.api.admin.account_answers import IssuedKeyShown, KeyShown
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import author, needs
+from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import PageOf, all_of
+from crmhub.api.field_types import Strict, Text, Words
 from crmhub.api.http.answers import as_json, nothing
-from crmhub.api.http.authentication import hub
-from crmhub.api.schemas import MOMENT, Shown, Strict, Text, Words
+from crmhub.api.http.authentication import hub, needs
 from crmhub.errors import Semantic
 from crmhub.operations import change_account
 
@@ -27,7 +27,7 @@ _SAID = re.compile(f"^{_DATE}({_TIME})?$")
 
 
 class _Moment(Text):
-    """A date, or a date with its time (UTC, unless it says otherwise); gives ms since 1970."""
+    """A date, or a date and time (in UTC without an offset); loaded as ms since 1970."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -37,10 +37,10 @@ class _Moment(Text):
             )
         try:
             read = datetime.fromisoformat(text)
-            # In UTC it may be beyond the years there are.
+            # OverflowError: in UTC it may lie beyond the year 9999.
             read = (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
         except (ValueError, OverflowError):
-            # Schemas cannot tell it from a day that there is.
+            # 422, because the pattern in the schema accepts days such as 2031-02-30.
             raise Semantic(f"{self.data_key}: {text} is not in the calendar.") from None
         return int(read.timestamp() * 1000)
 
@@ -51,7 +51,7 @@ def _some(given: Any) -> None:
 
 
 class KeyInput(Strict):
-    """An API key to make."""
+    """The scopes and the expiry of a new API key."""
 
     scopes = Words(
         keys.SCOPES,
@@ -67,41 +67,8 @@ class KeyInput(Strict):
     )
 
 
-_SCOPES = {"description": "What it may do."}
-_NEVER = {**MOMENT, "description": "null: never."}
-
-
-def _moment(name: str) -> fields.String:
-    return fields.String(data_key=name, required=True, allow_none=True, metadata=_NEVER)
-
-
-class IssuedKeyShown(Shown):
-    """A new API key."""
-
-    key_id = fields.String(data_key="keyId", required=True)
-    api_key = fields.String(
-        data_key="apiKey",
-        required=True,
-        metadata={"description": "Shown this once: the hub keeps a hash of it."},
-    )
-    scopes = fields.List(fields.String(), required=True, metadata=_SCOPES)
-    expires_at = _moment("expiresAt")
-
-
-class KeyShown(Shown):
-    """An API key; `hint` is its end, to tell it by."""
-
-    key_id = fields.String(data_key="keyId", required=True)
-    hint = fields.String(required=True)
-    scopes = fields.List(fields.String(), required=True, metadata=_SCOPES)
-    created_at = _moment("createdAt")
-    expires_at = _moment("expiresAt")
-    revoked_at = _moment("revokedAt")
-    last_used_at = _moment("lastUsedAt")
-
-
 class KeyPageShown(PageOf):
-    """All keys of an account, also those that ended, the oldest first."""
+    """All keys of an account, also revoked and expired ones, the oldest first."""
 
     results = fields.List(fields.Nested(KeyShown), required=True)
 
@@ -113,7 +80,7 @@ def _list(client_id: str) -> flask.Response:
     account = change_account.find(hub(), client_id)
     with hub().database.reading() as db:
         found = keys.list_keys(db, account.id)
-    return all_of([key_shown(one) for one in found])
+    return all_of(KeyShown(many=True).dump(found))
 
 
 @blueprint.post("/accounts/<client_id>/keys")
@@ -128,7 +95,7 @@ def _create(body: dict[str, Any], client_id: str) -> flask.Response:
         expires_at=body.get("expires_at"),
         by=author(),
     )
-    return as_json(issued_key_shown(issued), 201)
+    return as_json(IssuedKeyShown().dump(issued), 201)
 
 
 @blueprint.delete("/accounts/<client_id>/keys/<key_id>")

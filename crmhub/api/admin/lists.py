@@ -1,4 +1,4 @@
-"""What the lists of the admin API have in common: filters, and a cursor that brings them along."""
+"""Lists of the admin API: filters, and a cursor that contains them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from marshmallow import fields
 
 from crmhub import durations
 from crmhub.accounts.accounts import Account
-from crmhub.api.http.answers import answer, page_frame
+from crmhub.api.field_types import Between, Strict, Text
+from crmhub.api.http.answers import JsonAnswer, page_frame
 from crmhub.api.http.authentication import hub
-from crmhub.api.schemas import CursorShown, Digits, Exactly, Strict, Text
+from crmhub.api.schemas import CursorShown, Exactly
 from crmhub.errors import BadRequest, NotFound
 from crmhub.records.search.cursor import sealed, unsealed
 from crmhub.secrets import derive
@@ -27,7 +28,7 @@ _CURSOR = "`cursor.next` of the page before; it brings the filters along."
 
 
 class Filled(Text):
-    """A text that says something: a blank one would quietly widen the choice."""
+    """A text that is not blank: a blank filter would match more than the caller meant."""
 
     def __init__(self, description: str, longest: int, **kwargs: Any) -> None:
         shown = {"description": description, "maxLength": longest, "pattern": r"\S"}
@@ -44,7 +45,7 @@ class Filled(Text):
 
 
 class Age(Text):
-    """A length of time as the command line takes it; gives milliseconds."""
+    """A duration as in commands (`7d`); loaded as milliseconds."""
 
     def __init__(self, description: str, **kwargs: Any) -> None:
         shown = {"pattern": f"^{durations.PATTERN}$", "description": description}
@@ -59,14 +60,19 @@ class Age(Text):
 
 
 class PageQuery(Strict):
-    """Paging of a list."""
+    """The paging of a list."""
 
-    limit = Digits(1, 100, metadata={"description": "Items per page.", "default": _DEFAULT_LIMIT})
+    limit = Between(
+        1,
+        100,
+        in_query=True,
+        metadata={"description": "Items per page.", "default": _DEFAULT_LIMIT},
+    )
     cursor = Text(metadata={"description": _CURSOR})
 
 
 class PageOf(Exactly):
-    """The frame of a page; there is no total, since counting may be slow."""
+    """The frame of a page; it has no total, because counting may be slow."""
 
     cursor = fields.Nested(CursorShown, required=True)
     has_more = fields.Boolean(data_key="hasMore", required=True)
@@ -74,7 +80,7 @@ class PageOf(Exactly):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A page that is asked for: of what, narrowed how, and what it begins behind."""
+    """A requested page of the list `what`: its filters, its limit, and the key it starts after."""
 
     what: str
     filters: dict[str, Any]
@@ -82,10 +88,10 @@ class Listing:
     after: Any
 
     @classmethod
-    def asked(cls, what: str, query: dict[str, Any]) -> Listing:
-        """Return what a `PageQuery` with filters beside it asks for.
+    def from_query(cls, what: str, query: dict[str, Any]) -> Listing:
+        """Return the page that a loaded `PageQuery` with filters requests.
 
-        Raises BadRequest for a cursor that is none of this list's, or has other filters.
+        Raises BadRequest for a cursor of another list or with other filters.
         """
         given: dict[str, Any] = {
             name: list(value) if isinstance(value, tuple) else value
@@ -105,24 +111,24 @@ class Listing:
         shown: Callable[[T], dict[str, Any]],
         key: Callable[[T], Any],
     ) -> flask.Response:
-        """Return the answer, of one item more than the page holds where there are more.
+        """Return the answer; `found` has one item more than `limit` if another page follows.
 
-        `key` is what the next page begins behind.
+        `shown` prints an item, and `key` returns the value after which the next page starts.
         """
         items, following = found[: self.limit], ""
         if len(found) > self.limit:
             place = [self.filters, self.limit, key(items[-1])]
             following = sealed(place, _signing_key(self.what))
-        return answer(page_frame(orjson.dumps([shown(one) for one in items]), following))
+        return JsonAnswer(page_frame(orjson.dumps([shown(one) for one in items]), following))
 
 
 def all_of(items: Sequence[dict[str, Any]]) -> flask.Response:
-    """Return the answer of a list that is always one page."""
-    return answer(page_frame(orjson.dumps(items), ""))
+    """Return a list that always fits on one page."""
+    return JsonAnswer(page_frame(orjson.dumps(items), ""))
 
 
 def account_named(client_id: str) -> Account:
-    """Return the account that a filter names; raises NotFound."""
+    """Return the account that a filter names by client id; raises NotFound."""
     account = hub().directory.by_client_id(client_id)
     if account is None:
         raise NotFound(f"account: there is none with the clientId {client_id!r}.")
@@ -130,5 +136,5 @@ def account_named(client_id: str) -> Account:
 
 
 def _signing_key(what: str) -> bytes:
-    # Of its own: no cursor of another list, or of an account's records, is one here.
+    # A key for each list, so that no list accepts the cursor of another one.
     return derive(hub().settings.secret_key, f"cursor of {what}")

@@ -1,35 +1,14 @@
-"""The plans that accounts can be on; they are changed in plans.toml."""
+"""The admin route of the plans, which are defined in plans.toml."""
 
 from __future__ import annotations
 
 import flask
 from marshmallow import fields
 
-from crmhub.api.admin.account_answers import plan_shown
+from crmhub.api.admin.account_answers import PlanShown
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import needs
 from crmhub.api.admin.lists import PageOf, all_of
-from crmhub.api.http.authentication import hub
-from crmhub.api.schemas import Shown
-from crmhub.api.usage import RATE
-
-
-class PlanShown(Shown):
-    """What accounts on it may use."""
-
-    name = fields.String(required=True)
-    rate_limit = fields.String(data_key="rateLimit", required=True, allow_none=True, metadata=RATE)
-    key_rate_limit = fields.String(
-        data_key="keyRateLimit", required=True, allow_none=True, metadata=RATE
-    )
-    quotas = fields.Dict(
-        keys=fields.String(),
-        values=fields.Integer(metadata={"minimum": 0}),
-        required=True,
-        metadata={
-            "description": "How many records of a kind; a kind that is missing has no limit."
-        },
-    )
+from crmhub.api.http.authentication import hub, needs
 
 
 class PlanPageShown(PageOf):
@@ -42,4 +21,4 @@ class PlanPageShown(PageOf):
 @documented("listPlans", 200, PlanPageShown, "List the plans that accounts can be on")
 @needs("accounts:read")
 def _list() -> flask.Response:
-    return all_of([plan_shown(plan) for _, plan in sorted(hub().plans.items())])
+    return all_of(PlanShown(many=True).dump([plan for _, plan in sorted(hub().plans.items())]))

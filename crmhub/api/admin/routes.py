@@ -1,4 +1,4 @@
-"""All parts of the admin API, as the application registers them."""
+"""Imports all routes of the admin API, which registers them on its blueprint."""
 
 from __future__ import annotations
 

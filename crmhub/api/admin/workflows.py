@@ -1,4 +1,4 @@
-"""Which contacts are in which workflow, where the account's CRM cannot tell (see getType)."""
+"""Admin routes of enrolments: which contact is in which workflow, for CRMs that cannot tell."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any
 import flask
 from marshmallow import fields
 
-from crmhub.api.admin.account_answers import enrolment_shown
+from crmhub.api.admin.account_answers import EnrolmentShown
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.callers import author, needs
+from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
 from crmhub.api.http.answers import nothing
-from crmhub.api.http.authentication import hub
+from crmhub.api.http.authentication import hub, needs
 from crmhub.api.properties import in_path
-from crmhub.api.schemas import MOMENT, Shown
 from crmhub.helpers import get_type
 from crmhub.identity.bindings import LONGEST
 from crmhub.operations import change_account
@@ -27,18 +26,10 @@ _PARAMETERS = [
 
 
 class EnrolmentsQuery(PageQuery):
-    """Which enrolments to list; all conditions must hold."""
+    """The filters of a list of enrolments; an enrolment must match all of them."""
 
     workflow_id = Filled("Of this workflow.", LONGEST, data_key="workflowId")
     contact_id = Filled("Of the contact with this id in the CRM.", LONGEST, data_key="contactId")
-
-
-class EnrolmentShown(Shown):
-    """That a contact entered a workflow."""
-
-    workflow_id = fields.String(data_key="workflowId", required=True)
-    contact_id = fields.String(data_key="contactId", required=True)
-    enrolled_at = fields.String(data_key="enrolledAt", required=True, metadata=MOMENT)
 
 
 class EnrolmentPageShown(PageOf):
@@ -53,17 +44,17 @@ class EnrolmentPageShown(PageOf):
 @blueprint.arguments(EnrolmentsQuery(), location="query")
 def _list(query: dict[str, Any], client_id: str) -> flask.Response:
     account = change_account.find(hub(), client_id)
-    asked = Listing.asked(f"enrolments of {account.id}", query)
-    contact_id, workflow_id = asked.after or ("", "")
+    listing = Listing.from_query(f"enrolments of {account.id}", query)
+    contact_id, workflow_id = listing.after or ("", "")
     with hub().database.reading() as db:
         found = get_type.enrolments(
             db,
             account,
-            **asked.filters,
+            **listing.filters,
             after=(contact_id, workflow_id),
-            limit=asked.limit + 1,
+            limit=listing.limit + 1,
         )
-    return asked.page(found, enrolment_shown, lambda one: [one.contact_id, one.workflow_id])
+    return listing.page(found, EnrolmentShown().dump, lambda one: [one.contact_id, one.workflow_id])
 
 
 @blueprint.put(_PATH, parameters=_PARAMETERS)

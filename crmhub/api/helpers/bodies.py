@@ -17,8 +17,8 @@ import flask
 import marshmallow as ma
 from marshmallow import fields
 
+from crmhub.api.field_types import SCALARS, scalar
 from crmhub.api.http.reading import problems_of, read_json
-from crmhub.api.schemas import SCALARS, scalar
 from crmhub.errors import BadRequest, listed
 from crmhub.helpers.inputs import Sent, filled
 from crmhub.helpers.random_int import LARGEST

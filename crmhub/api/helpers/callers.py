@@ -13,7 +13,7 @@ import flask
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.webhook_ids import Purpose
-from crmhub.api.http.auth_failures import missed
+from crmhub.api.http.auth_failures import count_auth_failure
 from crmhub.api.http.authentication import HEADER, SECRET, hub
 from crmhub.errors import Forbidden, HubError, NotFound, Unauthorized
 from crmhub.identity import bindings
@@ -69,7 +69,7 @@ def _by_headers(scope: str) -> Account | None:
         if account is None:
             raise _missed(Unauthorized(f"{SECRET}: no account has this secret."))
     if key:
-        caller = hub().directory.by_any_key(key)
+        caller = hub().directory.by_api_key(key)
         if caller is None or (account is not None and account.id != caller.account.id):
             raise _missed(Unauthorized(f"{HEADER}: not a live key of this account."))
         if scope not in caller.scopes:
@@ -109,4 +109,4 @@ def _proved(account: Account, *, always: bool = False) -> Account:
 
 
 def _missed(error: HubError) -> HubError:
-    return missed(error, "the id in the path")
+    return count_auth_failure(error, "the id in the path")

@@ -1,1 +1,1 @@
-"""What every route shares: reading requests, answers, errors, authentication, documentation."""
+"""Shared by all routes: reading requests, answers, errors, authentication, documentation."""

@@ -1,4 +1,4 @@
-"""Whose request this is and how it came, behind proxies that are trusted to say so."""
+"""The caller's address and scheme, as trusted proxies report them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Address = IPv4Address | IPv6Address
 
 
 def client_address(request: flask.Request, trusted: Sequence[Network]) -> str:
-    """Return the address of the caller, "" when it cannot be told (a local socket).
+    """Return the caller's address, "" if it is unknown (a local socket).
 
-    `X-Forwarded-For` is read from its end, where our own proxies wrote, up to the first address
-    that is none of `trusted`: what stands before it may be made up.
+    `X-Forwarded-For` is read from its end, where trusted proxies write, up to the first address
+    that is not `trusted`. Everything before that address may be forged.
     """
     caller = request.remote_addr or ""
     for hop in reversed(",".join(request.headers.getlist("X-Forwarded-For")).split(",")):
@@ -27,7 +27,7 @@ def client_address(request: flask.Request, trusted: Sequence[Network]) -> str:
 
 
 def is_https(request: flask.Request, trusted: Sequence[Network]) -> bool:
-    """Return whether the caller came over https, by a proxy's word when it is one of `trusted`."""
+    """Return whether the caller used https; a `trusted` proxy's header decides."""
     said = request.headers.get("X-Forwarded-Proto", "").rpartition(",")[2].strip().lower()
     return (
         said if said and is_trusted(request.remote_addr or "", trusted) else request.scheme
@@ -35,13 +35,13 @@ def is_https(request: flask.Request, trusted: Sequence[Network]) -> bool:
 
 
 def is_trusted(text: str, trusted: Sequence[Network]) -> bool:
-    """Return whether an address is one of these networks'."""
+    """Return whether the address belongs to a trusted network."""
     address = _parsed(text)
     return address is not None and any(address in network for network in trusted)
 
 
 def _parsed(text: str) -> Address | None:
-    """Return an address, None for none: also with a port, in brackets, or IPv4 as IPv6."""
+    """Parse an address, also with a port, in brackets, or IPv4 written as IPv6; None if invalid."""
     text = text.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]

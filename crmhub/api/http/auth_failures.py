@@ -1,4 +1,4 @@
-"""Guesses at ids, keys, secrets and tokens: counted by address, 429 when there are many."""
+"""Counts failed authentications by address, so that ids, keys and secrets cannot be guessed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from crmhub.errors import HubError, TooManyRequests
 from crmhub.hub import Hub
 
 
-def missed(error: HubError, what: str) -> HubError:
-    """Count a miss of the caller's address; return `error`, or 429 after too many.
+def count_auth_failure(error: HubError, what: str) -> HubError:
+    """Count a failed authentication of the caller; return `error`, or a 429 after too many.
 
-    `what` begins the sentence that says what to check: "the id in the path".
+    `what` names the thing to check in the message of the 429: "the id in the path".
     """
     hub: Hub = flask_proxies.app().extensions["crmhub"]
     address = client_address(flask.request, hub.settings.trusted_proxies)

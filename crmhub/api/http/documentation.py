@@ -1,4 +1,4 @@
-"""What /openapi.json says: each operation with its id, its security, its answers and errors."""
+"""Builds /openapi.json: each operation with its id, security, answers and errors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from apispec.ext.marshmallow.common import resolve_schema_cls
 from flask_smorest.spec import FlaskPlugin
 
 from crmhub import __version__
-from crmhub.api.http.answers import answer
+from crmhub.api.field_types import Joined
+from crmhub.api.http.answers import JsonAnswer
 from crmhub.api.http.authentication import HEADER, SECRET
 from crmhub.api.http.idempotency_key import HEADER as IDEMPOTENCY
 from crmhub.api.http.idempotency_key import KEY, REPLAYED
-from crmhub.api.schemas import HIGHEST_ID, ErrorSchema, Joined
+from crmhub.api.schemas import HIGHEST_ID, ErrorSchema
 from crmhub.properties.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ Shape = Mapping[str, Any]
 API_KEY: list[dict[str, list[str]]] = [{"ApiKey": []}]
 ADMIN_TOKEN: list[dict[str, list[str]]] = [{"AdminToken": []}]
 
-# Status -> the name of its response among the components, and when it comes.
+# The name and the description of the response of each status.
 _ERRORS = {
     400: ("BadRequest", "Malformed request or invalid parameters"),
     401: ("Unauthorized", "Invalid or missing credentials"),
@@ -50,8 +51,8 @@ _ERRORS = {
 _ANYWHERE = (400, 401, 403, 404, 429, 500, 503)
 _OF_METHOD = {"get": (), "put": (409, 422), "delete": (409,)}
 _OF_BODIES = (402, 409, 413, 415, 422)
-# Refusals that are kept for an Idempotency-Key.
-_KEPT = (400, 402, 404, 409, 415, 422)
+# Errors that are stored under an Idempotency-Key.
+_STORED = (400, 402, 404, 409, 415, 422)
 
 _SECONDS = {"type": "integer", "minimum": 0}
 _HEADERS: dict[str, Shape] = {
@@ -147,7 +148,7 @@ _PATH_PARAMETERS: dict[str, Shape] = {
 
 @dataclass(frozen=True, slots=True)
 class Documented:
-    """What `documents` says of a view; the view carries it as its attribute `documented`."""
+    """The description of a view, which `documents` stores in the view's attribute `documented`."""
 
     operation_id: str
     status: int
@@ -162,7 +163,7 @@ class Documented:
     body: Shape | None
 
     def responses(self) -> dict[int, dict[str, Any]]:
-        """Return the answers that are no errors."""
+        """Return the OpenAPI objects of all answers but errors."""
         words = {self.status: self.summary, **self.others}
         return {status: self._response(words[status]) for status in words}
 
@@ -174,7 +175,7 @@ class Documented:
 
 
 class Document:
-    """Collects what the blueprints say of themselves; serves it as /openapi.json."""
+    """Collects the descriptions of all views and serves them as /openapi.json."""
 
     def __init__(self, app: flask.Flask) -> None:
         self._app = app
@@ -210,7 +211,7 @@ class Document:
             carried = [*_UNDER_API]
             carried += ["Retry-After"] if status in (409, 429, 503) else []
             carried += ["Location"] if status == 409 else []
-            carried += [REPLAYED] if status in _KEPT else []
+            carried += [REPLAYED] if status in _STORED else []
             components.response(
                 name,
                 {
@@ -221,7 +222,7 @@ class Document:
             )
 
     def register_blueprint(self, blueprint: Blueprint) -> None:
-        """Register a blueprint in the application, and its views in the document."""
+        """Register a blueprint with the application, and describe its views."""
         self._app.register_blueprint(blueprint)
         for route in blueprint.routes:
             rule = next(self._app.url_map.iter_rules(f"{blueprint.name}.{route.endpoint}"))
@@ -234,10 +235,10 @@ class Document:
         self._spec.tag({"name": blueprint.name, "description": blueprint.description})
 
     def _openapi_json(self) -> flask.Response:
-        # Anyone may ask for it, and nothing in it changes: written once.
+        # Printed once, because it never changes and everyone may request it.
         if self._written is None:
             self._written = orjson.dumps(self._spec.to_dict())
-        return answer(self._written)
+        return JsonAnswer(self._written)
 
 
 def documents(
@@ -253,12 +254,11 @@ def documents(
     errors: Sequence[int] = (),
     body: Shape | None = None,
 ) -> Callable[[_F], _F]:
-    """Document a view: its operation id, what it answers, and every error it can answer.
+    """Describe a view for /openapi.json: its operation id, its answers and its errors.
 
-    `others` are statuses of the same schema, and when they come. `headers` name what the answer
-    carries beside what every answer does, `parameters` are those that the view reads itself, and
-    `body` is a request body that it reads itself. Without `errors` they are those that its method
-    and body bring.
+    `others` maps further statuses with the same schema to their descriptions. `headers` are those
+    that only this answer has. `parameters` and `body` describe what the view reads without a
+    schema. `errors` replaces the errors that follow from the method and the body.
     """
     carried = (*(_UNDER_API if security is API_KEY else _ALWAYS), *headers)
 
@@ -283,7 +283,7 @@ def documents(
 
 
 def _operation(view: Any, method: str, tag: str) -> dict[str, Any]:
-    """Return the document of an operation; apispec changes it, so it is a copy."""
+    """Return the OpenAPI object of a view; a copy, because apispec changes it."""
     documented: Documented = view.documented
     reads: Mapping[str, Any] = dict(getattr(view, "reads", ()))
     doc: dict[str, Any] = {}
@@ -303,7 +303,7 @@ def _operation(view: Any, method: str, tag: str) -> dict[str, Any]:
 
 
 def _add_errors(doc: dict[str, Any], documented: Documented, method: str) -> None:
-    """Add the errors that an operation can answer, and the headers it reads."""
+    """Add an operation's errors and header parameters to its OpenAPI object."""
     of_body = _OF_BODIES if "requestBody" in doc else ()
     possible = {*_ANYWHERE, *_OF_METHOD.get(method, ()), *of_body}
     succeeding = doc["responses"]
@@ -319,13 +319,13 @@ def _add_errors(doc: dict[str, Any], documented: Documented, method: str) -> Non
 
 
 def _words(view: Callable[..., Any]) -> dict[str, str]:
-    """Return the description that the docstring of a view holds below its first paragraph."""
+    """Return the view's docstring without its first paragraph as the operation's description."""
     _, _, below = (inspect.getdoc(view) or "").partition("\n\n")
     return {"description": below} if below else {}
 
 
 class _Paths(FlaskPlugin):
-    """Describes the parameters of paths by their names."""
+    """Adds the descriptions of path parameters, which are found by name."""
 
     def rule_to_params(self, rule: Any) -> list[dict[str, Any]]:
         return [

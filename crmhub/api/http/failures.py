@@ -1,4 +1,4 @@
-"""Every failure in the one shape, whatever raised it: ours, Flask's, or a bug."""
+"""Error handlers: every error, ours, Flask's or a bug, is answered with the same JSON object."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WORDS = {
     413: "The body is larger than 1 MiB; send less at a time.",
 }
 _HELPERS = ("/chatbot/", "/crm-api-interface/")
-# A slash is one to the router, however it was encoded.
+# The router takes an encoded slash for a slash.
 _NO_PATH = (
     ' A value of idProperty that holds a slash, or is "search", cannot stand in a path; read it by'
     " POST to batch/read, with idProperty in the body."
@@ -42,10 +42,10 @@ _NO_PATH = (
 
 
 def register(app: flask.Flask) -> None:
-    """Answer failures of `app` in the one shape."""
+    """Register the error handlers with `app`."""
     app.register_error_handler(HubError, failure)
     app.register_error_handler(HTTPException, _http)
-    # The last resort: whatever is not foreseen is a bug, told to the log and not to the caller.
+    # Any other exception is a bug: its details go to the log, not to the caller.
     app.register_error_handler(Exception, _bug)
 
 
@@ -62,13 +62,13 @@ def _http(error: HTTPException) -> flask.Response:
 
 
 def duplicate(error: DuplicateValue, kind: str) -> flask.Response:
-    """Return the answer for a value that another record of this kind has, and where that is."""
+    """Return the 409 for a unique value that is taken, with the path of the record that has it."""
     error.location = f"/{account().client_id}/api/v1/{kind}/{error.existing_id}"
     return failure(error)
 
 
 def in_words(error: HTTPException) -> HubError:
-    """Return our error that says what HTTP's own one means."""
+    """Turn an HTTP error of Flask into a HubError with our message."""
     status = error.code or 500
     kind = _OURS.get(status) or (Internal if status >= 500 else BadRequest)
     message = _WORDS.get(status) or _described(error)
@@ -80,7 +80,7 @@ def in_words(error: HTTPException) -> HubError:
 
 
 def _helpers_named(path: str) -> list[str]:
-    """Return the paths of the helper that a path names, in the wrong place or without its id."""
+    """Return the helper paths that a wrong path may mean, such as one without its id."""
     words = path.casefold().split("/")
     return [
         rule.rule
@@ -90,9 +90,9 @@ def _helpers_named(path: str) -> list[str]:
 
 
 def in_shape(response: flask.Response) -> flask.Response:
-    """Return a failure as it is, or in the one shape where no handler has made it."""
-    # Werkzeug raises nothing when the If-Match of a static file fails: it sends the file with 412.
-    # A page of the console has words of its own for those who read HTML.
+    """Return an error answer as JSON, also if no error handler has made it."""
+    # If the If-Match of a static file fails, Werkzeug sends the file with 412 instead of raising.
+    # The console answers errors with an HTML page of its own.
     if response.mimetype == "application/json" or flask.g.get("is_page"):
         return response
     response.close()
@@ -107,7 +107,7 @@ def _described(error: HTTPException) -> str:
 
 
 def _bug(error: Exception) -> flask.Response:
-    # The exception's own text may hold a caller's data: its type and its place do not.
+    # Only type and place: the exception's text may contain a caller's data.
     _log.error("unexpected failure", error=type(error).__name__, place=_place(error))
     return failure(
         Internal("The hub failed unexpectedly; the operator finds it under this X-Request-Id.")

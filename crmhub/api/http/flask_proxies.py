@@ -1,4 +1,4 @@
-"""The present request, without Flask's proxies: they look it up anew for each attribute."""
+"""The current app, request and `g` themselves: Flask's proxies cost a lookup per attribute."""
 
 from __future__ import annotations
 

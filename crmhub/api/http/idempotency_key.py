@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a POST that is sent twice is carried out once and answered twice alike."""
+"""`Idempotency-Key`: a repeated POST is executed once and gets the first answer again."""
 
 from __future__ import annotations
 
@@ -23,28 +23,30 @@ from crmhub.idempotency import Answer
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
-# Blanks at the ends do not travel in a header.
+# HTTP strips blanks at the ends of a header.
 KEY = r"[!-~]([ -~]{0,253}[!-~])?"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Remade:
-    """How an answer that is too long to be kept is made anew.
+class Rebuild:
+    """How to rebuild an answer that is too long to be stored.
 
-    `shorten` takes the values out of the answer's JSON, `fill` puts in those of now.
+    `shorten` removes the property values from the answer's JSON before it is stored; `fill` adds
+    the present values to the stored JSON.
     """
 
     shorten: Callable[[Any], Any]
     fill: Callable[[Any], Any]
 
 
-def once(view: _F, remade: Remade) -> _F:
-    """Keep what the view answers to a POST with an Idempotency-Key, and answer that from then on.
+def once(view: _F, rebuild: Rebuild) -> _F:
+    """Wrap a view: the first answer to a POST with an Idempotency-Key is stored and repeated.
 
-    Everything that the view does is one transaction with keeping the answer. It goes around
-    what reads the body, and inside of what checks the caller's rights: those count each time.
-    Of an answer of more than MAX_KEPT_ANSWER_BYTES its status, headers and ids are kept.
+    The view and the storing of its answer share one transaction. Apply it outside the decorators
+    that read the body, and inside those that check the caller's rights, which are checked each
+    time. Of an answer longer than MAX_KEPT_ANSWER_BYTES only the status, headers and ids are
+    stored.
     """
 
     @wraps(view)
@@ -53,16 +55,16 @@ def once(view: _F, remade: Remade) -> _F:
         key = request.headers.get(HEADER)
         if key is None or request.method != "POST":
             return view(*args, **kwargs)
-        return _answered(_checked(key), lambda: view(*args, **kwargs), remade)
+        return _answered(_checked(key), lambda: view(*args, **kwargs), rebuild)
 
-    # Whatever wraps the view from here on takes this along, as functools.wraps does.
+    # functools.wraps copies this attribute to further wrappers.
     wrapper.takes_key = True  # type: ignore[attr-defined]
     return cast(_F, wrapper)
 
 
-def writes(scope: str, remade: Remade) -> Callable[[_F], _F]:
-    """Refuse a view that writes to keys without `scope`, with Forbidden; it takes `once`."""
-    return lambda view: needs(scope)(once(view, remade))
+def writes(scope: str, rebuild: Rebuild) -> Callable[[_F], _F]:
+    """Return a decorator for writing views, which combines `needs(scope)` and `once`."""
+    return lambda view: needs(scope)(once(view, rebuild))
 
 
 def _checked(sent: str) -> str:
@@ -72,25 +74,25 @@ def _checked(sent: str) -> str:
     return key
 
 
-def _answered(key: str, view: Callable[[], flask.Response], remade: Remade) -> flask.Response:
+def _answered(key: str, view: Callable[[], flask.Response], rebuild: Rebuild) -> flask.Response:
     database = hub().database
     made: list[flask.Response] = []
 
     def first() -> Answer:
-        # A transaction within: a refusal undoes what was written before it, and is kept.
+        # A nested transaction: a refusal rolls back the view's writes but is stored itself.
         response = _answer_of(lambda: database.transact(lambda _: view()))
         made.append(response)
-        return _to_keep(response, remade)
+        return _to_keep(response, rebuild)
 
-    # Reads the body before the transaction, which a slow caller must not keep open.
+    # Read the body before the transaction, which a slow caller must not keep open.
     fingerprint = _fingerprint(flask.request)
     kept, old = idempotency.once(database, account().id, key, fingerprint, first)
     if not old:
-        # The last one: what was tried again was undone before.
+        # The last one: the transaction may have been repeated after a rollback.
         return made[-1]
     body: str | bytes = kept.body
     if kept.shortened:
-        body = orjson.dumps(remade.fill(orjson.loads(kept.body)))
+        body = orjson.dumps(rebuild.fill(orjson.loads(kept.body)))
     response = flask.Response(body, status=kept.status)
     response.headers.clear()
     response.headers.extend(kept.headers)
@@ -99,7 +101,7 @@ def _answered(key: str, view: Callable[[], flask.Response], remade: Remade) -> f
 
 
 def _fingerprint(request: flask.Request) -> str:
-    # The type, too: what was refused for the lack of it deserves better than that answer again.
+    # With the type, so that a request that lacked it can be repeated correctly.
     head = [
         request.method,
         request.path,
@@ -110,7 +112,7 @@ def _fingerprint(request: flask.Request) -> str:
 
 
 def _answer_of(view: Callable[[], flask.Response]) -> flask.Response:
-    """Return the view's answer, also where it refuses; raise what is not to be kept."""
+    """Return the view's answer or refusal; raise 429 and 5xx, which are not stored."""
     try:
         return view()
     except (HubError, HTTPException) as refusal:
@@ -121,12 +123,12 @@ def _answer_of(view: Callable[[], flask.Response]) -> flask.Response:
         return response
 
 
-def _to_keep(response: flask.Response, remade: Remade) -> Answer:
+def _to_keep(response: flask.Response, rebuild: Rebuild) -> Answer:
     headers = tuple((n, v) for n, v in response.headers.items() if n != "Content-Length")
     body = response.get_data()
-    # A refusal is no such answer, and short.
+    # Refusals have no `value`; they are short.
     value = response.value if isinstance(response, JsonAnswer) else None
     shortened = value is not None and len(body) > MAX_KEPT_ANSWER_BYTES
     if shortened:
-        body = orjson.dumps(remade.shorten(value))
+        body = orjson.dumps(rebuild.shorten(value))
     return Answer(response.status_code, headers, body.decode(), shortened)

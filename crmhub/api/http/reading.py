@@ -1,6 +1,6 @@
-"""Reads requests strictly: JSON bodies and query strings, every fault with its place.
+"""Reads requests strictly: JSON bodies and query strings; messages name the place of every fault.
 
-The standard library's json reads, because orjson shows neither duplicate keys nor huge integers.
+The standard library's json is used: orjson reports neither duplicate keys nor huge integers.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from crmhub.api.http import flask_proxies
 from crmhub.bounds import MAX_JSON_DEPTH
 from crmhub.errors import BadRequest, HubError, listed
 
-# Beyond what decimal computes with (its context's Emax): abs() of such a number already fails.
+# Decimal's exponent limit (Emax); beyond it even abs() fails.
 LARGEST_POWER = 999_999
-# In the environ of WSGI, where the server says it: when the whole request was there, by
-# `time.monotonic`. It may have waited for its turn since.
+# A WSGI environ key that our server sets: when the request was complete, by `time.monotonic`.
+# The request may have waited in a queue since then.
 ARRIVED = "crmhub.arrived"
-# In the environ of WSGI, where the server provides it: a function that returns whether the caller
-# has hung up. It must be cheap: searches call it up to four times a second, from another thread.
+# A WSGI environ key that our server sets: a function that returns whether the caller has hung up.
+# It must be cheap: searches call it up to four times a second, from another thread.
 HUNG_UP = "crmhub.hung_up"
-# The body, where the server has read all of it.
+# A WSGI environ key that our server sets: the body, if the server has read all of it.
 BODY = "crmhub.body"
 
 # A name or an IPv4 address, or an IPv6 one in brackets, and a port.
@@ -39,18 +39,18 @@ _View = TypeVar("_View", bound=Callable[..., Any])
 
 
 class UnsupportedMediaType(HubError):
-    """A body that does not say it is JSON, or is compressed."""
+    """The body is compressed, or its Content-Type is not JSON."""
 
     status = 415
     category = "BadRequestError"
 
 
 def read_json(raw: bytes, *, strict: bool = True) -> Any:
-    """Return what a JSON text holds, numbers with a fraction or exponent as Decimal.
+    """Parse a JSON text; numbers with a fraction or exponent become Decimal.
 
-    Unless `strict`, texts may hold raw line breaks, tabs and other control characters. Raises
-    BadRequest for what is not JSON in UTF-8, for duplicate keys, NaN and Infinity, more than 20
-    levels, NUL and lone surrogates.
+    Without `strict`, strings may contain raw control characters such as line breaks. Raises
+    BadRequest for invalid JSON or UTF-8, duplicate keys, NaN and Infinity, more than 20 levels, NUL
+    and lone surrogates.
     """
     try:
         text = raw.decode()
@@ -67,7 +67,7 @@ def read_json(raw: bytes, *, strict: bool = True) -> Any:
     except RecursionError:
         raise BadRequest(_too_deep()) from None
     except ValueError:
-        # Python's bound on the digits of an integer.
+        # Python limits the digits of an integer.
         raise BadRequest("body: holds a number of too many digits.") from None
     # Only a text with this many brackets can be too deep, only an escape can hide a bad character.
     if text.count("[") + text.count("{") > MAX_JSON_DEPTH:
@@ -154,12 +154,12 @@ def _check_characters(value: Any, path: str) -> None:
 
 
 def _reading(schema: ma.Schema, location: str) -> Callable[[_View], _View]:
-    """Return a decorator that adds an argument to a view: the `json` body or the `query`, loaded.
+    """Return a decorator that passes the loaded `json` body or `query` to a view.
 
-    A request that the schema does not take is a BadRequest that names every place.
+    Input that does not match the schema raises BadRequest with every fault.
     """
     sent = {"json": json_body, "query": query}[location]
-    # Most requests have no query, and that comes to nothing.
+    # Most requests have no query, and loading an empty one gives {} if no field needs a value.
     needed = location != "query" or any(
         field.required or field.load_default is not ma.missing
         for field in schema.load_fields.values()
@@ -183,9 +183,10 @@ def _reading(schema: ma.Schema, location: str) -> Callable[[_View], _View]:
 
 
 def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
-    """Return the fields that come to nothing when they are absent, with dots before inner ones.
+    """Return the paths of optional fields without a default, inner fields after a dot.
 
-    Told so, marshmallow passes over them; else it goes through each one in every request.
+    Given as `partial`, marshmallow skips them when they are absent, which saves time in each
+    request.
     """
     names = []
     for name, field in schema.load_fields.items():
@@ -198,7 +199,7 @@ def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
 
 
 def json_body(req: flask.Request) -> Any:
-    """Return the JSON body; UnsupportedMediaType when it does not say so, BadRequest."""
+    """Return the parsed JSON body; raises UnsupportedMediaType for another type, and BadRequest."""
     environ = req.environ
     if environ.get("CONTENT_TYPE") != "application/json" and not req.is_json:
         raise UnsupportedMediaType(
@@ -209,11 +210,11 @@ def json_body(req: flask.Request) -> Any:
 
 
 def query(req: flask.Request) -> dict[str, str]:
-    """Return the query parameters; BadRequest when one is given twice, holds NUL or no UTF-8."""
+    """Return the query parameters; raises BadRequest for a repeated name, NUL or invalid UTF-8."""
     if not req.query_string:
         return {}
     try:
-        # Werkzeug would leave what it cannot decode as it was sent: %FF.
+        # Werkzeug would keep undecodable bytes as they were sent: %FF.
         unquote_to_bytes(req.query_string).decode()
     except UnicodeDecodeError:
         raise BadRequest("The query string is not UTF-8; send UTF-8, percent-encoded.") from None
@@ -226,10 +227,10 @@ def query(req: flask.Request) -> dict[str, str]:
 
 
 def check_request(request: flask.Request) -> None:
-    """Refuse what no route can answer: BadRequest, UnsupportedMediaType."""
+    """Raise BadRequest or UnsupportedMediaType for a request that no route accepts."""
     environ = request.environ
     if "\0" in request.path:
-        # No id or name can hold it, and PostgreSQL does not take it.
+        # No id or name contains it, and PostgreSQL refuses it.
         raise BadRequest("The path holds the character U+0000; leave it out.")
     if not _is_host(environ.get("HTTP_HOST", ""), environ.get("SERVER_PROTOCOL", "")):
         raise BadRequest("Host: send one header Host that names the service, such as hub.example.")
@@ -239,21 +240,24 @@ def check_request(request: flask.Request) -> None:
             f"Content-Encoding: {encoding[:60]} is not taken; send the body uncompressed, without"
             " this header."
         )
-    if request.query_string:
-        _refuse_unread_parameters(request)
+    view = flask_proxies.app().view_functions.get(request.endpoint or "")
+    # A lone & is a query string without parameters.
+    if request.query_string and hasattr(view, "refuses_query") and (sent := query(request)):
+        stray = "is not known here; this request takes no parameters"
+        raise BadRequest(listed([(name[:100], stray) for name in sent]))
 
 
 @lru_cache(maxsize=256)
 def _is_host(host: str, protocol: str) -> bool:
-    """Return whether a Host header, "" for none, is right: RFC 9112, 3.2.
+    """Return whether a Host header (without one: "") is valid by RFC 9112, 3.2.
 
-    The server joins several with commas. HTTP/1.0 knows no such header, so it may be missing.
+    The server joins repeated headers with commas. HTTP/1.0 requests may lack the header.
     """
     return _HOST.fullmatch(host) is not None or (not host and protocol in ("HTTP/1.0", "HTTP/1"))
 
 
 class Route(NamedTuple):
-    """A route to document; `parameters` describe those of its path."""
+    """A route for the OpenAPI document; `parameters` describe those of its path."""
 
     endpoint: str
     view: Callable[..., Any]
@@ -262,10 +266,10 @@ class Route(NamedTuple):
 
 
 class Blueprint(flask.Blueprint):
-    """A blueprint whose arguments are read strictly, and whose views are documented.
+    """A blueprint whose views read their arguments by schemas and are documented.
 
-    Under /api/v1 and /admin/v1 a view without query arguments takes no query at all; a helper
-    passes over it.
+    Under /api/v1 and /admin/v1, a view without query arguments refuses any query; helpers ignore
+    it.
     """
 
     def __init__(self, name: str, import_name: str, *, url_prefix: str, description: str) -> None:
@@ -285,10 +289,10 @@ class Blueprint(flask.Blueprint):
         parameters: Sequence[Mapping[str, Any]] = (),
         **options: Any,
     ) -> None:
-        """Register a route, and note it for the document with `parameters` of its path."""
+        """Register a route and record it for the OpenAPI document."""
         endpoint = endpoint or view_func.__name__
         if any(route.endpoint == endpoint for route in self.routes):
-            # Modules that share a blueprint name their views alike.
+            # Modules that share a blueprint have views of the same name.
             endpoint = f"{endpoint}_{len(self.routes)}"
         if self._refuses_queries and not any(name == "query" for name, _ in _reads(view_func)):
             view_func.refuses_query = True
@@ -299,14 +303,14 @@ class Blueprint(flask.Blueprint):
     def arguments(
         self, schema: ma.Schema | type[ma.Schema], *, location: str = "json"
     ) -> Callable[[_View], _View]:
-        """Return a decorator that adds an argument: the `json` body or the `query`, loaded.
+        """Return a decorator that passes the loaded `json` body or `query` to a view.
 
-        It notes on the view what it reads.
+        It also adds the schema to the view's attribute `reads`, for the OpenAPI document.
         """
         decorate = _reading(schema() if isinstance(schema, type) else schema, location)
 
         def decorator(view: _View) -> _View:
-            # Whatever wraps the view from here on takes this along, as functools.wraps does.
+            # functools.wraps copies this attribute to further wrappers.
             decorated: Any = decorate(view)
             decorated.reads = [*_reads(view), (location, schema)]
             return cast(_View, decorated)
@@ -315,23 +319,13 @@ class Blueprint(flask.Blueprint):
 
 
 def _reads(view: Any) -> Sequence[tuple[str, Any]]:
-    """Return the arguments that a view reads: their location and their schema."""
+    """Return the (location, schema) of each argument of a view."""
     reads: Sequence[tuple[str, Any]] = getattr(view, "reads", ())
     return reads
 
 
-def _refuse_unread_parameters(request: flask.Request) -> None:
-    view = flask.current_app.view_functions.get(request.endpoint or "")
-    if not getattr(view, "refuses_query", False):
-        return
-    # A lone & is a query string, too, but names nothing.
-    if sent := query(request):
-        stray = "is not known here; this request takes no parameters"
-        raise BadRequest(listed([(name[:100], stray) for name in sent]))
-
-
 def problems_of(messages: Any, path: str = "") -> list[tuple[str, str]]:
-    """Return marshmallow's tree of messages as `(path, what)`; paths like `inputs[3].id`."""
+    """Flatten marshmallow's messages to (path, message) pairs; paths look like `inputs[3].id`."""
     if isinstance(messages, Mapping):
         return [
             problem
@@ -348,6 +342,6 @@ def _inside(path: str, key: Any) -> str:
         return path
     if isinstance(key, int):
         return f"{path}[{key}]"
-    # Else an empty key would be told of as the body itself.
+    # An empty name would look like the body itself.
     name = str(key)[:100] or '""'
     return f"{path}.{name}" if path else name

@@ -239,7 +239,7 @@ def test_a_process_that_remembers_the_account_follows_by_itself(
     elsewhere = Directory(hub.database, hub.plans)
 
     def adapter() -> str:
-        found = elsewhere.by_any_key(client.key)
+        found = elsewhere.by_api_key(client.key)
         assert found is not None
         return found.account.connection.adapter
 

@@ -7,7 +7,7 @@ from typing import Any
 import flask
 from werkzeug.test import TestResponse
 
-from crmhub.accounts.accounts import set_switches
+from crmhub.accounts.changes import set_switches
 from crmhub.hub import Hub
 from tests.clients import Client
 

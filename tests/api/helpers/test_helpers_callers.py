@@ -11,7 +11,7 @@ import flask
 import pytest
 from werkzeug.test import TestResponse
 
-from crmhub.accounts import accounts, keys
+from crmhub.accounts import changes, keys, webhook_ids
 from crmhub.accounts.limits import Limits
 from crmhub.app import create_app
 from crmhub.hub import Hub
@@ -102,7 +102,7 @@ def test_the_id_for_the_other_helpers_is_404_and_says_so(client: Client, path: s
 @every
 def test_a_disabled_account_is_404(hub: Hub, client: Client, path: str) -> None:
     body = body_for(client, path)
-    hub.database.transact(lambda tx: accounts.disable(tx, client.account.id))
+    hub.database.transact(lambda tx: changes.disable(tx, client.account.id))
     hub.directory.forget(client.account.id)
     assert client.helper(path, body).status_code == 404
 
@@ -320,6 +320,6 @@ def test_helpers_take_post_only(client: Client) -> None:
 def test_an_old_id_is_valid_until_its_end(hub: Hub, client: Client) -> None:
     body = BODIES[GET_TYPE]
     old = client.ids.generated_id
-    new = hub.database.transact(lambda tx: accounts.rotate(tx, client.account.id, "generated"))
+    new = hub.database.transact(lambda tx: webhook_ids.rotate(tx, client.account.id, "generated"))
     for each in (old, new):
         assert client.helper(f"/chatbot/getType/{each}", body).status_code == 200

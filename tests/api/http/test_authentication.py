@@ -10,7 +10,7 @@ from typing import Any
 import flask
 import pytest
 
-from crmhub.accounts import accounts, directory, keys
+from crmhub.accounts import changes, directory, keys
 from crmhub.accounts.keys import IssuedKey
 from crmhub.accounts.limits import Limits
 from crmhub.accounts.webhook_ids import now_ms
@@ -239,11 +239,11 @@ def test_an_expired_key_is_refused(
 
 
 def test_a_disabled_account_is_refused_until_it_is_enabled(hub: Hub, client: Client) -> None:
-    hub.database.transact(lambda tx: accounts.disable(tx, client.account.id))
+    hub.database.transact(lambda tx: changes.disable(tx, client.account.id))
     hub.directory.forget(client.account.id)
     refused(client.get("/contacts"), 401)
     refused(client.helper("/chatbot/createLead/{generated}", {"contactToken": "t"}), 404)
-    hub.database.transact(lambda tx: accounts.enable(tx, client.account.id))
+    hub.database.transact(lambda tx: changes.enable(tx, client.account.id))
     hub.directory.forget(client.account.id)
     assert client.get("/contacts").status_code == 200
 

@@ -235,10 +235,10 @@ def test_no_webhook_id_is_logged_when_an_answer_fails_at_its_end(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError
 
-    monkeypatch.setattr("crmhub.api.http.request_metrics.count", fail)
+    monkeypatch.setattr("crmhub.metrics.answered", fail)
     refused(client.helper(CREATE_LEAD, {}), 500)
     told = "".join(record.getMessage() for record in caplog.records)
     assert "Request finalizing failed" in told

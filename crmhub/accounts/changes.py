@@ -1,0 +1,328 @@
+"""Opening accounts and changing them.
+
+Every function runs in the transaction of its caller. After the commit call `Directory.forget`:
+this process then sees the change at once, other processes within half a second.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.accounts import keys
+from crmhub.accounts.accounts import CLIENT_ID, Account, load_by_id
+from crmhub.accounts.field_maps import FieldMap
+from crmhub.accounts.plans import Plan
+from crmhub.accounts.switches import read_switches
+from crmhub.accounts.webhook_ids import ALIAS_FORM, is_alias, issue, set_alias
+from crmhub.database import tables
+from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement, param, params
+from crmhub.errors import Conflict, Semantic, listed
+
+RESERVED = frozenset(
+    {
+        "admin",
+        "chatbot",
+        "console",
+        "crm-api-interface",
+        "docs",
+        "healthz",
+        "metrics",
+        "readyz",
+        "static",
+    }
+)
+"""First parts of the service's own paths, which no account may have as its client id."""
+
+_LONGEST_NAME = 200
+_account = tables.account.c
+_connection = tables.connection.c
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedIds:
+    """The key, ids and secret of a new account; key and secret cannot be shown again."""
+
+    api_key: str = field(repr=False)
+    generated_id: str = field(repr=False)
+    portal_id: str = field(repr=False)
+    webhook_secret: str = field(repr=False)
+
+
+# --- opening ---------------------------------------------------------------------------------
+
+_FIRST_VALUES = {
+    "switches": "{}",
+    "connection_id": 1,
+    "catalogue_version": 1,
+    "next_prop_id": 1,
+    "pipelines_edited": False,
+}
+_CREATE = Statement(
+    lambda insert: (
+        insert(tables.account)
+        .values(params("client_id", "name", "plan", "created_at") | _FIRST_VALUES)
+        .on_conflict_do_nothing(index_elements=["client_id"])
+        .returning(_account.id)
+    )
+)
+_CONNECT = Statement(
+    sa.insert(tables.connection).values(
+        params("account_id", "id", "adapter", "settings", "credentials", "created_at")
+    )
+)
+
+
+def open_account(
+    tx: Connection,
+    *,
+    name: str,
+    client_id: str | None = None,
+    adapter: str = "local",
+    plan: str = "default",
+    plans: Mapping[str, Plan],
+) -> tuple[Account, IssuedIds]:
+    """Create an account with an API key of all scopes, its webhook ids and its webhook secret.
+
+    Without `client_id` the id is made from the name. The account has no properties yet: call
+    `operations.open_account.open_account`, which adds them in the same transaction. Raises
+    Semantic for an invalid argument and Conflict if the client id is taken.
+    """
+    name = _name(name)
+    if plan not in plans:
+        raise Semantic(f"plan: {_unknown_plan(plan, plans)}.")
+    account_id = _insert(tx, name=name, client_id=client_id, plan=plan)
+    _connect(tx, account_id, 1, adapter, {}, "")
+    account = load_by_id(tx, account_id, plans)
+    issued = IssuedIds(
+        api_key=keys.create(tx, account_id).api_key,
+        generated_id=issue(tx, account_id, "generated"),
+        portal_id=issue(tx, account_id, "portal"),
+        webhook_secret=issue(tx, account_id, "secret"),
+    )
+    return account, issued
+
+
+def _insert(tx: Connection, *, name: str, client_id: str | None, plan: str) -> int:
+    """Insert the account under `client_id`, or under the first free id made from its name."""
+    for candidate in [_client_id(client_id)] if client_id is not None else _ids_from(name):
+        # ON CONFLICT: on PostgreSQL the error of a unique key would end the transaction.
+        account_id: int | None = tx.scalar(
+            _CREATE, {"client_id": candidate, "name": name, "plan": plan, "created_at": now_ms()}
+        )
+        if account_id is not None:
+            return account_id
+    raise Conflict(f"The client id {client_id!r} is taken; choose another one.")
+
+
+def _client_id(text: str) -> str:
+    if not CLIENT_ID.fullmatch(text):
+        raise Semantic(
+            f"{text!r} is not a client id; give 1 to 63 lower-case letters, digits, - and _, "
+            "the first a letter or a digit."
+        )
+    if text in RESERVED:
+        raise Semantic(f"The client id {text!r} is a path of the service itself; choose another.")
+    return text
+
+
+def client_id_of(name: str) -> str:
+    """Return the client id that `open_account` tries first for an account of this name."""
+    return next(_ids_from(name))
+
+
+def _ids_from(name: str) -> Iterator[str]:
+    """Yield client ids made from a name: `acme-gmbh`, `acme-gmbh-2`, `acme-gmbh-3`, …"""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    stem = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:50].rstrip("-") or "account"
+    if stem not in RESERVED:
+        yield stem
+    number = 2
+    while True:
+        yield f"{stem}-{number}"
+        number += 1
+
+
+def _name(text: str) -> str:
+    name = _as_name(text)
+    if name is None:
+        raise Semantic(f"{text[:_LONGEST_NAME]!r} {_NAME_FORM}.")
+    return name
+
+
+_NAME_FORM = f"cannot be the name of an account; give 1 to {_LONGEST_NAME} printable characters"
+
+
+def _as_name(text: str) -> str | None:
+    """Return the text as an account name with single blanks, or None if it is no valid name."""
+    name = " ".join(text.split())
+    return name if 1 <= len(name) <= _LONGEST_NAME and name.isprintable() else None
+
+
+def _unknown_plan(plan: Any, plans: Mapping[str, Plan]) -> str:
+    return f"there is no plan {plan!r}; known are {', '.join(sorted(plans))}"
+
+
+def _connect(
+    tx: Connection,
+    account_id: int,
+    connection_id: int,
+    adapter: str,
+    settings: Mapping[str, str],
+    credentials: str,
+) -> None:
+    tx.run(
+        _CONNECT,
+        {
+            "account_id": account_id,
+            "id": connection_id,
+            "adapter": adapter,
+            "settings": json.dumps(dict(settings)),
+            "credentials": credentials,
+            "created_at": now_ms(),
+        },
+    )
+
+
+# --- changing --------------------------------------------------------------------------------
+
+_IS_ACCOUNT = _account.id == param("account_id")
+_IS_CONNECTION = sa.and_(
+    _connection.account_id == param("account_id"), _connection.id == param("id")
+)
+_LOCK = Statement(sa.select(_account.id).where(_IS_ACCOUNT).with_for_update())
+_SET_SWITCHES = Statement(
+    sa.update(tables.account)
+    .where(_IS_ACCOUNT)
+    .values(
+        switches=param("switches"),
+        name=sa.func.coalesce(param("name"), _account.name),
+        plan=sa.func.coalesce(param("plan"), _account.plan),
+    )
+)
+_CONFIGURE = Statement(
+    sa.update(tables.connection).where(_IS_CONNECTION).values(params("settings", "credentials"))
+)
+_NEWEST_CONNECTION = Statement(
+    sa.select(sa.func.max(_connection.id)).where(_connection.account_id == param("account_id"))
+)
+_SET_CONNECTION = Statement(
+    sa.update(tables.account).where(_IS_ACCOUNT).values(params("connection_id"))
+)
+_SET_FIELD_MAP = Statement(
+    sa.update(tables.connection).where(_IS_CONNECTION).values(params("field_map"))
+)
+_DISABLE = Statement(
+    sa.update(tables.account)
+    .where(_IS_ACCOUNT, _account.disabled_at.is_(None))
+    .values(params("disabled_at"))
+)
+_ENABLE = Statement(sa.update(tables.account).where(_IS_ACCOUNT).values(disabled_at=sa.null()))
+
+
+def set_switches(
+    tx: Connection,
+    account_id: int,
+    values: Mapping[str, Any],
+    plans: Mapping[str, Plan],
+    *,
+    under: str = "",
+) -> Account:
+    """Set switches, `name`, `plan` and `portal_alias` from texts or JSON values.
+
+    Returns the account. An empty `portal_alias` removes the alias. Raises Semantic with every fault
+    (switches are named with the prefix `under`) and Conflict if another account has the alias.
+    """
+    account = locked(tx, account_id, plans)
+    switches = {name: value for name, value in values.items() if name not in _BESIDE}
+    read, faults = read_switches(switches, beside=_BESIDE)
+    problems = [(f"{under}{name}", reason) for name, reason in faults]
+    name, plan, alias = (values.get(each) for each in _BESIDE)
+    if name is not None and _as_name(name) is None:
+        problems.append(("name", f"{name[:_LONGEST_NAME]!r} {_NAME_FORM}"))
+    if plan is not None and plan not in plans:
+        problems.append(("plan", _unknown_plan(plan, plans)))
+    if alias and not is_alias(alias):
+        problems.append((f"{under}portal_alias", ALIAS_FORM))
+    if problems:
+        raise Semantic(listed(problems))
+    tx.run(
+        _SET_SWITCHES,
+        {
+            "account_id": account_id,
+            "switches": replace(account.switches, **read).to_json(),
+            "name": None if name is None else _as_name(name),
+            "plan": plan,
+        },
+    )
+    if alias is not None:
+        set_alias(tx, account_id, alias)
+    return load_by_id(tx, account_id, plans)
+
+
+_BESIDE = ("name", "plan", "portal_alias")
+
+
+def set_adapter(
+    tx: Connection,
+    account_id: int,
+    *,
+    adapter: str,
+    settings: Mapping[str, str],
+    credentials: str,
+    plans: Mapping[str, Plan],
+) -> Account:
+    """Set the account's CRM with its settings and sealed credentials; return the account.
+
+    Another adapter gets a new connection, so that no id of the former CRM is reused. The caller,
+    `accounts.connections.configure`, has checked the values.
+    """
+    account = locked(tx, account_id, plans)
+    if adapter == account.connection.adapter:
+        tx.run(
+            _CONFIGURE,
+            {
+                "account_id": account_id,
+                "id": account.connection.id,
+                "settings": json.dumps(dict(settings)),
+                "credentials": credentials,
+            },
+        )
+    else:
+        connection_id = tx.scalar(_NEWEST_CONNECTION, {"account_id": account_id}) + 1
+        _connect(tx, account_id, connection_id, adapter, settings, credentials)
+        tx.run(_SET_CONNECTION, {"account_id": account_id, "connection_id": connection_id})
+    return load_by_id(tx, account_id, plans)
+
+
+def set_field_map(
+    tx: Connection, account_id: int, field_map: FieldMap, plans: Mapping[str, Plan]
+) -> Account:
+    """Set the field map of the account's present connection; return the account."""
+    account = locked(tx, account_id, plans)
+    connection = {"account_id": account_id, "id": account.connection.id}
+    tx.run(_SET_FIELD_MAP, connection | {"field_map": field_map.to_json()})
+    return load_by_id(tx, account_id, plans)
+
+
+def disable(tx: Connection, account_id: int) -> None:
+    """Disable the account: it is refused everywhere from now on, and its data is kept."""
+    tx.run(_DISABLE, {"account_id": account_id, "disabled_at": now_ms()})
+
+
+def enable(tx: Connection, account_id: int) -> None:
+    """Enable a disabled account."""
+    tx.run(_ENABLE, {"account_id": account_id})
+
+
+def locked(tx: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
+    """Lock the account's row until this transaction ends; return the account."""
+    tx.row(_LOCK, {"account_id": account_id})
+    return load_by_id(tx, account_id, plans)

@@ -1,0 +1,254 @@
+"""The types of JSON fields. They are strict: a string is no number, a boolean is no integer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import marshmallow as ma
+from marshmallow import fields, validate
+
+from crmhub.bounds import MAX_PROPERTIES, MAX_TEXT_LENGTH
+from crmhub.properties.values import NotScalar, from_json
+
+# The type that marshmallow declares for error messages.
+Messages = dict[str, str | list[Any] | dict[Any, Any]]
+
+
+class Strict(ma.Schema):
+    """An object that refuses keys it does not know."""
+
+    error_messages: dict[str, str] = {"type": "must be a JSON object"}
+
+    class Meta:
+        unknown = ma.RAISE
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        names = ", ".join(field.data_key or name for name, field in self.load_fields.items())
+        self.error_messages["unknown"] = f"is not known here; known are {names}"
+
+
+class Text(fields.String):
+    """A JSON string; no other value is converted to one."""
+
+    default_error_messages: Messages = {
+        "invalid": "must be a string",
+        "required": "is missing",
+        "null": "must be a string, not null",
+    }
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        if not isinstance(value, str):
+            raise self.make_error("invalid")
+        return value
+
+
+class Number(fields.Integer):
+    """A JSON integer; `1.0`, `"1"` and `true` are rejected."""
+
+    default_error_messages: Messages = {
+        "invalid": "must be an integer",
+        "required": "is missing",
+        "null": "must be an integer, not null",
+    }
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.make_error("invalid")
+        return value
+
+
+class Flag(fields.Boolean):
+    """A JSON boolean."""
+
+    default_error_messages: Messages = {
+        "invalid": "must be true or false",
+        "null": "must be true or false, not null",
+    }
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
+        if not isinstance(value, bool):
+            raise self.make_error("invalid")
+        return value
+
+
+# More faults than a message names: checking all items of a huge array would take long.
+_MAX_FAULTS = 25
+
+
+class Items(fields.List[Any]):
+    """A JSON array with at most `maxItems` (in its metadata) items."""
+
+    default_error_messages: Messages = {
+        "invalid": "must be an array",
+        "required": "is missing; send an array",
+        "null": "must be an array, not null",
+        "long": "{length} {items}; send {bounds}",
+    }
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[Any]:
+        if not isinstance(value, list):
+            raise self.make_error("invalid")
+        least, most = self.metadata.get("minItems"), self.metadata.get("maxItems")
+        if most is not None and len(value) > most:
+            bounds = f"{least} to {most}" if least else f"at most {most}"
+            raise self.make_error("long", length=len(value), items=attr, bounds=bounds)
+        items = []
+        faults: dict[int, Any] = {}
+        for i, each in enumerate(value):
+            try:
+                items.append(self.inner.deserialize(each, **kwargs))
+            except ma.ValidationError as exc:
+                faults[i] = exc.messages
+                if len(faults) == _MAX_FAULTS:
+                    break
+        if faults:
+            raise ma.ValidationError(faults)
+        return items
+
+
+class Inner(fields.Nested):
+    """A JSON object inside another."""
+
+    default_error_messages: Messages = {
+        "type": "must be an object",
+        "required": "is missing",
+        "null": "must be an object, not null",
+    }
+
+
+SCALARS = ["string", "number", "boolean"]
+
+
+class Scalar(fields.Field[str]):
+    """A JSON string, number, boolean or null, loaded as text; null becomes "".
+
+    Booleans are rejected if the metadata gives a `type` without "boolean".
+    """
+
+    default_error_messages: Messages = {
+        "required": "is missing",
+        "boolean": "must be a string or a number",
+    }
+
+    def __init__(self, **kwargs: Any) -> None:
+        metadata = {"type": SCALARS, **kwargs.pop("metadata", {})}
+        super().__init__(allow_none=True, metadata=metadata, **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        if isinstance(value, bool) and "boolean" not in self.metadata["type"]:
+            raise self.make_error("boolean")
+        return scalar(value)
+
+    def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
+        return "" if value is None else super().deserialize(value, attr, data, **kwargs)
+
+
+def scalar(value: Any) -> str:
+    """Return a JSON scalar as text, or raise ValidationError."""
+    try:
+        return from_json(value)
+    except NotScalar as exc:
+        raise ma.ValidationError(f"is {exc}") from None
+
+
+class Properties(fields.Field[dict[str, str]]):
+    """A map of property name to value."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        shape = {
+            "type": "object",
+            "additionalProperties": {"type": [*SCALARS, "null"], "maxLength": MAX_TEXT_LENGTH},
+            "maxProperties": MAX_PROPERTIES,
+            "description": "Property name to value.",
+        }
+        super().__init__(metadata={**shape, **kwargs.pop("metadata", {})}, **kwargs)
+
+    default_error_messages: Messages = {
+        "invalid": "must be an object of property names and values",
+        "required": "is missing; send an object of property names and values",
+        "null": "must be an object of property names and values, not null",
+    }
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, str]:
+        if not isinstance(value, dict):
+            raise self.make_error("invalid")
+        if len(value) > MAX_PROPERTIES:
+            raise ma.ValidationError(f"has {len(value)} properties; send at most {MAX_PROPERTIES}")
+        problems: dict[str, Any] = {}
+        texts = {}
+        for name, each in value.items():
+            try:
+                text = texts[name] = each if type(each) is str else scalar(each)
+                if len(text) > MAX_TEXT_LENGTH:
+                    problems[name] = [
+                        f"{len(text)} characters long; send at most {MAX_TEXT_LENGTH}"
+                    ]
+            except ma.ValidationError as exc:
+                problems[name] = exc.messages
+        if problems:
+            raise ma.ValidationError(problems)
+        return texts
+
+
+class Between(Number):
+    """An integer between two bounds, both included; with `in_query`, given as ASCII digits."""
+
+    def __init__(self, lowest: int, highest: int, *, in_query: bool = False, **kwargs: Any) -> None:
+        super().__init__(validate=validate.Range(lowest, highest), **kwargs)
+        self._bounds = (lowest, highest)
+        self._in_query = in_query
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
+        if self._in_query and value.isascii() and value.isdigit() and len(value) <= 16:
+            value = int(value)
+        lowest, highest = self._bounds
+        if type(value) is int and lowest <= value <= highest:
+            return value
+        raise ma.ValidationError(f"must be a whole number from {lowest} to {highest}")
+
+
+class Choice(Text):
+    """One of the given words."""
+
+    def __init__(self, words: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(validate=validate.OneOf(list(words)), **kwargs)
+        self._words = words
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        if not isinstance(value, str) or value not in self._words:
+            raise ma.ValidationError(f"must be one of {', '.join(self._words)}")
+        return value
+
+
+class Words(fields.List[Any]):
+    """A JSON array of strings without repetitions; with `words`, only these are accepted."""
+
+    _SHAPE = "must be an array of strings"
+    default_error_messages: Messages = {"null": f"{_SHAPE}, not null"}
+
+    def __init__(self, words: tuple[str, ...] = (), **kwargs: Any) -> None:
+        inner = fields.String(validate=validate.OneOf(words)) if words else fields.String()
+        super().__init__(inner, **kwargs)
+        self._words = words
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise ma.ValidationError(self._SHAPE)
+        wrong = [each for each in value if self._words and each not in self._words]
+        if wrong:
+            raise ma.ValidationError(
+                f"does not know {wrong[0][:60]!r}; known are {', '.join(self._words)}"
+            )
+        return tuple(dict.fromkeys(value))
+
+
+class Joined(Words):
+    """Names in a query string, joined by commas."""
+
+    _SHAPE = "must be names joined by commas"
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        words = value.split(",") if value.strip() else []
+        return super()._deserialize([each.strip() for each in words], attr, data, **kwargs)

@@ -1,0 +1,60 @@
+"""Reads the parts of a request that name a record: its kind, its id, and the header If-Match."""
+
+from __future__ import annotations
+
+import re
+
+import flask
+from werkzeug.routing import BaseConverter
+
+from crmhub.api.schemas import HIGHEST_ID
+from crmhub.errors import BadRequest, NotFound, Semantic
+from crmhub.properties.kinds import KINDS, Kind
+from crmhub.records.writing import missing
+
+_ETAG = re.compile(r'"([0-9]{1,9})"')
+
+
+class RecordId(BaseConverter):
+    """A URL converter for record ids; it rejects `search`, so that other methods on it stay 405."""
+
+    regex = r"(?!search\Z)[^/]+"
+    # Else Werkzeug would no longer accept the path with a slash at its end.
+    part_isolating = True
+
+
+def kind_in_path(name: str) -> Kind:
+    if name not in KINDS:
+        raise NotFound(f"There are no {name[:60]}; records are {', '.join(KINDS)}.")
+    return KINDS[name]
+
+
+def number(kind: Kind, id: str) -> int:
+    """Return a path's record id; raises BadRequest if it is no number, NotFound beyond all ids."""
+    if not (id.isascii() and id.isdigit()):
+        raise BadRequest(f"id: {id[:60]!r} is not a number.")
+    # Longer than any id: parsing it would waste time.
+    value = int(id) if len(id) < 20 else 0
+    if not 0 < value <= HIGHEST_ID:
+        raise NotFound(missing(kind, id))
+    return value
+
+
+def linkable_number(kind: Kind, to_id: str) -> int:
+    """Return the id of the record to link with; raises Semantic for an impossible id."""
+    try:
+        return number(kind, to_id)
+    except NotFound as exc:
+        raise Semantic(f"toId: {exc.message}") from None
+
+
+def if_match() -> frozenset[int] | None:
+    """Return the record versions that the If-Match header allows, None without the header."""
+    header = flask.request.headers.get("If-Match")
+    if header is None or header.strip() == "*":
+        return None
+    tags = [each.strip() for each in header.split(",")]
+    strong = [match for each in tags if (match := _ETAG.fullmatch(each))]
+    if len(strong) != len(tags):
+        raise BadRequest('If-Match: send the ETag of the record as it was given, such as "3".')
+    return frozenset(int(match[1]) for match in strong)
