@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from crmhub.accounts import accounts
+from crmhub.accounts.accounts import Account
 from crmhub.accounts.adapter_cache import Connected
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.limits import Limits
@@ -87,6 +89,11 @@ class Hub:
             slots=Slots(settings.threads),
             shares=Shares(settings.threads),
         )
+
+    def load_account(self, client_id: str) -> Account:
+        """Return an account as it is stored now, disabled or not; raises NotFound."""
+        with self.database.reading() as db:
+            return accounts.load(db, client_id, self.plans)
 
     def close(self) -> None:
         """Write what is still in memory and close the database's connections."""

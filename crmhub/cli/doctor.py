@@ -343,7 +343,7 @@ def _journal(hub: Hub) -> Iterator[Finding]:
     from crmhub.operations import alerts
 
     with hub.database.reading() as db:
-        active = alerts.now(db, old_ms=hub.settings.alert_queue_age)
+        active = alerts.current(db, old_ms=hub.settings.alert_queue_age)
     for alert in active:
         yield Finding(f"account {alert.client_id}", "warn", alert.in_words())
     if not active:

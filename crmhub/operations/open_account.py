@@ -1,15 +1,14 @@
-"""Opening an account: everything it needs to be called, in one transaction."""
+"""Open an account with everything it needs, in one transaction."""
 
 from __future__ import annotations
 
 from crmhub import audit
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account, IssuedIds
-from crmhub.adapter import BadConfig
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
-from crmhub.errors import Semantic
 from crmhub.hub import Hub
+from crmhub.operations.set_crm import load_adapter
 from crmhub.properties import catalogue
 
 
@@ -22,25 +21,32 @@ def open_account(
     plan: str = "default",
     by: Author,
 ) -> tuple[Account, IssuedIds]:
-    """Open an account with a key, webhook ids and the catalogue every account starts with.
+    """Open an account with an API key, webhook ids and the default properties.
 
-    Raises Semantic for an unknown plan, an adapter that is not installed or cannot be loaded, or
-    a name or client id that cannot be one, and Conflict when the client id is taken.
+    Raises Semantic for an unknown plan, an adapter that is missing or broken, and an invalid name
+    or client id; Conflict for a client id in use.
     """
-    try:
-        hub.registry.load(adapter)
-    except BadConfig as exc:
-        raise Semantic(f"adapter: {exc.message}") from exc
-
-    def work(tx: Connection) -> tuple[Account, IssuedIds]:
-        account, issued = accounts.open_account(
-            tx, name=name, client_id=client_id, adapter=adapter, plan=plan, plans=hub.plans
-        )
-        catalogue.fill(tx, account.id)
-        after = {"name": account.name, "plan": plan, "adapter": adapter}
-        audit.note(tx, by, "open", "account", account.client_id, account_id=account.id, after=after)
-        return account, issued
-
-    account, issued = hub.database.transact(work)
+    load_adapter(hub, adapter)
+    account, issued = hub.database.transact(
+        lambda tx: _open(tx, hub, name, client_id, adapter, plan, by)
+    )
     hub.directory.forget(account.id)
+    return account, issued
+
+
+def _open(
+    tx: Connection,
+    hub: Hub,
+    name: str,
+    client_id: str | None,
+    adapter: str,
+    plan: str,
+    by: Author,
+) -> tuple[Account, IssuedIds]:
+    account, issued = accounts.open_account(
+        tx, name=name, client_id=client_id, adapter=adapter, plan=plan, plans=hub.plans
+    )
+    catalogue.fill(tx, account.id)
+    after = {"name": account.name, "plan": plan, "adapter": adapter}
+    audit.note(tx, by, "open", "account", account.client_id, account_id=account.id, after=after)
     return account, issued
