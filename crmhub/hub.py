@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
@@ -12,7 +14,7 @@ from crmhub.accounts.directory import Directory
 from crmhub.accounts.limits import Limits
 from crmhub.accounts.plans import Plan, load_plans
 from crmhub.adapter.registry import Registry
-from crmhub.database.connection import Database
+from crmhub.database.connection import Connection, Database
 from crmhub.egress import Egress
 from crmhub.journal.budgets import Budgets
 from crmhub.journal.circuit_breaker import Health
@@ -24,6 +26,8 @@ from crmhub.records.store import RecordStore
 from crmhub.secrets import Vault, derive
 from crmhub.settings import Settings
 
+P = ParamSpec("P")
+T = TypeVar("T")
 # More than these are never at the database at once: Python runs one of them at a time.
 _BUSY_THREADS = 16
 # PostgreSQL itself ends any statement of a server process that takes so much longer than a search
@@ -95,6 +99,10 @@ class Hub:
         with self.database.reading() as db:
             return accounts.load(db, client_id, self.plans)
 
+    def forget_after_commit(self, account_id: int) -> None:
+        """Drop an account from this process's cache once the current transaction is committed."""
+        self.database.after_commit(partial(self.directory.forget, account_id))
+
     def close(self) -> None:
         """Write what is still in memory and close the database's connections."""
         self.unwritten.close()
@@ -102,3 +110,18 @@ class Hub:
         self.egress.close()
         self.budgets.close()
         self.database.close()
+
+
+def in_transaction(
+    operation: Callable[Concatenate[Hub, Connection, P], T],
+) -> Callable[Concatenate[Hub, P], T]:
+    """Decorate an operation to run in a transaction, which its callers do not pass.
+
+    As for `Database.transact`, the operation may run again after a deadlock.
+    """
+
+    @wraps(operation)
+    def run(hub: Hub, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return hub.database.transact(lambda tx: operation(hub, tx, *args, **kwargs))
+
+    return run

@@ -18,7 +18,7 @@ from crmhub.accounts.webhook_ids import Rotatable, WebhookId
 from crmhub.audit import SET, Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Semantic
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
 from crmhub.operations import set_crm, switch_crm
 from crmhub.operations.switch_crm import FormerCrm
 from crmhub.records.search.filters import iso
@@ -49,8 +49,10 @@ def detail(hub: Hub, client_id: str) -> Detail:
     return Detail(account, tuple(ids), set_crm.secret_names(hub, account), tuple(former))
 
 
+@in_transaction
 def change(
     hub: Hub,
+    tx: Connection,
     client_id: str,
     values: Mapping[str, Any],
     *,
@@ -63,30 +65,15 @@ def change(
     `path` is a prefix for the names of switches in messages. Raises NotFound; Semantic with every
     fault; Conflict for the alias of another account.
     """
-    account_id = hub.load_account(client_id).id
-    changed = hub.database.transact(
-        lambda tx: _change(tx, hub, account_id, values, by, disabled, path)
-    )
-    hub.directory.forget(account_id)
-    return changed
-
-
-def _change(
-    tx: Connection,
-    hub: Hub,
-    account_id: int,
-    values: Mapping[str, Any],
-    by: Author,
-    disabled: bool | None,
-    path: str,
-) -> Account:
-    before = changeable(tx, accounts.locked(tx, account_id, hub.plans))
-    account = accounts.set_switches(tx, account_id, values, hub.plans, under=path)
+    account = accounts.locked(tx, hub.load_account(client_id).id, hub.plans)
+    before, id = changeable(tx, account), account.id
+    account = accounts.set_switches(tx, id, values, hub.plans, under=path)
     if disabled is not None and disabled != account.disabled:
-        (accounts.disable if disabled else accounts.enable)(tx, account_id)
+        (accounts.disable if disabled else accounts.enable)(tx, id)
         account = replace(account, disabled=disabled)
-    after, name = changeable(tx, account), account.client_id
-    audit.note(tx, by, "change", "account", name, account_id=account_id, before=before, after=after)
+    after = changeable(tx, account)
+    audit.note(tx, by, "change", "account", client_id, account_id=id, before=before, after=after)
+    hub.forget_after_commit(id)
     return account
 
 
@@ -105,8 +92,10 @@ def changeable(db: Connection, account: Account) -> dict[str, Any]:
 # --- API keys and webhook ids ------------------------------------------------------------------
 
 
+@in_transaction
 def create_key(
     hub: Hub,
+    tx: Connection,
     client_id: str,
     *,
     scopes: Sequence[str],
@@ -115,70 +104,43 @@ def create_key(
     key_id: str | None = None,
 ) -> IssuedKey:
     """Create an API key and return it; raises NotFound and the errors of `keys.create`."""
-    account_id = hub.load_account(client_id).id
-    return hub.database.transact(
-        lambda tx: _create_key(tx, account_id, by, scopes, expires_at, key_id)
-    )
-
-
-def _create_key(
-    tx: Connection,
-    account_id: int,
-    by: Author,
-    scopes: Sequence[str],
-    expires_at: int | None,
-    key_id: str | None,
-) -> IssuedKey:
-    issued = keys.create(tx, account_id, scopes=scopes, expires_at=expires_at, key_id=key_id)
-    expires_at = issued.expires_at
-    after = {
-        "scopes": list(issued.scopes),
-        "expiresAt": None if expires_at is None else iso(expires_at),
-    }
-    audit.note(tx, by, "create", "key", issued.key_id, account_id=account_id, after=after)
+    id = hub.load_account(client_id).id
+    issued = keys.create(tx, id, scopes=scopes, expires_at=expires_at, key_id=key_id)
+    expiry = None if issued.expires_at is None else iso(issued.expires_at)
+    after = {"scopes": list(issued.scopes), "expiresAt": expiry}
+    audit.note(tx, by, "create", "key", issued.key_id, account_id=id, after=after)
     return issued
 
 
-def revoke_key(hub: Hub, client_id: str, key_id: str, *, by: Author) -> None:
+@in_transaction
+def revoke_key(hub: Hub, tx: Connection, client_id: str, key_id: str, *, by: Author) -> None:
     """Revoke an API key, also a revoked one; raises NotFound."""
-    account_id = hub.load_account(client_id).id
-    hub.database.transact(lambda tx: _revoke_key(tx, account_id, key_id, by))
-    hub.directory.forget(account_id)
+    id = hub.load_account(client_id).id
+    if keys.revoke(tx, id, key_id):
+        audit.note(tx, by, "revoke", "key", key_id, account_id=id)
+    hub.forget_after_commit(id)
 
 
-def _revoke_key(tx: Connection, account_id: int, key_id: str, by: Author) -> None:
-    if keys.revoke(tx, account_id, key_id):
-        audit.note(tx, by, "revoke", "key", key_id, account_id=account_id)
-
-
+@in_transaction
 def rotate(
-    hub: Hub, client_id: str, what: Rotatable, *, keep_ms: int, by: Author
+    hub: Hub, tx: Connection, client_id: str, what: Rotatable, *, keep_ms: int, by: Author
 ) -> tuple[str, int]:
     """Create a new webhook id or secret; return it and the time when the old ones expire.
 
     The old ones stay valid for `keep_ms`. Raises NotFound, and Semantic for more than ten years.
     """
-    account_id = hub.load_account(client_id).id
+    id = hub.load_account(client_id).id
     if keep_ms > _LONGEST_KEPT_MS:
         raise Semantic("The old one can stay valid for 3650d at most.")
-    rotated = hub.database.transact(lambda tx: _rotate(tx, account_id, what, keep_ms, by))
-    hub.directory.forget(account_id)
-    return rotated
-
-
-def _rotate(
-    tx: Connection, account_id: int, what: Rotatable, keep_ms: int, by: Author
-) -> tuple[str, int]:
-    # A secret is no webhook id: the log says only that there is another one.
-    old = [id.value for id in webhook_ids.webhook_ids(tx, account_id) if id.purpose == what]
+    old = [each.value for each in webhook_ids.webhook_ids(tx, id) if each.purpose == what]
     until = now_ms() + keep_ms
-    value = webhook_ids.rotate(tx, account_id, what, keep_ms=keep_ms)
+    value = webhook_ids.rotate(tx, id, what, keep_ms=keep_ms)
+    # A secret has no old id here, and the log shows nothing of it.
     before = {"id": audit.beginning(old[0]) if old else SET}
     after = {
         "id": audit.beginning(value) if old else f"{SET} anew",
         "oldValidUntil": iso(until),
     }
-    audit.note(
-        tx, by, "rotate", "webhookId", what, account_id=account_id, before=before, after=after
-    )
+    audit.note(tx, by, "rotate", "webhookId", what, account_id=id, before=before, after=after)
+    hub.forget_after_commit(id)
     return value, until

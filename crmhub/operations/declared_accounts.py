@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from crmhub.accounts.field_maps import FieldMap
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, NotFound, Semantic
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
 from crmhub.operations import change_account, map_fields, set_crm
 from crmhub.operations.accounts_file import Declared, table_text
 from crmhub.operations.open_account import open_account
@@ -58,25 +57,28 @@ def rehearse(
 ) -> list[Outcome]:
     """Return what `apply` would return, with the same errors; nothing is changed."""
     try:
-        hub.database.transact(lambda tx: _rehearse(tx, hub, path, declared, by, queued))
+        _rehearse(hub, path, declared, by, queued)
     except _RolledBack as done:
         return done.outcomes
     raise AssertionError("unreachable")
 
 
+@in_transaction
 def _rehearse(
-    tx: Connection,
     hub: Hub,
+    tx: Connection,
     path: Path,
     declared: Sequence[Declared],
     by: Author,
     queued: Decision | None,
 ) -> None:
-    raise _RolledBack(_apply(tx, hub, path, declared, by, queued))
+    raise _RolledBack(apply(hub, path, declared, by=by, queued=queued))
 
 
+@in_transaction
 def apply(
     hub: Hub,
+    tx: Connection,
     path: Path,
     declared: Sequence[Declared],
     *,
@@ -88,23 +90,11 @@ def apply(
     `queued` decides about actions queued for a CRM that an account leaves. Raises SettingsError
     with the file and table of every fault.
     """
-    return hub.database.transact(lambda tx: _apply(tx, hub, path, declared, by, queued))
-
-
-def _apply(
-    tx: Connection,
-    hub: Hub,
-    path: Path,
-    declared: Sequence[Declared],
-    by: Author,
-    queued: Decision | None,
-) -> list[Outcome]:
     outcomes, problems = [], []
     for account in declared:
         try:
-            # A savepoint for each account, so that the faults of all accounts are found.
-            apply_one = partial(_apply_one, hub=hub, declared=account, by=by, queued=queued)
-            outcomes.append(hub.database.transact(apply_one))
+            # Each account is rolled back alone, so that the faults of all accounts are found.
+            outcomes.append(_apply_one(hub, account, by, queued))
         except (Conflict, Semantic) as exc:
             problems.append(f"{path}: [{account.client_id}] {exc.message}")
     if problems:
@@ -112,8 +102,9 @@ def _apply(
     return [outcome for outcome in outcomes if outcome.opened or outcome.differences]
 
 
+@in_transaction
 def _apply_one(
-    tx: Connection, *, hub: Hub, declared: Declared, by: Author, queued: Decision | None
+    hub: Hub, tx: Connection, declared: Declared, by: Author, queued: Decision | None
 ) -> Outcome:
     client_id, opened = declared.client_id, None
     try:

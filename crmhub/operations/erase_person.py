@@ -16,7 +16,7 @@ from crmhub.audit import Author
 from crmhub.database.connection import Connection, Database
 from crmhub.errors import BadRequest, Conflict, Unavailable
 from crmhub.helpers.inputs import shortened
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
 from crmhub.operations.erasure import Erased, Erasure
 from crmhub.operations.person_finder import READINGS, Person, PersonFinder, Reading
 
@@ -80,13 +80,14 @@ class _RolledBack(Exception):
 def preview(hub: Hub, account: Account, person: Person, *, with_linked: bool = False) -> Erased:
     """Return what `erase` would erase; nothing is changed."""
     try:
-        hub.database.transact(lambda tx: _preview(tx, hub, account, person, with_linked))
+        _preview(hub, account, person, with_linked)
     except _RolledBack as done:
         return done.erased
     raise AssertionError("unreachable")
 
 
-def _preview(tx: Connection, hub: Hub, account: Account, person: Person, with_linked: bool) -> None:
+@in_transaction
+def _preview(hub: Hub, tx: Connection, account: Account, person: Person, with_linked: bool) -> None:
     raise _RolledBack(Erasure(hub, tx, account, person).run(with_linked=with_linked))
 
 
@@ -98,12 +99,13 @@ def erase(
     `with_linked` also erases deals and tickets that are linked to no other contact. Raises
     Unavailable; nothing is erased then.
     """
-    erased = hub.database.transact(lambda tx: _erase(tx, hub, account, person, by, with_linked))
+    erased = _erase(hub, account, person, by, with_linked)
     return replace(erased, swept=_sweep(hub.database))
 
 
+@in_transaction
 def _erase(
-    tx: Connection, hub: Hub, account: Account, person: Person, by: Author, with_linked: bool
+    hub: Hub, tx: Connection, account: Account, person: Person, by: Author, with_linked: bool
 ) -> Erased:
     erased = Erasure(hub, tx, account, person).run(with_linked=with_linked)
     # The log tells that somebody was erased, not who.

@@ -25,7 +25,7 @@ from crmhub.helpers.actions import HELPERS, action_of
 from crmhub.helpers.crm_connection import connect
 from crmhub.helpers.deadlines import within
 from crmhub.helpers.dispatch import Action, Mapped
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
 from crmhub.journal import action_queries
 from crmhub.properties.kinds import KINDS as RECORD_KINDS
 
@@ -228,14 +228,13 @@ def set_field_map(
         if checked.faults:
             raise Faulty(checked.faults, "Nothing was saved: ")
         notes = checked.notes
-    changed = hub.database.transact(lambda tx: _store(tx, hub, account, field_map, by, expected))
-    hub.directory.forget(account.id)
-    return changed, notes
+    return _store(hub, account, field_map, by, expected), notes
 
 
+@in_transaction
 def _store(
-    tx: Connection,
     hub: Hub,
+    tx: Connection,
     account: Account,
     field_map: FieldMap,
     by: Author,
@@ -260,6 +259,7 @@ def _store(
         before=before.connection.field_map.flat(),
         after=after.connection.field_map.flat(),
     )
+    hub.forget_after_commit(account.id)
     return after
 
 

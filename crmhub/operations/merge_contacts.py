@@ -25,7 +25,7 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Conflict
 from crmhub.helpers import get_type, sticky_assignments
 from crmhub.helpers.get_type import Moved
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
 from crmhub.identity import merged_contacts, possible_duplicates
 from crmhub.identity.bindings import LONGEST
 from crmhub.identity.merged_contacts import Joined
@@ -38,8 +38,10 @@ from crmhub.records.associations import Links
 from crmhub.records.merging import Merge, Undo
 
 
+@in_transaction
 def merge(
     hub: Hub,
+    tx: Connection,
     account: Account,
     one: str,
     other: str,
@@ -55,23 +57,8 @@ def merge(
     invalid `keep` and `take`, and for a missing required value; Conflict if either contact was
     changed since the preview or deleted, or is not one of the hub's own records.
     """
-    return hub.database.transact(
-        lambda tx: _merge_pair(tx, hub, account, (one, other), version, by, keep, take or {})
-    )
-
-
-def _merge_pair(
-    tx: Connection,
-    hub: Hub,
-    account: Account,
-    ids: tuple[str, str],
-    version: str,
-    by: Author,
-    keep: str,
-    take: Mapping[str, str],
-) -> Pair:
-    pair = _lock_pair(tx, account, ids)
-    choice = choose(hub, account, pair, keep=keep, take=take)
+    pair = _lock_pair(tx, account, one, other)
+    choice = choose(hub, account, pair, keep=keep, take=take or {})
     if version != choice.version:
         raise Conflict(
             "One of the contacts was changed since the preview. Nothing was merged; look at"
@@ -94,20 +81,17 @@ def _merge_pair(
     return merged
 
 
-def unmerge(hub: Hub, account: Account, one: str, other: str, *, by: Author) -> Pair:
+@in_transaction
+def unmerge(
+    hub: Hub, tx: Connection, account: Account, one: str, other: str, *, by: Author
+) -> Pair:
     """Undo a merge of the last 30 days, and return the pair, which is open again.
 
     Raises NotFound for an unknown pair. Raises Conflict if the pair is not merged or the merge is
     older, if either contact was deleted or merged again since, or if another contact has one of
     their unique values.
     """
-    return hub.database.transact(lambda tx: _unmerge_pair(tx, hub, account, (one, other), by))
-
-
-def _unmerge_pair(
-    tx: Connection, hub: Hub, account: Account, ids: tuple[str, str], by: Author
-) -> Pair:
-    pair = _lock_pair(tx, account, ids)
+    pair = _lock_pair(tx, account, one, other)
     _require_undoable(pair)
     _unmerge_contacts(tx, hub, account, pair)
     opened = replace(
@@ -125,15 +109,15 @@ def _unmerge_pair(
     return opened
 
 
-def _lock_pair(tx: Connection, account: Account, ids: tuple[str, str]) -> Pair:
+def _lock_pair(tx: Connection, account: Account, one: str, other: str) -> Pair:
     """Lock both contacts with their actions, and return their pair; raises NotFound."""
     # A contact may have very many links, conversations and actions.
     tx.take_time()
     # In the same order as elsewhere, so that few transactions deadlock.
     catalogues.hold(tx, account.id)
-    merged_contacts.hold_actions(tx, account, ids)
-    merged_contacts.hold_contacts(tx, account, ids)
-    return possible_duplicates.locked(tx, account, *ids)
+    merged_contacts.hold_actions(tx, account, (one, other))
+    merged_contacts.hold_contacts(tx, account, (one, other))
+    return possible_duplicates.locked(tx, account, one, other)
 
 
 def _merge_contacts(
@@ -234,21 +218,23 @@ def _shared_links(tx: Connection, account: Account, pair: Pair, moved: Links) ->
     return stay
 
 
+@in_transaction
 def dismiss(
-    hub: Hub, account: Account, one: str, other: str, *, by: Author, merged: bool = False
+    hub: Hub,
+    tx: Connection,
+    account: Account,
+    one: str,
+    other: str,
+    *,
+    by: Author,
+    merged: bool = False,
 ) -> Pair:
     """Close a pair as two different persons; with `merged`, as merged in its CRM.
 
     A pair that is closed in this way already is left unchanged. Raises NotFound for an unknown
     pair; Conflict if it is merged here, or if `merged` is given for contacts of the hub.
     """
-    return hub.database.transact(lambda tx: _dismiss(tx, hub, account, (one, other), merged, by))
-
-
-def _dismiss(
-    tx: Connection, hub: Hub, account: Account, ids: tuple[str, str], merged: bool, by: Author
-) -> Pair:
-    pair = possible_duplicates.locked(tx, account, *ids)
+    pair = possible_duplicates.locked(tx, account, one, other)
     state: State = "merged" if merged else "dismissed"
     if merged and is_mergeable(hub, account):
         raise Conflict("These contacts are the hub's own records; merge them here.")

@@ -7,13 +7,15 @@ from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account, IssuedIds
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
 from crmhub.operations.set_crm import load_adapter
 from crmhub.properties import catalogue
 
 
+@in_transaction
 def open_account(
     hub: Hub,
+    tx: Connection,
     *,
     name: str,
     client_id: str | None = None,
@@ -27,26 +29,11 @@ def open_account(
     or client id; Conflict for a client id in use.
     """
     load_adapter(hub, adapter)
-    account, issued = hub.database.transact(
-        lambda tx: _open(tx, hub, name, client_id, adapter, plan, by)
-    )
-    hub.directory.forget(account.id)
-    return account, issued
-
-
-def _open(
-    tx: Connection,
-    hub: Hub,
-    name: str,
-    client_id: str | None,
-    adapter: str,
-    plan: str,
-    by: Author,
-) -> tuple[Account, IssuedIds]:
     account, issued = accounts.open_account(
         tx, name=name, client_id=client_id, adapter=adapter, plan=plan, plans=hub.plans
     )
     catalogue.fill(tx, account.id)
     after = {"name": account.name, "plan": plan, "adapter": adapter}
     audit.note(tx, by, "open", "account", account.client_id, account_id=account.id, after=after)
+    hub.forget_after_commit(account.id)
     return account, issued

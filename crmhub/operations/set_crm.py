@@ -19,7 +19,7 @@ from crmhub.audit import SET, Author
 from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, Semantic
 from crmhub.helpers.crm_connection import check, in_words, try_out
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
 from crmhub.operations import switch_crm
 from crmhub.operations.switch_crm import Decision
 from crmhub.secrets import SealBroken
@@ -81,16 +81,13 @@ def set_crm(
         # An adapter without a test has found no error.
         if error is not None and not isinstance(error, Unsupported):
             raise Semantic(f"Nothing was saved, for the check failed: {error.message}")
-    changed = hub.database.transact(
-        lambda tx: _store(tx, hub, account.id, crm, by, queued, expected, renewed)
-    )
-    hub.directory.forget(account.id)
-    return changed
+    return _store(hub, account.id, crm, by, queued, expected, renewed)
 
 
+@in_transaction
 def _store(
-    tx: Connection,
     hub: Hub,
+    tx: Connection,
     account_id: int,
     crm: Crm,
     by: Author,
@@ -123,6 +120,7 @@ def _store(
     audit.note(
         tx, by, "change", "connection", connection_id, account_id=account_id, before=old, after=new
     )
+    hub.forget_after_commit(account_id)
     return after
 
 

@@ -14,37 +14,32 @@ from crmhub.audit import SET, Author
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import TooManyRequests, Unauthorized
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
 from crmhub.records.search.filters import iso
 from crmhub.secrets import derive, new_secret, same, sign
 
 
+@in_transaction
 def create_token(
-    hub: Hub, name: str, *, scopes: Sequence[str], expires_at: int | None, by: Author
+    hub: Hub,
+    tx: Connection,
+    name: str,
+    *,
+    scopes: Sequence[str],
+    expires_at: int | None,
+    by: Author,
 ) -> IssuedToken:
     """Create a token of the admin API and return it; raises Semantic."""
-    return hub.database.transact(lambda tx: _create_token(tx, name, scopes, expires_at, by))
-
-
-def _create_token(
-    tx: Connection, name: str, scopes: Sequence[str], expires_at: int | None, by: Author
-) -> IssuedToken:
     issued = admin_tokens.create(tx, name, scopes=scopes, expires_at=expires_at)
-    after = {
-        "name": issued.name,
-        "scopes": list(issued.scopes),
-        "expiresAt": None if issued.expires_at is None else iso(issued.expires_at),
-    }
+    expiry = None if issued.expires_at is None else iso(issued.expires_at)
+    after = {"name": issued.name, "scopes": list(issued.scopes), "expiresAt": expiry}
     audit.note(tx, by, "create", "token", issued.token_id, after=after)
     return issued
 
 
-def revoke_token(hub: Hub, token_id: str, *, by: Author) -> None:
+@in_transaction
+def revoke_token(hub: Hub, tx: Connection, token_id: str, *, by: Author) -> None:
     """Revoke a token of the admin API, also a revoked one; raises NotFound."""
-    hub.database.transact(lambda tx: _revoke_token(tx, token_id, by))
-
-
-def _revoke_token(tx: Connection, token_id: str, by: Author) -> None:
     if admin_tokens.revoke(tx, token_id):
         audit.note(tx, by, "revoke", "token", token_id)
 
@@ -54,11 +49,11 @@ def _revoke_token(tx: Connection, token_id: str, by: Author) -> None:
 
 def create_user(hub: Hub, email: str, password: str, *, by: Author) -> User:
     """Create a console user and return them; raises Semantic and Conflict."""
-    stored = passwords.to_store(password)
-    return hub.database.transact(lambda tx: _create_user(tx, email, stored, by))
+    return _create_user(hub, email, passwords.to_store(password), by)
 
 
-def _create_user(tx: Connection, email: str, stored_password: str, by: Author) -> User:
+@in_transaction
+def _create_user(hub: Hub, tx: Connection, email: str, stored_password: str, by: Author) -> User:
     user = users.create(tx, email, stored_password)
     audit.note(tx, by, "create", "user", user.user_id, after={"email": user.email})
     return user
@@ -66,23 +61,20 @@ def _create_user(tx: Connection, email: str, stored_password: str, by: Author) -
 
 def set_password(hub: Hub, email: str, password: str, *, by: Author) -> None:
     """Set a user's password and end their sessions; raises NotFound and Semantic."""
-    stored = passwords.to_store(password)
-    hub.database.transact(lambda tx: _set_password(tx, email, stored, by))
+    _set_password(hub, email, passwords.to_store(password), by)
 
 
-def _set_password(tx: Connection, email: str, stored_password: str, by: Author) -> None:
+@in_transaction
+def _set_password(hub: Hub, tx: Connection, email: str, stored_password: str, by: Author) -> None:
     user = users.load(tx, email)
     users.set_password(tx, user, stored_password)
     before, after = {"password": SET}, {"password": f"{SET} anew"}
     audit.note(tx, by, "change", "user", user.user_id, before=before, after=after)
 
 
-def set_disabled(hub: Hub, email: str, disabled: bool, *, by: Author) -> None:
+@in_transaction
+def set_disabled(hub: Hub, tx: Connection, email: str, disabled: bool, *, by: Author) -> None:
     """Disable a user and end their sessions, or enable them again; raises NotFound."""
-    hub.database.transact(lambda tx: _set_disabled(tx, email, disabled, by))
-
-
-def _set_disabled(tx: Connection, email: str, disabled: bool, by: Author) -> None:
     user = users.load(tx, email)
     if users.set_disabled(tx, user, disabled):
         before, after = {"disabled": not disabled}, {"disabled": disabled}
