@@ -15,10 +15,11 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol
 
+from crmhub import adapter as contract
 from crmhub import errors, metrics
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
-from crmhub.adapter import Adapter, Problem, Written, contract
+from crmhub.adapter import Adapter, Problem, Written
 from crmhub.adapter.matching import Duplicate, shared
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
+from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import Adapter, AdapterError, BadConfig, contract, is_record_id
+from crmhub.adapter import Adapter, AdapterError, BadConfig, is_record_id
 from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import binding, enrolment
