@@ -89,7 +89,8 @@ def import_(
         ) from None
     refused = refused or file.with_name(f"{file.stem}.refused.csv")
     with opened_hub() as hub:
-        from crmhub.csv.importing import Choices, Import
+        from crmhub.csv.columns import Choices
+        from crmhub.csv.importing import Import
         from crmhub.csv.spreadsheets import Sheet
         from crmhub.properties.kinds import KINDS
 

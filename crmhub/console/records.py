@@ -168,6 +168,6 @@ def _title(properties: dict[str, str], kind: Kind) -> str:
     """Return the title of a record from its name, email or phone; "" without any."""
     names = _COLUMNS[kind.name]
     if kind.name == "contacts":
-        parse_id = " ".join(filter(None, (properties.get(name) for name in names[:2])))
-        return parse_id or properties.get("email") or properties.get("phone") or ""
+        full_name = " ".join(filter(None, (properties.get(name) for name in names[:2])))
+        return full_name or properties.get("email") or properties.get("phone") or ""
     return properties.get(names[0], "")
