@@ -226,38 +226,40 @@ class Import:
         self, end: Position, accepted: Sequence[_ParsedRow], refused: Sequence[tuple[Row, str]]
     ) -> None:
         """Write rows, refusals and the progress up to `end` in one transaction."""
-
-        def commit_batch(tx: Connection) -> Tally:
-            # The lock is held until the commit: another process with the same file waits here.
-            position = tx.scalar(_LOCK, self._key)
-            if position != self._position.bytes:
-                raise ImportedElsewhere(
-                    f"Another process imports {self.sheet.path.name} as well, and continues."
-                )
-            created, updated = self._write(accepted)
-            # Before the commit: a repeated refusal is truncated later, a missing one would be lost.
-            # After the lock: another process may still be writing to the file.
-            self._refusals.write(refused)
-            before = self.tally
-            tally = Tally(
-                before.created + created, before.updated + updated, before.refused + len(refused)
-            )
-            tx.run(
-                _NOTE_PROGRESS,
-                self._key
-                | asdict(tally)
-                | {
-                    "position": end.bytes,
-                    "lines": end.lines,
-                    "refused_bytes": self._refusals.size,
-                    "changed_at": now_ms(),
-                },
-            )
-            return tally
-
-        self.tally = self._database.transact(commit_batch)
+        self.tally = self._database.transact(
+            lambda tx: self._write_batch(tx, end, accepted, refused)
+        )
         self._position = end
         self._refusals.keep()
+
+    def _write_batch(
+        self,
+        tx: Connection,
+        end: Position,
+        accepted: Sequence[_ParsedRow],
+        refused: Sequence[tuple[Row, str]],
+    ) -> Tally:
+        # The lock is held until the commit: another process with the same file waits here.
+        if tx.scalar(_LOCK, self._key) != self._position.bytes:
+            raise ImportedElsewhere(
+                f"Another process imports {self.sheet.path.name} as well, and continues."
+            )
+        created, updated = self._write(accepted)
+        # Before the commit: a repeated refusal is truncated later, a missing one would be lost.
+        # After the lock: another process may still be writing to the file.
+        self._refusals.write(refused)
+        before = self.tally
+        tally = Tally(
+            before.created + created, before.updated + updated, before.refused + len(refused)
+        )
+        progress = {
+            "position": end.bytes,
+            "lines": end.lines,
+            "refused_bytes": self._refusals.size,
+            "changed_at": now_ms(),
+        }
+        tx.run(_NOTE_PROGRESS, self._key | asdict(tally) | progress)
+        return tally
 
     def _write(self, rows: Sequence[_ParsedRow]) -> tuple[int, int]:
         """Write rows; return the numbers created and updated. Raises _RowsRefused."""
