@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Concatenate, ParamSpec, TypeVar
@@ -33,6 +34,10 @@ _BUSY_THREADS = 16
 # PostgreSQL itself ends any statement of a server process that takes so much longer than a search
 # may: a process that hangs cannot stop its searches.
 _BACKSTOP_S = 30.0
+
+
+class _RolledBack(Exception):
+    """Undoes the transaction of a rehearsal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,18 @@ class Hub:
     def forget_after_commit(self, account_id: int) -> None:
         """Drop an account from this process's cache once the current transaction is committed."""
         self.database.after_commit(partial(self.directory.forget, account_id))
+
+    def rehearse(self, operation: Callable[[Connection], T]) -> T:
+        """Run an operation in a transaction that is rolled back, and return its result."""
+        results: list[T] = []
+
+        def run_and_undo(tx: Connection) -> None:
+            results.append(operation(tx))
+            raise _RolledBack
+
+        with suppress(_RolledBack):
+            self.database.transact(run_and_undo)
+        return results[-1]
 
     def close(self) -> None:
         """Write what is still in memory and close the database's connections."""

@@ -39,14 +39,6 @@ class Outcome:
     differences: tuple[Difference, ...]
 
 
-class _RolledBack(Exception):
-    """Undoes the transaction of a rehearsal, and returns its result."""
-
-    def __init__(self, outcomes: list[Outcome]) -> None:
-        super().__init__()
-        self.outcomes = outcomes
-
-
 def rehearse(
     hub: Hub,
     path: Path,
@@ -56,23 +48,7 @@ def rehearse(
     queued: Decision | None = None,
 ) -> list[Outcome]:
     """Return what `apply` would return, with the same errors; nothing is changed."""
-    try:
-        _rehearse(hub, path, declared, by, queued)
-    except _RolledBack as done:
-        return done.outcomes
-    raise AssertionError("unreachable")
-
-
-@in_transaction
-def _rehearse(
-    hub: Hub,
-    tx: Connection,
-    path: Path,
-    declared: Sequence[Declared],
-    by: Author,
-    queued: Decision | None,
-) -> None:
-    raise _RolledBack(apply(hub, path, declared, by=by, queued=queued))
+    return hub.rehearse(lambda _: apply(hub, path, declared, by=by, queued=queued))
 
 
 @in_transaction

@@ -69,26 +69,9 @@ def include(hub: Hub, account: Account, person: Person, names: Collection[str]) 
     return person
 
 
-class _RolledBack(Exception):
-    """Undoes the transaction of a preview, and returns its result."""
-
-    def __init__(self, erased: Erased) -> None:
-        super().__init__()
-        self.erased = erased
-
-
 def preview(hub: Hub, account: Account, person: Person, *, with_linked: bool = False) -> Erased:
     """Return what `erase` would erase; nothing is changed."""
-    try:
-        _preview(hub, account, person, with_linked)
-    except _RolledBack as done:
-        return done.erased
-    raise AssertionError("unreachable")
-
-
-@in_transaction
-def _preview(hub: Hub, tx: Connection, account: Account, person: Person, with_linked: bool) -> None:
-    raise _RolledBack(Erasure(hub, tx, account, person).run(with_linked=with_linked))
+    return hub.rehearse(lambda tx: Erasure(hub, tx, account, person).run(with_linked=with_linked))
 
 
 def erase(
