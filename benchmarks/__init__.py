@@ -1,1 +1,1 @@
-"""What the figures in the documentation come from."""
+"""The benchmarks behind the figures in the documentation."""

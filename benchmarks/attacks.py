@@ -43,7 +43,7 @@ _NETWORK = "127.0.{}.{}"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the service listens, the attacker's own account there, and whom it is after."""
+    """The address of the service, the attacker's own account, and the account under attack."""
 
     host: str
     port: int
@@ -83,7 +83,7 @@ class Target:
 
 
 class Attack:
-    """An attack under way: until when it goes on, and what happened how often."""
+    """A running attack: its end time, and counts of what happened."""
 
     def __init__(self, target: Target, seconds: float) -> None:
         self.target = target
@@ -93,11 +93,11 @@ class Attack:
 
     @property
     def goes_on(self) -> bool:
-        """Whether its time is not over."""
+        """Whether the attack goes on."""
         return time.monotonic() < self._end
 
     def note(self, what: int | str) -> None:
-        """Count a status, or something else that happened."""
+        """Count a status or another event."""
         with self._lock:
             self.happened[str(what)] += 1
 
@@ -164,7 +164,7 @@ def reads(attack: Attack) -> None:
 
 
 def kept(attack: Attack) -> None:
-    """Let long answers to small batches be kept: five for a record named a hundred times."""
+    """Fill the store of idempotent answers with long answers to small batches."""
     target = attack.target
     big, small = target.records[0], target.records[60:100]
     for n in range(5):
@@ -257,7 +257,7 @@ def sign_in(
 
 
 def http_quoted(text: str) -> str:
-    """Return a text as it stands in a form."""
+    """Return a text in the encoding of an HTML form."""
     return "".join(c if c.isalnum() else "".join(f"%{b:02X}" for b in c.encode()) for c in text)
 
 

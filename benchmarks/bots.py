@@ -1,4 +1,4 @@
-"""Bots that call the helpers of one account, and what is asked of the journal and the CRM then."""
+"""Bots that call the helpers of one account, and checks of the journal and the CRM afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOOK_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a call was answered: the status is 0 when the connection broke.
+    """The answer to a call; the status is 0 if the connection broke.
 
     Names of headers are in lower case. `began` is time.time(), `seconds` how long it took.
     """
@@ -40,7 +40,7 @@ class Told:
 
     @property
     def accepted(self) -> bool:
-        """Whether the hub has promised to do it."""
+        """Whether the hub accepted the call."""
         return 200 <= self.status < 300
 
     @property
@@ -113,7 +113,7 @@ class Bots:
 
 
 class Queue:
-    """Writes leads of an account down as createLead does, none of them to be tried at once."""
+    """Queues leads of an account as createLead does, without a first attempt."""
 
     def __init__(self, here: Place, client_id: str = "benchmark") -> None:
         self._hub = here.hub()
@@ -190,7 +190,7 @@ class Actions:
             database.close()
 
     def wait_for(self, action_id: str) -> str:
-        """Return an action's state once it waits for nothing more; raise SystemExit if never."""
+        """Return an action's final state; raise SystemExit if it does not end in time."""
         until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:
             with self.database.reading() as connection:
@@ -246,14 +246,14 @@ def lost_and_twice(
 
 
 def judged(faults: Mapping[str, int]) -> bool:
-    """Print each count of what must not be; return whether all are 0."""
+    """Print the count of each fault; return whether all counts are 0."""
     for name, count in faults.items():
         print(f"  {name:<40}{count:>8}{'' if not count else '   BROKEN'}")
     return not any(faults.values())
 
 
 def kept(promise: str, figure: float, most: float, unit: str) -> bool:
-    """Print a figure beside the most it may be; return whether it is not more."""
+    """Print a figure with its maximum; return whether it is within the maximum."""
     fine = figure <= most
     told = "" if fine else "   BROKEN"
     print(f"  {promise:<40}{figure:>8.2f} {unit} (at most {most:g} {unit}){told}")

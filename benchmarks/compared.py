@@ -1,4 +1,4 @@
-"""Totals and pages of the hub beside those of a schema made by hand, in one and the same run.
+"""Compare totals and pages of the hub with a hand-made schema, in the same run.
 
 A caller's first request wants a total and a page: they are measured together, and each alone
 unless one statement of the hub finds both. The two sides take turns on one connection with a warm
@@ -34,7 +34,7 @@ WORST_AIM_MS = 50.0
 
 
 class Timed(Connection):
-    """A connection that notes what is asked, and the time (s) until all rows are there."""
+    """A connection that records each statement and the time until all rows are read (s)."""
 
     def __init__(self, inner: Connection) -> None:
         self._inner = inner
@@ -79,13 +79,13 @@ class Pair:
 
     @property
     def ratio(self) -> float:
-        """How many times the floor's time the hub takes."""
+        """The hub's time as a multiple of the floor's time."""
         return self.hub / self.floor
 
 
 @dataclass(frozen=True, slots=True)
 class Paged:
-    """A page that was measured: of which query and sort, and which one."""
+    """A measured page: its query, sort and position."""
 
     name: str
     page: int

@@ -1,4 +1,4 @@
-"""A database of a million contacts: what they are like, and how they get there.
+"""Build a database of a million contacts.
 
 One account has most of them, many small ones share the rest. What a contact holds depends on its
 number alone, so two databases of one size hold the same. They are written by the code of the hub
@@ -47,7 +47,7 @@ _RANKS = ("Junior", "Senior", "Lead", "Deputy", "Chief", "Assistant")
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many contacts: in the big account, and in how many small ones together."""
+    """The number of contacts in the big account, and the number of small accounts."""
 
     records: int
     others: int

@@ -1,4 +1,4 @@
-"""How fast a queue of leads gets into a CRM that is slow and allows few calls.
+"""Measure how fast queued leads reach a slow CRM with a low rate limit.
 
     python -m benchmarks.drain [--sqlite] [--leads 10000] [--phones 0] [--limit 100/10s]
 

@@ -1,4 +1,4 @@
-"""Whether an account with a dead CRM makes the leads of another account wait.
+"""Check that an account with an unavailable CRM does not delay the leads of another account.
 
     python -m benchmarks.fairness [--sqlite] [--seconds 15] [--most 2]
 

@@ -1,4 +1,4 @@
-"""Whether a lead is lost or made twice while everything breaks, and an operator decides.
+"""Check that no lead is lost or written twice while everything fails and an operator decides.
 
     python -m benchmarks.faults [--sqlite] [--leads 1000] [--deals 200] [--kills 25] [--failing 40]
 
@@ -60,7 +60,7 @@ _UNAVAILABLE = {"kind": "status", "status": 503}
 
 @dataclass
 class Sent:
-    """What was accepted, and what may be there although its call broke."""
+    """The accepted calls, and the calls that broke and may have been accepted."""
 
     values: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """By email and property: the value accepted last, and later ones whose call broke."""
@@ -76,7 +76,7 @@ class Sent:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note_lead(self, told: Told, email: str, **values: str) -> None:
-        """Note what became of a lead with this email and these properties."""
+        """Record the answer to a lead with this email and these properties."""
         with self.lock:
             if told.accepted:
                 self.leads.add(email)
@@ -86,7 +86,7 @@ class Sent:
         self.note_values(told, email, **values)
 
     def note_values(self, told: Told, email: str, **values: str) -> None:
-        """Note what became of properties that were sent for the contact with this email."""
+        """Record the answer to properties sent for the contact with this email."""
         if told.status and not told.accepted:
             return
         with self.lock:
@@ -95,7 +95,7 @@ class Sent:
                 held[name] = [value] if told.accepted else [*held.get(name, [""]), value]
 
     def note_deal(self, told: Told, name: str) -> None:
-        """Note what became of a deal."""
+        """Record the answer to a deal."""
         with self.lock:
             (self.deals if told.accepted else self.doubtful).add(name)
 
@@ -175,7 +175,7 @@ def _decide(
 
 @contextmanager
 def killing(service: Service, kills: int) -> Iterator[None]:
-    """Kill so many processes of the service; the block takes at least as long as that."""
+    """Kill this number of processes of the service while the block runs."""
     killer = threading.Thread(target=_kill, args=(service, kills), daemon=True)
     killer.start()
     yield
@@ -326,7 +326,7 @@ class Operator:
         return [self._get(f"/{one['actionId']}") for one in listed]
 
     def decide_or_retry(self, failed: Sequence[Action]) -> None:
-        """Decide on these actions, but retry a third as they are, which is in vain."""
+        """Decide on these actions, but retry a third without a correction, which fails again."""
 
         def decide(action: Action) -> None:
             if random.randrange(3):

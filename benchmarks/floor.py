@@ -1,4 +1,4 @@
-"""What a schema made by hand can do with the same contacts, and the queries it is compared in.
+"""A hand-made schema with the same contacts, and the queries of the comparison.
 
 The table `floor` has a typed column for each property, and indexes made for just these queries;
 of the document of a contact, which the hub keeps too, it knows nothing. Each query stands here

@@ -1,4 +1,4 @@
-"""How much longer a list, a record and a unique value take when there are more contacts.
+"""Measure how the time of a list, a record and a unique value grows with the contacts.
 
     python -m benchmarks.growth [--sizes 10000,100000,1000000] [--use NAME]
 

@@ -1,4 +1,4 @@
-"""Whether a service goes on for everybody else while it is attacked.
+"""Check that others are served while the service is attacked.
 
     python -m benchmarks.hostile [--sqlite] [--seconds 20] [--only searches,lists]
 
@@ -148,7 +148,7 @@ def _run(name: str, target: Target, seconds: float) -> dict[str, int]:
 
 @dataclass
 class Quiet:
-    """The calls of an account that does nothing wrong, and how they fare."""
+    """Measured calls of an account that does nothing wrong."""
 
     address: tuple[str, int]
     ids: IssuedIds
@@ -268,7 +268,7 @@ def _grown(service: Service, before: Mapping[int, int]) -> int:
 
 
 def here_bytes(here: Place) -> int:
-    """Return how large the database is."""
+    """Return the size of the database in bytes."""
     if here.dialect == "sqlite":
         return sum(path.stat().st_size for path in Path(here.folder).glob("benchmark.db*"))
     database = Database(here.url, pool_size=1)

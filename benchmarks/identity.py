@@ -1,4 +1,4 @@
-"""Whether every lead is the right person's, where people share phones and bots send junk.
+"""Check that each lead reaches the right person, with shared phones and invalid values.
 
     python -m benchmarks.identity [--sqlite] [--people 10000] [--crm local|hubspot|both] [--quick]
 
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 class View(Protocol):
-    """What a colleague does and sees in an account's CRM."""
+    """The actions and views of a colleague in an account's CRM."""
 
     def enter(self, contact: Entered) -> str:
         """Create the contact by hand and return its id."""

@@ -1,4 +1,4 @@
-"""What is compared after a run: each scene with what the CRM, the helpers and the lists hold."""
+"""Compare each scene with the CRM, the helpers and the lists after a run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Played:
 
 @dataclass
 class Findings:
-    """What was counted of a scene, and each fault in words."""
+    """The counts of a scene, and its faults in words."""
 
     counts: Counter[str] = field(default_factory=Counter)
     remarks: list[str] = field(default_factory=list)

@@ -39,7 +39,7 @@ _ADAPTER = "late"
 
 @dataclass
 class Sent:
-    """What was accepted, and what may be there although its call broke."""
+    """The accepted calls, and the calls that broke and may have been accepted."""
 
     leads: dict[str, str] = field(default_factory=dict)
     """By email, the contactId that was answered."""

@@ -97,7 +97,7 @@ class Crm:
     token: str = _TOKEN
 
     def faults(self, *faults: Mapping[str, Any]) -> None:
-        """Let these faults strike any call of the API from now on, and no others."""
+        """Replace the faults that the fake CRM causes on any call."""
         requests.delete(f"{self.url}/_control/faults", timeout=30).raise_for_status()
         for fault in faults:
             order = {"times": None, "path": "/crm/*", **fault}
@@ -158,7 +158,7 @@ class Crm:
         return number
 
     def calls(self) -> dict[str, Any]:
-        """Return what came of calls in all: `calls`, `refused` by the limit, `peak`.
+        """Return counts of all calls: `calls`, `refused` by the limit, `peak`.
 
         Searches, which HubSpot limits apart, are under `searches`.
         """
@@ -181,7 +181,7 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the processes are started with."""
+        """The environment variables of the processes."""
         mine = {
             name: value
             for name, value in os.environ.items()
@@ -356,7 +356,7 @@ class Cluster:
     user: str | None
 
     def restart(self, mode: str) -> None:
-        """Restart it, by `pg_ctl -m fast` or `-m immediate`, and return when it runs again."""
+        """Restart PostgreSQL with `pg_ctl -m fast` or `-m immediate`, and wait until it runs."""
         self._control("restart", "-m", mode)
 
     def start(self) -> None:
@@ -450,7 +450,7 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process as its operator would, and with force when it does not."""
+    """Stop a process with SIGTERM, and kill it if it does not end."""
     process.terminate()
     try:
         process.wait(_PATIENCE_S)

@@ -1,4 +1,4 @@
-"""Whether anything is lost or made twice while PostgreSQL is restarted under load.
+"""Check that nothing is lost or written twice while PostgreSQL restarts under load.
 
     python -m benchmarks.restarts [--seconds 30] [--rate 20]
 
@@ -92,7 +92,7 @@ def _talk(bots: Bots, options: argparse.Namespace) -> _Sent:
 
 
 class _Sent:
-    """What was accepted, and what was not and may be there all the same."""
+    """The accepted calls, and the calls without an answer that may have been accepted."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, bool], list[str]] = {}

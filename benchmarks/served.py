@@ -55,7 +55,7 @@ Make = Callable[[int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of both: how each is asked, and the share of the bare view's rate that is aimed at."""
+    """A call to both services, and the share of the bare view's rate that it should reach."""
 
     name: str
     hub: Make
@@ -220,7 +220,7 @@ def _bare_server(
 
 
 def compare(here: Place, hub: Hub, account: Account, options: argparse.Namespace) -> None:
-    """Print what both answer per second, their memory, and when the service answers first."""
+    """Print requests per second and memory of both, and the start time of the service."""
     key = hub.database.transact(lambda tx: keys.create(tx, account.id)).api_key
     name = f"http-{uuid.uuid4().hex[:8]}"
     other, issued = open_account(hub, name=name, client_id=name, plan="unlimited", by=BENCHMARKS)
@@ -258,7 +258,7 @@ def _answer(
     method: str = "GET",
     data: bytes = b"",
 ) -> dict[str, Any]:
-    """Return what a call is answered with; it is made again while the server has no connection."""
+    """Return the answer to a call, repeated while the server accepts no connection."""
     host, port = service.address
     url, until = f"http://{host}:{port}{path}", time.monotonic() + _PATIENCE_S
     while True:

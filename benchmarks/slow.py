@@ -1,4 +1,4 @@
-"""What the hub adds to a slow CRM, and how many bots one server process serves with it.
+"""Measure the time that the hub adds to a slow CRM, and the bots that one process can serve.
 
     python -m benchmarks.slow [--sqlite] [--latency 0.3] [--callers 500] [--seconds 20]
 
@@ -140,7 +140,7 @@ def _in_parallel(options: argparse.Namespace, call: Callable[[int, int], Told]) 
 
 
 def _direct(crm: Crm, options: argparse.Namespace) -> float:
-    """Return how long one call of the CRM takes by itself, the median of as many callers."""
+    """Return the median duration of a direct call to the CRM with this number of callers (s)."""
     here = threading.local()
 
     def call(number: int) -> float:
@@ -232,7 +232,7 @@ def _server(service: Service) -> int:
 
 
 def _processor_s(pid: int) -> float:
-    """Return how long the processor has worked for a process."""
+    """Return the processor time of a process (s)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -1,4 +1,4 @@
-"""Totals and pages on SQLite, which has to be fast enough for 100,000 contacts.
+"""Measure totals and pages on SQLite with 100,000 contacts.
 
     python -m benchmarks.sqlite [--records 100000]
 
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def measure(hub: Hub, connection: Connection, rounds: int) -> None:
-    """Print the totals and pages of all queries, and what is over its aim."""
+    """Print the totals and pages of all queries, and those slower than their aim."""
     account = crowd.big_account(hub)
     catalogue = hub.records.catalogue(account, CONTACTS)
 
@@ -83,7 +83,7 @@ def measure(hub: Hub, connection: Connection, rounds: int) -> None:
 def _measured(
     search: Callable[..., Search], query: Query, rounds: int
 ) -> tuple[int, float, list[float]]:
-    """Return how many match, and the ms of the total and of each page; 0 where it came along."""
+    """Return the number of matches, and the ms of the total and each page (0 if not queried)."""
     at_once, first = _timed(rounds, lambda: search(query).few())
     if at_once is None:
         matches, counted = _timed(rounds, lambda: search(query).total())
@@ -103,7 +103,7 @@ def _measured(
 
 
 def _timed(rounds: int, work: Callable[[], T]) -> tuple[T, float]:
-    """Return what comes of it, and the median in ms; the first round warms up."""
+    """Return the result and the median time in ms, without the first round."""
     result, spent = work(), list[float]()
     for _ in range(rounds):
         began = time.thread_time()

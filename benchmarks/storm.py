@@ -1,4 +1,4 @@
-"""Whether many processes together keep to the calls that a CRM allows, and lose no lead.
+"""Check that many processes together respect a CRM's rate limit and lose no lead.
 
     python -m benchmarks.storm [--sqlite] [--leads 2000] [--limit 100/10s] [--random-429 20]
 

@@ -1,4 +1,4 @@
-"""How far a reader walks: the files and functions of ours that a warm request enters.
+"""Count the project's files and functions that a warm request enters.
 
     python -m benchmarks.walks [--show create] [--database-url URL]
 
@@ -72,7 +72,7 @@ def _measure(folder: Path, options: argparse.Namespace) -> int:
 
 
 def _requests(app: flask.Flask) -> dict[str, Callable[[], Any]]:
-    """Return a function for each walk that sends its request, each time another new person."""
+    """Return a function per walk that sends its request, for a new person each time."""
     hub: Hub = app.extensions["crmhub"]
     _, ids = open_account(hub, name="Walks", client_id="walks", by=Author("cli", "walks"))
     client = app.test_client()
@@ -105,7 +105,7 @@ def _requests(app: flask.Flask) -> dict[str, Callable[[], Any]]:
 
 
 def _walk(request: Callable[[], Any]) -> list[CodeType]:
-    """Return the functions of ours that a warm request enters, in order, each once."""
+    """Return the project's functions that a warm request enters, in order, each once."""
     for _ in range(_WARM):
         request()
     entered: dict[CodeType, None] = {}

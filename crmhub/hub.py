@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
+from crmhub.accounts import accounts
+from crmhub.accounts.accounts import Account
 from crmhub.accounts.adapter_cache import Connected
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.limits import Limits
 from crmhub.accounts.plans import Plan, load_plans
 from crmhub.adapter.registry import Registry
-from crmhub.database.connection import Database
+from crmhub.database.connection import Connection, Database
 from crmhub.egress import Egress
 from crmhub.journal.budgets import Budgets
 from crmhub.journal.circuit_breaker import Health
@@ -22,11 +27,17 @@ from crmhub.records.store import RecordStore
 from crmhub.secrets import Vault, derive
 from crmhub.settings import Settings
 
+P = ParamSpec("P")
+T = TypeVar("T")
 # More than these are never at the database at once: Python runs one of them at a time.
 _BUSY_THREADS = 16
 # PostgreSQL itself ends any statement of a server process that takes so much longer than a search
 # may: a process that hangs cannot stop its searches.
 _BACKSTOP_S = 30.0
+
+
+class _RolledBack(Exception):
+    """Undoes the transaction of a rehearsal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +99,27 @@ class Hub:
             shares=Shares(settings.threads),
         )
 
+    def load_account(self, client_id: str) -> Account:
+        """Return an account as it is stored now, disabled or not; raises NotFound."""
+        with self.database.reading() as db:
+            return accounts.load(db, client_id, self.plans)
+
+    def forget_after_commit(self, account_id: int) -> None:
+        """Drop an account from this process's cache once the current transaction is committed."""
+        self.database.after_commit(partial(self.directory.forget, account_id))
+
+    def rehearse(self, operation: Callable[[Connection], T]) -> T:
+        """Run an operation in a transaction that is rolled back, and return its result."""
+        results: list[T] = []
+
+        def run_and_undo(tx: Connection) -> None:
+            results.append(operation(tx))
+            raise _RolledBack
+
+        with suppress(_RolledBack):
+            self.database.transact(run_and_undo)
+        return results[-1]
+
     def close(self) -> None:
         """Write what is still in memory and close the database's connections."""
         self.unwritten.close()
@@ -95,3 +127,18 @@ class Hub:
         self.egress.close()
         self.budgets.close()
         self.database.close()
+
+
+def in_transaction(
+    operation: Callable[Concatenate[Hub, Connection, P], T],
+) -> Callable[Concatenate[Hub, P], T]:
+    """Decorate an operation to run in a transaction, which its callers do not pass.
+
+    As for `Database.transact`, the operation may run again after a deadlock.
+    """
+
+    @wraps(operation)
+    def run(hub: Hub, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return hub.database.transact(lambda tx: operation(hub, tx, *args, **kwargs))
+
+    return run

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from crmhub.cli import main
 from crmhub.server import http_server, worker_process
-from crmhub.settings import Settings, _readers
+from crmhub.settings import Settings, _parsers
 
 _ROOT = Path(__file__).parents[1]
 _FILES = ("Dockerfile", "compose.yaml", "config/systemd/crmhub.service")
@@ -45,7 +45,7 @@ def test_every_command_is_one():
 @pytest.mark.parametrize("name", _FILES)
 def test_every_setting_is_one(name):
     named = set(re.findall(r"\bCRMHUB_([A-Z_]+)\b", _text(name)))
-    assert named <= {each.upper() for each in _readers()}
+    assert named <= {each.upper() for each in _parsers()}
     assert named
 
 

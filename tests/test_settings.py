@@ -129,7 +129,7 @@ def test_the_shipped_config_names_every_setting_with_its_default(tmp_path):
     every_line = re.sub(r"(?m)^# (?=\w+ = )", "", shipped)
     assert every_line.count(" = ") == shipped.count(" = ")
     named = re.findall(r"(?m)^(\w+) = ", every_line)
-    settings = [one.name for one in fields(Settings) if "reader" in one.metadata]
+    settings = [one.name for one in fields(Settings) if "parser" in one.metadata]
     assert named == settings
 
     write_config(tmp_path, "")

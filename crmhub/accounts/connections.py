@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.changes import locked, set_adapter
 from crmhub.accounts.plans import Plan
-from crmhub.adapter.contract import Adapter, BadConfig, configured
+from crmhub.adapter import Adapter, BadConfig, configured
 from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import outage

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from crmhub.adapter.contract import Written
+from crmhub.adapter import Written
 from crmhub.errors import BadRequest, Semantic, listed
 
 When = Literal["always", "empty"]

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from crmhub.adapter.contract import Choice, Described, Problem, Rejected
+from crmhub.adapter.errors import Problem, Rejected
+from crmhub.adapter.values import Choice, Described
 
 _TRUE = frozenset({"true", "yes", "1", "on"})
 _FALSE = frozenset({"false", "no", "0", "off"})

@@ -1,4 +1,4 @@
-"""JSON over HTTP for adapters: budgets, error classification, and safe retries.
+"""JSON over HTTP for adapters: budgets, time limits, and safe retries.
 
 An adapter creates one `Http` for its connection and calls `send` with the parts of a path. `send`
 returns an `Answer` with a status of 2xx; any other result raises an error of the contract.
@@ -20,33 +20,30 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC
-from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from typing import Any, NoReturn
-from urllib.parse import quote, quote_plus, unquote, urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import requests
 from urllib3.exceptions import NameResolutionError, NewConnectionError, ReadTimeoutError
 
 from crmhub import egress
-from crmhub.adapter.contract import (
+from crmhub.adapter.answers import Answer, usual_failure
+from crmhub.adapter.context import Budget, Context, Response
+from crmhub.adapter.errors import (
     AdapterError,
     BadConfig,
-    Budget,
     Conflict,
-    Context,
     Denied,
-    LacksRight,
     NotFound,
     NotYet,
     Rejected,
-    Response,
     Throttled,
     Unavailable,
     Uncertain,
 )
+from crmhub.adapter.masking import auth_secrets, mask, mask_json
+
+__all__ = ["GENERAL", "LONGEST_CALL", "Answer", "Failure", "Http", "TooLarge", "usual_failure"]
 
 GENERAL = "general"
 LONGEST_CALL = 30.0
@@ -56,71 +53,10 @@ _BACKOFF = 0.2
 # A call that times out with less time than this says nothing about the CRM.
 _FAIR_CALL = 1.0
 _SHORTEST_CALL = 0.05
-_THROTTLED_SECONDS = 10.0
-_LONGEST_WAIT = 86_400.0
 _LONGEST_SEGMENT = 500
-_SHOWN = 300
-_SHORTEST_SECRET = 6
 _LONGEST_CORRELATION = 100
 _AFTER_HOST = re.compile(r"(https?://[^/?#\s'\"]*)[^\s'\"]*", re.IGNORECASE)
 _log = logging.getLogger("crmhub.adapter")
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A CRM's answer; `body` is its JSON, or None if it is empty or not JSON.
-
-    `is_json` is False for something else, such as a page: then often it was not the CRM that
-    answered. `reads` is whether the call could write nothing.
-    """
-
-    crm: str
-    status: int
-    headers: Mapping[str, str] = field(repr=False)
-    body: Any = field(repr=False)
-    reads: bool = True
-    correlation_id: str = ""
-    is_json: bool = True
-
-    def object(self) -> Mapping[str, Any]:
-        """Return the body as an object; raises `broken` for anything else."""
-        return self.mapping(self.body)
-
-    def mapping(self, value: Any) -> Mapping[str, Any]:
-        """Return a part of the body as an object; raises `broken` for anything else."""
-        if not isinstance(value, dict):
-            raise self.broken("an object was expected")
-        return value
-
-    def items(self, name: str = "results") -> list[Mapping[str, Any]]:
-        """Return the list of objects under `name`; raises `broken` for anything else."""
-        listed = self.object().get(name)
-        if not isinstance(listed, list):
-            raise self.broken(f"{name} is not a list")
-        return [self.mapping(item) for item in listed]
-
-    def id(self, value: Mapping[str, Any] | None = None) -> str:
-        """Return the id of the body, or of `value`, as text; raises `broken` without an id."""
-        record_id = (self.object() if value is None else value).get("id")
-        if isinstance(record_id, bool) or not isinstance(record_id, str | int) or record_id == "":
-            raise self.broken("it names no id")
-        return str(record_id)
-
-    def broken(self, why: str) -> AdapterError:
-        """Return the error for an answer with an unexpected format."""
-        message = f"{self.crm} answered {self.status} with something unexpected: {why}."
-        error = Unavailable(message) if self.reads else Uncertain(message)
-        error.correlation_id = self.correlation_id
-        return error
-
-    def seconds(self, header: str = "Retry-After") -> float | None:
-        """Return the wait that the answer asks for, in seconds, or None.
-
-        RFC 9110, 10.2.3: a number of seconds, or a date. At most a day.
-        """
-        return _seconds(self.headers.get(header, ""))
-
-
 # Calls need this multiple of the usual duration: an interrupted write ends Uncertain.
 _AMPLE = 1.5
 # Weight of the newest call in the moving average of call durations.
@@ -224,7 +160,7 @@ class Http:
 
     def mask(self, text: str) -> str:
         """Return the text with the connection's secrets replaced by `***`, however encoded."""
-        return _masked(text, self._secrets())
+        return mask(text, self._secrets())
 
     def _url(self, path: Iterable[str], params: Mapping[str, str] | None) -> str:
         for segment in path:
@@ -310,10 +246,10 @@ class Http:
     def _read(self, response: Response, auth_headers: Mapping[str, str], *, reads: bool) -> Answer:
         status, is_json, body = response.status_code, True, None
         # Only failures are shown to people; the data of a success stays unmasked.
-        hidden = () if 200 <= status < 300 else (*self._secrets(), *_credentials(auth_headers))
+        hidden = () if 200 <= status < 300 else (*self._secrets(), *auth_secrets(auth_headers))
         try:
             if response.content.strip():
-                body = _masked_json(hidden, _parsed(response.content))
+                body = mask_json(hidden, _parsed(response.content))
         # Deeply nested JSON raises RecursionError.
         except (ValueError, RecursionError):
             is_json = False
@@ -352,77 +288,10 @@ class Http:
         return Unavailable(message) if reads else Uncertain(message)
 
 
-def usual_failure(answer: Answer) -> AdapterError:
-    """Return the error for a status, for answers without a more specific CRM error."""
-    crm, status, reason = answer.crm, answer.status, _reason_in(answer)
-    if 300 <= status < 500 and status not in (303, 304, 408, 499):
-        return _refusal(answer, reason)
-    if status >= 500 or status in (408, 499):
-        message = f"{crm} is out of order ({status})"
-        if answer.reads:
-            return Unavailable(f"{message}.", retry_after=answer.seconds())
-        return Uncertain(f"{message}; it may have stored this all the same.")
-    # A 303 after a POST may mean success; 304 is unexpected without a conditional request.
-    return answer.broken("no such status was to be expected")
-
-
-def _refusal(answer: Answer, reason: str) -> AdapterError:
-    """Return the error for a status from 300 to 499, which means that nothing was done."""
-    crm, status, wait = answer.crm, answer.status, answer.seconds()
-    if status < 400:
-        return BadConfig(f"{crm} answered with a redirect ({status}); correct its address.")
-    if status == 401:
-        return Denied(f"{crm} refuses the credentials{reason}.")
-    if status in (423, 425, 429) or wait is not None:
-        return Throttled(
-            f"{crm} wants fewer calls{reason}.",
-            retry_after=_THROTTLED_SECONDS if wait is None else wait,
-        )
-    if status in (403, 404, 409, 410) and not answer.is_json:
-        return _page_error(answer)
-    if status in (402, 403, 451):
-        return LacksRight(f"The credentials lack a right in {crm} ({status}){reason}.")
-    if status in (404, 410):
-        return NotFound(f"{crm} has no such record{reason}")
-    if status == 409:
-        return Conflict(f"{crm} has another record with such a value{reason}")
-    if status in (400, 413, 414, 422):
-        return Rejected([], f"{crm} does not take these values{reason}")
-    if status == 421:
-        return Unavailable(f"{crm} is not served by the machine that answered (421).")
-    return BadConfig(f"{crm} does not understand the request ({status}){reason}.")
-
-
-def _page_error(answer: Answer) -> AdapterError:
-    """Return the error for an HTML page instead of JSON: blame the proxy or URL, not the record."""
-    if answer.status == 403:
-        return Denied(
-            f"A page with status 403 came instead of {answer.crm}'s own answer: the credentials"
-            " lack a right, or a firewall on the way refuses this machine."
-        )
-    return Unavailable(
-        f"A page with status {answer.status} came instead of {answer.crm}'s own answer: its"
-        " address is wrong, or something on the way cannot reach it."
-    )
-
-
 def _wait(exc: Throttled | Unavailable, attempts: int) -> float:
     """Return the seconds to wait before the next attempt."""
     backoff = float(_BACKOFF * 2 ** (attempts - 1) * random.uniform(0.5, 1))
     return max(exc.retry_after or 0.0, backoff)
-
-
-def _reason_in(answer: Answer) -> str:
-    """Return the CRM's own message as the end of a sentence, or ""."""
-    body = answer.body[0] if isinstance(answer.body, list) and answer.body else answer.body
-    if isinstance(body, dict) and isinstance(body.get("error"), dict):
-        body = body["error"]
-    for name in ("message", "error_description", "detail", "error"):
-        text_value = body.get(name) if isinstance(body, dict) else None
-        if isinstance(text_value, str) and text_value.strip():
-            text = "".join(c if c.isprintable() else " " for c in text_value[: 2 * _SHOWN])
-            return f": {' '.join(text.split())[:_SHOWN].rstrip('.')}"
-    return ""
 
 
 def _correlation(value: object) -> str:
@@ -442,59 +311,6 @@ def _parsed(content: bytes) -> Any:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
-
-
-def _credentials(auth_headers: Mapping[str, str]) -> list[str]:
-    """Return the secret values of the authentication headers.
-
-    An error may repeat `Basic <credentials>` without its first word, so both forms are returned.
-    """
-    return [part for value in auth_headers.values() for part in (value, value.partition(" ")[2])]
-
-
-def _masked_json(hidden: Iterable[str], value: Any) -> Any:
-    """Return a JSON value with these secrets masked in all of its texts."""
-    if not hidden:
-        return value
-    if isinstance(value, str):
-        return _masked(value, hidden)
-    if isinstance(value, list):
-        return [_masked_json(hidden, item) for item in value]
-    if isinstance(value, dict):
-        return {name: _masked_json(hidden, item) for name, item in value.items()}
-    return value
-
-
-def _masked(text: str, secrets: Iterable[str]) -> str:
-    for form in _encodings(frozenset(secrets)):
-        text = text.replace(form, "***")
-    return text
-
-
-@lru_cache(maxsize=256)
-def _encodings(secrets: frozenset[str]) -> list[str]:
-    """Return every encoding in which these secrets may appear in a text."""
-    written: set[str] = set()
-    for secret in {
-        part for secret_text in secrets for part in (secret_text, *parts_of_address(secret_text))
-    }:
-        if len(secret) >= _SHORTEST_SECRET:
-            written |= {secret, json.dumps(secret)[1:-1]}
-            written |= {quote(secret), quote(secret, safe=""), quote_plus(secret)}
-    # Longest first, since one secret may be part of another.
-    return sorted(written, key=len, reverse=True)
-
-
-def parts_of_address(secret: str) -> list[str]:
-    """Return the path segments and query values of a secret URL; nothing for other secrets.
-
-    Of a webhook that is secret as a whole, a CRM and its errors repeat these alone.
-    """
-    if not secret.startswith(("https://", "http://")):
-        return []
-    path, _, query = secret.partition("://")[2].partition("#")[0].partition("?")
-    values = [unquote(part.rpartition("=")[2]) for part in query.split("&")]
-    return [part for part in (*map(unquote, path.split("/")[1:]), *values) if part]
 
 
 def _check_address(base_url: str) -> None:
@@ -524,19 +340,6 @@ def _not_sent(exc: requests.RequestException) -> bool:
     cause = exc.args[0] if exc.args else None
     reason = getattr(cause, "reason", cause)
     return isinstance(reason, NewConnectionError | NameResolutionError)
-
-
-def _seconds(text: str) -> float | None:
-    text = text.strip()
-    if text.isascii() and text.replace(".", "", 1).isdigit():
-        return min(float(text), _LONGEST_WAIT)
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return min(max(0.0, moment.timestamp() - time.time()), _LONGEST_WAIT)
 
 
 def _encoded(body: Any, form: Mapping[str, str] | None) -> tuple[bytes | None, dict[str, str]]:

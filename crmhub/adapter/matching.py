@@ -27,7 +27,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crmhub.adapter.contract import Contact, Problem, Rejected
+from crmhub.adapter.errors import Problem, Rejected
+from crmhub.adapter.values import Contact
 
 _NAMES = ("name", "firstname", "lastname")
 

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from crmhub.adapter.contract import (
+from crmhub.adapter.context import Context
+from crmhub.adapter.errors import (
     BadConfig,
     Conflict,
-    Context,
     Denied,
     NotFound,
     Rejected,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crmhub.adapter.contract import Choice, Pipeline, Problem, Rejected
+from crmhub.adapter.errors import Problem, Rejected
+from crmhub.adapter.values import Choice, Pipeline
 
 _DEFAULTS = ("default", "0")
 _MOST_OPTIONS = 20

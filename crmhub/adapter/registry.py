@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-from crmhub.adapter.contract import Adapter, BadConfig, Setting, features
+from crmhub.adapter.contract import Adapter, features
+from crmhub.adapter.errors import BadConfig
+from crmhub.adapter.values import Setting
 
 GROUP = "crmhub.adapters"
 

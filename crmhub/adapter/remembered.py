@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from crmhub.adapter.contract import Context, NotYet, Throttled, Unavailable
+from crmhub.adapter.context import Context
+from crmhub.adapter.errors import NotYet, Throttled, Unavailable
 
 T = TypeVar("T")
 

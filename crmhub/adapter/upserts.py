@@ -9,22 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from crmhub.adapter.contract import (
-    Adapter,
-    AdapterError,
-    Changes,
-    Conflict,
-    Contact,
-    ContactWrite,
-    NotFound,
-    Problem,
-    Rejected,
-    Saved,
-    Unavailable,
-    hold_back_create,
-    hold_back_update,
-)
+from crmhub.adapter.contract import Adapter, hold_back_create, hold_back_update
+from crmhub.adapter.errors import AdapterError, Conflict, NotFound, Problem, Rejected, Unavailable
 from crmhub.adapter.matching import Duplicate, Found, Lead, Match, decide, is_another_persons
+from crmhub.adapter.values import Changes, Contact, ContactWrite, Saved
 
 _PHONES = ("phone", "mobilephone")
 

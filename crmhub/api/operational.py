@@ -10,7 +10,7 @@ from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub
 from crmhub.database.schema import pending
 from crmhub.errors import Unavailable
-from crmhub.operations.queue_statistics import Backlog
+from crmhub.operations.queue_statistics import QueueGauges
 
 _DOCS = {
     "app_name": "crmhub",
@@ -24,8 +24,8 @@ def register(app: flask.Flask) -> None:
     """Add the routes to `app`."""
     app.add_url_rule("/healthz", view_func=_healthy, endpoint="healthz")
     app.add_url_rule("/readyz", view_func=_ready, endpoint="readyz")
-    backlog = Backlog(app.extensions["crmhub"].database)
-    app.add_url_rule("/metrics", view_func=lambda: _metrics(backlog), endpoint="metrics")
+    gauges = QueueGauges(app.extensions["crmhub"].database)
+    app.add_url_rule("/metrics", view_func=lambda: _metrics(gauges), endpoint="metrics")
     # The files of Swagger UI come from its package, so that no page loads anything from outside.
     docs = get_swaggerui_blueprint("/docs", "/openapi.json", config=_DOCS)
     docs.after_request(_from_here_only)
@@ -55,6 +55,6 @@ def _ready() -> flask.Response:
     return as_json({"status": "ready"})
 
 
-def _metrics(backlog: Backlog) -> flask.Response:
+def _metrics(gauges: QueueGauges) -> flask.Response:
     """Answer with the metrics, also if the database is unavailable."""
-    return flask.Response(metrics.text(backlog.gauges()), content_type=metrics.CONTENT_TYPE)
+    return flask.Response(metrics.text(gauges.gauges()), content_type=metrics.CONTENT_TYPE)

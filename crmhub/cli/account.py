@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from crmhub.cli.declare import apply, export
 from crmhub.cli.field_map import field_map
 from crmhub.cli.inputs import as_mapping, assignment, duration, read_secrets
-from crmhub.cli.open_hub import author, load_account, opened_hub
+from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_fields, print_json
 from crmhub.errors import listed
 
@@ -180,13 +180,13 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     " contacts the old CRM already has), or drop them.",
 )
 @click.option(
-    "--check", "ask", is_flag=True, help="Test the connection first; save only if it works."
+    "--check", "test", is_flag=True, help="Test the connection first; save only if it works."
 )
 def adapter(
     client_id: str,
     name: str,
     queued: Decision | None,
-    ask: bool,
+    test: bool,
     settings: tuple[tuple[str, str], ...],
     secrets: tuple[tuple[str, str], ...],
 ) -> None:
@@ -195,14 +195,14 @@ def adapter(
     Settings that are not named keep their values. A different adapter starts without any.
     """
     with opened_hub() as hub:
-        from crmhub.operations import change_account
+        from crmhub.operations import change_account, set_crm
 
         given = as_mapping(settings, "--set")
-        _refuse_secrets(change_account.adapter_class(hub, name), given)
-        crm = change_account.Crm(name, given, read_secrets(secrets))
-        change_account.set_crm(hub, client_id, crm, ask=ask, queued=queued, by=author())
+        _refuse_secrets(set_crm.load_adapter(hub, name), given)
+        crm = set_crm.Crm(name, given, read_secrets(secrets))
+        set_crm.set_crm(hub, client_id, crm, test=test, queued=queued, by=author())
         former = change_account.detail(hub, client_id).former
-    hint = "" if ask else f" `crmhub account check {client_id}` tests the connection."
+    hint = "" if test else f" `crmhub account check {client_id}` tests the connection."
     click.echo(f"{client_id} uses {name}.{hint}")
     for former_crm in former:
         count = former_crm.queued + former_crm.running
@@ -222,7 +222,7 @@ def check(client_id: str) -> None:
         from crmhub.helpers.crm_connection import check as find_fault
         from crmhub.operations import map_fields
 
-        account = load_account(hub, client_id)
+        account = hub.load_account(client_id)
         field_map = account.connection.field_map
         fault = find_fault(hub, account)
         if not fault and (faults := map_fields.check(hub, account, field_map).faults):

@@ -20,12 +20,12 @@ def list_alerts(as_json: bool) -> None:
     from crmhub.operations import alerts
 
     with opened_hub() as hub, hub.database.reading() as db:
-        active = alerts.now(db, old_ms=hub.settings.alert_queue_age)
+        active = alerts.current(db, old_ms=hub.settings.alert_queue_age)
     if as_json:
         print_json(
             [
                 {
-                    "type": alerts.BEGINS[alert.kind],
+                    "type": alerts.STARTED[alert.kind],
                     "clientId": alert.client_id,
                     "adapter": alert.adapter,
                     "connectionId": alert.connection_id,

@@ -8,7 +8,7 @@ from typing import Any
 import rich_click as click
 
 from crmhub.cli.inputs import duration
-from crmhub.cli.open_hub import load_account, opened_hub
+from crmhub.cli.open_hub import opened_hub
 from crmhub.cli.output import in_words, print_columns, print_json
 
 # Copied from crmhub.audit, so that `--help` does not import it.
@@ -72,7 +72,7 @@ def list_entries(
 
     with opened_hub() as hub:
         query = log.Wanted(
-            account_id=load_account(hub, client_id).id if client_id else None,
+            account_id=hub.load_account(client_id).id if client_id else None,
             object=object_ or "",
             verb=verb or "",
             by=by or "",

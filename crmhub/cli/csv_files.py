@@ -13,7 +13,7 @@ import rich_click as click
 from click.exceptions import Exit
 
 from crmhub.cli.inputs import as_mapping, assignment
-from crmhub.cli.open_hub import author, load_account, opened_hub
+from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import print_json
 from crmhub.cli.progress import progress
 
@@ -89,11 +89,12 @@ def import_(
         ) from None
     refused = refused or file.with_name(f"{file.stem}.refused.csv")
     with opened_hub() as hub:
-        from crmhub.csv.importing import Choices, Import
+        from crmhub.csv.columns import Choices
+        from crmhub.csv.importing import Import
         from crmhub.csv.spreadsheets import Sheet
         from crmhub.properties.kinds import KINDS
 
-        account = load_account(hub, client_id)
+        account = hub.load_account(client_id)
         sheet = Sheet(file, delimiter=delimiter.replace("\\t", "\t"), encoding=encoding)
         choices = Choices(by, as_mapping(columns, "--column"), clear, raw)
         job = Import(
@@ -177,7 +178,7 @@ def export(
         from crmhub.csv.exporting import export as exported
         from crmhub.properties.kinds import KINDS
 
-        account = load_account(hub, client_id)
+        account = hub.load_account(client_id)
         selection = Selection(parsed_filters, names, raw)
         written = 0
         with _write_whole(file, force=force) as out:

@@ -37,9 +37,9 @@ def apply(file: Path, queued: Decision | None, dry_run: bool, yes: bool, as_json
     if as_json and not (yes or dry_run):
         raise click.UsageError("--json cannot ask: add --yes or --dry-run.")
     with opened_hub() as hub:
-        from crmhub.operations import declared_accounts
+        from crmhub.operations import accounts_file, declared_accounts
 
-        declared = declared_accounts.read(file, os.environ)
+        declared = accounts_file.read(file, os.environ)
         outcomes = declared_accounts.rehearse(hub, file, declared, queued=queued, by=author())
         if not as_json:
             _print_differences(outcomes)

@@ -36,12 +36,15 @@ _RESTORE = "restore a backup (crmhub db restore)."
 _WORKERS_CONNECTIONS = 21
 
 
+State = Literal["ok", "warn", "fail"]
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One line of the report: the name of the check, its state, and a message."""
 
     name: str
-    state: Literal["ok", "warn", "fail"]
+    state: State
     message: str
 
 
@@ -107,14 +110,10 @@ def _run_checks(*, everything: bool, repair: bool) -> Iterator[Finding]:
 
 
 def _settings(settings: Settings) -> Finding:
-    source = f"from {settings.config}" if settings.config else "without a file"
     if settings.env == "development" and settings.host not in ("127.0.0.1", "::1", "localhost"):
-        return Finding(
-            "settings",
-            "warn",
-            f"env is development, but host {settings.host} is open to others; "
-            "set CRMHUB_ENV=production.",
-        )
+        fault = f"env is development, but host {settings.host} is open to others"
+        return Finding("settings", "warn", f"{fault}; set CRMHUB_ENV=production.")
+    source = f"from {settings.config}" if settings.config else "without a file"
     return Finding("settings", "ok", f"{settings.env}, {source}")
 
 
@@ -138,22 +137,21 @@ def _check_directories(settings: Settings) -> Finding:
 def _database(database: Database, *, everything: bool) -> Finding:
     from crmhub.errors import Unavailable
 
-    # Text, as are the statements below: they ask the server about itself.
-    sql = {"sqlite": "select 'SQLite ' || sqlite_version()"}.get(
-        database.dialect, "select 'PostgreSQL ' || current_setting('server_version')"
-    )
+    # Text, because such statements ask the server about itself, not about tables.
+    sql = {
+        "sqlite": "select 'SQLite ' || sqlite_version()",
+        "postgresql": "select 'PostgreSQL ' || current_setting('server_version')",
+    }[database.dialect]
     try:
         with database.reading() as db:
             version = db.scalar(sql)
             checked_whole = everything and db.dialect == "sqlite"
             if checked_whole and (report := db.scalar("pragma quick_check(1)")) != "ok":
-                return Finding("database", "fail", f"{_join_lines(report)}; {_RESTORE}")
+                return Finding("database", "fail", f"{' '.join(report.split())}; {_RESTORE}")
         database.check_writable()
     except (Unavailable, database.drivers_errors) as exc:
         return _database_failure(exc)
-    return Finding(
-        "database", "ok", f"{version}, and its file is whole" if checked_whole else version
-    )
+    return Finding("database", "ok", version + ", and its file is whole" * checked_whole)
 
 
 def _database_failure(exc: Exception) -> Finding:
@@ -163,10 +161,6 @@ def _database_failure(exc: Exception) -> Finding:
     if isinstance(exc, Damaged):
         message = f"{message}; if CRMHUB_DATABASE_URL is right, {_RESTORE}"
     return Finding("database", "fail", message)
-
-
-def _join_lines(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _migrations(database: Database) -> Finding:
@@ -193,15 +187,11 @@ def _connections(hub: Hub) -> Finding:
             " where most >= 0 order by most limit 1"
         )
     if hub_limit <= database_limit:
-        return Finding(
-            "connections", "ok", f"at most {hub_limit} of the {database_limit} there are"
-        )
-    return Finding(
-        "connections",
-        "warn",
-        f"{hub.settings.workers} server processes and a worker may open {hub_limit}, but the"
-        f" database takes {database_limit}; lower workers or threads, or raise {setting}.",
-    )
+        message = f"at most {hub_limit} of the {database_limit} there are"
+        return Finding("connections", "ok", message)
+    fault = f"{hub.settings.workers} server processes and a worker may open {hub_limit}"
+    fault = f"{fault}, but the database takes {database_limit}"
+    return Finding("connections", "warn", f"{fault}; lower workers or threads, or raise {setting}.")
 
 
 def _clock(database: Database) -> Finding:
@@ -216,17 +206,11 @@ def _clock(database: Database) -> Finding:
 
 def _compare_clocks(name: str, whose: str, ahead_s: float) -> Finding:
     off_ms = abs(ahead_s) * 1000
-    state: Literal["ok", "warn", "fail"] = "ok"
-    if off_ms > _CLOCK_WARN_MS:
-        state = "fail" if off_ms > _CLOCK_FAIL_MS else "warn"
-    if state == "ok":
-        return Finding(name, state, f"{whose} agrees to {off_ms:.0f} ms")
+    if off_ms <= _CLOCK_WARN_MS:
+        return Finding(name, "ok", f"{whose} agrees to {off_ms:.0f} ms")
     relation = "ahead of" if ahead_s > 0 else "behind"
-    return Finding(
-        name,
-        state,
-        f"{whose} is {off_ms / 1000:.1f} s {relation} this machine; let both follow NTP.",
-    )
+    fault = f"{whose} is {off_ms / 1000:.1f} s {relation} this machine; let both follow NTP."
+    return Finding(name, "fail" if off_ms > _CLOCK_FAIL_MS else "warn", fault)
 
 
 def _redis(settings: Settings) -> Finding:
@@ -245,13 +229,10 @@ def _redis(settings: Settings) -> Finding:
         client.set(f"crmhub:doctor:{os.getpid()}", "", px=_REDIS_SECONDS * 1000)
     except redis.RedisError as exc:
         what = "takes no writes" if answers else "does not answer"
-        # The type alone: the text may hold the address, and with it a password.
-        return Finding(
-            "redis",
-            "fail",
-            f"it {what} ({type(exc).__name__}); until it does, "
-            "each process holds its share of a rate limit.",
-        )
+        # The type alone: the message may contain the address with a password.
+        fault = f"it {what} ({type(exc).__name__})"
+        effect = "until it does, each process holds its share of a rate limit."
+        return Finding("redis", "fail", f"{fault}; {effect}")
     finally:
         client.close()
     return _compare_clocks("redis", "Redis", seconds + micros / 1e6 - time.time())
@@ -262,11 +243,9 @@ def _adapters(hub: Hub) -> Iterator[Finding]:
     if not installed:
         yield Finding("adapters", "fail", "none is installed, not even local: install crmhub anew.")
     for adapter in installed:
-        name = f"adapter {adapter.name}"
-        if adapter.error:
-            yield Finding(name, "fail", adapter.error)
-        else:
-            yield Finding(name, "ok", f"{adapter.title} {adapter.version}")
+        state: State = "fail" if adapter.error else "ok"
+        message = adapter.error or f"{adapter.title} {adapter.version}"
+        yield Finding(f"adapter {adapter.name}", state, message)
 
 
 def _keys(hub: Hub) -> Finding:
@@ -276,22 +255,15 @@ def _keys(hub: Hub) -> Finding:
     counts_by_key, first = counts(hub.database), hub.vault.first
     others = {key_id: count for key_id, count in sorted(counts_by_key.items()) if key_id != first}
     other_counts = ", ".join(f"{count} with {key_id}" for key_id, count in others.items())
+    name, sealed = "encryption keys", f"sealed are {other_counts}"
     if unknown_keys := sorted(others.keys() - set(hub.vault.key_ids)):
-        return Finding(
-            "encryption keys",
-            "fail",
-            f"sealed are {other_counts}, but encryption_keys does not name"
-            f" {', '.join(unknown_keys)}; add it behind the first, or enter these secrets again.",
-        )
+        fault = f"{sealed}, but encryption_keys does not name {', '.join(unknown_keys)}"
+        remedy = "add it behind the first, or enter these secrets again."
+        return Finding(name, "fail", f"{fault}; {remedy}")
     if others:
-        return Finding(
-            "encryption keys",
-            "warn",
-            f"sealed are {other_counts}, which is not the first; run `crmhub db reseal`.",
-        )
-    return Finding(
-        "encryption keys", "ok", f"{counts_by_key[first]} sealed values, all with {first}"
-    )
+        fault = f"{sealed}, which is not the first; run `crmhub db reseal`."
+        return Finding(name, "warn", fault)
+    return Finding(name, "ok", f"{counts_by_key[first]} sealed values, all with {first}")
 
 
 def _read_accounts(hub: Hub) -> tuple[list[Account], list[Finding]]:
@@ -322,12 +294,8 @@ def _accounts(hub: Hub, readable: list[Account], *, sound: bool) -> Iterator[Fin
     with hub.database.reading() as db:
         missing_plans = sorted(accounts.plans_in_use(db) - hub.plans.keys())
     for plan in missing_plans:
-        yield Finding(
-            "plans",
-            "warn",
-            f"accounts are on the plan {plan}, which does not exist and counts as default; "
-            "define it, or give them another.",
-        )
+        fault = f"accounts are on the plan {plan}, which does not exist and counts as default"
+        yield Finding("plans", "warn", f"{fault}; define it, or give them another.")
     for account in readable:
         try:
             connect(hub, account)
@@ -343,7 +311,7 @@ def _journal(hub: Hub) -> Iterator[Finding]:
     from crmhub.operations import alerts
 
     with hub.database.reading() as db:
-        active = alerts.now(db, old_ms=hub.settings.alert_queue_age)
+        active = alerts.current(db, old_ms=hub.settings.alert_queue_age)
     for alert in active:
         yield Finding(f"account {alert.client_id}", "warn", alert.in_words())
     if not active:

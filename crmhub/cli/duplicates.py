@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from crmhub.cli.inputs import as_mapping, assignment
-from crmhub.cli.open_hub import author, load_account, opened_hub
+from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_json
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def list_pairs(
         from crmhub.api.admin.duplicate_answers import DuplicateShown
         from crmhub.identity import possible_duplicates as pairs
 
-        account = load_account(hub, client_id)
+        account = hub.load_account(client_id)
         with hub.database.reading() as db:
             last_pair = pairs.find(db, account, *after) if after else None
             listed = pairs.listed(
@@ -108,7 +108,7 @@ def merge(
         from crmhub.errors import Conflict
         from crmhub.operations import compare_contacts, merge_contacts
 
-        account = load_account(hub, client_id)
+        account = hub.load_account(client_id)
         preview = compare_contacts.preview(hub, account, one, other, keep=keep, take=take)
         if not as_json:
             _print_preview(preview)
@@ -143,7 +143,7 @@ def unmerge(client_id: str, one: str, other: str) -> None:
     with opened_hub() as hub:
         from crmhub.operations import merge_contacts
 
-        pair = merge_contacts.unmerge(hub, load_account(hub, client_id), one, other, by=author())
+        pair = merge_contacts.unmerge(hub, hub.load_account(client_id), one, other, by=author())
     click.echo(f"Contacts {pair.one} and {pair.other} are separate again.")
 
 
@@ -157,7 +157,7 @@ def dismiss(client_id: str, one: str, other: str, merged: bool) -> None:
     with opened_hub() as hub:
         from crmhub.operations import merge_contacts
 
-        account = load_account(hub, client_id)
+        account = hub.load_account(client_id)
         pair = merge_contacts.dismiss(hub, account, one, other, by=author(), merged=merged)
     what = "merged" if merged else "two different persons"
     click.echo(f"Contacts {pair.one} and {pair.other} are {what}.")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 from click.exceptions import Exit
 
-from crmhub.cli.open_hub import author, load_account, opened_hub
+from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import print_fields, print_json
 
 if TYPE_CHECKING:
-    from crmhub.operations.erase_person import Erased
+    from crmhub.operations.erasure import Erased
     from crmhub.operations.person_finder import Reading
 
 
@@ -62,14 +62,15 @@ def erase(
         raise click.UsageError("--json cannot ask: add --yes or --dry-run.")
     with opened_hub() as hub:
         from crmhub.operations import erase_person
+        from crmhub.operations.erasure import Erased
 
-        account = load_account(hub, client_id)
+        account = hub.load_account(client_id)
         person, ways = erase_person.find(hub, account, contact, reading)
-        findings = erase_person.Erased()
+        findings = Erased()
         will_erase = False
         if person is not None:
             person = erase_person.include(hub, account, person, included)
-            findings = erase_person.look(hub, account, person, with_linked=with_linked)
+            findings = erase_person.preview(hub, account, person, with_linked=with_linked)
             will_erase = not (dry_run or findings.nothing)
             if not (as_json or findings.nothing):
                 click.echo(f"Found as {' and '.join(ways)}:")
@@ -101,15 +102,15 @@ def _print_findings(findings: Erased) -> None:
         for name, value in (
             ("contacts", _ids(findings.contacts)),
             ("archived contacts", _ids(findings.archived)),
-            ("conversations", str(findings.acquaintances or "")),
+            ("conversations", str(findings.conversations or "")),
             ("actions", states),
             ("enrolments", str(findings.enrolments or "")),
-            ("sticky assignments", str(findings.kept_numbers or "")),
+            ("sticky assignments", str(findings.sticky_assignments or "")),
             ("possible duplicates", str(findings.duplicates or "")),
             ("stored answers", str(findings.answers or "")),
-            ("outage reasons", str(findings.reasons or "")),
+            ("outage reasons", str(findings.outage_reasons or "")),
             ("notes on actions", str(findings.notes or "")),
-            *((f"erased {kind}", _ids(ids)) for kind, ids in findings.gone.items()),
+            *((f"erased {kind}", _ids(ids)) for kind, ids in findings.linked_erased.items()),
             *((f"{kind} that stay", _ids(ids)) for kind, ids in findings.linked.items()),
         )
         if value
@@ -119,8 +120,10 @@ def _print_findings(findings: Erased) -> None:
             f"Only the phone is the same: {', '.join(findings.same_phone)}. They are kept;"
             " --include ID also erases one of them."
         )
-    if findings.alone:
-        linked = "; ".join(f"{kind} {_ids(ids)}" for kind, ids in findings.alone.items())
+    if findings.linked_to_nobody_else:
+        linked = "; ".join(
+            f"{kind} {_ids(ids)}" for kind, ids in findings.linked_to_nobody_else.items()
+        )
         click.echo(f"Linked to nobody else: {linked}; --with-linked also erases them.")
 
 
@@ -133,7 +136,7 @@ def _print_remaining_work(findings: Erased) -> None:
 def _remaining_work(findings: Erased) -> Iterator[str]:
     for adapter, contact_id in findings.elsewhere:
         yield f"The contact {contact_id} in {adapter} must be erased there."
-    for action in findings.unsettled:
+    for action in findings.unconfirmed:
         yield (
             f"Action {action.action_id} ({action.kind}) may have reached {action.adapter}"
             " without a confirmation; search for the person there."
@@ -157,24 +160,24 @@ def _as_json(findings: Erased, *, erased: bool) -> dict[str, Any]:
         "erased": erased,
         "contacts": findings.contacts,
         "archivedContacts": findings.archived,
-        "acquaintances": findings.acquaintances,
+        "acquaintances": findings.conversations,
         "actions": findings.actions,
         "enrolments": findings.enrolments,
-        "keptNumbers": findings.kept_numbers,
+        "keptNumbers": findings.sticky_assignments,
         "possibleDuplicates": findings.duplicates,
         "keptAnswers": findings.answers,
-        "outageReasons": findings.reasons,
+        "outageReasons": findings.outage_reasons,
         "actionNotes": findings.notes,
         "linkedThatStay": findings.linked,
-        "linkedToNobodyElse": findings.alone,
-        "linkedErased": findings.gone,
+        "linkedToNobodyElse": findings.linked_to_nobody_else,
+        "linkedErased": findings.linked_erased,
         "toEraseElsewhere": [
             {"adapter": adapter, "contactId": contact_id}
             for adapter, contact_id in findings.elsewhere
         ],
         "maybeWritten": [
             {"actionId": action.action_id, "helper": action.kind, "adapter": action.adapter}
-            for action in findings.unsettled
+            for action in findings.unconfirmed
         ],
         "samePhone": findings.same_phone,
         "swept": findings.swept,

@@ -65,9 +65,9 @@ def field_map(
         raise click.UsageError("--no-check needs --file, without --preview.")
     with opened_hub() as hub:
         from crmhub.accounts import field_maps
-        from crmhub.operations import change_account, map_fields
+        from crmhub.operations import map_fields
 
-        account = change_account.find(hub, client_id)
+        account = hub.load_account(client_id)
         given = None if source is None else field_maps.read(_read_json(source))
         if helper:
             properties = as_mapping(sample, "--sample") if sample else None
@@ -79,7 +79,7 @@ def field_map(
         notes: Any = ()
         if given is not None:
             account, notes = map_fields.set_field_map(
-                hub, client_id, given, ask=not no_check, by=author()
+                hub, client_id, given, test=not no_check, by=author()
             )
     for path, words in notes:
         click.echo(f"Note: {path}: {words}{'' if words.endswith('?') else '.'}", err=True)

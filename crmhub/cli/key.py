@@ -5,7 +5,7 @@ from __future__ import annotations
 import rich_click as click
 
 from crmhub.cli.inputs import expiring
-from crmhub.cli.open_hub import author, load_account, opened_hub
+from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, print_columns, print_json, validity
 
 
@@ -54,7 +54,7 @@ def list_keys(client_id: str, as_json: bool) -> None:
     with opened_hub() as hub:
         from crmhub.accounts import keys
 
-        account = load_account(hub, client_id)
+        account = hub.load_account(client_id)
         with hub.database.reading() as db:
             listed = keys.list_keys(db, account.id)
     if as_json:

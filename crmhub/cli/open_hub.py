@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from crmhub.errors import Unavailable
 
 if TYPE_CHECKING:
-    from crmhub.accounts.accounts import Account
     from crmhub.audit import Author
     from crmhub.hub import Hub
     from crmhub.settings import Settings
@@ -135,11 +134,3 @@ def author() -> Author:
         # A container may run under a user id without a name.
         name = f"uid {os.getuid()}"
     return Author("cli", name)
-
-
-def load_account(hub: Hub, client_id: str) -> Account:
-    """Load an account, disabled or not; raises NotFound."""
-    from crmhub.accounts import accounts
-
-    with hub.database.reading() as db:
-        return accounts.load(db, client_id, hub.plans)

@@ -32,7 +32,7 @@ def reseal(check: bool, as_json: bool) -> None:
         done = 0
         broken: Sequence[Broken] = ()
         if not check:
-            result = reseal_secrets.reseal(hub, by=author(), told=_report)
+            result = reseal_secrets.reseal(hub, by=author(), report=_report)
             done, broken = result.done, result.broken
         counts = reseal_secrets.counts(hub.database)
         key_ids = hub.vault.key_ids

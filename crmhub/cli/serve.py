@@ -1,4 +1,4 @@
-"""`crmhub serve`: the HTTP service, in several processes under one supervisor."""
+"""`crmhub serve`: run the HTTP service in several processes under a supervisor."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import rich_click as click
 if TYPE_CHECKING:
     from crmhub.settings import Settings
 
-# Thousands of threads, each with a connection, a call and a share of the rest, stay below.
+# Enough for thousands of threads, each with a connection and a call to a CRM.
 _DESCRIPTORS = 65_536
-# What a server process takes to end after it has killed what is below it.
+# A server process needs this time to end after it has killed its own processes.
 _LATE_SECONDS = 2
 
 
@@ -28,22 +28,22 @@ _LATE_SECONDS = 2
 @click.option(
     "--threads",
     type=click.IntRange(1, 4096),
-    help="Requests that a process works on at a time. [setting: threads]",
+    help="Concurrent requests of each process. [setting: threads]",
 )
 @click.option(
     "--worker/--no-worker",
     "with_worker",
     default=True,
     show_default=True,
-    help="Work off the journal, too; without it run `crmhub worker`.",
+    help="Also process the journal; without it, run `crmhub worker`.",
 )
 def serve(with_worker: bool, **options: str | int | None) -> None:
-    """Serve the API and the helpers; SIGTERM, SIGHUP or Ctrl-C stops after the requests under way.
+    """Serve the API and the helpers; SIGTERM, SIGHUP or Ctrl-C stops after the current requests.
 
-    A SQLite database is migrated first. Where its disk is full, reads are answered until there is
-    room.
+    A SQLite database is migrated first. On a full disk, only reads are answered until there is
+    space.
     """
-    # What is imported stays: to look for garbage among it takes a fifth of the start.
+    # Imported modules stay in memory; collecting garbage among them takes a fifth of the start.
     gc.disable()
     try:
         _serve(with_worker, options)
@@ -59,7 +59,7 @@ def _serve(with_worker: bool, options: Mapping[str, str | int | None]) -> None:
 
     for name, value in options.items():
         if value is not None:
-            # The server processes read their settings themselves: this is how options get there.
+            # The server processes read their settings from the environment.
             os.environ[f"CRMHUB_{name.upper()}"] = str(value)
     settings = Settings.load()
     _check_plans(settings)
@@ -73,14 +73,14 @@ def _serve(with_worker: bool, options: Mapping[str, str | int | None]) -> None:
 
 
 def _check_plans(settings: Settings) -> None:
-    # A fault here would show as a server process that dies at its start.
+    # Otherwise an invalid file would show only as a server process that dies at its start.
     from crmhub.accounts.plans import load_plans
 
     load_plans(settings.plans)
 
 
 def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> None:
-    # The server processes are forked, and find their imports done once for all of them.
+    # Imported before the fork, so that all server processes share the modules.
     import crmhub.app  # noqa: F401
     from crmhub.server import http_server, processes
     from crmhub.server.supervisor import Supervisor
@@ -89,10 +89,10 @@ def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> N
     os.register_at_fork(after_in_child=processes.forget_supervisors_signals)
     supervisor = Supervisor(lambda: http_server.serve(settings, address), settings.workers)
     supervisor.handle(signal.SIGTERM, signal.SIGINT)
-    # A service in a terminal that is closed would go on unseen; nohup's may.
+    # Stop when the terminal is closed, except under nohup.
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         supervisor.handle(signal.SIGHUP)
-    # A collection would write to each object, and copy the memory that all processes share.
+    # Garbage collection writes to each object, and so would copy the shared memory.
     gc.freeze()
     try:
         supervisor.begin()
@@ -100,16 +100,15 @@ def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> N
         processes.announce(settings, address)
         supervisor.run()
     finally:
-        # At the same time: one after the other would take longer than anybody waits, and until
-        # then the worker would begin further calls.
+        # At the same time, so that the stop takes less time and the worker starts no more calls.
         stop_worker()
         supervisor.stop(http_server.GRACE_SECONDS + _LATE_SECONDS)
 
 
 def _allow_descriptors() -> None:
-    """Let each server process open as many files as the system lets it, not the usual 1,024.
+    """Raise the limit of open files for each server process above the usual 1,024.
 
-    A connection takes one, and so does the call to a CRM that it may wait for.
+    Each connection needs one, and so does the call to a CRM that it waits for.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:

@@ -70,7 +70,7 @@ def worker(
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         threading.Thread(target=_stop_with_supervisor, args=(supervisor,), daemon=True).start()
     else:
-        click.echo(f"crmhub works off the journal with {threads} threads.")
+        click.echo(f"crmhub processes the journal with {threads} threads.")
     try:
         journal_worker.run()
     finally:

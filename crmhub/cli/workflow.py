@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rich_click as click
 
-from crmhub.cli.open_hub import author, load_account, opened_hub
+from crmhub.cli.open_hub import author, opened_hub
 
 
 @click.group()
@@ -24,7 +24,7 @@ def enrol(client_id: str, workflow_id: str, contact_id: str) -> None:
     with opened_hub() as hub:
         from crmhub.helpers import get_type
 
-        account = load_account(hub, client_id)
+        account = hub.load_account(client_id)
         get_type.enrol(hub, account, workflow_id=workflow_id, contact_id=contact_id, by=author())
     click.echo(f"Contact {contact_id} is in workflow {workflow_id}.")
 
@@ -38,6 +38,6 @@ def unenrol(client_id: str, workflow_id: str, contact_id: str) -> None:
     with opened_hub() as hub:
         from crmhub.helpers import get_type
 
-        account = load_account(hub, client_id)
+        account = hub.load_account(client_id)
         get_type.unenrol(hub, account, workflow_id=workflow_id, contact_id=contact_id, by=author())
     click.echo(f"Contact {contact_id} is no longer in workflow {workflow_id}.")

@@ -142,7 +142,7 @@ def _overview(client_id: str) -> dict[str, Any]:
     return {
         **shared,
         "adapter": installed(detail.account.connection.adapter),
-        "away": queue_statistics.away(hub().database, detail.account),
+        "away": queue_statistics.outage_of(hub().database, detail.account),
         "waiting": queue_statistics.waiting(hub().database, [detail.account.id])[detail.account.id],
         "usage": [
             (name, counts.get(kind.code, 0), plan.quotas.get(name)) for name, kind in KINDS.items()

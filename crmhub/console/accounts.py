@@ -9,6 +9,7 @@ import flask
 from crmhub.accounts import accounts as stored
 from crmhub.accounts.changes import client_id_of
 from crmhub.api.http.authentication import hub
+from crmhub.console import list_filters
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page, refused
 from crmhub.console.sessions import author
@@ -23,7 +24,7 @@ _PAGE_SIZE = 50
 def accounts() -> flask.Response:
     """List accounts, oldest first; `q` filters them by name or client id."""
     words = flask.request.args.get("q", "").strip()[:200]
-    after = _parse_id(flask.request.args.get("after", ""))
+    after = list_filters.parse_id(flask.request.args.get("after", "")) or 0
     with hub().database.reading() as db:
         matches = stored.search_accounts(db, hub().plans, words, after=after, limit=_PAGE_SIZE + 1)
     shown = matches[:_PAGE_SIZE]
@@ -68,7 +69,3 @@ def open_new_account() -> flask.Response:
 
 def _plan_choices() -> dict[str, Any]:
     return {"plans": [(name, name) for name in sorted(hub().plans)]}
-
-
-def _parse_id(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

@@ -8,7 +8,7 @@ from typing import Any
 import flask
 
 from crmhub.accounts.accounts import Account
-from crmhub.adapter.contract import BadConfig
+from crmhub.adapter import BadConfig
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
 from crmhub.console.blueprint import blueprint

@@ -51,7 +51,7 @@ class Banner:
         try:
             started_at = time.monotonic()
             with hub.database.reading() as db:
-                self._alerts = alerts.now(db, old_ms=hub.settings.alert_queue_age)
+                self._alerts = alerts.current(db, old_ms=hub.settings.alert_queue_age)
             ended_at = time.monotonic()
             self._next_query_at = ended_at + max(_CACHE_S, _PAUSE_FACTOR * (ended_at - started_at))
         except Unavailable:

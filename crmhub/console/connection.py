@@ -12,8 +12,8 @@ from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.errors import HubError, NotFound
-from crmhub.operations import change_account, queue_statistics, switch_crm
-from crmhub.operations.change_account import Crm
+from crmhub.operations import queue_statistics, set_crm, switch_crm
+from crmhub.operations.set_crm import Crm
 from crmhub.operations.switch_crm import DECISIONS
 
 _FATES = {
@@ -36,20 +36,20 @@ def crm_save(client_id: str) -> flask.Response:
     """Save the CRM after its connection test passed, or without a test."""
     form = flask.request.form
     name, decision = form.get("adapter", ""), form.get("queued", "")
-    ask = "unasked" not in form
+    test = "unasked" not in form
     try:
-        change_account.set_crm(
+        set_crm.set_crm(
             hub(),
             client_id,
             _crm(name),
-            ask=ask,
+            test=test,
             queued=decision if decision in DECISIONS else None,
             by=author(),
-            in_place_of=form.get("seen"),
+            expected=form.get("seen"),
         )
     except HubError as exc:
         return refused(exc, "account/crm.html", **_shown(client_id, name, typed=True))
-    message = "Saved; the CRM says that all is well." if ask else "Saved. The CRM was not asked."
+    message = "Saved; the CRM says that all is well." if test else "Saved. The CRM was not asked."
     return done(message, "console.crm", client_id=client_id)
 
 
@@ -58,7 +58,7 @@ def crm_check(client_id: str) -> flask.Response:
     """Test the connection with the typed settings; nothing is saved."""
     name = flask.request.form.get("adapter", "")
     try:
-        wrong = change_account.check_crm(hub(), client_id, _crm(name))
+        wrong = set_crm.check_crm(hub(), client_id, _crm(name))
     except HubError as exc:
         return refused(exc, "account/crm.html", **_shown(client_id, name, typed=True))
     shown = _shown(client_id, name, typed=True)
@@ -100,12 +100,12 @@ def _shown(client_id: str, name: str, *, typed: bool = False) -> dict[str, Any]:
             if field.startswith(_REMOVED)
         }
     with hub().database.reading() as db:
-        queued = switch_crm.queued(db, account)
+        queued = switch_crm.count_queued(db, account)
     stored = shared["detail"].secrets if same else ()
     return {
         **shared,
         "adapter": adapter,
-        "seen": change_account.seen(account),
+        "seen": set_crm.fingerprint(account),
         "present": installed(current),
         "same": same,
         "adapters": [
@@ -116,7 +116,7 @@ def _shown(client_id: str, name: str, *, typed: bool = False) -> dict[str, Any]:
         # None: the stored secrets cannot be decrypted.
         "stored": stored or (),
         "broken": stored is None,
-        "away": queue_statistics.away(hub().database, account),
+        "away": queue_statistics.outage_of(hub().database, account),
         "queued": 0 if same else queued,
         "fates": _FATES,
         "fate": flask.request.form.get("queued", "finish"),

@@ -16,7 +16,7 @@ from crmhub.console.sessions import author
 from crmhub.errors import HubError
 from crmhub.identity import possible_duplicates
 from crmhub.identity.possible_duplicates import Pair
-from crmhub.operations import change_account, compare_contacts, merge_contacts
+from crmhub.operations import compare_contacts, merge_contacts
 from crmhub.operations.compare_contacts import Preview
 
 STATES = {"open": "Open", "merged": "Merged", "dismissed": "Dismissed"}
@@ -30,7 +30,7 @@ _TAKE_PREFIX = "take."
 @blueprint.get(_PATH, endpoint="duplicates")
 def duplicates_list(client_id: str) -> flask.Response:
     """List the pairs in one state, newest first."""
-    account = change_account.find(hub(), client_id)
+    account = hub().load_account(client_id)
     state = flask.request.args.get("state", "")
     state = state if state in STATES else "open"
     with hub().database.reading() as db:
@@ -53,7 +53,7 @@ def duplicates_list(client_id: str) -> flask.Response:
 @blueprint.get(_PAIR)
 def duplicates_pair(client_id: str, one: str, other: str) -> flask.Response:
     """Show a pair and the preview of its merge."""
-    account = change_account.find(hub(), client_id)
+    account = hub().load_account(client_id)
     keep = list_filters.text(flask.request.args.get("keep", ""))
     preview = compare_contacts.preview(hub(), account, one, other, keep=keep)
     return page("account/duplicate.html", **_pair_context(account, preview))
@@ -62,7 +62,7 @@ def duplicates_pair(client_id: str, one: str, other: str) -> flask.Response:
 @blueprint.post(f"{_PAIR}/merge")
 def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
     """Merge a pair; refused if it changed since the page was shown."""
-    account = change_account.find(hub(), client_id)
+    account = hub().load_account(client_id)
     form = flask.request.form
     keep = form.get("keep", "")
     take = {
@@ -85,7 +85,7 @@ def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
 @blueprint.post(f"{_PAIR}/unmerge")
 def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
     """Undo a merge."""
-    account = change_account.find(hub(), client_id)
+    account = hub().load_account(client_id)
     try:
         merge_contacts.unmerge(hub(), account, one, other, by=author())
     except HubError as exc:
@@ -98,7 +98,7 @@ def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
 @blueprint.post(f"{_PAIR}/dismiss")
 def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
     """Close a pair: two different persons, or merged in the CRM."""
-    account = change_account.find(hub(), client_id)
+    account = hub().load_account(client_id)
     merged = flask.request.form.get("reason") == "merged"
     merge_contacts.dismiss(hub(), account, one, other, merged=merged, by=author())
     message = f"Contacts {one} and {other} are {'merged' if merged else 'two different persons'}."

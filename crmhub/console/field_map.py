@@ -20,7 +20,7 @@ from crmhub.console.sessions import author
 from crmhub.console.template_filters import counted
 from crmhub.errors import BadRequest, HubError, Semantic, listed
 from crmhub.helpers.actions import HELPERS
-from crmhub.operations import change_account, map_fields
+from crmhub.operations import map_fields
 
 _TEMPLATE = "account/fieldmap.html"
 _SPARE_ROWS, _ADDED_ROWS = 2, 5
@@ -43,17 +43,17 @@ def fieldmap(client_id: str) -> flask.Response:
 def fieldmap_save(client_id: str) -> flask.Response:
     """Save the typed field map after checking it with the CRM, or without a check."""
     form = flask.request.form
-    change_account.find(hub(), client_id)
+    hub().load_account(client_id)
     draft = None if "json" in form else Draft.typed(form)
-    ask = "unchecked" not in form
+    test = "unchecked" not in form
     try:
         given = _parse_json(form["json"]) if draft is None else draft.field_map()
         _, notes = map_fields.set_field_map(
-            hub(), client_id, given, ask=ask, by=author(), in_place_of=form.get("seen")
+            hub(), client_id, given, test=test, by=author(), expected=form.get("seen")
         )
     except HubError as exc:
         return refused(exc, _TEMPLATE, **_shown(client_id, draft, exc))
-    message = "Saved, and checked against the CRM." if ask else "Saved. The CRM was not asked."
+    message = "Saved, and checked against the CRM." if test else "Saved. The CRM was not asked."
     if notes:
         message += f" {counted(len(notes), 'note')} below."
     return done(message, "console.fieldmap", client_id=client_id)
@@ -73,7 +73,7 @@ def fieldmap_rows(client_id: str) -> flask.Response:
 def fieldmap_preview(client_id: str) -> flask.Response:
     """Preview the values that a call would send to the CRM; nothing is sent or saved."""
     form = flask.request.form
-    account = change_account.find(hub(), client_id)
+    account = hub().load_account(client_id)
     draft = Draft.typed(form)
     try:
         preview = map_fields.preview(
@@ -115,14 +115,14 @@ def _shown(
     if draft is None:
         draft = Draft.of(stored)
         for kind in mappable:
-            notes += map_fields.strange(kind.kind, stored.of(kind.kind), kind.ours)
+            notes += map_fields.unknown_names(kind.kind, stored.of(kind.kind), kind.ours)
         draft.attach_notes(notes)
     faults: Sequence[tuple[str, str]] = error.faults if isinstance(error, Faulty) else ()
     draft.attach_faults(faults)
     return {
         **shared,
         "adapter": installed(account.connection.adapter),
-        "seen": map_fields.seen(account),
+        "seen": map_fields.fingerprint(account),
         "kinds": [(kind, _add_spare_rows(draft.rows[kind.kind])) for kind in mappable],
         "untold": list(dict.fromkeys(kind.unknown for kind in mappable if kind.unknown)),
         "notes": notes,

@@ -8,7 +8,6 @@ from crmhub import durations
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.errors import BadRequest
-from crmhub.operations import change_account
 
 _MAX_LENGTH = 500
 # PostgreSQL stores no NUL character in a text.
@@ -46,7 +45,7 @@ def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[
 
 def account(given: dict[str, str]) -> Account | None:
     """Return the account named by the filter, None without the filter; raises NotFound."""
-    return change_account.find(hub(), given["account"]) if "account" in given else None
+    return hub().load_account(given["account"]) if "account" in given else None
 
 
 def parse_id(given: str) -> int | None:

@@ -16,7 +16,7 @@ import orjson
 
 from crmhub.accounts import field_maps
 from crmhub.accounts.field_maps import KINDS, MOST_RULES, Faulty, FieldMap, Rule
-from crmhub.adapter.contract import Written
+from crmhub.adapter import Written
 from crmhub.errors import BadRequest
 
 PARTS = ("name", "to", "values", "constant", "set", "remove")

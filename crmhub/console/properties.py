@@ -8,8 +8,9 @@ from typing import TypeVar, cast
 
 import flask
 
+from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import Adapter, AdapterError, contract
+from crmhub.adapter import Adapter, AdapterError
 from crmhub.api.http.authentication import hub
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint

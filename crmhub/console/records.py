@@ -18,7 +18,6 @@ from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import text
 from crmhub.console.pages import page, refused, see
 from crmhub.errors import HubError, NotFound
-from crmhub.operations import change_account
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.records.search.filters import Filter
@@ -61,7 +60,7 @@ def records(client_id: str) -> flask.Response:
 @blueprint.get("/records/<client_id>/<kind>")
 def records_of(client_id: str, kind: str) -> flask.Response:
     """List records of one kind that match up to five filters."""
-    account, record_kind = change_account.find(hub(), client_id), _kind(kind)
+    account, record_kind = hub().load_account(client_id), _kind(kind)
     catalogue = hub().records.catalogue(account, record_kind)
     given = _filter_rows()
     sort = flask.request.args.get("sort", "")
@@ -101,7 +100,7 @@ def records_of(client_id: str, kind: str) -> flask.Response:
 @blueprint.get("/records/<client_id>/<kind>/<id>")
 def records_one(client_id: str, kind: str, id: str) -> flask.Response:
     """Show a record and its associations."""
-    account, record_kind = change_account.find(hub(), client_id), _kind(kind)
+    account, record_kind = hub().load_account(client_id), _kind(kind)
     record = hub().records.get(account, record_kind, number(record_kind, id))
     catalogue = hub().records.catalogue(account, record_kind)
     properties, values = record.properties, []
@@ -170,6 +169,6 @@ def _title(properties: dict[str, str], kind: Kind) -> str:
     """Return the title of a record from its name, email or phone; "" without any."""
     names = _COLUMNS[kind.name]
     if kind.name == "contacts":
-        parse_id = " ".join(filter(None, (properties.get(name) for name in names[:2])))
-        return parse_id or properties.get("email") or properties.get("phone") or ""
+        full_name = " ".join(filter(None, (properties.get(name) for name in names[:2])))
+        return full_name or properties.get("email") or properties.get("phone") or ""
     return properties.get(names[0], "")

@@ -53,9 +53,9 @@ def lasted(milliseconds: int) -> str:
         return f"{milliseconds / 1000:.1f} s"
     for (unit, size), (smaller, part) in zip(_UNITS, (*_UNITS[1:], ("ms", 1)), strict=True):
         if milliseconds >= size:
-            parse_id, rest = divmod(milliseconds, size)
+            count, rest = divmod(milliseconds, size)
             rest = 0 if unit == "s" else rest // part
-            return f"{parse_id} {unit} {rest} {smaller}" if rest else f"{parse_id} {unit}"
+            return f"{count} {unit} {rest} {smaller}" if rest else f"{count} {unit}"
     raise AssertionError("unreachable")
 
 

@@ -11,13 +11,10 @@ file, which can be corrected and imported like any other.
 
 from __future__ import annotations
 
-import csv
 import json
-import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from io import StringIO
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -25,19 +22,17 @@ import sqlalchemy as sa
 from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
-from crmhub.csv.spreadsheets import Position, Row, Sheet, escape_formula, unescape_formula
+from crmhub.csv.columns import Choices, property_columns
+from crmhub.csv.refused_rows import RefusedRows
+from crmhub.csv.spreadsheets import Position, Row, Sheet, unescape_formula
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import csv_import
-from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
-from crmhub.properties.catalogue import FIELDS, Catalogue, Property
+from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import DuplicateValue, InvalidProperties
 from crmhub.records.store import RecordStore
 from crmhub.records.writing import Change, NewRecord, Upsert
-
-# The columns that a file of refused rows adds to the cells of a row.
-_ADDED_COLUMNS = ("crmhub_line", "crmhub_refused")
 
 _BATCH_ROWS = 500
 _PROGRESS_KEPT_MS = 90 * 24 * 3600 * 1000
@@ -73,21 +68,6 @@ _SET_ENDED = Statement(
     .where(_IS_FILE, _import.position == param("end"), _NOT_ENDED)
     .values(ended_at=param("now"), changed_at=param("now"))
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """The options of an import.
-
-    `by` is the property that identifies a row's record: a unique property, "id", or "" if every row
-    creates a record. `columns` maps titles to properties, "" skips a column. With `clear`, an empty
-    cell clears the record's value; with `raw`, apostrophes before formulas are kept.
-    """
-
-    by: str = ""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    clear: bool = False
-    raw: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +146,10 @@ class Import:
         self._author = by
         self._key = {"account_id": account.id, "kind": kind.code, "digest": sheet.digest}
         catalogue = records.catalogues.reload(account.id, kind)
-        self._properties = _columns(catalogue, sheet.header, choices)
+        self._properties = property_columns(catalogue, sheet.header, choices)
         self._unique = {each.name for each in catalogue if each.unique}
         self._position = sheet.start
-        self._refusals = _Refusals(refused, sheet, raw=choices.raw)
+        self._refusals = RefusedRows(refused, sheet, raw=choices.raw)
         # One transaction: if the restart fails, the earlier progress is kept.
         self._database.transact(lambda tx: self._resume(tx, again))
 
@@ -197,7 +177,7 @@ class Import:
             unique |= parsed.unique
         if batch:
             yield self._store(batch)
-        self._end()
+        self._database.transact(self._end)
 
     # Rows
 
@@ -246,38 +226,40 @@ class Import:
         self, end: Position, accepted: Sequence[_ParsedRow], refused: Sequence[tuple[Row, str]]
     ) -> None:
         """Write rows, refusals and the progress up to `end` in one transaction."""
-
-        def commit_batch(tx: Connection) -> Tally:
-            # The lock is held until the commit: another process with the same file waits here.
-            position = tx.scalar(_LOCK, self._key)
-            if position != self._position.bytes:
-                raise ImportedElsewhere(
-                    f"Another process imports {self.sheet.path.name} as well, and continues."
-                )
-            created, updated = self._write(accepted)
-            # Before the commit: a repeated refusal is truncated later, a missing one would be lost.
-            # After the lock: another process may still be writing to the file.
-            self._refusals.write(refused)
-            before = self.tally
-            tally = Tally(
-                before.created + created, before.updated + updated, before.refused + len(refused)
-            )
-            tx.run(
-                _NOTE_PROGRESS,
-                self._key
-                | asdict(tally)
-                | {
-                    "position": end.bytes,
-                    "lines": end.lines,
-                    "refused_bytes": self._refusals.size,
-                    "changed_at": now_ms(),
-                },
-            )
-            return tally
-
-        self.tally = self._database.transact(commit_batch)
+        self.tally = self._database.transact(
+            lambda tx: self._write_batch(tx, end, accepted, refused)
+        )
         self._position = end
         self._refusals.keep()
+
+    def _write_batch(
+        self,
+        tx: Connection,
+        end: Position,
+        accepted: Sequence[_ParsedRow],
+        refused: Sequence[tuple[Row, str]],
+    ) -> Tally:
+        # The lock is held until the commit: another process with the same file waits here.
+        if tx.scalar(_LOCK, self._key) != self._position.bytes:
+            raise ImportedElsewhere(
+                f"Another process imports {self.sheet.path.name} as well, and continues."
+            )
+        created, updated = self._write(accepted)
+        # Before the commit: a repeated refusal is truncated later, a missing one would be lost.
+        # After the lock: another process may still be writing to the file.
+        self._refusals.write(refused)
+        before = self.tally
+        tally = Tally(
+            before.created + created, before.updated + updated, before.refused + len(refused)
+        )
+        progress = {
+            "position": end.bytes,
+            "lines": end.lines,
+            "refused_bytes": self._refusals.size,
+            "changed_at": now_ms(),
+        }
+        tx.run(_NOTE_PROGRESS, self._key | asdict(tally) | progress)
+        return tally
 
     def _write(self, rows: Sequence[_ParsedRow]) -> tuple[int, int]:
         """Write rows; return the numbers created and updated. Raises _RowsRefused."""
@@ -348,96 +330,17 @@ class Import:
         goes_on = self._position != self.sheet.start
         self._refusals.open(progress.refused_bytes, behind=progress.lines if goes_on else None)
 
-    def _end(self) -> None:
-        def finish(tx: Connection) -> None:
-            changed = tx.run(_SET_ENDED, self._key | {"now": now_ms(), "end": self._position.bytes})
-            if changed:
-                audit.note(
-                    tx,
-                    self._author,
-                    "import",
-                    "records",
-                    self._kind.name,
-                    account_id=self._account.id,
-                    after=asdict(self.tally),
-                )
-
-        self._database.transact(finish)
-
-
-class _Refusals:
-    """The file of refused rows, created with the first refusal.
-
-    The next `write` replaces everything written after the last `keep`.
-    """
-
-    def __init__(self, path: Path, sheet: Sheet, *, raw: bool) -> None:
-        self.size = 0
-        self._path = path
-        self._sheet = sheet
-        self._raw = raw
-        self._kept_size = 0
-        self._titles = [*sheet.header, *_ADDED_COLUMNS]
-
-    def open(self, size: int, *, behind: int | None) -> None:
-        """Continue after the first `size` bytes; raises Conflict if the file has other content.
-
-        `behind` is the last imported line, None for a new import.
-        """
-        existing_size = self._path.stat().st_size if self._path.exists() else 0
-        if existing_size and (behind is None or not self._is_own_leftover(size, behind)):
-            raise Conflict(
-                f"{self._path} exists already and may contain refused rows of an earlier import;"
-                " move it away, or name another file with --refused."
+    def _end(self, tx: Connection) -> None:
+        if tx.run(_SET_ENDED, self._key | {"now": now_ms(), "end": self._position.bytes}):
+            audit.note(
+                tx,
+                self._author,
+                "import",
+                "records",
+                self._kind.name,
+                account_id=self._account.id,
+                after=asdict(self.tally),
             )
-        # If the file was moved away, its rows are there.
-        self.size = self._kept_size = size if existing_size else 0
-
-    def _is_own_leftover(self, size: int, behind: int) -> bool:
-        """Return whether the content after `size` bytes has only rows of lines after `behind`.
-
-        A killed import leaves such rows; the last may be incomplete.
-        """
-        with self._path.open("rb") as file:
-            file.seek(max(size - 1, 0))
-            at_line_end = not size or file.read(1) == b"\n"
-            rest = file.read().decode("utf-8", "replace")
-        try:
-            rows = list(csv.reader(StringIO(rest, newline=""), delimiter=self._sheet.delimiter))
-        except csv.Error:
-            return False
-        if not size and rows.pop(0) != self._titles:
-            return False
-        complete_rows = rows if rest.endswith("\n") else rows[:-1]
-        lines = [row[-2] for row in complete_rows if len(row) == len(self._titles)]
-        is_later = (line.isdecimal() and int(line) > behind for line in lines)
-        return at_line_end and len(lines) == len(complete_rows) and all(is_later)
-
-    def write(self, refused: Sequence[tuple[Row, str]]) -> None:
-        """Write refused rows with their reasons after the kept part."""
-        if self.size == self._kept_size and not refused:
-            return
-        text = StringIO()
-        out = csv.writer(text, delimiter=self._sheet.delimiter)
-        if not self._kept_size:
-            out.writerow(self._titles)
-        for row, reason in refused:
-            cells = (
-                row.cells
-                if self._raw
-                else [escape_formula(unescape_formula(cell)) for cell in row.cells]
-            )
-            out.writerow([*cells, row.line, escape_formula(reason)])
-        with self._path.open("ab") as file:
-            file.truncate(self._kept_size)
-            file.write(text.getvalue().encode("utf-8", "surrogatepass"))
-            file.flush()
-            os.fsync(file.fileno())
-            self.size = file.tell()
-
-    def keep(self) -> None:
-        """Keep the rows written so far."""
-        self._kept_size = self.size
 
 
 @contextmanager
@@ -462,64 +365,3 @@ def _map_errors(rows: Sequence[_ParsedRow]) -> Iterator[None]:
 
 def _non_empty(row: _ParsedRow) -> dict[str, str]:
     return {name: value for name, value in row.values.items() if value}
-
-
-def _columns(catalogue: Catalogue, titles: Sequence[str], choices: Choices) -> tuple[str, ...]:
-    """Return the property of each column, "" for a skipped one; raises Semantic with all faults."""
-    problems = [
-        (f"--column {title}", f"no column has this title; they are {', '.join(titles)}")
-        for title in choices.columns
-        if title not in titles
-    ]
-    names: list[str] = []
-    for title in titles:
-        name = choices.columns.get(title, _property_of_title(catalogue, title, choices.by))
-        if name and (reason := _column_fault(catalogue, name, names, choices.by)):
-            problems.append((f"column {title[:100]!r}", reason))
-        names.append(name)
-    if choices.by and (reason := _by_fault(catalogue, choices.by, names)):
-        problems.append(("--by", reason))
-    if not any(names):
-        problems.append(("columns", "none of them is a property"))
-    if problems:
-        raise Semantic(f"Nothing was imported. {listed(problems)}")
-    return tuple(names)
-
-
-def _property_of_title(catalogue: Catalogue, title: str, by: str) -> str:
-    """Return the property with this name or label, "" without a match."""
-    if title == "id" == by:
-        return title
-    if not title or title in FIELDS or title in _ADDED_COLUMNS:
-        return ""
-    matches = [prop.name for prop in catalogue if title.casefold() in _names_of(prop)]
-    return title if catalogue.get(title) or len(matches) != 1 else matches[0]
-
-
-def _names_of(prop: Property) -> tuple[str, str]:
-    return prop.name, prop.label.casefold()
-
-
-def _column_fault(catalogue: Catalogue, name: str, before: Collection[str], by: str) -> str:
-    """Return why a property cannot be a column, with a remedy; "" if it can."""
-    prop = catalogue.get(name)
-    if name in before:
-        return f"an earlier column holds {name} already; leave one out with --column 'TITLE='"
-    if prop is not None:
-        return f"{name} is read-only; leave it out with --column 'TITLE='" * prop.read_only
-    if name == "id" == by:
-        return ""
-    similar = catalogue.nearest(name.lower().replace(" ", "_"))
-    hint = f"; did you mean {' or '.join(similar)}?" if similar else "."
-    return (
-        f"{catalogue.kind.name} have no property of this name or label{hint} Name one with"
-        " --column 'TITLE=NAME', or leave it out with --column 'TITLE='"
-    )
-
-
-def _by_fault(catalogue: Catalogue, by: str, names: Collection[str]) -> str:
-    prop = catalogue.get(by)
-    if by != "id" and (prop is None or not prop.unique):
-        choices = ", ".join(["id", *(prop.name for prop in catalogue if prop.unique)])
-        return f"{by} is not unique and cannot identify a record; use one of {choices}"
-    return "" if by in names else f"no column holds {by}"

@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from time import monotonic
 from typing import Any
 
-from crmhub.settings import Network
+from crmhub.setting_values import Network
 
 Resolve = Callable[..., Sequence[tuple[Any, ...]]]
 """`socket.getaddrinfo`, or what stands for it in a test."""

@@ -21,7 +21,7 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, Retry, Timeout
 from crmhub import __version__
 from crmhub.egress.addresses import Guard, NotAllowed, Resolve
 from crmhub.egress.connections import SECONDS, Connection, TLSConnection, tls_context
-from crmhub.settings import Network
+from crmhub.setting_values import Network
 
 _HOSTS = 64
 _CHUNK = 1 << 16

@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol
 
+from crmhub import adapter as contract
 from crmhub import errors, metrics
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
-from crmhub.adapter import Adapter, Problem, Written, contract
+from crmhub.adapter import Adapter, Problem, Written
 from crmhub.adapter.matching import Duplicate, shared
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
@@ -324,7 +325,11 @@ def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> 
 
 def _word(exc: Exception) -> str:
     """Return the name of an error, of the contract's class where an adapter derives from it."""
-    names = [each.__name__ for each in type(exc).__mro__ if each.__module__ == contract.__name__]
+    names = [
+        each.__name__
+        for each in type(exc).__mro__
+        if each.__module__ == contract.AdapterError.__module__
+    ]
     return names[0] if names else type(exc).__name__
 
 

@@ -7,9 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
-from crmhub.adapter import Adapter, Problem, Saved, Written, contract, hold_back_update
+from crmhub.adapter import Adapter, Problem, Saved, Written, hold_back_update
 from crmhub.bounds import MAX_ASKED_PROPERTIES
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable

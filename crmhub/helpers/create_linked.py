@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import (
     Adapter,
@@ -16,7 +17,6 @@ from crmhub.adapter import (
     Saved,
     Uncertain,
     Written,
-    contract,
     hold_back_create,
 )
 from crmhub.database.connection import Connection, now_ms

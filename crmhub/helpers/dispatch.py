@@ -9,9 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from crmhub import adapter as contract
 from crmhub import errors
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import Problem, contract
+from crmhub.adapter import Problem
 from crmhub.helpers.attempts import QUEUED, Action, Done, attempt
 from crmhub.helpers.crm_connection import as_hub_errors
 from crmhub.helpers.deadlines import arrived, is_deferred, remaining, within

@@ -13,9 +13,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from crmhub import adapter as contract
 from crmhub import audit
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import Adapter, Contact, contract
+from crmhub.adapter import Adapter, Contact
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.drivers import Unwritable

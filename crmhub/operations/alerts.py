@@ -1,8 +1,8 @@
-"""What operators should know at once: credentials that are refused, old queues, failed actions.
+"""Alerts for operators: refused credentials, old queues, failed actions.
 
-A worker looks every few seconds at what is the matter and compares it with what was the matter
-before. A change is written down in one transaction with the message that tells of it, so however
-many workers look, and whenever one of them is killed, each change is told of once.
+Every worker compares the current alerts with the stored ones every few seconds. A change is stored
+in one transaction with its message, so each change is sent once, however many workers run and
+whenever one of them is killed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
@@ -19,7 +20,8 @@ import sqlalchemy as sa
 from crmhub.database import tables
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, one_of, param, params
-from crmhub.database.tables import account, action, alert, outage
+from crmhub.database.tables import account, action, outage
+from crmhub.database.tables import alert as alert_table
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from crmhub.journal import attention, outbox
@@ -29,36 +31,39 @@ from crmhub.records.search.filters import iso
 Kind = Literal["credentials", "queue", "dead"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-BEGINS: Mapping[Kind, str] = {
+STARTED: Mapping[Kind, str] = {
     "credentials": "credentials.refused",
     "queue": "queue.old",
     "dead": "actions.dead",
 }
-ENDS: Mapping[Kind, str] = {
+"""The message type by which an alert of this kind starts."""
+ENDED: Mapping[Kind, str] = {
     "credentials": "credentials.accepted",
     "queue": "queue.caught_up",
     "dead": "actions.decided",
 }
-"""The types of the messages, when something begins to be the matter and when it no longer is."""
+"""The message type by which an alert of this kind ends."""
 
-# What goes on dying is told of no more often than this.
-_DEAD_AGAIN_MS = 60_000
-_LOOK_EVERY_S = 5.0
-# Looking takes a tenth of the time at most, however long the journal is.
-_PAUSES = 9
+# While actions go on failing, a message is sent no more often than this.
+_FAILED_AGAIN_MS = 60_000
+_CHECK_EVERY_S = 5.0
+# The queries take at most a tenth of the time, however long the journal is.
+_PAUSE_FACTOR = 9
 _log = logging.getLogger("crmhub.alerts")
 
 
-def _connections(of: sa.FromClause, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Return the query of rows of connections, with the account's and the CRM's names."""
-    its = tables.connection.c
+def _with_names(rows: sa.FromClause) -> sa.Select[Any]:
+    """Return a query of rows about connections, with the client id and the adapter of each."""
+    connection = tables.connection.c
     return (
-        sa.select(*columns, account.c.client_id, its.adapter)
-        .select_from(of)
-        .join(account, account.c.id == of.c.account_id)
+        sa.select(*rows.c, account.c.client_id, connection.adapter)
+        .select_from(rows)
+        .join(account, account.c.id == rows.c.account_id)
         .join(
             tables.connection,
-            sa.and_(its.account_id == of.c.account_id, its.id == of.c.connection_id),
+            sa.and_(
+                connection.account_id == rows.c.account_id, connection.id == rows.c.connection_id
+            ),
         )
     )
 
@@ -68,7 +73,7 @@ _REFUSED_CREDENTIALS = (
         outage.c.account_id,
         outage.c.connection_id,
         outage.c.since,
-        sa.literal(0).label("n"),
+        sa.literal(0).label("actions"),
         outage.c.since.label("newest"),
         sa.literal(0).label("blocked"),
     )
@@ -81,7 +86,7 @@ _OLD_QUEUES = (
         action.c.account_id,
         action.c.connection_id,
         _oldest.label("since"),
-        sa.func.count().label("n"),
+        sa.func.count().label("actions"),
         _oldest.label("newest"),
         sa.literal(0).label("blocked"),
     )
@@ -90,7 +95,7 @@ _OLD_QUEUES = (
     .having(_oldest < param("before"))
     .subquery("old")
 )
-# The count of all pages is text.
+# This query is shared with the pages and the metrics, as text.
 _counted = (
     sa.text(attention.BY_CONNECTION)
     .columns(
@@ -103,49 +108,49 @@ _FAILED_ACTIONS = (
         _counted.c.account_id,
         _counted.c.connection_id,
         _counted.c.since,
-        _counted.c.failed.label("n"),
+        _counted.c.failed.label("actions"),
         _counted.c.newest,
         _counted.c.blocked,
     )
     .where(_counted.c.failed > 0)
     .subquery("failed")
 )
-_NOW_OF_ALL_ACCOUNTS: Mapping[Kind, Statement] = {
+_CURRENT_OF_ALL_ACCOUNTS: Mapping[Kind, Statement] = {
     "credentials": Statement(
-        _connections(_REFUSED_CREDENTIALS, *_REFUSED_CREDENTIALS.c)
-        # Of a CRM that the account has left, credentials are nobody's concern any more.
+        _with_names(_REFUSED_CREDENTIALS)
+        # The credentials of a CRM that the account has left do not matter any more.
         .where(account.c.connection_id == _REFUSED_CREDENTIALS.c.connection_id)
     ),
-    "queue": Statement(_connections(_OLD_QUEUES, *_OLD_QUEUES.c)),
-    "dead": Statement(_connections(_FAILED_ACTIONS, *_FAILED_ACTIONS.c)),
+    "queue": Statement(_with_names(_OLD_QUEUES)),
+    "dead": Statement(_with_names(_FAILED_ACTIONS)),
 }
-_ACTIVE_OF_ALL_ACCOUNTS = Statement(_connections(alert, *alert.c))
+_STORED_OF_ALL_ACCOUNTS = Statement(_with_names(alert_table))
 _COUNT_OF_ALL_ACCOUNTS = Statement(
-    sa.select(alert.c.kind, sa.func.count().label("n")).group_by(alert.c.kind)
+    sa.select(alert_table.c.kind, sa.func.count().label("n")).group_by(alert_table.c.kind)
 )
 _KEY = ("account_id", "connection_id", "kind")
-_BEGIN = Statement(
+_STORE = Statement(
     lambda insert: (
-        insert(alert)
+        insert(alert_table)
         .values(params(*_KEY, "since", "told_of", "told_at"))
         .on_conflict_do_update(index_elements=_KEY, set_=params("told_of", "told_at"))
     )
 )
-_END = Statement(
-    sa.delete(alert).where(
-        alert.c.account_id == param("account_id"),
-        alert.c.connection_id == param("connection_id"),
-        alert.c.kind == param("kind"),
+_DELETE = Statement(
+    sa.delete(alert_table).where(
+        alert_table.c.account_id == param("account_id"),
+        alert_table.c.connection_id == param("connection_id"),
+        alert_table.c.kind == param("kind"),
     )
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What is the matter with a connection of an account.
+    """An alert about one connection of an account.
 
-    `since` is when it began (ms), `count` how many actions wait or failed, `newest` the moment up
-    to which there is something to tell of, `blocked` how many are blocked behind failed ones.
+    `since` is when it started, `newest` the newest event that it covers (ms). `count` is the number
+    of waiting or failed actions, `blocked` the number of actions blocked behind failed ones.
     """
 
     account_id: int
@@ -158,8 +163,13 @@ class Alert:
     adapter: str
     blocked: int = 0
 
+    @property
+    def key(self) -> tuple[int, int, Kind]:
+        """The key of the alert's row."""
+        return self.account_id, self.connection_id, self.kind
+
     def in_words(self) -> str:
-        """Say what is the matter and what to do."""
+        """Return what is wrong and what to do."""
         since = f"since {iso(self.since)[:16].replace('T', ' ')} UTC"
         if self.kind == "credentials":
             return (
@@ -177,123 +187,110 @@ class Alert:
 
 
 def watch(hub: Hub, stopping: threading.Event) -> None:
-    """Look and send every few seconds until `stopping` is set."""
+    """Update the alerts and send due messages every few seconds, until `stopping` is set."""
     settings = hub.settings
+    url, secret = settings.alert_url, settings.alert_secret
     while not stopping.is_set():
-        began = time.monotonic()
+        began, took = time.monotonic(), 0.0
         try:
-            look(
-                hub.database,
-                old_ms=settings.alert_queue_age,
-                tell=settings.alert_url is not None,
-            )
+            update(hub.database, old_ms=settings.alert_queue_age, send=url is not None)
             took = time.monotonic() - began
-            if settings.alert_url and settings.alert_secret:
-                outbox.send_due(
-                    hub.database, hub.egress, settings.alert_url, settings.alert_secret, stopping
-                )
+            if url and secret:
+                outbox.send_due(hub.database, hub.egress, url, secret, stopping)
         except Unavailable as exc:
-            _log.warning("Nothing can be told of now: %s", exc.message)
-            took = 0.0
-        # A bug of ours must not end the watch: nobody would notice that nothing is told any more.
+            _log.warning("No alerts can be sent now: %s", exc.message)
+        # A bug of ours must not end the watch: nobody would notice that no alerts are sent.
         except Exception:
             _log.exception("The watch for alerts failed.")
-            took = 0.0
-        stopping.wait(max(_LOOK_EVERY_S, _PAUSES * took))
+        stopping.wait(max(_CHECK_EVERY_S, _PAUSE_FACTOR * took))
 
 
-def now(db: Connection, *, old_ms: int) -> list[Alert]:
-    """Return what is the matter at this moment; a queue is old when its oldest action is."""
-    before: Mapping[Kind, Mapping[str, int]] = {"queue": {"before": now_ms() - old_ms}}
-    found = [
+def current(db: Connection, *, old_ms: int) -> list[Alert]:
+    """Return the current alerts; a queue is old when its oldest action is older than `old_ms`."""
+    params_by_kind: Mapping[Kind, Mapping[str, int]] = {"queue": {"before": now_ms() - old_ms}}
+    alerts = [
         Alert(
             row.account_id,
             row.connection_id,
             kind,
             row.since,
-            int(row.n),
+            int(row.actions),
             row.newest,
             row.client_id,
             row.adapter,
             int(row.blocked),
         )
-        for kind, statement in _NOW_OF_ALL_ACCOUNTS.items()
-        for row in db.rows(statement, before.get(kind))
+        for kind, statement in _CURRENT_OF_ALL_ACCOUNTS.items()
+        for row in db.rows(statement, params_by_kind.get(kind))
     ]
-    return sorted(found, key=lambda one: (one.since, one.account_id, one.kind))
+    return sorted(alerts, key=lambda alert: (alert.since, alert.account_id, alert.kind))
 
 
-def look(database: Database, *, old_ms: int, tell: bool) -> list[Alert]:
-    """Write down what has changed, with messages for the outbox when `tell`; return what is.
+def update(database: Database, *, old_ms: int, send: bool) -> list[Alert]:
+    """Store what changed since the last update; return the current alerts.
 
-    Costs no write when nothing has changed. Raises Unavailable.
+    With `send`, each change adds a message to the outbox. Without a change nothing is written.
+    Raises Unavailable.
     """
     with database.reading() as db:
-        found = now(db, old_ms=old_ms)
-        if not _changes(db, found):
-            return found
-
-    def work(tx: Connection) -> None:
-        # Another worker that looks at the same time writes the same down.
-        if tx.try_hold("alerts"):
-            changes = _changes(tx, now(tx, old_ms=old_ms))
-            for type, changed in changes:
-                _keep(tx, changed, ended=type in ENDS.values())
-                if tell:
-                    outbox.add(tx, type, _told(changed))
-
-    database.transact(work)
-    return found
+        alerts = current(db, old_ms=old_ms)
+        changed = bool(_changes(db, alerts))
+    if changed:
+        database.transact(partial(_store_changes, old_ms=old_ms, send=send))
+    return alerts
 
 
-def _changes(db: Connection, found: Sequence[Alert]) -> list[tuple[str, Alert]]:
-    """Return the types of the messages that are due, each with what it is about."""
-    rows = db.rows(_ACTIVE_OF_ALL_ACCOUNTS)
-    known = {(row.account_id, row.connection_id, row.kind): row for row in rows}
+def _store_changes(tx: Connection, *, old_ms: int, send: bool) -> None:
+    # Another worker at the same time stores the same changes.
+    if not tx.try_hold("alerts"):
+        return
+    for message_type, alert in _changes(tx, current(tx, old_ms=old_ms)):
+        key = dict(zip(_KEY, alert.key, strict=True))
+        if message_type in ENDED.values():
+            tx.run(_DELETE, key)
+        else:
+            row = {"since": alert.since, "told_of": alert.newest, "told_at": now_ms()}
+            tx.run(_STORE, key | row)
+        if send:
+            outbox.add(tx, message_type, _message_data(alert))
+
+
+def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]:
+    """Return the alerts that started, continued or ended, each with its message type."""
+    stored = {
+        (row.account_id, row.connection_id, row.kind): row
+        for row in db.rows(_STORED_OF_ALL_ACCOUNTS)
+    }
     changes = []
-    for each in found:
-        before = known.pop((each.account_id, each.connection_id, each.kind), None)
-        again = (
+    for alert in alerts:
+        before = stored.pop(alert.key, None)
+        failed_again = (
             before is not None
-            and each.kind == "dead"
-            and each.newest > before.told_of
-            and now_ms() >= before.told_at + _DEAD_AGAIN_MS
+            and alert.kind == "dead"
+            and alert.newest > before.told_of
+            and now_ms() >= before.told_at + _FAILED_AGAIN_MS
         )
-        if before is None or again:
-            changes.append((BEGINS[each.kind], each))
-    for row in known.values():
-        of = (row.account_id, row.connection_id, row.kind)
-        over = Alert(*of, row.since, 0, row.since, row.client_id, row.adapter)
-        changes.append((ENDS[over.kind], over))
+        if before is None or failed_again:
+            changes.append((STARTED[alert.kind], alert))
+    for key, row in stored.items():
+        ended = Alert(*key, row.since, 0, row.since, row.client_id, row.adapter)
+        changes.append((ENDED[ended.kind], ended))
     return changes
 
 
-def _keep(tx: Connection, active: Alert, *, ended: bool) -> None:
-    key = {
-        "account_id": active.account_id,
-        "connection_id": active.connection_id,
-        "kind": active.kind,
-    }
-    if ended:
-        tx.run(_END, key)
-        return
-    row = {"since": active.since, "told_of": active.newest, "told_at": now_ms()}
-    tx.run(_BEGIN, key | row)
-
-
-def _told(changed: Alert) -> dict[str, object]:
-    # No word of the CRM's own: it may quote what somebody has sent.
+def _message_data(alert: Alert) -> dict[str, object]:
+    # Without the CRM's own message: it may quote personal data.
     return {
-        "clientId": changed.client_id,
-        "adapter": changed.adapter,
-        "connectionId": changed.connection_id,
-        "since": iso(changed.since),
-        "actions": changed.count,
-        "blocked": changed.blocked,
+        "clientId": alert.client_id,
+        "adapter": alert.adapter,
+        "connectionId": alert.connection_id,
+        "since": iso(alert.since),
+        "actions": alert.count,
+        "blocked": alert.blocked,
     }
 
 
-def counts(db: Connection) -> dict[str, int]:
-    """Return how much is the matter, by kind, as a worker has seen it last."""
+def count_by_kind(db: Connection) -> dict[str, int]:
+    """Return the number of alerts of each kind at the last update."""
     rows = db.rows(_COUNT_OF_ALL_ACCOUNTS)
     return dict.fromkeys(KINDS, 0) | {row.kind: int(row.n) for row in rows}

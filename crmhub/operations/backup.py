@@ -1,8 +1,7 @@
-"""Backup and restore of the whole database, and what a restored database needs.
+"""Backup and restore of the whole database with `pg_dump`, `pg_restore` and SQLite's backup API.
 
-The copying is done by `pg_dump`, `pg_restore` and SQLite's backup API. A restored database is older
-than the world around it: an action that waited then may have been sent since, and ids have been
-given out that it does not know. `settle` allows for both.
+A restored database is older than the CRMs: an action that was waiting may have been sent since, and
+record ids may have been used since. `settle` prepares the database for both.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from crmhub.database.tables import account, action, id_block, record_count
 from crmhub.errors import BadRequest, Conflict, Semantic, Unavailable
 
 _FIRST_BYTES = {"sqlite": b"SQLite format 3\0", "postgresql": b"PGDMP"}
-# More ids than any installation gives out between two backups.
+# More ids than any installation uses between two backups.
 _SKIPPED_IDS = 10_000_000
 # Later than any moment: a claim replaces it with the moment of the claim.
 _UNTIL_NOW = 10**15
 _UNFINISHED = ~one_of(action.c.state, "done", "refused", "discarded")
-# They have no parameters: psql and SQLite's own connection run their text, too.
+# Without parameters, because psql and sqlite3 also run their text.
 _SETTLE_ALL_ACCOUNTS = (
-    # An action with a doubt is looked up in its CRM before it is sent.
+    # An action in doubt is looked up in its CRM before it is sent.
     Statement(
         sa.update(action)
         .where(_UNFINISHED)
@@ -52,8 +51,8 @@ _COUNT_RECORDS_OF_ALL_ACCOUNTS = Statement(
 _COUNT_UNFINISHED_OF_ALL_ACCOUNTS = Statement(
     sa.select(sa.func.count()).select_from(action).where(_UNFINISHED)
 )
-# In one transaction. Its commit, and the word behind it, come only when pg_restore has ended well.
-# What sed takes out is set by pg_restore 17, and known to no older server.
+# One transaction, committed only if pg_restore succeeds; the last line confirms the commit.
+# sed removes a setting of pg_restore 17 that older servers do not know.
 _RESTORE = """
 {
     echo 'begin;'
@@ -74,10 +73,10 @@ class Contents:
 
 
 def backup(url: str, path: Path) -> int:
-    """Write the database at `url` into a new file that only its owner reads; return its bytes.
+    """Write the database at `url` to a new file that only its owner can read; return its size.
 
-    Raises Conflict when the file exists, Unavailable when the database or pg_dump is not there,
-    OSError when the file cannot be written.
+    Raises Conflict if the file exists, Unavailable without the database or pg_dump, and OSError if
+    the file cannot be written.
     """
     if path.exists():
         raise Conflict(f"{path} is there already; a backup is written over nothing.")
@@ -86,17 +85,17 @@ def backup(url: str, path: Path) -> int:
         if parsed.get_backend_name() == "sqlite":
             _copy_sqlite(_sqlite_file(parsed), part)
         else:
-            # Not by its standard output: as of 17 that writes the table of contents twice.
+            # Not to standard output, where pg_dump 17 writes the table of contents twice.
             _require("pg_dump")
             _run("The backup", parsed, "pg_dump", "--format=custom", f"--file={part}")
     return path.stat().st_size
 
 
 def restore(url: str, path: Path) -> None:
-    """Fill the empty database at `url` from a backup and settle it: all or nothing.
+    """Restore a backup into the empty database at `url` and settle it: all or nothing.
 
-    Raises BadRequest for a file that is no such backup, Conflict when the database is not empty,
-    Unavailable for a damaged file, or when the database or a program is not there.
+    Raises BadRequest for a file that is not a backup of this kind, Conflict if the database is not
+    empty, and Unavailable for a damaged file or without the database or a program.
     """
     parsed = make_url(url)
     backend = parsed.get_backend_name()
@@ -110,16 +109,17 @@ def restore(url: str, path: Path) -> None:
 
 
 def settle(url: str) -> None:
-    """Make a restored database of the newest schema safe to work with; safe to run again.
+    """Prepare a restored database with the newest schema for use; safe to run again.
 
-    Unfinished actions are looked up in their CRM before they are sent, and no id is reused.
+    Unfinished actions will be looked up in their CRM before they are sent. Record ids that may have
+    been used since the backup are skipped.
     """
     with closing(Database(url, pool_size=1)) as database:
         database.transact(lambda tx: [tx.run(each) for each in _SETTLE_ALL_ACCOUNTS])
 
 
 def contents(url: str) -> Contents:
-    """Return what a database of the newest schema holds."""
+    """Return the counts of a database with the newest schema."""
     with closing(Database(url, pool_size=1)) as database, database.reading() as db:
         return Contents(
             accounts=db.scalar(_COUNT_ACCOUNTS),
@@ -130,14 +130,14 @@ def contents(url: str) -> Contents:
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[Path]:
-    """Lend an empty file that becomes `path` once it is whole and on the disk."""
+    """Lend an empty file that becomes `path` when it is complete and on the disk."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{path.name}.") as folder:
         part = Path(folder, "part")
         part.touch(0o600)
         yield part
         with part.open("rb") as file:
             os.fsync(file.fileno())
-        # Not a rename: that would replace a file made meanwhile.
+        # A rename would replace a file that was created meanwhile.
         os.link(part, path)
 
 
@@ -149,7 +149,7 @@ def _sqlite_file(url: URL) -> Path:
 
 
 def _restore_sqlite(path: Path, target: Path) -> None:
-    # SQLite would mix the latter three with the backup.
+    # SQLite would apply leftover journals to the restored file.
     for end in ("", "-journal", "-wal", "-shm"):
         if (file := target.with_name(target.name + end)).exists():
             raise Conflict(
@@ -169,14 +169,14 @@ def _copy_sqlite(source: Path, copy: Path, *, settled: bool = False) -> None:
             closing(sqlite3.connect(copy)) as copied,
         ):
             original.backup(copied)
-            # One file, without a log beside it.
+            # A single file, without a write-ahead log.
             copied.execute("pragma journal_mode = delete")
             _check(copied, source)
             for statement in _SETTLE_ALL_ACCOUNTS if settled else ():
                 copied.execute(statement.text("sqlite"))
             copied.commit()
     except sqlite3.DatabaseError as exc:
-        # A damaged file, a full disk, a lock: SQLite says which.
+        # SQLite's message tells a damaged file, a full disk or a lock.
         raise Unavailable(f"{source} cannot be copied: {exc}.") from exc
 
 
@@ -213,20 +213,20 @@ def _require(*programs: str) -> None:
 
 
 def _run(what: str, url: URL, *command: str) -> None:
-    """Run a command on the database of `url`, named by its last argument.
+    """Run a command with the connection string of `url` as its last argument.
 
-    Raises Unavailable with what the command says.
+    Raises Unavailable with the error output of the command.
     """
     from psycopg.conninfo import make_conninfo
 
-    named: dict[str, Any] = {
+    conninfo: dict[str, Any] = {
         **url.set(password=None).translate_connect_args(username="user", database="dbname"),
         **url.query,
     }
-    # The command line can be read by every user of the machine.
+    # Every user of the machine can read the command line.
     password = {"PGPASSWORD": url.password} if url.password else {}
     done = subprocess.run(
-        [*command, make_conninfo("", **named)],
+        [*command, make_conninfo("", **conninfo)],
         env={**os.environ, **password},
         capture_output=True,
         check=False,

@@ -1,16 +1,16 @@
-"""Two contacts side by side: what a merge of them would do, or what their CRM shows of them."""
+"""Preview the merge of two contacts, or show two contacts of another CRM side by side."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
+from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import Adapter, AdapterError, BadConfig, contract
+from crmhub.adapter import Adapter, AdapterError, BadConfig, is_record_id
 from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import binding, enrolment
@@ -23,9 +23,8 @@ from crmhub.properties.kinds import CONTACTS
 from crmhub.records.merging import combined
 from crmhub.records.writing import Record
 
-_RECORD_ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
 COMPARED = ("firstname", "lastname", "email", "phone")
-"""The properties that are read of a contact in another CRM."""
+"""The properties that are read from contacts in another CRM."""
 
 _COUNT_CONVERSATIONS = Statement(
     sa.select(sa.func.count())
@@ -49,7 +48,7 @@ _COUNT_ENROLMENTS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A contact of a pair as operators see it; `error` says why the CRM does not show it."""
+    """A contact of a pair as shown to operators; `error` says why the CRM does not return it."""
 
     id: str
     exists: bool = True
@@ -60,15 +59,15 @@ class Side:
 
     @property
     def title(self) -> str:
-        """What people call the contact, "" when it has no such value."""
-        held = self.properties
-        name = " ".join(filter(None, (held.get("firstname"), held.get("lastname"))))
-        return name or held.get("email") or held.get("phone") or ""
+        """The contact's name, email or phone; "" without any."""
+        values = self.properties
+        name = " ".join(filter(None, (values.get("firstname"), values.get("lastname"))))
+        return name or values.get("email") or values.get("phone") or ""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A property that either contact has: `of` maps both ids to its value, `winner` is an id."""
+    """A property that either contact has: its value by contact id, and the id that wins."""
 
     name: str
     label: str
@@ -77,17 +76,17 @@ class Value:
 
     @property
     def differs(self) -> bool:
-        """Whether there is a choice."""
+        """Whether the contacts have different values."""
         return len({*self.of.values()}) > 1
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a merge would do.
+    """The result that a merge would have.
 
-    `sides` are the kept contact and the other one, `moves` counts what goes from the other one to
-    the kept one. `version` changes with the values of either contact. `obstacle` says why the hub
-    cannot merge the pair; then only `pair` and `sides` are filled in.
+    `sides` are the kept contact and the other contact. `moves` counts the links, conversations and
+    enrolments that move to the kept contact. `version` changes with the values of either contact.
+    `obstacle` says why the hub cannot merge the pair; then only `pair` and `sides` are set.
     """
 
     pair: Pair
@@ -100,7 +99,7 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What an operator has chosen: `taken` are the properties that come from the other contact."""
+    """The contacts to merge; `taken` names the properties whose value comes from `other`."""
 
     kept: Record
     other: Record
@@ -114,7 +113,7 @@ class Choice:
 
 
 def is_mergeable(hub: Hub, account: Account) -> bool:
-    """Return whether the account's contacts are the hub's own records, which the hub can merge."""
+    """Return whether the hub can merge the account's contacts: whether they are its own records."""
     try:
         return not hub.registry.load(account.connection.adapter).remote
     except BadConfig:
@@ -122,7 +121,7 @@ def is_mergeable(hub: Hub, account: Account) -> bool:
 
 
 def titles(hub: Hub, account: Account, pairs: Sequence[Pair]) -> dict[str, str]:
-    """Return what people call the contacts of the pairs, by id; of another CRM's none."""
+    """Return the titles of the contacts by id; empty if the contacts are in another CRM."""
     if not is_mergeable(hub, account):
         return {}
     records = _records(hub, account, (id for pair in pairs for id in pair.ids))
@@ -138,51 +137,50 @@ def preview(
     keep: str = "",
     take: Mapping[str, str] | None = None,
 ) -> Preview:
-    """Return what a merge of a pair would do; nothing is changed.
+    """Return the preview of a pair's merge; nothing is changed.
 
-    `keep` is the id of the contact to keep, by default of the older one; `take` maps a property to
-    the id of the contact whose value wins. Of another CRM's contacts it returns what that shows; a
-    pair that turns out to be one contact there is closed. Raises NotFound for the pair, Semantic
-    for `keep` and `take`.
+    `keep` is the id of the contact to keep; the default is the older contact. `take` maps a
+    property to the id of the contact whose value wins. For contacts in another CRM, the preview
+    shows that CRM's values; if both ids are one contact there, the pair is closed. Raises NotFound
+    for an unknown pair, and Semantic for invalid `keep` and `take`.
     """
     with hub.database.reading() as db:
         pair = possible_duplicates.find(db, account, one, other)
     if not is_mergeable(hub, account):
-        return _elsewhere(hub, account, pair)
+        return _preview_in_crm(hub, account, pair)
     try:
         choice = choose(hub, account, pair, keep=keep, take=take or {})
     except Conflict as exc:
         records = _records(hub, account, pair.ids)
         ids = sorted(pair.ids, key=lambda id: (id not in records, id != (keep or pair.kept_id)))
         return Preview(pair, (_side(records, ids[0]), _side(records, ids[1])), exc.message)
-    kept, loser = choice.kept, choice.other
-    records = {str(record.id): record for record in (kept, loser)}
-    held = {**kept.properties, **loser.properties}
+    kept, other_record = choice.kept, choice.other
+    records = {str(record.id): record for record in (kept, other_record)}
     with hub.database.reading() as db:
-        moves = count_moves(db, account, kept, loser)
+        moves = count_moves(db, account, kept, other_record)
     values = [
         Value(
-            known.name,
-            known.label,
-            {id: record.properties.get(known.name, "") for id, record in records.items()},
-            str((loser if known.name in choice.taken else kept).id),
+            prop.name,
+            prop.label,
+            {id: record.properties.get(prop.name, "") for id, record in records.items()},
+            str((other_record if prop.name in choice.taken else kept).id),
         )
-        for known in hub.records.catalogue(account, CONTACTS)
-        if known.name in held
+        for prop in hub.records.catalogue(account, CONTACTS)
+        if prop.name in kept.properties or prop.name in other_record.properties
     ]
-    sides = (_side(records, str(kept.id)), _side(records, str(loser.id)))
+    sides = (_side(records, str(kept.id)), _side(records, str(other_record.id)))
     return Preview(pair, sides, "", choice.version, tuple(values), moves)
 
 
 def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[str, str]) -> Choice:
-    """Return the contacts of a pair as they are to be merged; see `preview`.
+    """Return the contacts of a pair and the choice of values; `keep` and `take` as in `preview`.
 
-    Raises Semantic for `keep` and `take`, Conflict when the hub cannot merge the pair.
+    Raises Semantic for invalid `keep` and `take`, and Conflict if the hub cannot merge the pair.
     """
     if keep and keep not in pair.ids:
         raise Semantic(f"keep: {keep[:60]} is not in this pair; send {' or '.join(pair.ids)}.")
     if not is_mergeable(hub, account):
-        raise Conflict(_merge_there(hub, account))
+        raise Conflict(_obstacle_of_crm(hub, account))
     if pair.state == "merged":
         raise Conflict("The contacts are merged already.")
     records = _records(hub, account, pair.ids)
@@ -197,33 +195,33 @@ def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[s
             raise Semantic(f"take.{name[:100]}: neither contact has a value of this property.")
     older = min(records.values(), key=lambda record: (record.created_at, record.id))
     kept = records[keep or str(older.id)]
-    loser = records[pair.but(str(kept.id))]
-    # What only the other contact has fills a blank, unless the blank is chosen.
-    winners = {**dict.fromkeys(loser.properties.keys() - kept.properties, str(loser.id)), **take}
-    taken = frozenset(name for name, id in winners.items() if id == str(loser.id))
+    other = records[pair.but(str(kept.id))]
+    # The other contact's value fills an empty property, unless `take` chooses the empty value.
+    winners = {**dict.fromkeys(other.properties.keys() - kept.properties, str(other.id)), **take}
+    taken = frozenset(name for name, id in winners.items() if id == str(other.id))
     version = "-".join(str(records[id].version) for id in pair.ids)
-    return Choice(kept, loser, taken, version)
+    return Choice(kept, other, taken, version)
 
 
-def count_moves(db: Connection, account: Account, kept: Record, loser: Record) -> dict[str, int]:
-    """Count what a merge moves: links that the kept contact lacks, conversations, enrolments."""
-    held = {
+def count_moves(db: Connection, account: Account, kept: Record, other: Record) -> dict[str, int]:
+    """Return the numbers of new links, conversations and enrolments that a merge moves."""
+    linked = {
         **kept.associations,
         CONTACTS.name: [*kept.associations.get(CONTACTS.name, ()), kept.id],
     }
-    new = {name: {*ids} - {*held.get(name, ())} for name, ids in loser.associations.items()}
-    here = {"account_id": account.id, "connection_id": account.connection.id}
+    new = {name: {*ids} - {*linked.get(name, ())} for name, ids in other.associations.items()}
+    connection = {"account_id": account.id, "connection_id": account.connection.id}
     return {
         **{name: len(ids) for name, ids in new.items() if ids},
-        "conversations": db.scalar(_COUNT_CONVERSATIONS, here | {"crm_id": str(loser.id)}),
-        "enrolments": db.scalar(_COUNT_ENROLMENTS, here | {"contact_id": str(loser.id)}),
+        "conversations": db.scalar(_COUNT_CONVERSATIONS, connection | {"crm_id": str(other.id)}),
+        "enrolments": db.scalar(_COUNT_ENROLMENTS, connection | {"contact_id": str(other.id)}),
     }
 
 
 def _records(hub: Hub, account: Account, ids: Iterable[str]) -> dict[str, Record]:
-    """Return those of the contacts that are records of the hub, by id."""
-    wanted = sorted({int(id) for id in ids if _RECORD_ID.fullmatch(id)})
-    return {str(record.id): record for record in hub.records.read(account, CONTACTS, wanted)}
+    """Return the hub's records with these ids, by id."""
+    record_ids = sorted({int(id) for id in ids if is_record_id(id)})
+    return {str(record.id): record for record in hub.records.read(account, CONTACTS, record_ids)}
 
 
 def _side(records: Mapping[str, Record], id: str) -> Side:
@@ -236,44 +234,41 @@ def _side(records: Mapping[str, Record], id: str) -> Side:
 # --- another CRM's contacts --------------------------------------------------------------------
 
 
-def _merge_there(hub: Hub, account: Account) -> str:
+def _obstacle_of_crm(hub: Hub, account: Account) -> str:
     name = account.connection.adapter
-    # An adapter that cannot be loaded now is known by its name alone.
+    # An adapter that cannot be loaded now has no title.
     with suppress(BadConfig):
         name = hub.registry.load(name).title or name
     return f"These contacts are in {name}. Merge them there."
 
 
-def _elsewhere(hub: Hub, account: Account, pair: Pair) -> Preview:
-    """Return a pair with what its CRM shows of both contacts now."""
+def _preview_in_crm(hub: Hub, account: Account, pair: Pair) -> Preview:
+    """Return a pair with the current values of both contacts in their CRM."""
     sides = (Side(pair.one), Side(pair.other))
     if pair.state == "open":
         sides = _ask_crm(hub, account, pair)
         ids = {side.id for side in sides}
         if len(ids) == 1:
             pair = possible_duplicates.close(hub.database, account, pair, ids.pop())
-    return Preview(pair, sides, _merge_there(hub, account))
+    return Preview(pair, sides, _obstacle_of_crm(hub, account))
 
 
 def _ask_crm(hub: Hub, account: Account, pair: Pair) -> tuple[Side, Side]:
-    """Return both contacts as their CRM shows them, under the ids that it has for them now."""
-
-    def look(adapter: Adapter, contact_id: str) -> Side:
+    """Return both contacts from their CRM, with their current ids there."""
+    error = hub.journal.outage_reason(account)
+    if not error:
         try:
-            found = adapter.get_contact(contact_id, COMPARED)
-        except contract.NotFound:
-            return Side(contact_id, exists=False)
-        url = found.url if adapter.record_pages else ""
-        return Side(found.id, url=_page(url), properties=found.properties)
+            return ask(hub, account, lambda crm: (_get(crm, pair.one), _get(crm, pair.other)))
+        except AdapterError as exc:
+            error = exc.message
+    return Side(pair.one, error=error), Side(pair.other, error=error)
 
-    if reason := hub.journal.outage_reason(account):
-        return Side(pair.one, error=reason), Side(pair.other, error=reason)
+
+def _get(adapter: Adapter, contact_id: str) -> Side:
     try:
-        return ask(hub, account, lambda crm: (look(crm, pair.one), look(crm, pair.other)))
-    except AdapterError as exc:
-        return Side(pair.one, error=exc.message), Side(pair.other, error=exc.message)
-
-
-def _page(url: str) -> str:
-    """Return the address of a record's page, "" for anything that is no link to follow."""
-    return url if url.startswith(("https://", "http://")) else ""
+        contact = adapter.get_contact(contact_id, COMPARED)
+    except contract.NotFound:
+        return Side(contact_id, exists=False)
+    # The address comes from the CRM; only a web address becomes a link.
+    url = contact.url if contact.url.startswith(("https://", "http://")) else ""
+    return Side(contact.id, url=url if adapter.record_pages else "", properties=contact.properties)

@@ -1,9 +1,9 @@
-"""Correct and retry: an operator changes values of an action that failed or is blocked.
+"""Correct values of a failed or blocked action, and retry it.
 
-What can be corrected is what the bot sent: name, email and phone of a lead, properties of the
-others, and the contact of a deal or ticket. The values are checked as the helper checks them, and
-the CRM checks them in the next attempt. The action keeps its id, its place among the actions of its
-person, and the doubt whether it was written before; the former request stays beside the new one.
+An operator can correct the values that the bot sent: name, email and phone of a lead, properties of
+other actions, and the contact of a deal or ticket. The values are checked as the helper checks
+them; the CRM checks them in the next attempt. The action keeps its id, its place among the actions
+of its person, and its doubt whether it was written before. The former request is stored with it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from crmhub.journal.schedule import LONGEST_MS
 
 CORRECTED = ("dead", "parked")
 CONTACT_ID = "contactId"
-_OF_LEAD = ("name", "email", "phone")
-_ELSEWHERE = "The action was changed by somebody else meanwhile; look at it again."
+_LEAD_VALUES = ("name", "email", "phone")
+_CHANGED_MEANWHILE = "The action was changed by somebody else meanwhile; look at it again."
 
 _action = action_table.c
 _IS_ACTION = sa.and_(_action.account_id == param("account_id"), _action.id == param("id"))
@@ -62,9 +62,9 @@ _QUEUE = Statement(
 
 
 def values_of(kind: str, request: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of a request that can be corrected, by the names that `correct` takes."""
+    """Return the values of a request that can be corrected, by name."""
     if kind == CreateLead.kind:
-        return {name: request.get(name) or "" for name in _OF_LEAD}
+        return {name: request.get(name) or "" for name in _LEAD_VALUES}
     contact = {} if kind == SetProperties.kind else {CONTACT_ID: request.get("contact_id", "")}
     properties = request.get("properties") or {}
     return contact | {name: value or "" for name, value in properties.items()}
@@ -78,52 +78,50 @@ def correct(
     by: Author,
     seen: int | None = None,
 ) -> int:
-    """Change these values of an action and retry it; return how many actions are queued with it.
+    """Change values of an action and retry it; return how many actions are retried with it.
 
-    "" clears a property of setProperties, and leaves a value out everywhere else. `seen` is how
-    many former versions the author has seen. Raises NotFound, also for a contactId; Semantic with
-    every fault of the values; Conflict when the action has neither failed nor is blocked, or was
-    changed meanwhile.
+    "" clears a property in setProperties, and removes the value from other actions. `seen` is the
+    number of former versions that the author has seen. Raises NotFound, also for an unknown
+    contactId; Semantic with every fault of the values; Conflict if the action is neither failed nor
+    blocked, or was changed meanwhile.
     """
     found = action_queries.shown(hub.database, action_id)
     if found.summary.state not in CORRECTED:
         rule = f"only {action_queries.listing(CORRECTED)} actions can be corrected"
         raise action_queries.wrong_state(found.summary.state, rule)
     if seen is not None and seen != len(found.versions):
-        raise Conflict(_ELSEWHERE)
+        raise Conflict(_CHANGED_MEANWHILE)
     with hub.database.reading() as db:
-        one = found.summary
-        account = accounts.load_on(db, one.account_id, one.connection_id, hub.plans)
+        summary = found.summary
+        account = accounts.load_on(db, summary.account_id, summary.connection_id, hub.plans)
     correction = _Correction(account, found, values)
-    return hub.database.transact(lambda tx: correction.write(tx, by))
+    return hub.database.transact(lambda tx: correction.apply(tx, by))
 
 
 class _Correction:
-    """New values for an action, checked; raises Semantic."""
+    """The checked new values of an action; raises Semantic for invalid values."""
 
-    def __init__(self, account: Account, found: Full, values: Mapping[str, str]) -> None:
+    def __init__(self, account: Account, action: Full, values: Mapping[str, str]) -> None:
         self._account = account
-        self._found = found
-        self._is_lead = found.summary.kind == CreateLead.kind
-        self._is_update = found.summary.kind == SetProperties.kind
-        self._values = self._changed(values)
-        self._request = self._corrected()
-        self._mapped = self._checked(action_of(found.summary.kind, self._request))
+        self._action = action
+        self._is_lead = action.summary.kind == CreateLead.kind
+        self._is_update = action.summary.kind == SetProperties.kind
+        self._values = self._changed_values(values)
+        self._request = self._corrected_request()
+        self._mapped = self._check(action_of(action.summary.kind, self._request))
 
-    # Checking.
-
-    def _changed(self, values: Mapping[str, str]) -> dict[str, str]:
+    def _changed_values(self, values: Mapping[str, str]) -> dict[str, str]:
         """Return the values that differ from those of the action."""
         faults = [(name, fault) for name, text in values.items() if (fault := _fault(name, text))]
         if self._is_lead:
-            known = f"createLead has no such value; known are {', '.join(_OF_LEAD)}"
-            faults += [(name, known) for name in values if name not in _OF_LEAD]
+            fault = f"createLead has no such value; known are {', '.join(_LEAD_VALUES)}"
+            faults += [(name, fault) for name in values if name not in _LEAD_VALUES]
         if faults:
             raise Semantic(listed(faults))
         if not self._is_update:
             values = {name: text.strip() for name, text in values.items()}
-        before = values_of(self._found.summary.kind, self._found.request)
-        # Of setProperties alone "" is a value: it clears.
+        before = values_of(self._action.summary.kind, self._action.request)
+        # Only in setProperties is "" a value: it clears the property.
         absent = None if self._is_update else ""
         changed = {name: text for name, text in values.items() if before.get(name, absent) != text}
         if not changed:
@@ -132,9 +130,9 @@ class _Correction:
             )
         return changed
 
-    def _corrected(self) -> dict[str, Any]:
+    def _corrected_request(self) -> dict[str, Any]:
         """Return the request with the new values."""
-        request, values = dict(self._found.request), dict(self._values)
+        request, values = dict(self._action.request), dict(self._values)
         if self._is_lead:
             return request | values
         if not self._is_update and CONTACT_ID in values:
@@ -144,8 +142,8 @@ class _Correction:
             properties = {name: text for name, text in properties.items() if text != ""}
         return request | {"properties": properties}
 
-    def _checked(self, action: Action) -> Mapping[str, str]:
-        """Return what goes to the CRM; raises Semantic for what a helper would refuse or drop."""
+    def _check(self, action: Action) -> Mapping[str, str]:
+        """Return the properties for the CRM; raises Semantic for values that a helper refuses."""
         if isinstance(action, CreateLead):
             demand(self._account, action)
         elif isinstance(action, CreateForContact):
@@ -154,99 +152,93 @@ class _Correction:
             raise Semantic(f"properties: setProperties takes at most {MAX_ASKED_PROPERTIES}")
         mapped = action.mapped(self._account)
         faults = [
-            (one.name, one.reason)
-            for one in mapped.refused
-            if one.name in self._values or not mapped.properties
+            (problem.name, problem.reason)
+            for problem in mapped.refused
+            if problem.name in self._values or not mapped.properties
         ]
         if faults:
             raise Semantic(listed(faults))
         return mapped.properties
 
-    # Writing.
-
-    def write(self, tx: Connection, by: Author) -> int:
-        """Correct the action and queue it; return how many are queued with it."""
+    def apply(self, tx: Connection, by: Author) -> int:
+        """Correct the action and queue it; return how many actions are queued with it."""
         moment = tx.now_ms()
-        one = self._found.summary
-        contact = self._of_contact(tx)
+        summary = self._action.summary
+        contact = self._update_contact(tx)
         person = self._lock(tx)
-        # Later than any other value, also when the clock was set back since.
-        before = bindings.last_accepted(tx, self._account, contact["person"] or person)
-        said_at = max(moment, before + 1)
-        former = {"at": moment, "by": by.name, "request": self._found.request}
+        # Newer than any other value of the person, even if the clock was set back since.
+        newest = bindings.last_accepted(tx, self._account, contact["person"] or person)
+        accepted_at = max(moment, newest + 1)
         versions = [
-            *({"at": v.at, "by": v.by, "request": v.request} for v in self._found.versions),
-            former,
+            {"at": version.at, "by": version.by, "request": version.request}
+            for version in self._action.versions
         ]
+        versions.append({"at": moment, "by": by.name, "request": self._action.request})
+        corrected = {**self._action.corrected, **dict.fromkeys(self._values, accepted_at)}
         tx.run(
             _QUEUE,
             {
-                "account_id": one.account_id,
-                "id": one.id,
+                "account_id": summary.account_id,
+                "id": summary.id,
                 "request": _json(self._request),
                 "versions": _json(versions),
-                "corrected": _json(
-                    {**self._found.corrected, **dict.fromkeys(self._values, said_at)}
-                ),
+                "corrected": _json(corrected),
                 "run_at": moment,
                 "give_up_at": moment + LONGEST_MS,
                 **contact,
             },
         )
-        count = 1 + action_queries.queue_blocked(tx, one.account_id, [one.id])
+        count = 1 + action_queries.queue_blocked(tx, summary.account_id, [summary.id])
         action_queries.wake(tx)
         audit.note(
             tx,
             by,
             "edit",
             "actions",
-            one.id,
-            account_id=one.account_id,
-            # No value: it may be somebody's.
+            summary.id,
+            account_id=summary.account_id,
+            # Names only: values may be personal data.
             after={"values": sorted(self._values), "retried": count},
         )
         return count
 
-    def _of_contact(self, tx: Connection) -> dict[str, str | None]:
-        """Let what the hub knows of the contact follow; return whose the action is from now on.
+    def _update_contact(self, tx: Connection) -> dict[str, str | None]:
+        """Update the contact's binding; return the hub id and person if the contact changes.
 
         Raises NotFound for a contact that the hub has never named.
         """
-        same: dict[str, str | None] = {"hub_id": None, "person": None}
+        unchanged: dict[str, str | None] = {"hub_id": None, "person": None}
         if self._is_lead or self._is_update:
-            hub_id, kind = self._found.summary.hub_id, self._found.summary.kind
-            former = action_of(kind, self._found.request).mapped(self._account).properties
-            new = {n: text for n, text in self._mapped.items() if former.get(n) != text}
+            hub_id, kind = self._action.summary.hub_id, self._action.summary.kind
+            before = action_of(kind, self._action.request).mapped(self._account).properties
+            new = {name: text for name, text in self._mapped.items() if before.get(name) != text}
             names = ("email", "phone") if self._is_lead else ()
             said = {name: self._mapped.get(name, "") for name in names if name in self._values}
             resolution.correct(tx, self._account, hub_id, said=said, values=new)
-            return same
+            return unchanged
         if CONTACT_ID not in self._values:
-            return same
+            return unchanged
         contact_id = self._values[CONTACT_ID]
-        bound = bindings.of_contact(tx, self._account, contact_id)
-        # Whom the hub has not met goes by the CRM's own id: the CRM knows whether it exists.
+        binding = bindings.of_contact(tx, self._account, contact_id)
+        # Without a binding the text is the CRM's own id: the CRM knows whether it exists.
         return {
-            "hub_id": bound.hub_id if bound else contact_id,
-            "person": bound.person if bound else contact_id,
+            "hub_id": binding.hub_id if binding else contact_id,
+            "person": binding.person if binding else contact_id,
         }
 
     def _lock(self, tx: Connection) -> str:
-        """Let nobody else have the action; return its person.
-
-        Raises Conflict when it is not as it was found.
-        """
-        one = self._found.summary
-        row = tx.row(_LOCK, {"account_id": one.account_id, "id": one.id})
+        """Lock the action and return its person; raises Conflict if it was changed meanwhile."""
+        summary = self._action.summary
+        row = tx.row(_LOCK, {"account_id": summary.account_id, "id": summary.id})
         if row is None:
             raise NotFound("The action was erased meanwhile.")
-        if row.state not in CORRECTED or json.loads(row.request) != self._found.request:
-            raise Conflict(_ELSEWHERE)
+        if row.state not in CORRECTED or json.loads(row.request) != self._action.request:
+            raise Conflict(_CHANGED_MEANWHILE)
         return str(row.person)
 
 
 def _fault(name: str, text: str) -> str:
-    """Return why this cannot be a value of any action, "" when it can."""
+    """Return why no action can have this value, "" if it is valid."""
     if not name.strip():
         return "its name is blank"
     if len(text) > MAX_TEXT_LENGTH:

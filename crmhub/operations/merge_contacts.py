@@ -1,16 +1,15 @@
-"""Two contacts of the hub's own records become one, and two again.
+"""Merge two contacts of the hub's own records, and undo a merge.
 
-A merge, in one transaction: the kept contact gets the values that the preview shows and the links,
-conversations and enrolments of the other one, which is archived. Whatever names the other one from
-then on leads to the kept one: its id, its hub ids, its email where the kept contact has another
-one, and actions that wait.
+A merge is one transaction. The kept contact gets the values of the preview, and the links,
+conversations and enrolments of the other contact, which is archived. From then on, the other
+contact's id, hub ids, email (if the kept contact has a different one) and waiting actions lead to
+the kept contact.
 
-An unmerge, within 30 days, restores the archived contact with its id, its time of creation, its
-values and its links to records that still exist (`records.merging.unmerge`), and the conversations,
-enrolments and pairs that the merge moved. The kept contact loses the links that it got, and gets
-its former values back where nobody has changed them since. What was written to it since the merge
-stays there: values, links, new conversations. So does a sticky assignment (`+sticky`), which both
-contacts have from the merge on.
+An unmerge, within 30 days, restores the archived contact with its id, creation time, values, links
+to records that still exist (`records.merging.unmerge`), and the conversations, enrolments and pairs
+that the merge moved. The kept contact loses the moved links, and gets back its former values unless
+they have changed since. Values, links and conversations written since the merge stay with the kept
+contact. Both contacts keep the sticky assignment (`+sticky`) of the merged contact.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Conflict
 from crmhub.helpers import get_type, sticky_assignments
 from crmhub.helpers.get_type import Moved
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
 from crmhub.identity import merged_contacts, possible_duplicates
 from crmhub.identity.bindings import LONGEST
 from crmhub.identity.merged_contacts import Joined
@@ -39,8 +38,10 @@ from crmhub.records.associations import Links
 from crmhub.records.merging import Merge, Undo
 
 
+@in_transaction
 def merge(
     hub: Hub,
+    tx: Connection,
     account: Account,
     one: str,
     other: str,
@@ -50,91 +51,85 @@ def merge(
     keep: str = "",
     take: Mapping[str, str] | None = None,
 ) -> Pair:
-    """Merge a pair as its preview with the same `keep` and `take` shows; return it as it is then.
+    """Merge a pair as shown by its preview with the same `keep` and `take`; return the merged pair.
 
-    `version` is that of the preview. Raises NotFound for the pair, Semantic for `keep`, `take` and
-    a value that a contact must have, and Conflict when either contact was changed since the
-    preview or was deleted, or is none of the hub's own records.
+    `version` is the version of the preview. Raises NotFound for an unknown pair; Semantic for
+    invalid `keep` and `take`, and for a missing required value; Conflict if either contact was
+    changed since the preview or deleted, or is not one of the hub's own records.
     """
-
-    def work(tx: Connection) -> Pair:
-        _hold(tx, account, one, other)
-        pair = possible_duplicates.locked(tx, account, one, other)
-        choice = choose(hub, account, pair, keep=keep, take=take or {})
-        if version != choice.version:
-            raise Conflict(
-                "One of the contacts was changed since the preview. Nothing was merged; look at"
-                " the preview again."
-            )
-        moves = count_moves(tx, account, choice.kept, choice.other)
-        merged = replace(
-            pair,
-            state="merged",
-            decided_at=now_ms(),
-            decided_by=by.name,
-            kept_id=str(choice.kept.id),
-            merged_id=str(choice.other.id),
-            undoable=True,
+    pair = _lock_pair(tx, account, one, other)
+    choice = choose(hub, account, pair, keep=keep, take=take or {})
+    if version != choice.version:
+        raise Conflict(
+            "One of the contacts was changed since the preview. Nothing was merged; look at"
+            " the preview again."
         )
-        undo = _merge(hub, tx, account, merged, choice)
-        possible_duplicates.update(tx, account, merged, email=_email_out_of_use(choice), undo=undo)
-        after = {"shares": list(pair.shares), "taken": sorted(choice.taken), "moved": moves}
-        audit.note(tx, by, "merge", "duplicate", "", account_id=account.id, after=after)
-        return merged
+    moves = count_moves(tx, account, choice.kept, choice.other)
+    merged = replace(
+        pair,
+        state="merged",
+        decided_at=now_ms(),
+        decided_by=by.name,
+        kept_id=str(choice.kept.id),
+        merged_id=str(choice.other.id),
+        undoable=True,
+    )
+    undo = _merge_contacts(tx, hub, account, merged, choice)
+    possible_duplicates.update(tx, account, merged, email=_released_email(choice), undo=undo)
+    after = {"shares": list(pair.shares), "taken": sorted(choice.taken), "moved": moves}
+    audit.note(tx, by, "merge", "duplicate", "", account_id=account.id, after=after)
+    return merged
 
-    return hub.database.transact(work)
 
+@in_transaction
+def unmerge(
+    hub: Hub, tx: Connection, account: Account, one: str, other: str, *, by: Author
+) -> Pair:
+    """Undo a merge of the last 30 days, and return the pair, which is open again.
 
-def unmerge(hub: Hub, account: Account, one: str, other: str, *, by: Author) -> Pair:
-    """Undo a merge of the last 30 days, as the module's docstring says; the pair is open then.
-
-    Raises NotFound for the pair, and Conflict when it is not merged, the time is over, either
-    contact was deleted or merged into a further one since, or another contact has a unique value
-    of theirs by now.
+    Raises NotFound for an unknown pair. Raises Conflict if the pair is not merged or the merge is
+    older, if either contact was deleted or merged again since, or if another contact has one of
+    their unique values.
     """
-
-    def work(tx: Connection) -> Pair:
-        _hold(tx, account, one, other)
-        pair = possible_duplicates.locked(tx, account, one, other)
-        _demand_undoable(pair)
-        undo = possible_duplicates.undo_of(tx, account, pair)
-        _unmerge(hub, tx, account, pair, undo)
-        opened = replace(
-            pair,
-            state="open",
-            decided_at=0,
-            decided_by="",
-            kept_id="",
-            merged_id="",
-            undoable=False,
-        )
-        possible_duplicates.update(tx, account, opened)
-        after = {"shares": list(pair.shares)}
-        audit.note(tx, by, "unmerge", "duplicate", "", account_id=account.id, after=after)
-        return opened
-
-    return hub.database.transact(work)
+    pair = _lock_pair(tx, account, one, other)
+    _require_undoable(pair)
+    _unmerge_contacts(tx, hub, account, pair)
+    opened = replace(
+        pair,
+        state="open",
+        decided_at=0,
+        decided_by="",
+        kept_id="",
+        merged_id="",
+        undoable=False,
+    )
+    possible_duplicates.update(tx, account, opened)
+    after = {"shares": list(pair.shares)}
+    audit.note(tx, by, "unmerge", "duplicate", "", account_id=account.id, after=after)
+    return opened
 
 
-def _hold(tx: Connection, account: Account, one: str, other: str) -> None:
+def _lock_pair(tx: Connection, account: Account, one: str, other: str) -> Pair:
+    """Lock both contacts with their actions, and return their pair; raises NotFound."""
     # A contact may have very many links, conversations and actions.
     tx.take_time()
-    # In the order in which others take these locks.
+    # In the same order as elsewhere, so that few transactions deadlock.
     catalogues.hold(tx, account.id)
     merged_contacts.hold_actions(tx, account, (one, other))
     merged_contacts.hold_contacts(tx, account, (one, other))
+    return possible_duplicates.locked(tx, account, one, other)
 
 
-def _merge(
-    hub: Hub, tx: Connection, account: Account, merged: Pair, choice: Choice
+def _merge_contacts(
+    tx: Connection, hub: Hub, account: Account, merged: Pair, choice: Choice
 ) -> dict[str, Any]:
-    """Merge the contacts of a pair; return what `_unmerge` needs."""
+    """Merge the contacts of a pair; return the data that `_unmerge_contacts` needs."""
     kept, other = choice.kept, choice.other
-    asked = Merge(kept.id, other.id, choice.taken, (kept.version, other.version))
-    undo = hub.records.merge(account, CONTACTS, asked)
+    order = Merge(kept.id, other.id, choice.taken, (kept.version, other.version))
+    undo = hub.records.merge(account, CONTACTS, order)
     ids = (merged.merged_id, merged.kept_id)
     joined = merged_contacts.join(tx, account, *ids)
-    _share_numbers(tx, account, *ids, joined)
+    _share_assignments(tx, account, *ids, joined)
     return {
         "record": asdict(undo),
         "bindings": asdict(joined),
@@ -143,10 +138,10 @@ def _merge(
     }
 
 
-def _share_numbers(
+def _share_assignments(
     tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined
 ) -> None:
-    """Keep the merged contact's sticky assignments for the kept one, where that has none."""
+    """Copy the merged contact's sticky assignments to the kept contact where it has none."""
     here = account.connection.id
     into = sticky_assignments.of_person(here, joined.person)
     for person in sorted({*joined.persons.values()} - {joined.person}):
@@ -155,17 +150,17 @@ def _share_numbers(
     sticky_assignments.share(tx, account, of, to)
 
 
-def _email_out_of_use(choice: Choice) -> str | None:
-    """Return the email that the kept contact has lost or not got, None without one."""
+def _released_email(choice: Choice) -> str | None:
+    """Return the email of either contact that the kept contact does not have, None without one."""
     email = choice.properties.get("email")
-    both = (choice.kept.properties.get("email"), choice.other.properties.get("email"))
-    others = [one for one in both if one and one != email]
-    # Without an email of its own the kept contact could be found by one that it must not get.
-    return others[0] if email and others and len(others[0]) <= LONGEST else None
+    emails = (choice.kept.properties.get("email"), choice.other.properties.get("email"))
+    released = [value for value in emails if value and value != email]
+    # A kept contact without an email must not be found by an email that was not chosen for it.
+    return released[0] if email and released and len(released[0]) <= LONGEST else None
 
 
-def _demand_undoable(pair: Pair) -> None:
-    """Raise Conflict when the merge of a pair cannot be undone."""
+def _require_undoable(pair: Pair) -> None:
+    """Raise Conflict if the merge of a pair cannot be undone."""
     if pair.state != "merged":
         raise Conflict("The contacts are not merged.")
     if not pair.merged_id or not pair.decided_by:
@@ -179,9 +174,8 @@ def _demand_undoable(pair: Pair) -> None:
         raise Conflict("The merge is older than 30 days and cannot be undone any more.")
 
 
-def _unmerge(
-    hub: Hub, tx: Connection, account: Account, pair: Pair, undo: Mapping[str, Any]
-) -> None:
+def _unmerge_contacts(tx: Connection, hub: Hub, account: Account, pair: Pair) -> None:
+    undo = possible_duplicates.undo_of(tx, account, pair)
     ids = (pair.merged_id, pair.kept_id)
     record = Undo.of(undo["record"])
     stay = _shared_links(tx, account, pair, record.moved)
@@ -206,9 +200,9 @@ def _unmerge(
 
 
 def _shared_links(tx: Connection, account: Account, pair: Pair, moved: Links) -> Links:
-    """Return those of the moved links that other contacts merged into the kept one had, too.
+    """Return the moved links that another contact merged into the kept contact also had.
 
-    From now on the kept contact has each of them of such a merge.
+    They stay with the kept contact, and from now on belong to that other merge.
     """
     stay: Links = {}
     for other in possible_duplicates.merges_into(tx, account, pair.kept_id):
@@ -224,29 +218,33 @@ def _shared_links(tx: Connection, account: Account, pair: Pair, moved: Links) ->
     return stay
 
 
+@in_transaction
 def dismiss(
-    hub: Hub, account: Account, one: str, other: str, *, by: Author, merged: bool = False
+    hub: Hub,
+    tx: Connection,
+    account: Account,
+    one: str,
+    other: str,
+    *,
+    by: Author,
+    merged: bool = False,
 ) -> Pair:
-    """Close a pair as two different persons; with `merged` as one that was merged in its CRM.
+    """Close a pair as two different persons; with `merged`, as merged in its CRM.
 
-    A pair that is closed so already stays as it is. Raises NotFound for the pair, Conflict for one
-    that is merged here, or with `merged` is to be merged here.
+    A pair that is closed in this way already is left unchanged. Raises NotFound for an unknown
+    pair; Conflict if it is merged here, or if `merged` is given for contacts of the hub.
     """
-
-    def work(tx: Connection) -> Pair:
-        pair = possible_duplicates.locked(tx, account, one, other)
-        state: State = "merged" if merged else "dismissed"
-        if merged and is_mergeable(hub, account):
-            raise Conflict("These contacts are the hub's own records; merge them here.")
-        if pair.state == state:
-            return pair
-        if pair.merged_id:
-            first = "; unmerge them first" if pair.unmerge_until else ""
-            raise Conflict(f"The contacts are merged{first}.")
-        closed = replace(pair, state=state, decided_at=now_ms(), decided_by=by.name)
-        possible_duplicates.update(tx, account, closed)
-        after = {"shares": list(pair.shares), "state": state}
-        audit.note(tx, by, "dismiss", "duplicate", "", account_id=account.id, after=after)
-        return closed
-
-    return hub.database.transact(work)
+    pair = possible_duplicates.locked(tx, account, one, other)
+    state: State = "merged" if merged else "dismissed"
+    if merged and is_mergeable(hub, account):
+        raise Conflict("These contacts are the hub's own records; merge them here.")
+    if pair.state == state:
+        return pair
+    if pair.merged_id:
+        hint = "; unmerge them first" if pair.unmerge_until else ""
+        raise Conflict(f"The contacts are merged{hint}.")
+    closed = replace(pair, state=state, decided_at=now_ms(), decided_by=by.name)
+    possible_duplicates.update(tx, account, closed)
+    after = {"shares": list(pair.shares), "state": state}
+    audit.note(tx, by, "dismiss", "duplicate", "", account_id=account.id, after=after)
+    return closed

@@ -1,14 +1,14 @@
-"""One person in all that the hub holds of an account: found by what names them, told from others.
+"""Find all data that the hub has of one person, by an id, email, phone or contactToken.
 
-Whoever has the same email, or is the same contact of a CRM, is one person. A phone may be shared,
-so it never makes two of them one: who has the same phone is listed, for the operator to decide.
+Data with the same email or the same contact of a CRM belongs to one person. A phone may be shared,
+so data with only the same phone is listed separately, for the operator to decide.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import BadConfig
+from crmhub.adapter import BadConfig, is_record_id
 from crmhub.database import tables
 from crmhub.database.connection import Connection, containing
 from crmhub.database.statements import Statement, in_list, param
@@ -30,13 +30,12 @@ from crmhub.records import erasing
 
 Reading = Literal["id", "contact", "email", "phone", "token"]
 READINGS: tuple[Reading, ...] = ("id", "contact", "email", "phone", "token")
-_RECORD_ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
-# Nobody was ever named so: neither JSON nor PostgreSQL takes it.
+# Neither JSON nor PostgreSQL can store these, so no data has such a name.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _NOTHING: frozenset[Any] = frozenset()
 
 _binding = binding.c
-_OF_BINDINGS = sa.select(
+_BINDINGS = sa.select(
     _binding.connection_id,
     _binding.hub_id,
     _binding.person,
@@ -48,23 +47,23 @@ _OF_BINDINGS = sa.select(
 ).where(_binding.account_id == param("account_id"))
 
 
-def _bound(*where: sa.ColumnElement[bool]) -> Statement:
+def _bindings(*where: sa.ColumnElement[bool]) -> Statement:
     order = (_binding.connection_id, _binding.hub_id)
-    return Statement(_OF_BINDINGS.where(*where).order_by(*order))
+    return Statement(_BINDINGS.where(*where).order_by(*order))
 
 
-_BY_HUB_ID = _bound(_binding.hub_id == param("hub_id"))
-_BY_CRM_ID = _bound(_binding.crm_id == param("crm_id"))
-_BY_EMAIL = _bound(_binding.email == param("email"))
-_BY_TOKEN = _bound(_binding.contact_token == param("contact_token"))
-_BY_PHONE = _bound(in_list(_binding.phone, "phones"))
-_HERE_BY_HUB_ID = _bound(
+_BY_HUB_ID = _bindings(_binding.hub_id == param("hub_id"))
+_BY_CRM_ID = _bindings(_binding.crm_id == param("crm_id"))
+_BY_EMAIL = _bindings(_binding.email == param("email"))
+_BY_TOKEN = _bindings(_binding.contact_token == param("contact_token"))
+_BY_PHONE = _bindings(in_list(_binding.phone, "phones"))
+_BY_CONNECTION_AND_HUB_ID = _bindings(
     _binding.connection_id == param("connection_id"), _binding.hub_id == param("hub_id")
 )
-_HERE_BY_CRM_ID = _bound(
+_BY_CONNECTION_AND_CRM_ID = _bindings(
     _binding.connection_id == param("connection_id"), _binding.crm_id == param("crm_id")
 )
-_BY_VALUE = Statement(_OF_BINDINGS.where(_binding.last_values.like(param("pattern"), escape="!")))
+_BY_VALUE = Statement(_BINDINGS.where(_binding.last_values.like(param("pattern"), escape="!")))
 
 _pair = possible_duplicate.c
 
@@ -79,7 +78,7 @@ def _merged(*where: sa.ColumnElement[bool]) -> Statement:
 
 _MERGED_BY_ID = _merged(_pair.merged_id == param("merged_id"))
 _MERGED_BY_EMAIL = _merged(_pair.email == param("email"))
-_MERGED_HERE = _merged(
+_MERGED_BY_CONNECTION_AND_ID = _merged(
     _pair.connection_id == param("connection_id"),
     sa.or_(_pair.merged_id == param("crm_id"), _pair.kept_id == param("crm_id")),
 )
@@ -101,7 +100,7 @@ _ENROLLED_OR_ACTED = Statement(
         ),
     )
 )
-_KEPT_NUMBER = Statement(
+_STICKY_ASSIGNMENT = Statement(
     sa.select(kept_number.c.contact)
     .where(
         kept_number.c.account_id == param("account_id"),
@@ -113,11 +112,11 @@ _KEPT_NUMBER = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """What stands for one person.
+    """The keys of all data of one person.
 
-    `contacts` are ids of the hub's records, archived ones too. The others but `emails` and
-    `phones` are pairs with the number of a connection: acquaintances, ids that the connection's
-    CRM gave, names for the order of actions, conversations. `said` are further values of theirs.
+    `contacts` are ids of the hub's records, including archived ones. Hub ids, CRM ids, persons
+    (which order the actions) and tokens are pairs with a connection id. `values` are further texts
+    about the person.
     """
 
     contacts: frozenset[int] = _NOTHING
@@ -127,20 +126,20 @@ class Person:
     tokens: frozenset[tuple[int, str]] = _NOTHING
     emails: frozenset[str] = field(default=_NOTHING, repr=False)
     phones: frozenset[str] = field(default=_NOTHING, repr=False)
-    said: frozenset[str] = field(default=_NOTHING, repr=False)
+    values: frozenset[str] = field(default=_NOTHING, repr=False)
 
     def __or__(self, other: Person) -> Person:
         return Person(*(getattr(self, f.name) | getattr(other, f.name) for f in fields(Person)))
 
     @property
     def names(self) -> list[str]:
-        """Ids by which `contact` or `id` finds them again."""
+        """The ids by which `contact` or `id` finds the person again."""
         ids = [str(id) for id in sorted(self.contacts)]
         ids += [hub_id for _, hub_id in sorted(self.hub_ids)]
         return ids or sorted({crm_id for _, crm_id in self.crm_ids})
 
-    def meets(self, other: Person) -> bool:
-        """Return whether both have a record, an acquaintance or a contact of a CRM in common."""
+    def overlaps(self, other: Person) -> bool:
+        """Return whether both have a record, a binding or a contact of a CRM in common."""
         return self == other or bool(
             self.contacts & other.contacts
             or self.hub_ids & other.hub_ids
@@ -148,56 +147,59 @@ class Person:
         )
 
 
-class People:
-    """Finds the people of an account; every method looks anew through `connection`."""
+class PersonFinder:
+    """Finds persons in an account's data; each method reads it anew through `connection`.
+
+    `own` holds the connections whose contacts are the hub's own records.
+    """
 
     def __init__(self, hub: Hub, connection: Connection, account: Account) -> None:
         self._connection = connection
         self._account = account
         self.connections = [row.id for row in self._rows(_CONNECTIONS)]
-        self.own = frozenset(it for it in self.connections if self._is_own(hub, it))
-        """The connections whose CRM are the hub's own records."""
+        self.own = frozenset(id for id in self.connections if self._is_own(hub, id))
 
-    def found(self, text: str, reading: Reading) -> list[Person]:
-        """Return the people whom a text names when it is read so, each once and whole."""
+    def find(self, text: str, reading: Reading) -> list[Person]:
+        """Return the persons that a text names if it is read as this kind of name."""
         if _UNSTORABLE.search(text):
             return []
-        seeds = getattr(self, f"_by_{reading}")(text.strip())
+        return self._complete_all(getattr(self, f"_by_{reading}")(text.strip()), ())
+
+    def same_phone(self, person: Person) -> list[Person]:
+        """Return the other persons who have one of the person's phones."""
+        return self._complete_all(self._with_phones(person.phones), (person,))
+
+    def _complete_all(self, parts: Sequence[Person], known: Sequence[Person]) -> list[Person]:
+        """Return the persons with these parts, each once, except those already known."""
         people: list[Person] = []
-        for seed in seeds:
-            if not any(seed.meets(one) for one in people):
-                people.append(self.whole(seed))
+        for part in parts:
+            if not any(part.overlaps(person) for person in (*known, *people)):
+                people.append(self.complete(part))
         return people
 
-    def others(self, person: Person) -> list[Person]:
-        """Return who else has one of the person's phones."""
-        found: list[Person] = []
-        for seed in self._with_phones(person.phones):
-            if not any(seed.meets(one) for one in (person, *found)):
-                found.append(self.whole(seed))
-        return found
-
-    def whole(self, person: Person) -> Person:
-        """Return the person with all that their ids and emails lead to."""
-        while (grown := self._grown(person)) != person:
+    def complete(self, person: Person) -> Person:
+        """Return the person with all data that their ids and emails lead to."""
+        while (grown := self._grow(person)) != person:
             person = grown
         return person
 
-    def _is_own(self, hub: Hub, number: int) -> bool:
-        adapter = accounts.load_connection(self._connection, self._account.id, number).adapter
+    def _is_own(self, hub: Hub, connection_id: int) -> bool:
+        adapter = accounts.load_connection(
+            self._connection, self._account.id, connection_id
+        ).adapter
         try:
             return not hub.registry.load(adapter).remote
         except BadConfig:
-            # What cannot be loaded now was another CRM's, as far as anybody can tell.
+            # The hub's own adapter can always be loaded, so this is another CRM's.
             return False
 
-    # What leads to somebody.
+    # By the kind of name.
 
     def _by_id(self, text: str) -> list[Person]:
-        if not _RECORD_ID.fullmatch(text):
+        if not is_record_id(text):
             return []
-        found = erasing.contacts(self._connection, self._account.id, [int(text)])
-        return [Person(frozenset({one.id})) for one in found[:1]]
+        records = erasing.contacts(self._connection, self._account.id, [int(text)])
+        return [Person(frozenset({record.id})) for record in records[:1]]
 
     def _by_contact(self, text: str) -> list[Person]:
         if text.startswith(HUB_ID):
@@ -206,23 +208,22 @@ class People:
         rows = self._rows(_ENROLLED_OR_ACTED, crm_id=text)
         found += [self._of_crm(row.connection_id, text) for row in rows]
         found += self._merged(_MERGED_BY_ID, merged_id=text)
-        here = [one for one in found if self._is_here(one)]
-        return here or found
+        return [person for person in found if self._is_current(person)] or found
 
-    def _is_here(self, person: Person) -> bool:
-        """Return whether the person is one of the account's present connection."""
-        here = self._account.connection.id
-        return any(number == here for number, _ in person.crm_ids | person.hub_ids)
+    def _is_current(self, person: Person) -> bool:
+        """Return whether the person has an id of the account's current connection."""
+        current = self._account.connection.id
+        return any(id == current for id, _ in person.crm_ids | person.hub_ids)
 
     def _by_email(self, text: str) -> list[Person]:
         if "@" not in text:
             return []
         email = values.for_search("email", text)
-        seeds = self._bound(_BY_EMAIL, email=email[:LONGEST])
-        seeds += self._told("email", {email})
-        seeds += self._merged(_MERGED_BY_EMAIL, email=email)
+        found = self._bound(_BY_EMAIL, email=email[:LONGEST])
+        found += self._with_value("email", {email})
+        found += self._merged(_MERGED_BY_EMAIL, email=email)
         ids = erasing.contacts_with(self._connection, self._account.id, erasing.EMAILS, {email})
-        return seeds + [Person(frozenset({id})) for id in sorted(ids)]
+        return found + [Person(frozenset({id})) for id in sorted(ids)]
 
     def _by_phone(self, text: str) -> list[Person]:
         if not any(c.isdigit() for c in text) or "@" in text or text.startswith(HUB_ID):
@@ -231,130 +232,130 @@ class People:
 
     def _by_token(self, text: str) -> list[Person]:
         found = self._bound(_BY_TOKEN, contact_token=text[:LONGEST])
-        kept = self._rows(_KEPT_NUMBER, contact=sticky_assignments.of_token(text))
-        if kept and not found:
+        assignment = self._rows(_STICKY_ASSIGNMENT, contact=sticky_assignments.of_token(text))
+        if assignment and not found:
             found = [Person(tokens=frozenset({(self._account.connection.id, text)}))]
         return found
 
     # What belongs together.
 
-    def _contacts(self, person: Person) -> Person:
+    def _grow(self, person: Person) -> Person:
+        """Return the person with the data that their ids and emails lead to directly."""
+        grown = person | self._contacts_of(person)
+        for part in self._bindings_of(person):
+            grown |= part
+        for connection_id, crm_id in sorted(person.crm_ids):
+            for part in self._merged(
+                _MERGED_BY_CONNECTION_AND_ID, connection_id=connection_id, crm_id=crm_id
+            ):
+                grown |= part
+        return grown
+
+    def _contacts_of(self, person: Person) -> Person:
         ids = set(person.contacts)
         ids |= {
             int(crm_id)
-            for number, crm_id in person.crm_ids
-            if number in self.own and _RECORD_ID.fullmatch(crm_id)
+            for connection_id, crm_id in person.crm_ids
+            if connection_id in self.own and is_record_id(crm_id)
         }
-        here, account_id = self._connection, self._account.id
-        ids |= erasing.contacts_with(here, account_id, erasing.EMAILS, person.emails)
-        return _of_records(erasing.contacts(here, account_id, ids), self.own)
+        db, account_id = self._connection, self._account.id
+        ids |= erasing.contacts_with(db, account_id, erasing.EMAILS, person.emails)
+        return _of_records(erasing.contacts(db, account_id, ids), self.own)
 
-    def _bindings(self, person: Person) -> Person:
-        found: list[Person] = []
-        for number, hub_id in sorted(person.hub_ids):
-            found += self._bound(_HERE_BY_HUB_ID, connection_id=number, hub_id=hub_id)
-        for number, crm_id in sorted(person.crm_ids):
-            found += self._bound(_HERE_BY_CRM_ID, connection_id=number, crm_id=crm_id)
+    def _bindings_of(self, person: Person) -> Iterator[Person]:
+        for connection_id, hub_id in sorted(person.hub_ids):
+            yield from self._bound(
+                _BY_CONNECTION_AND_HUB_ID, connection_id=connection_id, hub_id=hub_id
+            )
+        for connection_id, crm_id in sorted(person.crm_ids):
+            yield from self._bound(
+                _BY_CONNECTION_AND_CRM_ID, connection_id=connection_id, crm_id=crm_id
+            )
         for email in sorted(person.emails):
-            alike = self._bound(_BY_EMAIL, email=email[:LONGEST])
-            found += [one for one in alike if one.emails]
-        together = Person()
-        for one in found:
-            together |= one
-        return together
-
-    def _grown(self, person: Person) -> Person:
-        """Return the person with what their ids and emails lead to in one step."""
-        grown = person | self._contacts(person) | self._bindings(person)
-        for number, crm_id in sorted(person.crm_ids):
-            for one in self._merged(_MERGED_HERE, connection_id=number, crm_id=crm_id):
-                grown |= one
-        return grown
+            same_email = self._bound(_BY_EMAIL, email=email[:LONGEST])
+            yield from (part for part in same_email if part.emails)
 
     # The rows.
 
     def _with_phones(self, phones: Collection[str]) -> list[Person]:
-        """Return who has one of the phones in any form, each row and record by itself."""
+        """Return the bindings and records that have one of the phones in any notation."""
         region = self._account.switches.region
-        wanted = {form for phone in phones for form in forms(phone, region)}
-        if not wanted:
+        notations = {form for phone in phones for form in forms(phone, region)}
+        if not notations:
             return []
-        found = self._bound(_BY_PHONE, phones=sorted(wanted))
+        found = self._bound(_BY_PHONE, phones=sorted(notations))
         for name in erasing.PHONES:
-            found += self._told(name, wanted)
-        here, account_id = self._connection, self._account.id
-        ids = erasing.contacts_with(here, account_id, erasing.PHONES, wanted)
+            found += self._with_value(name, notations)
+        db, account_id = self._connection, self._account.id
+        ids = erasing.contacts_with(db, account_id, erasing.PHONES, notations)
         return found + [Person(frozenset({id})) for id in sorted(ids)]
 
-    def _told(self, name: str, texts: Collection[str]) -> list[Person]:
-        """Return whose last known value of this property is one of the texts."""
-        found = []
-        for text in sorted(texts):
-            rows = self._rows(_BY_VALUE, pattern=containing(json.dumps(text)))
-            found += [
-                self._of_binding(row)
-                for row in rows
-                if json.loads(row.last_values).get(name) == text
-            ]
-        return found
+    def _with_value(self, name: str, texts: Collection[str]) -> list[Person]:
+        """Return the bindings whose last value of this property is one of the texts."""
+        return [
+            self._of_binding(row)
+            for text in sorted(texts)
+            for row in self._rows(_BY_VALUE, pattern=containing(json.dumps(text)))
+            if json.loads(row.last_values).get(name) == text
+        ]
 
     def _bound(self, statement: Statement, **params: Any) -> list[Person]:
         return [self._of_binding(row) for row in self._rows(statement, **params)]
 
     def _merged(self, statement: Statement, **params: Any) -> list[Person]:
-        """Return the people of merges: both contacts, with the email that the merge took away."""
+        """Return the persons of merges: both contacts, with the email that the merge removed."""
         people = []
         for row in self._rows(statement, **params):
             person = self._of_crm(row.connection_id, row.kept_id)
             if row.merged_id:
                 person |= self._of_crm(row.connection_id, row.merged_id)
-            people.append(person | Person(said=frozenset({row.email} if row.email else ())))
+            people.append(person | Person(values=frozenset({row.email} if row.email else ())))
         return people
 
     def _of_binding(self, row: Any) -> Person:
-        number = row.connection_id
-        known = self._of_crm(number, row.crm_id) if row.crm_id else Person()
-        told: Mapping[str, str] = json.loads(row.last_values or "{}")
-        texts = {row.email or "", *told.values()} - {""}
-        # By the record: the email of a conversation may since have become somebody else's.
-        email = None if self._has_email(known.contacts) else row.email
-        return known | Person(
-            hub_ids=frozenset({(number, row.hub_id)}),
-            persons=frozenset({(number, row.person)}),
-            tokens=frozenset({(number, row.contact_token)} if row.contact_token else ()),
+        id = row.connection_id
+        person = self._of_crm(id, row.crm_id) if row.crm_id else Person()
+        last_values: Mapping[str, str] = json.loads(row.last_values or "{}")
+        texts = {row.email or "", *last_values.values()} - {""}
+        # The record's email counts: since the conversation, its email may belong to another person.
+        email = None if self._has_email(person.contacts) else row.email
+        return person | Person(
+            hub_ids=frozenset({(id, row.hub_id)}),
+            persons=frozenset({(id, row.person)}),
+            tokens=frozenset({(id, row.contact_token)} if row.contact_token else ()),
             emails=frozenset({email} if email else ()),
             phones=frozenset({row.phone} if row.phone else ()),
-            said=frozenset(texts),
+            values=frozenset(texts),
         )
 
     def _has_email(self, ids: Collection[int]) -> bool:
-        held = erasing.contacts(self._connection, self._account.id, ids)
-        return any(one.properties.get(name) for one in held for name in erasing.EMAILS)
+        records = erasing.contacts(self._connection, self._account.id, ids)
+        return any(record.properties.get(name) for record in records for name in erasing.EMAILS)
 
-    def _of_crm(self, number: int, crm_id: str) -> Person:
-        own = number in self.own and _RECORD_ID.fullmatch(crm_id)
+    def _of_crm(self, connection_id: int, crm_id: str) -> Person:
+        is_own = connection_id in self.own and is_record_id(crm_id)
         return Person(
-            contacts=frozenset({int(crm_id)} if own else ()),
-            crm_ids=frozenset({(number, crm_id)}),
-            # What was accepted before the hub knew this contact has its id for the person.
-            persons=frozenset({(number, crm_id)}),
+            contacts=frozenset({int(crm_id)} if is_own else ()),
+            crm_ids=frozenset({(connection_id, crm_id)}),
+            # Actions accepted before the hub knew this contact have its id as their person.
+            persons=frozenset({(connection_id, crm_id)}),
         )
 
     def _rows(self, statement: Statement, **params: Any) -> list[Any]:
         return self._connection.rows(statement, {"account_id": self._account.id, **params})
 
 
-def _of_records(held: Collection[erasing.Held], own: Collection[int]) -> Person:
-    def values_of(*names: str) -> frozenset[str]:
-        found = (one.properties.get(name) for one in held for name in names)
+def _of_records(records: Collection[erasing.Held], own: Collection[int]) -> Person:
+    def values_of(names: Collection[str]) -> frozenset[str]:
+        found = (record.properties.get(name) for record in records for name in names)
         return frozenset(value for value in found if value)
 
-    ids = frozenset((number, str(one.id)) for one in held for number in own)
+    ids = frozenset((connection_id, str(one.id)) for one in records for connection_id in own)
     return Person(
-        contacts=frozenset(one.id for one in held),
+        contacts=frozenset(record.id for record in records),
         crm_ids=ids,
         persons=ids,
-        emails=values_of(*erasing.EMAILS),
-        phones=values_of(*erasing.PHONES),
-        said=frozenset(value for one in held for value in one.properties.values()),
+        emails=values_of(erasing.EMAILS),
+        phones=values_of(erasing.PHONES),
+        values=frozenset(value for record in records for value in record.properties.values()),
     )

@@ -1,4 +1,4 @@
-"""How much work waits in the journal, as operators watch it."""
+"""Queue statistics for operators: waiting actions, outages, and gauges for the metrics."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from crmhub.metrics import Gauge
 from crmhub.operations import alerts
 
 _STATES = ("queued", "running")
-# Looking takes a tenth of the time at most, however often somebody asks.
-_PAUSES = 9
+# The queries take at most a tenth of the time, however often the metrics are read.
+_PAUSE_FACTOR = 9
 _LONGEST_PAUSE_S = 5.0
 _log = logging.getLogger("crmhub.metrics")
 
-# The words of a partial index, in its order: SQLite compares them one by one.
+# As in the condition of a partial index, in its order: SQLite compares the words one by one.
 _UNFINISHED = one_of(action.c.state, "running", "queued")
 _COUNT_OF_ACCOUNTS = Statement(
     sa.select(action.c.account_id, sa.func.count().label("n"))
@@ -40,7 +40,7 @@ _OUTAGE = Statement(
         outage.c.failures > 0,
     )
 )
-# Answered by its index alone.
+# The index alone answers this.
 _COUNT_OF_ALL_ACCOUNTS = Statement(
     sa.select(
         action.c.state,
@@ -50,7 +50,7 @@ _COUNT_OF_ALL_ACCOUNTS = Statement(
     .where(_UNFINISHED)
     .group_by(action.c.state)
 )
-# An account's former connection may never be tried again: nobody would see it come back.
+# Without former connections: they may never be called again, so their outage would never end.
 _OUTAGES_OF_ALL_ACCOUNTS = Statement(
     sa.select(sa.func.count())
     .select_from(outage)
@@ -65,49 +65,50 @@ _OUTAGES_OF_ALL_ACCOUNTS = Statement(
 )
 
 
-class Backlog:
-    """What a database's journal holds that is not done."""
+class QueueGauges:
+    """The gauges of the queue, cached for a few seconds."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._seen: list[Gauge] = []
-        self._look_at = 0.0
+        self._gauges: list[Gauge] = []
+        self._next_query_at = 0.0
 
     def gauges(self) -> list[Gauge]:
-        """Return what waits, for how long, how many connections are away; and `database_up`.
+        """Return unfinished actions, age of the oldest, alerts, outages, and `database_up`.
 
-        That alone, as 0, when the database is away. What is done or refused costs nothing.
+        While the database is unavailable, only `database_up` with the value 0.
         """
         with self._lock:
             began = time.monotonic()
-            if began >= self._look_at:
-                self._seen = self._look()
+            if began >= self._next_query_at:
+                self._gauges = self._query()
                 ended = time.monotonic()
-                self._look_at = ended + min(_PAUSES * (ended - began), _LONGEST_PAUSE_S)
-            return self._seen
+                pause = min(_PAUSE_FACTOR * (ended - began), _LONGEST_PAUSE_S)
+                self._next_query_at = ended + pause
+            return self._gauges
 
-    def _look(self) -> list[Gauge]:
+    def _query(self) -> list[Gauge]:
         try:
-            seen, up = _seen(self._database), 1
-        # Away, or without a schema yet, of which each driver has a word of its own: whoever looks
-        # after the service needs the other metrics then more than ever.
+            gauges, up = _gauges(self._database), 1
+        # Each driver has its own error for a missing schema, and the other metrics must be
+        # readable above all when the database fails.
         except Exception as exc:
             _log.warning("Metrics without those of the journal: %s.", type(exc).__name__)
-            seen, up = [], 0
-        return [*seen, Gauge("database_up", "Whether the journal could be read.", {"": up})]
+            gauges, up = [], 0
+        return [*gauges, Gauge("database_up", "Whether the journal could be read.", {"": up})]
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How many actions of an account wait for an attempt, and how many for a person."""
+    """The number of queued actions of an account, and of those that need attention."""
 
     queued: int
     attention: Attention
 
 
 def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting]:
-    """Return what waits of each of these accounts; what is done costs nothing."""
+    """Return the waiting actions of each of these accounts."""
     if not account_ids:
         return {}
     with database.reading() as connection:
@@ -118,35 +119,35 @@ def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting
 
 
 @dataclass(frozen=True, slots=True)
-class Away:
-    """Why an account's CRM is left alone for now: since when, until when (ms), and its words."""
+class Outage:
+    """An outage of a CRM: when it began, when the CRM is called next (ms), and the reason."""
 
     since: int
     until: int
     reason: str
 
 
-def away(database: Database, account: Account) -> Away | None:
-    """Return why actions of the account wait as a whole, None when they do not."""
+def outage_of(database: Database, account: Account) -> Outage | None:
+    """Return the outage for which all actions of the account wait, None without one."""
     with database.reading() as connection:
-        here = {"account_id": account.id, "connection_id": account.connection.id}
-        row = connection.row(_OUTAGE, here)
-    return None if row is None else Away(row.since, row.until, row.reason)
+        key = {"account_id": account.id, "connection_id": account.connection.id}
+        row = connection.row(_OUTAGE, key)
+    return None if row is None else Outage(row.since, row.until, row.reason)
 
 
-def _seen(database: Database) -> list[Gauge]:
+def _gauges(database: Database) -> list[Gauge]:
     with database.reading() as connection:
-        found = connection.rows(_COUNT_OF_ALL_ACCOUNTS)
+        rows = connection.rows(_COUNT_OF_ALL_ACCOUNTS)
         needs = attention.of_all(connection)
-        away = connection.scalar(_OUTAGES_OF_ALL_ACCOUNTS)
-        alerted = alerts.counts(connection)
-    counts = dict.fromkeys(_STATES, 0) | {row.state: row.n for row in found}
+        outages = connection.scalar(_OUTAGES_OF_ALL_ACCOUNTS)
+        alerted = alerts.count_by_kind(connection)
+    counts = dict.fromkeys(_STATES, 0) | {row.state: row.n for row in rows}
     counts |= {"dead": needs.failed, "parked": needs.blocked}
-    oldest = next((row.oldest for row in found if row.state == "queued"), None)
+    oldest = next((row.oldest for row in rows if row.state == "queued"), None)
     age = 0.0 if oldest is None else max(0.0, (now_ms() - oldest) / 1000)
     return [
         Gauge("actions", "Actions that are not done, by state.", counts, label="state"),
         Gauge("oldest_queued_action_age_seconds", "Age of the oldest queued one.", {"": age}),
         Gauge("alerts", "What operators are alerted of, by kind.", alerted, label="kind"),
-        Gauge("connections_away", "Connections whose CRM is thought to be away.", {"": away}),
+        Gauge("connections_away", "Connections whose CRM is thought to be away.", {"": outages}),
     ]

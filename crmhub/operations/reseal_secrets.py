@@ -1,8 +1,8 @@
-"""Change of the encryption keys: what other keys have sealed is sealed anew with the first one.
+"""Change of the encryption key: reseal the values of other keys with the first key.
 
-It runs beside the service, any number of times and in several processes at once. A value is
-replaced only where it still is what was read, so that one that an adapter has saved meanwhile,
-such as a new refresh token, is never overwritten with the one before.
+It may run while the service runs, repeatedly, and in several processes at once. A value is replaced
+only if it has not changed since it was read, so a newer value, such as a refresh token that an
+adapter has just saved, is never overwritten.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from crmhub.database.tables import account, metadata
 from crmhub.hub import Hub
 from crmhub.secrets import SealBroken, Vault
 
-_AT_ONCE = 100
-# What is sealed with another key in each of them is so by a process that has another first one.
+_BATCH = 100
+# A process with another first key may seal values meanwhile; more rounds would never end.
 _ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
-    """A column of sealed values, "" for none. `keys` are those of its table, the account first."""
+class SealedColumn:
+    """A column of sealed values, "" for no value. `keys` is the table's key, the account first."""
 
     table: str
     column: str
@@ -39,27 +39,27 @@ class Sealed:
 
     @property
     def source(self) -> sa.Table:
-        """The table."""
+        """The table object."""
         return metadata.tables[self.table]
 
     @property
     def value(self) -> sa.Column[Any]:
-        """The column."""
+        """The column object."""
         return self.source.c[self.column]
 
     @property
     def key_columns(self) -> tuple[sa.Column[Any], ...]:
-        """The columns of the keys."""
+        """The column objects of the key."""
         return tuple(self.source.c[name] for name in self.keys)
 
 
-SEALED = (Sealed("connection", "credentials", ("account_id", "id")),)
-"""Every column that a Vault seals: what is missing here is lost with the key it was sealed with."""
+SEALED = (SealedColumn("connection", "credentials", ("account_id", "id")),)
+"""Every column with sealed values; the values of a missing column would be lost with their key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A value that cannot be opened: whose, in which column, and why."""
+    """A value that cannot be decrypted: its account, its column, and the reason."""
 
     client_id: str
     column: str
@@ -68,51 +68,53 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Resealed:
-    """How many values were sealed anew, and those that cannot be opened."""
+    """The number of resealed values, and the values that cannot be decrypted."""
 
     done: int
     broken: tuple[Broken, ...]
 
 
 def counts(database: Database) -> Counter[str]:
-    """Return how many values are sealed with each key, by the ids of the keys."""
-    found: Counter[str] = Counter()
+    """Return the number of values sealed with each key, by key id."""
+    counts: Counter[str] = Counter()
     with database.reading() as db:
-        for one in SEALED:
-            for row in db.rows(_count_of_all_accounts(one, db.dialect)):
-                found[row.key_id] += row.n
-    return found
+        for column in SEALED:
+            for row in db.rows(_count_of_all_accounts(column, db.dialect)):
+                counts[row.key_id] += row.n
+    return counts
 
 
-def _count_of_all_accounts(one: Sealed, dialect: str) -> Statement:
-    key_id, count = _key_id(one.value, dialect).label("key_id"), sa.func.count().label("n")
+def _count_of_all_accounts(column: SealedColumn, dialect: str) -> Statement:
+    key_id, count = _key_id(column.value, dialect).label("key_id"), sa.func.count().label("n")
     keys: sa.Select[Any] = sa.select(key_id, count)
-    return Statement(keys.where(one.value != "").group_by(key_id))
+    return Statement(keys.where(column.value != "").group_by(key_id))
 
 
 def _key_id(sealed: sa.Column[Any], dialect: str) -> sa.ColumnElement[Any]:
-    """Return what stands between the first two points of what a Vault seals."""
+    """Return the key id of a sealed value: the text between its first two points."""
     if dialect == "postgresql":
         return sa.func.split_part(sealed, ".", 2)
     rest = sa.func.substr(sealed, 4)
     return sa.func.substr(sealed, 4, sa.func.instr(rest, ".") - 1)
 
 
-def reseal(hub: Hub, *, by: Author, told: Callable[[int], object] = lambda done: None) -> Resealed:
-    """Seal anew what is not sealed with the first key; return what came of it.
+def reseal(
+    hub: Hub, *, by: Author, report: Callable[[int], object] = lambda done: None
+) -> Resealed:
+    """Reseal every value that is not sealed with the first key.
 
-    `told` is given the number of values done so far, now and then. Cut short, it goes on when it
-    is run again.
+    `report` is called with the number of resealed values, after each batch. After an interruption,
+    run it again to continue.
     """
     done, broken = 0, list[Broken]()
     for _ in range(_ROUNDS):
         before, broken = done, []
-        for one in SEALED:
-            for rows in _others(hub.database, hub.vault, one):
-                anew, faults = _sealed_anew(hub.vault, one, rows)
-                done += hub.database.transact(partial(_replace, one=one, anew=anew))
+        for column in SEALED:
+            for rows in _batches(hub.database, hub.vault, column):
+                values, faults = _resealed_values(hub.vault, column, rows)
+                done += hub.database.transact(partial(_replace, column=column, values=values))
                 broken += faults
-                told(done)
+                report(done)
         if done == before:
             break
     if done:
@@ -124,61 +126,61 @@ def _note(tx: Connection, *, by: Author, key_id: str, count: int) -> None:
     audit.note(tx, by, "rotate", "encryptionKey", key_id, after={"resealed": count})
 
 
-def _others(database: Database, vault: Vault, one: Sealed) -> Iterator[Sequence[Row]]:
-    """Yield what another key than the first has sealed: client id, value, the row's keys."""
-    statement = _others_of_all_accounts(one)
-    last: Row = (0,) * len(one.keys)
-    first = {"length": len(vault.prefix), "prefix": vault.prefix, "most": _AT_ONCE}
+def _batches(database: Database, vault: Vault, column: SealedColumn) -> Iterator[Sequence[Row]]:
+    """Yield the values that are not sealed with the first key: client id, value, key columns."""
+    statement = _sealed_with_others_of_all_accounts(column)
+    last: Row = (0,) * len(column.keys)
+    params = {"length": len(vault.prefix), "prefix": vault.prefix, "most": _BATCH}
     while True:
         with database.reading() as db:
-            rows = db.rows(statement, first | dict(zip(one.keys, last, strict=True)))
+            rows = db.rows(statement, params | dict(zip(column.keys, last, strict=True)))
         if not rows:
             return
         yield rows
         last = rows[-1][2:]
 
 
-def _others_of_all_accounts(one: Sealed) -> Statement:
-    client_id = sa.select(account.c.client_id).where(account.c.id == one.source.c.account_id)
+def _sealed_with_others_of_all_accounts(column: SealedColumn) -> Statement:
+    client_id = sa.select(account.c.client_id).where(account.c.id == column.source.c.account_id)
     return Statement(
-        sa.select(client_id.scalar_subquery().label("client_id"), one.value, *one.key_columns)
+        sa.select(client_id.scalar_subquery().label("client_id"), column.value, *column.key_columns)
         .where(
-            one.value != "",
-            sa.func.substr(one.value, 1, param("length")) != param("prefix"),
-            sa.tuple_(*one.key_columns) > sa.tuple_(*map(param, one.keys)),
+            column.value != "",
+            sa.func.substr(column.value, 1, param("length")) != param("prefix"),
+            sa.tuple_(*column.key_columns) > sa.tuple_(*map(param, column.keys)),
         )
-        .order_by(*one.key_columns)
+        .order_by(*column.key_columns)
         .limit(param("most"))
     )
 
 
-def _sealed_anew(
-    vault: Vault, one: Sealed, rows: Sequence[Row]
+def _resealed_values(
+    vault: Vault, column: SealedColumn, rows: Sequence[Row]
 ) -> tuple[list[tuple[Row, str, str]], list[Broken]]:
-    """Return keys, old and new value of each row, and those that cannot be opened."""
-    anew, broken = [], []
-    for client_id, sealed, *keys in rows:
+    """Return key, old value and new value of each row, and the values that cannot be decrypted."""
+    values, broken = [], []
+    for client_id, sealed, *key in rows:
         try:
-            plain = vault.open(sealed, account_id=keys[0], column=one.column)
+            plain = vault.open(sealed, account_id=key[0], column=column.column)
         except SealBroken as exc:
-            broken.append(Broken(client_id, one.column, str(exc)))
+            broken.append(Broken(client_id, column.column, str(exc)))
         else:
-            new = vault.seal(plain, account_id=keys[0], column=one.column)
-            anew.append((tuple(keys), sealed, new))
-    return anew, broken
+            new = vault.seal(plain, account_id=key[0], column=column.column)
+            values.append((tuple(key), sealed, new))
+    return values, broken
 
 
-def _replace(tx: Connection, one: Sealed, anew: Sequence[tuple[Row, str, str]]) -> int:
-    """Replace the values that nobody has changed since they were read; return how many."""
-    replacing = Statement(
-        sa.update(one.source)
+def _replace(tx: Connection, column: SealedColumn, values: Sequence[tuple[Row, str, str]]) -> int:
+    """Replace the values that have not changed since they were read; return their number."""
+    statement = Statement(
+        sa.update(column.source)
         .where(
-            *(column == param(column.name) for column in one.key_columns),
-            one.value == param("old"),
+            *(key == param(key.name) for key in column.key_columns),
+            column.value == param("old"),
         )
-        .values({one.column: param("new")})
+        .values({column.column: param("new")})
     )
     return sum(
-        tx.run(replacing, {"new": new, "old": old, **dict(zip(one.keys, keys, strict=True))})
-        for keys, old, new in anew
+        tx.run(statement, {"new": new, "old": old, **dict(zip(column.keys, key, strict=True))})
+        for key, old, new in values
     )

@@ -1,8 +1,8 @@
-"""A change of CRM: what becomes of what was accepted for the former one.
+"""Actions queued for the CRM that an account leaves: finish, drop or move them.
 
-What is queued for it is finished there, dropped, or moved to the new one. Moved is only what the
-former CRM was never told of, and whole people with it, so that nobody is in two CRMs by this: who
-is known there, or may be, or has an action under way, stays.
+Only persons whom the old CRM does not have are moved to the new CRM, with all their actions, so
+that the switch puts nobody into both. A person stays if the old CRM has or may have them, or if one
+of their actions is in progress.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from crmhub.identity.bindings import HUB_ID
 Decision = Literal["finish", "move", "drop"]
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
 
-_AT_ONCE = 100
-"""People moved in one transaction, each with a few locks."""
+_BATCH = 100
+"""Persons moved in one transaction, each with a few locks."""
 
 _OF_ACCOUNT = action.c.account_id == param("account_id")
-# The words of a partial index.
+# As in the condition of a partial index.
 _UNFINISHED = one_of(action.c.state, "running", "queued")
 _is_queued = one_of(action.c.state, "queued")
 _HERE = sa.and_(_OF_ACCOUNT, action.c.connection_id == param("connection_id"))
@@ -87,14 +87,14 @@ _MOVE_ACTIONS = Statement(
     .where(_HERE, in_list(action.c.person, "people"), _is_queued)
     .values(connection_id=param("new_id"), run_at=param("now"))
 )
-# What a person says to be known by, by the kind of a lock.
-_SAYS = {
+# The columns that identify a person, by the kind of their locks.
+_IDENTIFIERS = {
     "token": binding.c.contact_token,
     "email": binding.c.email,
     "phone": binding.c.phone,
 }
-_SAID = Statement(
-    sa.select(binding.c.person, *_SAYS.values()).where(
+_IDENTIFIERS_OF_PEOPLE = Statement(
+    sa.select(binding.c.person, *_IDENTIFIERS.values()).where(
         _BINDING_HERE, in_list(binding.c.person, "people")
     )
 )
@@ -103,27 +103,29 @@ _IN_CRM = Statement(
         _BINDING_HERE, in_list(binding.c.person, "people"), binding.c.crm_id.is_not(None)
     )
 )
-# Locked: a worker that would claim one of them passes it over.
-_LOCK_TRIED = Statement(
+# While they are locked, no worker claims one of them.
+_LOCK_ACTIONS = Statement(
     sa.select(action.c.person, action.c.state, action.c.doubt_since, action.c.hub_id)
     .where(
         _HERE,
         in_list(action.c.person, "people"),
-        # Of a discarded one, too, the CRM may know only where that is in doubt.
+        # The CRM may have a person of a discarded action only if its outcome is in doubt.
         sa.or_(action.c.state != "discarded", action.c.doubt_since.is_not(None)),
         action.c.state != "refused",
     )
     .with_for_update()
 )
-_SAID_HERE = {
-    kind: Statement(sa.select(column.label("value")).where(_BINDING_HERE, in_list(column, "said")))
-    for kind, column in _SAYS.items()
+_IN_USE = {
+    kind: Statement(
+        sa.select(column.label("value")).where(_BINDING_HERE, in_list(column, "values"))
+    )
+    for kind, column in _IDENTIFIERS.items()
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Former:
-    """A connection that the account has left, with actions that are to be finished there."""
+class FormerCrm:
+    """A connection that the account has left, with the number of its unfinished actions."""
 
     id: int
     adapter: str
@@ -131,33 +133,34 @@ class Former:
     running: int
 
 
-def former(db: Connection, account: Account) -> list[Former]:
-    """Return the connections the account has left where something is unfinished."""
-    rows = db.rows(_FORMER, _of(account))
-    return [Former(row.id, row.adapter, int(row.queued), int(row.running)) for row in rows]
+def former_crms(db: Connection, account: Account) -> list[FormerCrm]:
+    """Return the connections that the account has left and that have unfinished actions."""
+    rows = db.rows(_FORMER, _key(account))
+    return [FormerCrm(row.id, row.adapter, int(row.queued), int(row.running)) for row in rows]
 
 
-def queued(db: Connection, account: Account) -> int:
-    """Return how many actions are queued for the account's present CRM."""
-    count: int = db.scalar(_COUNT_QUEUED, _of(account))
+def count_queued(db: Connection, account: Account) -> int:
+    """Return the number of actions queued for the account's current CRM."""
+    count: int = db.scalar(_COUNT_QUEUED, _key(account))
     return count
 
 
-def demand(account: Account, count: int, decision: Decision | None) -> None:
-    """Raise Conflict when so many are queued for a CRM that is to be left, and nothing is said."""
+def require_decision(account: Account, count: int, decision: Decision | None) -> None:
+    """Raise Conflict if `count` actions are queued for the CRM to leave, without a decision."""
     if count and decision is None:
+        actions = f"{count} action{' is' if count == 1 else 's are'} queued"
         raise Conflict(
-            f"queued: {_actions(count)} for {account.connection.adapter}; say finish (there), move"
+            f"queued: {actions} for {account.connection.adapter}; say finish (there), move"
             " (to the new CRM, where the former one was not told of the person yet) or drop."
         )
 
 
-def drop(tx: Connection, database: Database, before: Account, after: Account) -> int:
-    """Give up what is queued for the former CRM, so that it can be retried; return how many."""
+def drop(tx: Connection, database: Database, before: Account, after: Account) -> None:
+    """Refuse the actions queued for the old CRM, so that they can be retried."""
     rows = tx.rows(
         _DROP,
         {
-            **_of(before),
+            **_key(before),
             "finished_at": tx.now_ms(),
             "reason": f"Dropped by an operator, who changed the CRM from"
             f" {before.connection.adapter} to {after.connection.adapter}.",
@@ -165,34 +168,33 @@ def drop(tx: Connection, database: Database, before: Account, after: Account) ->
     )
     for row in rows:
         database.after_commit(partial(metrics.ended, row.kind, "refused"))
-    return len(rows)
 
 
 def move(database: Database, before: Account, after: Account) -> int:
-    """Queue for the new CRM what the former one was never told of; return how many actions.
+    """Move queued actions to the new CRM, by person; return the number of moved actions.
 
-    Some people at a time, so that what is cut short leaves the others to be finished there.
+    Persons are moved in batches; after an interruption, the others are finished in the old CRM.
     """
     moved, last = 0, ""
-    while people := _some(database, before, last):
+    while people := _next_people(database, before, last):
         moved += database.transact(partial(_move, before=before, after=after, people=people))
         last = people[-1]
     return moved
 
 
-def _some(database: Database, account: Account, last: str) -> list[str]:
+def _next_people(database: Database, account: Account, last: str) -> list[str]:
     with database.reading() as db:
-        rows = db.rows(_NEXT_PEOPLE, _of(account) | {"last": last, "most": _AT_ONCE})
+        rows = db.rows(_NEXT_PEOPLE, _key(account) | {"last": last, "most": _BATCH})
     return [row.person for row in rows]
 
 
 def _move(tx: Connection, before: Account, after: Account, people: Sequence[str]) -> int:
-    said = _hold(tx, before, after, people)
-    stay = _known(tx, before, people) | _met(tx, after, said)
-    going = [person for person in people if person in said and person not in stay]
+    identifiers = _lock_people(tx, before, after, people)
+    stay = _in_old_crm(tx, before, people) | _in_new_crm(tx, after, identifiers)
+    going = [person for person in people if person in identifiers and person not in stay]
     if not going:
         return 0
-    move = _of(before) | {"people": going, "new_id": after.connection.id}
+    move = _key(before) | {"people": going, "new_id": after.connection.id}
     moment = tx.now_ms()
     tx.run(_MOVE_BINDINGS, move)
     moved = tx.run(_MOVE_ACTIONS, move | {"now": moment})
@@ -201,69 +203,62 @@ def _move(tx: Connection, before: Account, after: Account, people: Sequence[str]
     return moved
 
 
-def _hold(
-    tx: Connection, before: Account, after: Account, people: Sequence[str]
-) -> dict[str, set[tuple[str, str]]]:
-    """Wait for helpers that are about these people, let others wait; return what they said.
+_Identifiers = dict[str, set[tuple[str, str]]]
+"""Kind and value of the identifiers of each person."""
+_KINDS = tuple(_IDENTIFIERS)
 
-    In the order in which helpers take their locks.
+
+def _lock_people(
+    tx: Connection, before: Account, after: Account, people: Sequence[str]
+) -> _Identifiers:
+    """Lock these persons in both CRMs and return their identifiers.
+
+    The locks are taken in the same order as by the helpers, and held until the commit.
     """
-    said = _said(tx, before, people)
-    names = sorted({one for each in said.values() for one in each}, key=_in_order)
+    identifiers = _identifiers(tx, before, people)
+    names = sorted(
+        {name for of_person in identifiers.values() for name in of_person},
+        key=lambda name: (_KINDS.index(name[0]), name[1]),
+    )
     ids = (before.connection.id, after.connection.id)
-    locks: list[tuple[object, ...]] = [(before.id, id, *one) for one in names for id in ids]
+    locks: list[tuple[object, ...]] = [(before.id, id, *name) for name in names for id in ids]
     locks += [(before.id, "person", person) for person in people]
     hold_all(tx, locks)
-    return _said(tx, before, people)
+    return _identifiers(tx, before, people)
 
 
-_KINDS = tuple(_SAYS)
-
-
-def _in_order(one: tuple[str, str]) -> tuple[int, str]:
-    return _KINDS.index(one[0]), one[1]
-
-
-def _said(tx: Connection, account: Account, people: Sequence[str]) -> dict[str, set[Any]]:
-    """Return the tokens, emails and phones of each person whom the hub has named."""
-    said: dict[str, set[Any]] = {}
-    for person, *values in tx.rows(_SAID, _of(account) | {"people": people}):
-        said.setdefault(person, set()).update(
+def _identifiers(tx: Connection, account: Account, people: Sequence[str]) -> _Identifiers:
+    """Return the tokens, emails and phones of each of these persons with a binding."""
+    identifiers: _Identifiers = {}
+    for person, *values in tx.rows(_IDENTIFIERS_OF_PEOPLE, _key(account) | {"people": people}):
+        identifiers.setdefault(person, set()).update(
             (kind, value) for kind, value in zip(_KINDS, values, strict=True) if value
         )
-    return said
+    return identifiers
 
 
-def _known(tx: Connection, account: Account, people: Sequence[str]) -> set[str]:
-    """Return whom the CRM knows, or may know, or who are named by an id of its own."""
-    of = _of(account) | {"people": people}
-    known = {row.person for row in tx.rows(_IN_CRM, of)}
-    return known | {
+def _in_old_crm(tx: Connection, account: Account, people: Sequence[str]) -> set[str]:
+    """Return the persons whom the CRM has or may have."""
+    params = _key(account) | {"people": people}
+    return {row.person for row in tx.rows(_IN_CRM, params)} | {
         row.person
-        for row in tx.rows(_LOCK_TRIED, of)
+        for row in tx.rows(_LOCK_ACTIONS, params)
+        # An id that is not the hub's own is a contact of the CRM.
         if row.state != "queued" or row.doubt_since is not None or not row.hub_id.startswith(HUB_ID)
     }
 
 
-def _met(tx: Connection, account: Account, said: dict[str, set[Any]]) -> set[str]:
-    """Return who has already said something to the new CRM."""
-    met: set[str] = set()
-    for kind, statement in _SAID_HERE.items():
-        values = sorted({value for each in said.values() for of, value in each if of == kind})
-        if not values:
-            continue
-        found = {row.value for row in tx.rows(statement, _of(account) | {"said": values})}
-        met |= {
-            person
-            for person, each in said.items()
-            if any(of == kind and value in found for of, value in each)
-        }
-    return met
+def _in_new_crm(tx: Connection, account: Account, identifiers: _Identifiers) -> set[str]:
+    """Return the persons of whom a binding of the new CRM has an identifier."""
+    in_use: set[tuple[str, str]] = set()
+    for kind, statement in _IN_USE.items():
+        names = {name for of_person in identifiers.values() for name in of_person}
+        values = sorted(value for name_kind, value in names if name_kind == kind)
+        if values:
+            rows = tx.rows(statement, _key(account) | {"values": values})
+            in_use |= {(kind, row.value) for row in rows}
+    return {person for person, of_person in identifiers.items() if of_person & in_use}
 
 
-def _actions(count: int) -> str:
-    return f"{count} action{' is' if count == 1 else 's are'} queued"
-
-
-def _of(account: Account) -> dict[str, Any]:
+def _key(account: Account) -> dict[str, Any]:
     return {"account_id": account.id, "connection_id": account.connection.id}

@@ -1,71 +1,98 @@
-"""Who may use the console: made and changed with an entry in the audit log, and let in."""
+"""Console users and their sessions, and tokens of the admin API."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from crmhub import audit
-from crmhub.accounts import passwords, users
+from crmhub.accounts import admin_tokens, passwords, users
+from crmhub.accounts.admin_tokens import IssuedToken
 from crmhub.accounts.users import SignedIn, User
 from crmhub.audit import SET, Author
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import TooManyRequests, Unauthorized
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
+from crmhub.records.search.filters import iso
 from crmhub.secrets import derive, new_secret, same, sign
 
 
+@in_transaction
+def create_token(
+    hub: Hub,
+    tx: Connection,
+    name: str,
+    *,
+    scopes: Sequence[str],
+    expires_at: int | None,
+    by: Author,
+) -> IssuedToken:
+    """Create a token of the admin API and return it; raises Semantic."""
+    issued = admin_tokens.create(tx, name, scopes=scopes, expires_at=expires_at)
+    expiry = None if issued.expires_at is None else iso(issued.expires_at)
+    after = {"name": issued.name, "scopes": list(issued.scopes), "expiresAt": expiry}
+    audit.note(tx, by, "create", "token", issued.token_id, after=after)
+    return issued
+
+
+@in_transaction
+def revoke_token(hub: Hub, tx: Connection, token_id: str, *, by: Author) -> None:
+    """Revoke a token of the admin API, also a revoked one; raises NotFound."""
+    if admin_tokens.revoke(tx, token_id):
+        audit.note(tx, by, "revoke", "token", token_id)
+
+
+# --- console users -----------------------------------------------------------------------------
+
+
 def create_user(hub: Hub, email: str, password: str, *, by: Author) -> User:
-    """Let somebody use the console; return them. Raises Semantic and Conflict."""
-    stored = passwords.to_store(password)
+    """Create a console user and return them; raises Semantic and Conflict."""
+    return _create_user(hub, email, passwords.to_store(password), by)
 
-    def work(tx: Connection) -> User:
-        user = users.create(tx, email, stored)
-        audit.note(tx, by, "create", "user", user.user_id, after={"email": user.email})
-        return user
 
-    return hub.database.transact(work)
+@in_transaction
+def _create_user(hub: Hub, tx: Connection, email: str, stored_password: str, by: Author) -> User:
+    user = users.create(tx, email, stored_password)
+    audit.note(tx, by, "create", "user", user.user_id, after={"email": user.email})
+    return user
 
 
 def set_password(hub: Hub, email: str, password: str, *, by: Author) -> None:
-    """Give a user another password, which ends their sessions; raises NotFound and Semantic."""
-    stored = passwords.to_store(password)
-
-    def work(tx: Connection) -> None:
-        user = users.load(tx, email)
-        users.set_password(tx, user, stored)
-        was, became = {"password": SET}, {"password": f"{SET} anew"}
-        audit.note(tx, by, "change", "user", user.user_id, before=was, after=became)
-
-    hub.database.transact(work)
+    """Set a user's password and end their sessions; raises NotFound and Semantic."""
+    _set_password(hub, email, passwords.to_store(password), by)
 
 
-def set_disabled(hub: Hub, email: str, disabled: bool, *, by: Author) -> None:
-    """Shut a user out, whose sessions end, or let them in again; raises NotFound."""
+@in_transaction
+def _set_password(hub: Hub, tx: Connection, email: str, stored_password: str, by: Author) -> None:
+    user = users.load(tx, email)
+    users.set_password(tx, user, stored_password)
+    before, after = {"password": SET}, {"password": f"{SET} anew"}
+    audit.note(tx, by, "change", "user", user.user_id, before=before, after=after)
 
-    def work(tx: Connection) -> None:
-        user = users.load(tx, email)
-        if users.set_disabled(tx, user, disabled):
-            was, became = {"disabled": not disabled}, {"disabled": disabled}
-            audit.note(tx, by, "change", "user", user.user_id, before=was, after=became)
 
-    hub.database.transact(work)
+@in_transaction
+def set_disabled(hub: Hub, tx: Connection, email: str, disabled: bool, *, by: Author) -> None:
+    """Disable a user and end their sessions, or enable them again; raises NotFound."""
+    user = users.load(tx, email)
+    if users.set_disabled(tx, user, disabled):
+        before, after = {"disabled": not disabled}, {"disabled": disabled}
+        audit.note(tx, by, "change", "user", user.user_id, before=before, after=after)
 
 
 def list_users(hub: Hub) -> list[User]:
-    """Return all users, disabled ones too."""
+    """Return all users, including disabled ones."""
     with hub.database.reading() as db:
         return users.list_users(db)
 
 
-# --- coming and going --------------------------------------------------------------------------
+# --- sessions ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session that has begun: its token, and the one by which the browser is known later."""
+    """A new session: its token, and the device token that identifies this browser later."""
 
     user_id: str
     token: str
@@ -75,53 +102,54 @@ class NewSession:
 def sign_in(
     hub: Hub, email: str, password: str, *, address: str, device: Callable[[str], str]
 ) -> NewSession:
-    """Begin a session.
+    """Start a session for a user with this password.
 
-    `device` returns the device token that the browser has for a user's id, "" for none. Raises
-    Unauthorized in the same words, after as long, whatever does not fit; TooManyRequests after many
-    attempts, by the rule of `Limits.sign_in`; Unavailable.
+    `device` returns the browser's device token for a user id, "" without one. Raises Unauthorized
+    with the same message and after the same time for an unknown email as for a wrong password;
+    TooManyRequests after many attempts, by the rule of `Limits.sign_in`; Unavailable.
     """
     with hub.database.reading() as db:
-        found = users.stored_password(db, email)
-    known = device(found[0]) if found else ""
-    if found and not same(known, _device_token(hub, *found, known.partition(".")[0])):
-        known = ""
-    status = hub.limits.sign_in(address, users.normal(email), known)
+        stored = users.stored_password(db, email)
+    token = device(stored[0]) if stored else ""
+    if stored and not same(token, _device_token(hub, *stored, token.partition(".")[0])):
+        token = ""
+    status = hub.limits.sign_in(address, users.normal(email), token)
     if not status.allowed:
-        other = "" if known else " A browser that you have signed in with before lets you in now."
+        hint = "" if token else " A browser that you have signed in with before lets you in now."
         raise TooManyRequests(
-            f"Too many attempts to sign in; try again in {status.retry_after} s.{other}",
+            f"Too many attempts to sign in; try again in {status.retry_after} s.{hint}",
             retry_after=status.retry_after,
         )
-    fits = passwords.fits(password, found[1] if found else None)
+    # Without a user, a password is checked all the same, which takes as long.
+    fits = passwords.fits(password, stored[1] if stored else None)
     session = None
-    if found and fits:
-        session = hub.database.transact(lambda tx: users.start_session(tx, *found))
-    if found is None or session is None:
+    if stored and fits:
+        session = hub.database.transact(lambda tx: users.start_session(tx, *stored))
+    if stored is None or session is None:
         raise Unauthorized("The email or the password is wrong.")
-    return NewSession(found[0], session, _device_token(hub, *found, new_secret()))
+    return NewSession(stored[0], session, _device_token(hub, *stored, new_secret()))
 
 
-def _device_token(hub: Hub, user_id: str, password: str, name: str) -> str:
-    """Return the token of the browser `name` of a user, good until their password is another one.
+def _device_token(hub: Hub, user_id: str, stored_password: str, name: str) -> str:
+    """Return the token of the user's browser `name`, valid until their password changes.
 
-    `password` is the stored one. Nothing of the token is stored.
+    It is a signature, so nothing of it is stored.
     """
     key = derive(hub.settings.secret_key, "console device")
-    return f"{name}.{sign(key, f'{user_id} {password} {name}'.encode()).hex()}"
+    return f"{name}.{sign(key, f'{user_id} {stored_password} {name}'.encode()).hex()}"
 
 
 def signed_in(hub: Hub, session: str) -> SignedIn | None:
-    """Return whose live session this is, if anybody's, and note that it is in use."""
+    """Return the user of a valid session, None without one, and record that it is in use."""
     with hub.database.reading() as db:
-        known = users.signed_in(db, session)
-    if known is not None and known.stale:
-        # The pages can be read, also where nothing can be written.
+        user = users.signed_in(db, session)
+    if user is not None and user.stale:
+        # Pages can be read even if nothing can be written.
         with suppress(Unwritable):
             hub.database.transact(lambda tx: users.note_seen(tx, session))
-    return known
+    return user
 
 
 def sign_out(hub: Hub, session: str) -> None:
-    """End a session; again is no error."""
+    """End a session, also one that has ended."""
     hub.database.transact(lambda tx: users.end_session(tx, session))

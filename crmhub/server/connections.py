@@ -41,7 +41,7 @@ import structlog
 
 from crmhub.accounts.limits import network_of
 from crmhub.api.http.addresses import is_trusted
-from crmhub.settings import Network
+from crmhub.setting_values import Network
 
 # A longer body waits for a place among those that are read.
 SHORT_BODY = 65_536

@@ -6,7 +6,7 @@ import pytest
 
 from crmhub.accounts import connections
 from crmhub.accounts.plans import BUILT_IN
-from crmhub.adapter.contract import Adapter, Setting
+from crmhub.adapter import Adapter, Setting
 from crmhub.errors import Semantic
 from crmhub.secrets import EncryptionKey, Vault
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from crmhub.csv.importing import Choices, Import, ImportedElsewhere
+from crmhub.csv.columns import Choices
+from crmhub.csv.importing import Import, ImportedElsewhere
 from crmhub.csv.spreadsheets import Sheet
 from crmhub.hub import Hub
 from crmhub.properties.catalogue import Property

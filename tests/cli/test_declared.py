@@ -13,7 +13,6 @@ from crmhub.accounts.plans import BUILT_IN
 from crmhub.adapter.oauth import KEPT
 from crmhub.database.connection import Database
 from crmhub.hub import Hub
-from crmhub.operations import change_account
 from crmhub.settings import Settings
 from tests.operations.traces import left
 
@@ -53,7 +52,7 @@ def applied(crmhub):
 def credentials(crmhub, client_id="acme"):
     hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
     try:
-        return open_credentials(hub.vault, change_account.find(hub, client_id))
+        return open_credentials(hub.vault, hub.load_account(client_id))
     finally:
         hub.close()
 
@@ -213,7 +212,7 @@ def test_what_the_adapter_keeps_itself_survives(declare):
     hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
     from crmhub.accounts.connections import seal_credentials
 
-    account = change_account.find(hub, "acme")
+    account = hub.load_account("acme")
     grown = {**open_credentials(hub.vault, account), KEPT: "4102444800 token"}
     sealed = seal_credentials(hub.vault, account.id, grown)
     hub.database.transact(

@@ -215,7 +215,7 @@ def test_a_worker_alone_tells_its_own(here: Installation, bot: Client) -> None:
     process = worker(here, "--metrics-port", str(port))
     try:
         assert process.stdout is not None
-        assert "works off the journal" in process.stdout.readline()
+        assert "processes the journal" in process.stdout.readline()
 
         def found() -> Scrape:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:

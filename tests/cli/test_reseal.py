@@ -18,7 +18,7 @@ from crmhub.accounts.connections import open_credentials
 from crmhub.audit import Author
 from crmhub.database.connection import Database
 from crmhub.hub import Hub
-from crmhub.operations import change_account, reseal_secrets
+from crmhub.operations import reseal_secrets
 from crmhub.operations.reseal_secrets import SEALED
 from crmhub.settings import Settings
 from tests.cli.conftest import CRMHUB, environment
@@ -62,7 +62,7 @@ def opened(crmhub, client_id="acme"):
     """Return the stored credentials, with the keys that are set now."""
     hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
     try:
-        return open_credentials(hub.vault, change_account.find(hub, client_id))
+        return open_credentials(hub.vault, hub.load_account(client_id))
     finally:
         hub.close()
 
@@ -166,7 +166,7 @@ def test_many_are_done_in_small_steps_and_a_stop_in_between_loses_nothing(
     crmhub = keyed(K1)
     for n in range(1, 8):
         with_credentials(crmhub, f"many-{n}", access_token=secret(n))
-    monkeypatch.setattr(reseal_secrets, "_AT_ONCE", 3)
+    monkeypatch.setattr(reseal_secrets, "_BATCH", 3)
     hub = Hub.open(Settings.load(keyed(K2, K1).env, crmhub.root))
 
     def stop(done):
@@ -174,10 +174,10 @@ def test_many_are_done_in_small_steps_and_a_stop_in_between_loses_nothing(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reseal_secrets.reseal(hub, by=Author("cli", "tests"), told=stop)
+        reseal_secrets.reseal(hub, by=Author("cli", "tests"), report=stop)
     assert reseal_secrets.counts(hub.database) == {"k2": 6, "k1": 2}
     told = []
-    assert reseal_secrets.reseal(hub, by=Author("cli", "tests"), told=told.append).done == 2
+    assert reseal_secrets.reseal(hub, by=Author("cli", "tests"), report=told.append).done == 2
     assert told == [2]
     hub.close()
     keyed(K2)
@@ -189,7 +189,7 @@ def test_many_are_done_in_small_steps_and_a_stop_in_between_loses_nothing(
 def test_what_an_adapter_saves_meanwhile_is_not_overwritten(keyed, monkeypatch):
     crmhub = keyed(K2, K1)
     hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
-    sealed_anew = reseal_secrets._sealed_anew
+    sealed_anew = reseal_secrets._resealed_values
 
     def and_then_saved(vault, one, rows):
         anew = sealed_anew(vault, one, rows)
@@ -204,7 +204,7 @@ def test_what_an_adapter_saves_meanwhile_is_not_overwritten(keyed, monkeypatch):
         account = db.scalar("select account_id from connection where credentials <> ''")
     monkeypatch.setattr(
         reseal_secrets,
-        "_sealed_anew",
+        "_resealed_values",
         lambda vault, one, rows: and_then_saved(_For(vault, account), one, rows),
     )
     assert reseal_secrets.reseal(hub, by=Author("cli", "tests")).done == 0

@@ -6,7 +6,6 @@ import pytest
 
 from crmhub.hub import Hub
 from crmhub.journal.models import New
-from crmhub.operations import change_account
 from crmhub.settings import Settings
 
 TO_HUBSPOT = ("account", "adapter", "acme", "hubspot", "--secret", "access_token=@token")
@@ -25,7 +24,7 @@ def acme(crmhub):
     (crmhub.root / "accounts.toml").write_text(FILE)
     hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
     new = New("createLead", "p", "hub-1", {"token": "t"})
-    account = change_account.find(hub, "acme")
+    account = hub.load_account("acme")
     hub.journal.accept(account, lambda _tx: new, lease_s=30, wait_s=600, now=False)
     hub.close()
     return crmhub

@@ -68,7 +68,7 @@ class Installation:
         )
         try:
             assert process.stdout is not None
-            assert "works off the journal" in process.stdout.readline()
+            assert "processes the journal" in process.stdout.readline()
             yield process
         finally:
             process.kill()

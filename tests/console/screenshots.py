@@ -21,9 +21,9 @@ from crmhub.app import create_app
 from crmhub.database.connection import Connection, now_ms
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
-from crmhub.operations import change_account, map_fields
-from crmhub.operations.change_account import Crm
+from crmhub.operations import change_account, map_fields, set_crm
 from crmhub.operations.open_account import open_account
+from crmhub.operations.set_crm import Crm
 from crmhub.operations.users import create_user
 from crmhub.settings import Settings
 from tests import databases
@@ -179,10 +179,10 @@ def sampled() -> Iterator[tuple[str, dict[str, str]]]:
 def _samples(hub: Hub, crm: str) -> dict[str, str]:
     create_user(hub, EMAIL, PASSWORD, by=TESTS)
     acme, _ = _account(hub, "Acme GmbH & Co. KG", plan="free")
-    change_account.set_crm(
-        hub, acme.client_id, Crm("hubspot", {"base_url": crm}, TOKEN), by=TESTS, ask=True
+    set_crm.set_crm(
+        hub, acme.client_id, Crm("hubspot", {"base_url": crm}, TOKEN), by=TESTS, test=True
     )
-    map_fields.set_field_map(hub, acme.client_id, field_maps.read(RULES), by=TESTS, ask=False)
+    map_fields.set_field_map(hub, acme.client_id, field_maps.read(RULES), by=TESTS, test=False)
     change_account.create_key(
         hub, acme.client_id, scopes=["contacts:read"], expires_at=1_924_992_000_000, by=TESTS
     )
@@ -198,7 +198,7 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
         "local": local.client_id,
         **_calls(bot),
         **_doubles(hub, bot, acme),
-        **_stuck(hub, change_account.find(hub, acme.client_id)),
+        **_stuck(hub, hub.load_account(acme.client_id)),
     }
 
 
@@ -231,7 +231,7 @@ def _doubles(hub: Hub, bot: Client, acme: Account) -> dict[str, str]:
     merge(hub, bot, str(kept), str(merged))
     hub.database.transact(
         lambda tx: possible_duplicates.note(
-            tx, change_account.find(hub, acme.client_id), "70812", "70813", shares=["phone"]
+            tx, hub.load_account(acme.client_id), "70812", "70813", shares=["phone"]
         )
     )
     return {"double": str(double), "kept": str(kept), "merged": str(merged)}

@@ -25,7 +25,7 @@ def path(client):
 
 
 def present(hub, client):
-    return change_account.find(hub, client.account.client_id)
+    return hub.load_account(client.account.client_id)
 
 
 def settings(hub, client, **changed):

@@ -33,7 +33,7 @@ def test_an_account_is_opened_and_its_key_shown_once(app, hub, operator):
     for path in ("/accounts", f"/accounts/{client_id}"):
         assert key not in operator.get(path).text
     with hub.database.reading() as db:
-        account = change_account.find(hub, client_id)
+        account = hub.load_account(client_id)
         (entry,) = audit.listed(db, Wanted(account_id=account.id), limit=9)
     assert (entry.by.kind, entry.by.name) == ("user", operator.email)
 
@@ -44,7 +44,7 @@ def test_a_form_that_is_sent_twice_opens_one_account(hub, operator):
     assert [answer.status_code for answer in answers] == [201, 409]
     client_id = name.replace(" ", "-").lower()
     assert f"The client id '{client_id}' is taken" in text_of(answers[1])
-    assert change_account.find(hub, client_id).name == name
+    assert hub.load_account(client_id).name == name
 
 
 def test_what_cannot_be_opened_is_shown_again_with_what_was_typed(operator):

@@ -12,7 +12,7 @@ from crmhub.database.connection import now_ms
 from crmhub.journal import action_queries, attention, discard_action
 from crmhub.journal.models import New
 from crmhub.operations import alerts
-from crmhub.operations.queue_statistics import Backlog
+from crmhub.operations.queue_statistics import QueueGauges
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known
 from tests.clients import TESTS
 from tests.consoles import text_of
@@ -448,12 +448,12 @@ def test_the_same_number_of_actions_needs_attention_everywhere(
         assert "2 failed, 3 blocked" in text_of(operator.get(path)), path
     with hub.database.reading() as db:
         everything = attention.of_all(db)
-        mine = [one for one in alerts.now(db, old_ms=10**12) if one.client_id == name]
+        mine = [one for one in alerts.current(db, old_ms=10**12) if one.client_id == name]
     assert [(one.kind, one.count, one.blocked) for one in mine] == [("dead", 2, 3)]
     assert "2 failed, 3 blocked" in mine[0].in_words()
     app.extensions["crmhub.console.banner"].forget()
     assert f"need attention: {everything}" in text_of(operator.get("/accounts/new"))
-    gauges = {one.name: one.values for one in Backlog(hub.database).gauges()}["actions"]
+    gauges = {one.name: one.values for one in QueueGauges(hub.database).gauges()}["actions"]
     assert (gauges["dead"], gauges["parked"]) == (everything.failed, everything.blocked)
     discard_action.discard(
         hub.database, action_queries.Wanted(account=client.account), reason="x", by=TESTS

@@ -15,9 +15,9 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.changes import IssuedIds
 from crmhub.journal.action_queries import Wanted
 from crmhub.journal.discard_action import discard
-from crmhub.operations import change_account
-from crmhub.operations.change_account import Crm
+from crmhub.operations import set_crm
 from crmhub.operations.open_account import open_account
+from crmhub.operations.set_crm import Crm
 from crmhub.secrets import BASE36, token
 from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
 from tests.clients import TESTS
@@ -73,7 +73,7 @@ def bot(served: Served) -> Iterator[Bot]:
     account, ids = open_account(served.hub, name=f"Acme {token(30, BASE36)}", by=TESTS)
     with HubSpotCrm() as crm:
         chosen = Crm("hubspot", {"base_url": crm.url}, TOKEN)
-        account = change_account.set_crm(served.hub, account.client_id, chosen, by=TESTS, ask=True)
+        account = set_crm.set_crm(served.hub, account.client_id, chosen, by=TESTS, test=True)
         yield Bot(served, crm, account, ids)
 
 

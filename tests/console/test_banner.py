@@ -80,7 +80,7 @@ def test_refused_credentials_and_old_queues_stand_there(client, hub, look, monke
 
 def test_what_was_seen_a_moment_ago_is_not_looked_for_again(app, operator, look, monkeypatch):
     look()
-    monkeypatch.setattr(banner.alerts, "now", lambda *_, **__: pytest.fail("looked again"))
+    monkeypatch.setattr(banner.alerts, "current", lambda *_, **__: pytest.fail("looked again"))
     assert operator.get("/accounts").status_code == 200
 
 
@@ -95,7 +95,7 @@ def test_a_page_without_a_database_has_no_banner(look, monkeypatch):
     def away(*_, **__):
         raise Unavailable("The database is away.")
 
-    monkeypatch.setattr(banner.alerts, "now", away)
+    monkeypatch.setattr(banner.alerts, "current", away)
     assert 'class="banner"' not in look().text
 
 

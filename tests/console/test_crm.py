@@ -8,8 +8,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from crmhub.operations import change_account
-from crmhub.operations.change_account import Crm
+from crmhub.operations import change_account, set_crm
+from crmhub.operations.set_crm import Crm
 from crmhub.settings import Settings
 from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
 from tests.api.helpers.helper_calls import known
@@ -53,7 +53,7 @@ def form(hubspot):
 @pytest.fixture
 def on_hubspot(hub, client, hubspot):
     crm = Crm("hubspot", {"base_url": hubspot.url}, TOKEN)
-    change_account.set_crm(hub, client.account.client_id, crm, ask=False, by=TESTS)
+    set_crm.set_crm(hub, client.account.client_id, crm, test=False, by=TESTS)
 
 
 def seen(page):
@@ -171,9 +171,9 @@ def test_what_somebody_else_saved_meanwhile_is_not_lost_unseen(
 ):
     name = client.account.client_id
     if mine is None:
-        change_account.set_crm(hub, name, Crm("hubspot", {}, TOKEN), ask=False, by=TESTS)
+        set_crm.set_crm(hub, name, Crm("hubspot", {}, TOKEN), test=False, by=TESTS)
     mine = (mine or form) | {"unasked": "true", "seen": seen(operator.get(path))}
-    change_account.set_crm(hub, name, theirs, ask=False, by=TESTS)
+    set_crm.set_crm(hub, name, theirs, test=False, by=TESTS)
     before = detail(hub, client).account.connection
     answer = operator.send(path, mine)
     assert answer.status_code == 409
@@ -228,6 +228,6 @@ def test_the_hub_tells_what_its_own_records_can_hold(client, operator, path):
 
 def test_a_crm_that_cannot_tell_says_why(hub, client, hubspot, operator, path):
     crm = Crm("hubspot", {"base_url": hubspot.url}, {"access_token": SECRET})
-    change_account.set_crm(hub, client.account.client_id, crm, ask=False, by=TESTS)
+    set_crm.set_crm(hub, client.account.client_id, crm, test=False, by=TESTS)
     told = catalogue(operator, path, "?kind=deals")
     assert told.count(f"HubSpot says: {WRONG}") == 3

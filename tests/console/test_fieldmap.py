@@ -11,8 +11,8 @@ from adapters.hubspot.fake.fake import FakeHubSpot
 from crmhub.accounts import field_maps
 from crmhub.accounts.field_maps import FieldMap
 from crmhub.console.map_rows import Draft, pairs
-from crmhub.operations import change_account, map_fields
-from crmhub.operations.change_account import Crm
+from crmhub.operations import map_fields, set_crm
+from crmhub.operations.set_crm import Crm
 from tests.api.helpers.helper_calls import lead
 from tests.clients import TESTS
 from tests.consoles import open_console, text_of
@@ -66,12 +66,12 @@ def fields(page):
 
 
 def stored(hub, client):
-    return change_account.find(hub, client.account.client_id).connection.field_map
+    return hub.load_account(client.account.client_id).connection.field_map
 
 
 def set_map(hub, client, rules):
     map_fields.set_field_map(
-        hub, client.account.client_id, field_maps.read(rules), by=TESTS, ask=False
+        hub, client.account.client_id, field_maps.read(rules), by=TESTS, test=False
     )
 
 
@@ -214,7 +214,7 @@ def test_a_map_is_edited_as_json(hub, client, operator, path):
 
 def test_a_crm_that_is_away_keeps_the_form_and_is_saved_unchecked(hub, client, operator, path):
     crm = Crm("hubspot", {"base_url": "http://127.0.0.1:9"}, {"access_token": "pat-1"})
-    change_account.set_crm(hub, client.account.client_id, crm, ask=False, by=TESTS)
+    set_crm.set_crm(hub, client.account.client_id, crm, test=False, by=TESTS)
     form = rule(name="x", to="y", set="always")
     answer = operator.send(path, form)
     assert answer.status_code == 422

@@ -7,7 +7,6 @@ import re
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
-from crmhub.operations import change_account
 from crmhub.operations.open_account import open_account
 from crmhub.secrets import BASE36, token
 from tests.adapters.hubspot.hubspot_crm import HubSpotCrm
@@ -151,12 +150,12 @@ def test_a_crm_is_chosen_refused_saved_and_left_again(page: Page, served: Served
         expect(page.get_by_role("status")).to_contain_text("HubSpot says that all is well.")
         page.get_by_role("button", name="Save", exact=True).click()
         expect(page.get_by_role("status")).to_have_text("Saved; the CRM says that all is well.")
-        assert change_account.find(served.hub, account.client_id).connection.adapter == "hubspot"
+        assert served.hub.load_account(account.client_id).connection.adapter == "hubspot"
         page.get_by_label("CRM", exact=True).select_option("local")
         page.get_by_role("button", name="Show its settings").click()
         page.get_by_role("button", name="Save", exact=True).click()
         expect(page.get_by_role("heading", level=2)).to_have_text("local")
-        assert change_account.find(served.hub, account.client_id).connection.adapter == "local"
+        assert served.hub.load_account(account.client_id).connection.adapter == "local"
 
 
 def test_a_connection_is_tested_without_javascript(browser: Browser, served: Served) -> None:
@@ -198,7 +197,7 @@ def test_a_field_map_is_typed_refused_tried_and_saved(page: Page, served: Served
     expect(page.get_by_role("row", name="description chatbot source")).to_be_visible()
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_role("status")).to_contain_text("Saved, and checked against the CRM.")
-    saved = change_account.find(served.hub, account.client_id).connection.field_map
+    saved = served.hub.load_account(account.client_id).connection.field_map
     assert saved.plain()["deals"] == {
         "topic": {"to": "dealname", "values": {"a": "b", "c": "d"}},
         "source": {"to": "description", "constant": "chatbot", "set": "empty"},

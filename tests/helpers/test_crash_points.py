@@ -18,7 +18,7 @@ from crmhub.helpers.actions import action_of
 from crmhub.hub import Hub
 from crmhub.journal import action_queries, claiming
 from crmhub.journal.models import Accepted, Entry
-from crmhub.operations import change_account, erase_person
+from crmhub.operations import erase_person, set_crm
 from crmhub.operations.correct_action import correct
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
@@ -223,9 +223,9 @@ def connect_to(place: Place, credentials: Mapping[str, str]) -> None:
 
 
 def change_of_crm(place: Place) -> None:
-    crm = change_account.Crm("hubspot", {"base_url": place.fake.url}, TOKEN)
+    crm = set_crm.Crm("hubspot", {"base_url": place.fake.url}, TOKEN)
     client_id = place.client.account.client_id
-    change_account.set_crm(place.hub, client_id, crm, by=TESTS, ask=True, queued="move")
+    set_crm.set_crm(place.hub, client_id, crm, by=TESTS, test=True, queued="move")
 
 
 def erasing(place: Place) -> None:

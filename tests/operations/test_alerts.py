@@ -107,7 +107,7 @@ def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
 
 def _look(hub: Hub) -> list[tuple[str, int]]:
     """Look once and send what is due; return what is the matter."""
-    found = alerts.look(hub.database, old_ms=_OLD_MS, tell=True)
+    found = alerts.update(hub.database, old_ms=_OLD_MS, send=True)
     assert hub.settings.alert_url
     assert hub.settings.alert_secret
     outbox.send_due(hub.database, hub.egress, hub.settings.alert_url, hub.settings.alert_secret)
@@ -231,7 +231,7 @@ def test_what_nobody_takes_is_given_up_and_said_so(hub, fake, receiver, caplog):
     known(client)
     change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
     receiver.answers = [500]
-    alerts.look(hub.database, old_ms=_OLD_MS, tell=True)
+    alerts.update(hub.database, old_ms=_OLD_MS, send=True)
     hub.database.transact(lambda tx: tx.run("update outbox set tries = 8"))
     _look(hub)
     assert _waiting(hub) == []
@@ -255,15 +255,15 @@ def test_where_no_webhook_is_set_nothing_is_kept_for_one(hub, fake):
     client, _ = fake
     known(client)
     change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
-    assert alerts.look(hub.database, old_ms=_OLD_MS, tell=False)
+    assert alerts.update(hub.database, old_ms=_OLD_MS, send=False)
     assert _waiting(hub) == []
     with hub.database.reading() as db:
-        assert alerts.counts(db)["dead"] == 1
+        assert alerts.count_by_kind(db)["dead"] == 1
 
 
 def test_a_worker_tells(hub, fake, receiver, monkeypatch):
     client, crm = fake
-    monkeypatch.setattr(alerts, "_LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(alerts, "_CHECK_EVERY_S", 0.05)
     crm.failure = Denied("The token was revoked.")
     assert lead(client).status_code == 202
     with working(hub):

@@ -22,7 +22,7 @@ from crmhub.journal.discard_action import discard_one
 from crmhub.journal.models import Entry
 from crmhub.operations import erase_person
 from crmhub.operations.correct_action import correct
-from crmhub.operations.erase_person import Erased
+from crmhub.operations.erasure import Erased
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead, switch, total
 from tests.clients import TESTS, Client
@@ -56,7 +56,7 @@ def erase(hub: Hub, client: Client, text: str, **how: Any) -> Erased:
 def gone(hub: Hub, client: Client, text: str) -> bool:
     """Return whether nothing is held of whom the text names."""
     person, _ = erase_person.find(hub, client.account, text)
-    return person is None or erase_person.look(hub, client.account, person).nothing
+    return person is None or erase_person.preview(hub, client.account, person).nothing
 
 
 def whole(hub: Hub, client: Client) -> None:
@@ -97,8 +97,8 @@ def test_nothing_is_left_whatever_names_the_person(
     found = erase(hub, client, text)
     assert found.contacts == (planted.contact_id,)
     assert found.archived == (planted.archived_id,)
-    assert (found.enrolments, found.acquaintances) == (1, 2)
-    assert found.kept_numbers >= 2 <= found.answers
+    assert (found.enrolments, found.conversations) == (1, 2)
+    assert found.sticky_assignments >= 2 <= found.answers
     assert left(hub, PLANTED, client.account.id) == []
     whole(hub, client)
     assert gone(hub, client, text)
@@ -152,12 +152,12 @@ def test_linked_records_stay_or_go_with_the_person(
     planted = plant(app, client)
     person, _ = erase_person.find(hub, client.account, EMAIL)
     assert person is not None
-    seen = erase_person.look(hub, client.account, person)
+    seen = erase_person.preview(hub, client.account, person)
     linked = {"deals": [planted.deal, planted.shared_deal], "tickets": [planted.ticket]}
     assert seen.linked == {**linked, "companies": [planted.company]}
-    assert seen.alone == {"deals": [planted.deal], "tickets": [planted.ticket]}
+    assert seen.linked_to_nobody_else == {"deals": [planted.deal], "tickets": [planted.ticket]}
     found = erase(hub, client, EMAIL, with_linked=True)
-    assert found.gone == seen.alone
+    assert found.linked_erased == seen.linked_to_nobody_else
     assert found.linked == {"deals": [planted.shared_deal], "companies": [planted.company]}
     assert client.get(f"/deals/{planted.deal}").status_code == 404
     assert client.get(f"/tickets/{planted.ticket}").status_code == 404
@@ -172,7 +172,7 @@ def test_looking_changes_nothing(app: flask.Flask, hub: Hub, client: Client) -> 
     person, ways = erase_person.find(hub, client.account, TOKEN)
     assert person is not None
     assert ways == ("token",)
-    seen = erase_person.look(hub, client.account, person)
+    seen = erase_person.preview(hub, client.account, person)
     assert everything(hub, client) == before
     assert erase(hub, client, TOKEN) == seen
 
@@ -274,7 +274,7 @@ def test_what_waits_is_not_sent(app: flask.Flask, bot: tuple[Client, FakeCrm]) -
     found = erase(hub, client, EMAIL)
     assert found.elsewhere == (("fake", "c-1"),)
     assert found.actions == {"done": 1, "queued": 1}
-    assert found.reasons == 1
+    assert found.outage_reasons == 1
     assert left(hub, PLANTED, client.account.id) == []
     crm.failure = None
     crm.calls.clear()
@@ -297,7 +297,7 @@ def test_who_shares_no_more_than_a_phone_stays_until_included(
     named = dict(query(hub, client, "select contact_token, hub_id from binding where 1 = 1"))
     person, _ = erase_person.find(hub, client.account, EMAIL)
     assert person is not None
-    seen = erase_person.look(hub, client.account, person)
+    seen = erase_person.preview(hub, client.account, person)
     assert {*seen.same_phone} == {named["by-phone"], named["of-their-family"]}
     assert seen.actions == {"done": 1}
     person = erase_person.include(hub, client.account, person, [named["by-phone"]])
@@ -326,7 +326,7 @@ def test_what_may_have_been_written_is_told(app: flask.Flask, bot: tuple[Client,
     crm.failure = Uncertain("the connection broke")
     assert lead(client, email=EMAIL).status_code == 202
     ((action_id,),) = rows(hub, client, "id")
-    (one,) = erase(hub, client, EMAIL).unsettled
+    (one,) = erase(hub, client, EMAIL).unconfirmed
     assert (one.action_id, one.kind, one.adapter) == (action_id, "createLead", "fake")
 
 
@@ -344,7 +344,7 @@ def test_a_call_under_way_leaves_nothing_behind(
 
     crm.during = meanwhile
     assert lead(client, TOKEN, email=EMAIL).status_code == 202
-    assert [one.kind for one in erased[0].unsettled] == ["createLead"]
+    assert [one.kind for one in erased[0].unconfirmed] == ["createLead"]
     assert gone(hub, client, EMAIL)
     assert gone(hub, client, TOKEN)
     assert left(hub, PLANTED, client.account.id) == []

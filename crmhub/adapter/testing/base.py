@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 import pytest
 
-from crmhub.adapter.contract import (
+from crmhub.adapter import (
     Adapter,
     AdapterError,
     Linked,

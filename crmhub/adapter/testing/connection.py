@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol, cast
 
-from crmhub.adapter.contract import (
+from crmhub.adapter import (
     Adapter,
     Context,
     Response,
@@ -18,7 +18,7 @@ from crmhub.adapter.contract import (
     Unavailable,
     configured,
 )
-from crmhub.adapter.http import parts_of_address
+from crmhub.adapter.masking import parts_of_address
 from crmhub.egress import Egress
 
 PATIENCE = 10.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from crmhub.adapter.contract import Kind, Linked
+from crmhub.adapter import Kind, Linked
 
 
 class Crm(Protocol):

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crmhub.adapter.contract import Adapter, Conflict, Contact, NotFound, Unsupported
+from crmhub.adapter import Adapter, Conflict, Contact, NotFound, Unsupported
 from crmhub.adapter.testing.base import DOMAIN, Base, phone_number
 from crmhub.adapter.testing.crm import Crm
 

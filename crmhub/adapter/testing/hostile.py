@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import pytest
 
-from crmhub.adapter.contract import (
+from crmhub.adapter import (
     AdapterError,
     Denied,
     NotFound,

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from crmhub.adapter.contract import Adapter, AdapterError, Conflict, Rejected, Saved
+from crmhub.adapter import Adapter, AdapterError, Conflict, Rejected, Saved
 from crmhub.adapter.testing.base import DOMAIN, Base, either, phone_number
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm

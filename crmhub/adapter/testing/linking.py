@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 
 import pytest
 
-from crmhub.adapter.contract import Adapter, Linked, NotFound, Rejected, Saved, Unsupported
+from crmhub.adapter import Adapter, Linked, NotFound, Rejected, Saved, Unsupported
 from crmhub.adapter.testing.base import Base, either
 from crmhub.adapter.testing.crm import Crm
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from crmhub.adapter.contract import Adapter, Linked, Saved, Unavailable, Unsupported, Written
+from crmhub.adapter import Adapter, Linked, Saved, Unavailable, Unsupported, Written
 from crmhub.adapter.testing.base import HOURS, Base, either, new_mark, phone_number
 from crmhub.adapter.testing.crm import Crm, LaggingCrm
 from crmhub.adapter.testing.linking import each_kind

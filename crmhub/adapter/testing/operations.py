@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, TypeVar
 
-from crmhub.adapter.contract import (
+from crmhub.adapter import (
     Adapter,
     AdapterError,
     Linked,

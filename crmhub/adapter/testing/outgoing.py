@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from crmhub.adapter.contract import Adapter, AdapterError, Throttled, Unsupported
+from crmhub.adapter import Adapter, AdapterError, Throttled, Unsupported
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.finding import WRONG_IDS

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from crmhub.adapter.contract import (
+from crmhub.adapter import (
     OPTIONAL,
     Adapter,
     BadConfig,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crmhub.adapter.contract import Adapter
+from crmhub.adapter import Adapter
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.faults import answers

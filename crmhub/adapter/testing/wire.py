@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from crmhub.adapter.contract import Adapter, AdapterError, Unsupported
+from crmhub.adapter import Adapter, AdapterError, Unsupported
 from crmhub.adapter.testing.behaviour import AdapterTests
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm

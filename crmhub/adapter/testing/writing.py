@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crmhub.adapter.contract import Adapter, Conflict, NotFound, Rejected
+from crmhub.adapter import Adapter, Conflict, NotFound, Rejected
 from crmhub.adapter.testing.base import DOMAIN, Base, either, phone_number
 from crmhub.adapter.testing.crm import Crm
 

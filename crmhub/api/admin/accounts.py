@@ -247,7 +247,7 @@ def _change(body: dict[str, Any], client_id: str) -> flask.Response:
         client_id,
         {**body, **switches},
         disabled=disabled,
-        under="switches.",
+        path="switches.",
         by=author(),
     )
     return as_json(account_shown(change_account.detail(hub(), client_id)))
@@ -267,4 +267,4 @@ def _rotate(body: dict[str, Any], client_id: str) -> flask.Response:
 @documented("getAccountUsage", 200, UsageShown, "Read an account's limits and what it uses")
 @needs("accounts:read")
 def _usage(client_id: str) -> flask.Response:
-    return as_json(usage_shown(change_account.find(hub(), client_id)))
+    return as_json(usage_shown(hub().load_account(client_id)))

@@ -17,8 +17,8 @@ from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.schemas import Shown
 from crmhub.errors import NotFound
-from crmhub.operations import change_account
-from crmhub.operations.change_account import Crm
+from crmhub.operations import change_account, set_crm
+from crmhub.operations.set_crm import Crm
 from crmhub.operations.switch_crm import DECISIONS
 
 
@@ -98,8 +98,8 @@ def _get(client_id: str) -> flask.Response:
 @blueprint.arguments(ConnectionInput())
 def _set(query: dict[str, Any], body: dict[str, Any], client_id: str) -> flask.Response:
     crm = _crm(body["adapter"], body)
-    ask = query.get("check", "true") == "true"
-    change_account.set_crm(hub(), client_id, crm, ask=ask, queued=body.get("queued"), by=author())
+    test = query.get("check", "true") == "true"
+    set_crm.set_crm(hub(), client_id, crm, test=test, queued=body.get("queued"), by=author())
     return as_json(connection_shown(change_account.detail(hub(), client_id)))
 
 
@@ -112,9 +112,9 @@ def _set(query: dict[str, Any], body: dict[str, Any], client_id: str) -> flask.R
 def _check(body: dict[str, Any], client_id: str) -> flask.Response:
     crm = None
     if body:
-        present = change_account.find(hub(), client_id).connection.adapter
+        present = hub().load_account(client_id).connection.adapter
         crm = _crm(body.get("adapter", present), body)
-    wrong = change_account.check_crm(hub(), client_id, crm)
+    wrong = set_crm.check_crm(hub(), client_id, crm)
     return as_json({"ok": not wrong, "message": wrong})
 
 

@@ -19,7 +19,7 @@ from crmhub.api.schemas import Shown
 from crmhub.identity import possible_duplicates
 from crmhub.identity.bindings import LONGEST
 from crmhub.identity.possible_duplicates import STATES
-from crmhub.operations import change_account, compare_contacts, merge_contacts
+from crmhub.operations import compare_contacts, merge_contacts
 
 _ALL = "/accounts/<client_id>/duplicates"
 _PAIR = f"{_ALL}/<contact_id>/<other_id>"
@@ -110,7 +110,7 @@ class DuplicatePageShown(PageOf):
 @needs("actions:read")
 @blueprint.arguments(DuplicatesQuery(), location="query")
 def _list(query: dict[str, Any], client_id: str) -> flask.Response:
-    account = change_account.find(hub(), client_id)
+    account = hub().load_account(client_id)
     listing = Listing.from_query(f"duplicates of {account.id}", query)
     after: Any = tuple(listing.after) if listing.after else None
     with hub().database.reading() as db:
@@ -137,7 +137,7 @@ def _list(query: dict[str, Any], client_id: str) -> flask.Response:
 def _preview(
     query: dict[str, Any], client_id: str, contact_id: str, other_id: str
 ) -> flask.Response:
-    account = change_account.find(hub(), client_id)
+    account = hub().load_account(client_id)
     found = compare_contacts.preview(
         hub(), account, contact_id, other_id, keep=query.get("keep", "")
     )
@@ -149,7 +149,7 @@ def _preview(
 @needs("actions:write")
 @blueprint.arguments(MergeInput())
 def _merge(body: dict[str, Any], client_id: str, contact_id: str, other_id: str) -> flask.Response:
-    account = change_account.find(hub(), client_id)
+    account = hub().load_account(client_id)
     merged = merge_contacts.merge(
         hub(),
         account,
@@ -169,7 +169,7 @@ def _merge(body: dict[str, Any], client_id: str, contact_id: str, other_id: str)
 )
 @needs("actions:write")
 def _unmerge(client_id: str, contact_id: str, other_id: str) -> flask.Response:
-    account = change_account.find(hub(), client_id)
+    account = hub().load_account(client_id)
     return as_json(
         DuplicateShown().dump(
             merge_contacts.unmerge(hub(), account, contact_id, other_id, by=author())
@@ -184,7 +184,7 @@ def _unmerge(client_id: str, contact_id: str, other_id: str) -> flask.Response:
 def _dismiss(
     body: dict[str, Any], client_id: str, contact_id: str, other_id: str
 ) -> flask.Response:
-    account = change_account.find(hub(), client_id)
+    account = hub().load_account(client_id)
     closed = merge_contacts.dismiss(
         hub(), account, contact_id, other_id, by=author(), merged=_REASONS[body["reason"]]
     )

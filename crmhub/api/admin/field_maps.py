@@ -20,7 +20,7 @@ from crmhub.api.http.authentication import hub, needs
 from crmhub.api.schemas import Shown
 from crmhub.errors import Forbidden
 from crmhub.helpers.actions import HELPERS
-from crmhub.operations import change_account, map_fields
+from crmhub.operations import map_fields
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME}
 _VALUE = {"type": "string", "minLength": 1, "maxLength": LONGEST_VALUE}
@@ -149,7 +149,7 @@ class PreviewShown(Shown):
 @documented("getFieldMap", 200, FieldMapShown, "Read the field map of an account's CRM")
 @needs("accounts:read")
 def _get(client_id: str) -> flask.Response:
-    return as_json(change_account.find(hub(), client_id).connection.field_map.plain())
+    return as_json(hub().load_account(client_id).connection.field_map.plain())
 
 
 @blueprint.put("/accounts/<client_id>/field-map")
@@ -163,9 +163,9 @@ def _get(client_id: str) -> flask.Response:
 @blueprint.arguments(SaveQuery(), location="query")
 @blueprint.arguments(FieldMapInput())
 def _set(query: dict[str, Any], body: dict[str, Any], client_id: str) -> flask.Response:
-    ask = query.get("check", "true") == "true"
+    test = query.get("check", "true") == "true"
     given = field_maps.read(body)
-    account, notes = map_fields.set_field_map(hub(), client_id, given, ask=ask, by=author())
+    account, notes = map_fields.set_field_map(hub(), client_id, given, test=test, by=author())
     shown = [{"path": path, "message": message} for path, message in notes]
     return as_json({**account.connection.field_map.plain(), "notes": shown})
 
@@ -183,7 +183,7 @@ def _preview(body: dict[str, Any], client_id: str) -> flask.Response:
         )
     found = map_fields.preview(
         hub(),
-        change_account.find(hub(), client_id),
+        hub().load_account(client_id),
         body["helper"],
         sample=sample,
         field_map=None if given is None else field_maps.read(given),

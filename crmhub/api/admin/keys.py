@@ -77,7 +77,7 @@ class KeyPageShown(PageOf):
 @documented("listKeys", 200, KeyPageShown, "List an account's API keys, always on one page")
 @needs("accounts:read")
 def _list(client_id: str) -> flask.Response:
-    account = change_account.find(hub(), client_id)
+    account = hub().load_account(client_id)
     with hub().database.reading() as db:
         found = keys.list_keys(db, account.id)
     return all_of(KeyShown(many=True).dump(found))

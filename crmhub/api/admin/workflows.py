@@ -16,7 +16,6 @@ from crmhub.api.http.authentication import hub, needs
 from crmhub.api.properties import in_path
 from crmhub.helpers import get_type
 from crmhub.identity.bindings import LONGEST
-from crmhub.operations import change_account
 
 _PATH = "/accounts/<client_id>/workflows/<workflow_id>/enrolments/<contact_id>"
 _PARAMETERS = [
@@ -43,7 +42,7 @@ class EnrolmentPageShown(PageOf):
 @needs("accounts:read")
 @blueprint.arguments(EnrolmentsQuery(), location="query")
 def _list(query: dict[str, Any], client_id: str) -> flask.Response:
-    account = change_account.find(hub(), client_id)
+    account = hub().load_account(client_id)
     listing = Listing.from_query(f"enrolments of {account.id}", query)
     contact_id, workflow_id = listing.after or ("", "")
     with hub().database.reading() as db:
@@ -61,7 +60,7 @@ def _list(query: dict[str, Any], client_id: str) -> flask.Response:
 @documented("enrolContact", 204, None, "Note that a contact entered a workflow now; again: anew")
 @needs("accounts:write")
 def _enrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
-    account = change_account.find(hub(), client_id)
+    account = hub().load_account(client_id)
     get_type.enrol(hub(), account, workflow_id=workflow_id, contact_id=contact_id, by=author())
     return nothing()
 
@@ -70,6 +69,6 @@ def _enrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
 @documented("unenrolContact", 204, None, "Forget that a contact entered a workflow")
 @needs("accounts:write")
 def _unenrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
-    account = change_account.find(hub(), client_id)
+    account = hub().load_account(client_id)
     get_type.unenrol(hub(), account, workflow_id=workflow_id, contact_id=contact_id, by=author())
     return nothing()

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import flask
 
-from crmhub.settings import Network
+from crmhub.setting_values import Network
 
 Address = IPv4Address | IPv6Address
 

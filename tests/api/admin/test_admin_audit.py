@@ -12,7 +12,6 @@ import pytest
 from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement
 from crmhub.hub import Hub
-from crmhub.operations import change_account
 from crmhub.secrets import BASE36, token
 from tests.admin import Admin, open_admin
 from tests.api.admin.test_admin_actions import end
@@ -272,7 +271,7 @@ def test_no_secret_is_in_the_database(
     ]
     secrets = [*planted, key, admin.token, opened["apiKey"], opened["webhookSecret"], rotated[2]]
     ids = [*rotated[:2], opened["generatedId"], client.ids.generated_id, client.ids.portal_id]
-    theirs = change_account.find(hub, opened["clientId"])
+    theirs = hub.load_account(opened["clientId"])
     accounts = (client.account.id, theirs.id)
     assert [left(hub, secrets, account_id) for account_id in accounts] == [[], []]
     kept = [place for account_id in accounts for place in left(hub, ids, account_id)]

@@ -16,7 +16,6 @@ from crmhub.adapter import Setting
 from crmhub.adapter.oauth import KEPT
 from crmhub.adapter.registry import GROUP
 from crmhub.hub import Hub
-from crmhub.operations import change_account
 from tests.admin import Admin, open_admin
 from tests.api.helpers.helper_calls import known
 from tests.api.refusals import refused
@@ -49,7 +48,7 @@ def stored(admin: Admin, client: Client) -> Json:
 
 
 def credentials(hub: Hub, client: Client) -> dict[str, str]:
-    return open_credentials(hub.vault, change_account.find(hub, client.account.client_id))
+    return open_credentials(hub.vault, hub.load_account(client.account.client_id))
 
 
 def hubspot(fake: FakeHubSpot, **secrets: Any) -> Json:

@@ -200,14 +200,14 @@ def test_who_was_discarded_before_the_former_crm_knew_moves(
 def test_who_has_spoken_to_the_new_crm_meanwhile_stays(
     hub: Hub, bot: tuple[Client, FakeCrm], other_crm: tuple[str, FakeCrm], admin: Admin
 ) -> None:
-    from crmhub.operations import change_account, switch_crm
+    from crmhub.operations import switch_crm
 
     client, crm = bot
     name, other = other_crm
     queue(client, crm, "a", "b", "c")
-    before = change_account.find(hub, client.account.client_id)
+    before = hub.load_account(client.account.client_id)
     leave(admin, client, name, queued="finish")
-    after = change_account.find(hub, client.account.client_id)
+    after = hub.load_account(client.account.client_id)
     known(client, "a", email="z@x.org"), known(client, "y", email="b@x.org")
     assert switch_crm.move(hub.database, before, after) == 1
     finish(hub, client)

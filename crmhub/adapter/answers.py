@@ -1,0 +1,162 @@
+"""A CRM's HTTP answers, and the error that a status usually means."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from crmhub.adapter.errors import (
+    AdapterError,
+    BadConfig,
+    Conflict,
+    Denied,
+    LacksRight,
+    NotFound,
+    Rejected,
+    Throttled,
+    Unavailable,
+    Uncertain,
+)
+
+_THROTTLED_SECONDS = 10.0
+_LONGEST_WAIT = 86_400.0
+_SHOWN = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A CRM's answer; `body` is its JSON, or None if it is empty or not JSON.
+
+    `is_json` is False for something else, such as a page: then often it was not the CRM that
+    answered. `reads` is whether the call could write nothing.
+    """
+
+    crm: str
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: Any = field(repr=False)
+    reads: bool = True
+    correlation_id: str = ""
+    is_json: bool = True
+
+    def object(self) -> Mapping[str, Any]:
+        """Return the body as an object; raises `broken` for anything else."""
+        return self.mapping(self.body)
+
+    def mapping(self, value: Any) -> Mapping[str, Any]:
+        """Return a part of the body as an object; raises `broken` for anything else."""
+        if not isinstance(value, dict):
+            raise self.broken("an object was expected")
+        return value
+
+    def items(self, name: str = "results") -> list[Mapping[str, Any]]:
+        """Return the list of objects under `name`; raises `broken` for anything else."""
+        listed = self.object().get(name)
+        if not isinstance(listed, list):
+            raise self.broken(f"{name} is not a list")
+        return [self.mapping(item) for item in listed]
+
+    def id(self, value: Mapping[str, Any] | None = None) -> str:
+        """Return the id of the body, or of `value`, as text; raises `broken` without an id."""
+        record_id = (self.object() if value is None else value).get("id")
+        if isinstance(record_id, bool) or not isinstance(record_id, str | int) or record_id == "":
+            raise self.broken("it names no id")
+        return str(record_id)
+
+    def broken(self, why: str) -> AdapterError:
+        """Return the error for an answer with an unexpected format."""
+        message = f"{self.crm} answered {self.status} with something unexpected: {why}."
+        error = Unavailable(message) if self.reads else Uncertain(message)
+        error.correlation_id = self.correlation_id
+        return error
+
+    def seconds(self, header: str = "Retry-After") -> float | None:
+        """Return the wait that the answer asks for, in seconds, or None.
+
+        RFC 9110, 10.2.3: a number of seconds, or a date. At most a day.
+        """
+        return _seconds(self.headers.get(header, ""))
+
+
+def usual_failure(answer: Answer) -> AdapterError:
+    """Return the error for a status, for answers without a more specific CRM error."""
+    crm, status, reason = answer.crm, answer.status, _reason_in(answer)
+    if 300 <= status < 500 and status not in (303, 304, 408, 499):
+        return _refusal(answer, reason)
+    if status >= 500 or status in (408, 499):
+        message = f"{crm} is out of order ({status})"
+        if answer.reads:
+            return Unavailable(f"{message}.", retry_after=answer.seconds())
+        return Uncertain(f"{message}; it may have stored this all the same.")
+    # A 303 after a POST may mean success; 304 is unexpected without a conditional request.
+    return answer.broken("no such status was to be expected")
+
+
+def _refusal(answer: Answer, reason: str) -> AdapterError:
+    """Return the error for a status from 300 to 499, which means that nothing was done."""
+    crm, status, wait = answer.crm, answer.status, answer.seconds()
+    if status < 400:
+        return BadConfig(f"{crm} answered with a redirect ({status}); correct its address.")
+    if status == 401:
+        return Denied(f"{crm} refuses the credentials{reason}.")
+    if status in (423, 425, 429) or wait is not None:
+        return Throttled(
+            f"{crm} wants fewer calls{reason}.",
+            retry_after=_THROTTLED_SECONDS if wait is None else wait,
+        )
+    if status in (403, 404, 409, 410) and not answer.is_json:
+        return _page_error(answer)
+    if status in (402, 403, 451):
+        return LacksRight(f"The credentials lack a right in {crm} ({status}){reason}.")
+    if status in (404, 410):
+        return NotFound(f"{crm} has no such record{reason}")
+    if status == 409:
+        return Conflict(f"{crm} has another record with such a value{reason}")
+    if status in (400, 413, 414, 422):
+        return Rejected([], f"{crm} does not take these values{reason}")
+    if status == 421:
+        return Unavailable(f"{crm} is not served by the machine that answered (421).")
+    return BadConfig(f"{crm} does not understand the request ({status}){reason}.")
+
+
+def _page_error(answer: Answer) -> AdapterError:
+    """Return the error for an HTML page instead of JSON: blame the proxy or URL, not the record."""
+    if answer.status == 403:
+        return Denied(
+            f"A page with status 403 came instead of {answer.crm}'s own answer: the credentials"
+            " lack a right, or a firewall on the way refuses this machine."
+        )
+    return Unavailable(
+        f"A page with status {answer.status} came instead of {answer.crm}'s own answer: its"
+        " address is wrong, or something on the way cannot reach it."
+    )
+
+
+def _reason_in(answer: Answer) -> str:
+    """Return the CRM's own message as the end of a sentence, or ""."""
+    body = answer.body[0] if isinstance(answer.body, list) and answer.body else answer.body
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
+        body = body["error"]
+    for name in ("message", "error_description", "detail", "error"):
+        text_value = body.get(name) if isinstance(body, dict) else None
+        if isinstance(text_value, str) and text_value.strip():
+            text = "".join(c if c.isprintable() else " " for c in text_value[: 2 * _SHOWN])
+            return f": {' '.join(text.split())[:_SHOWN].rstrip('.')}"
+    return ""
+
+
+def _seconds(text: str) -> float | None:
+    text = text.strip()
+    if text.isascii() and text.replace(".", "", 1).isdigit():
+        return min(float(text), _LONGEST_WAIT)
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return min(max(0.0, moment.timestamp() - time.time()), _LONGEST_WAIT)

@@ -1,0 +1,65 @@
+"""Masks a connection's secrets in texts and JSON, in every encoding in which they may appear."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote
+
+_SHORTEST_SECRET = 6
+
+
+def auth_secrets(auth_headers: Mapping[str, str]) -> list[str]:
+    """Return the secret values of the authentication headers.
+
+    An error may repeat `Basic <credentials>` without its first word, so both forms are returned.
+    """
+    return [part for value in auth_headers.values() for part in (value, value.partition(" ")[2])]
+
+
+def mask_json(hidden: Iterable[str], value: Any) -> Any:
+    """Return a JSON value with these secrets masked in all of its texts."""
+    if not hidden:
+        return value
+    if isinstance(value, str):
+        return mask(value, hidden)
+    if isinstance(value, list):
+        return [mask_json(hidden, item) for item in value]
+    if isinstance(value, dict):
+        return {name: mask_json(hidden, item) for name, item in value.items()}
+    return value
+
+
+def mask(text: str, secrets: Iterable[str]) -> str:
+    """Return the text with these secrets replaced by `***`, however encoded."""
+    for form in _encodings(frozenset(secrets)):
+        text = text.replace(form, "***")
+    return text
+
+
+@lru_cache(maxsize=256)
+def _encodings(secrets: frozenset[str]) -> list[str]:
+    """Return every encoding in which these secrets may appear in a text."""
+    written: set[str] = set()
+    for secret in {
+        part for secret_text in secrets for part in (secret_text, *parts_of_address(secret_text))
+    }:
+        if len(secret) >= _SHORTEST_SECRET:
+            written |= {secret, json.dumps(secret)[1:-1]}
+            written |= {quote(secret), quote(secret, safe=""), quote_plus(secret)}
+    # Longest first, since one secret may be part of another.
+    return sorted(written, key=len, reverse=True)
+
+
+def parts_of_address(secret: str) -> list[str]:
+    """Return the path segments and query values of a secret URL; nothing for other secrets.
+
+    If a whole webhook URL is secret, a CRM's errors repeat only these parts.
+    """
+    if not secret.startswith(("https://", "http://")):
+        return []
+    path, _, query = secret.partition("://")[2].partition("#")[0].partition("?")
+    values = [unquote(part.rpartition("=")[2]) for part in query.split("&")]
+    return [part for part in (*map(unquote, path.split("/")[1:]), *values) if part]

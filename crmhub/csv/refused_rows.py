@@ -1,0 +1,90 @@
+"""The file of refused rows, which can be corrected and imported like any other."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+
+from crmhub.csv.spreadsheets import Row, Sheet, escape_formula, unescape_formula
+from crmhub.errors import Conflict
+
+ADDED_COLUMNS = ("crmhub_line", "crmhub_refused")
+"""The columns that the file adds to the cells of a row."""
+
+
+class RefusedRows:
+    """The file of refused rows, created with the first refusal.
+
+    The next `write` replaces everything written after the last `keep`.
+    """
+
+    def __init__(self, path: Path, sheet: Sheet, *, raw: bool) -> None:
+        self.size = 0
+        self._path = path
+        self._sheet = sheet
+        self._raw = raw
+        self._kept_size = 0
+        self._titles = [*sheet.header, *ADDED_COLUMNS]
+
+    def open(self, size: int, *, behind: int | None) -> None:
+        """Continue after the first `size` bytes; raises Conflict if the file has other content.
+
+        `behind` is the last imported line, None for a new import.
+        """
+        existing_size = self._path.stat().st_size if self._path.exists() else 0
+        if existing_size and (behind is None or not self._is_own_leftover(size, behind)):
+            raise Conflict(
+                f"{self._path} exists already and may contain refused rows of an earlier import;"
+                " move it away, or name another file with --refused."
+            )
+        # If the file was moved away, its rows are there.
+        self.size = self._kept_size = size if existing_size else 0
+
+    def _is_own_leftover(self, size: int, behind: int) -> bool:
+        """Return whether the content after `size` bytes has only rows of lines after `behind`.
+
+        A killed import leaves such rows; the last may be incomplete.
+        """
+        with self._path.open("rb") as file:
+            file.seek(max(size - 1, 0))
+            at_line_end = not size or file.read(1) == b"\n"
+            rest = file.read().decode("utf-8", "replace")
+        try:
+            rows = list(csv.reader(StringIO(rest, newline=""), delimiter=self._sheet.delimiter))
+        except csv.Error:
+            return False
+        if not size and rows.pop(0) != self._titles:
+            return False
+        complete_rows = rows if rest.endswith("\n") else rows[:-1]
+        lines = [row[-2] for row in complete_rows if len(row) == len(self._titles)]
+        is_later = (line.isdecimal() and int(line) > behind for line in lines)
+        return at_line_end and len(lines) == len(complete_rows) and all(is_later)
+
+    def write(self, refused: Sequence[tuple[Row, str]]) -> None:
+        """Write refused rows with their reasons after the kept part."""
+        if self.size == self._kept_size and not refused:
+            return
+        text = StringIO()
+        out = csv.writer(text, delimiter=self._sheet.delimiter)
+        if not self._kept_size:
+            out.writerow(self._titles)
+        for row, reason in refused:
+            cells = (
+                row.cells
+                if self._raw
+                else [escape_formula(unescape_formula(cell)) for cell in row.cells]
+            )
+            out.writerow([*cells, row.line, escape_formula(reason)])
+        with self._path.open("ab") as file:
+            file.truncate(self._kept_size)
+            file.write(text.getvalue().encode("utf-8", "surrogatepass"))
+            file.flush()
+            os.fsync(file.fileno())
+            self.size = file.tell()
+
+    def keep(self) -> None:
+        """Keep the rows written so far."""
+        self._kept_size = self.size

@@ -1,0 +1,253 @@
+"""Set or test the CRM of an account: its adapter, settings and secrets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from crmhub import audit
+from crmhub.accounts import changes
+from crmhub.accounts.accounts import Account, ConnectionInfo
+from crmhub.accounts.connections import configure, open_credentials, proposed
+from crmhub.adapter import Adapter, AdapterError, BadConfig, Unsupported
+from crmhub.audit import SET, Author
+from crmhub.database.connection import Connection
+from crmhub.errors import Conflict, Semantic
+from crmhub.helpers.crm_connection import check, in_words, try_out
+from crmhub.hub import Hub, in_transaction
+from crmhub.operations import switch_crm
+from crmhub.operations.switch_crm import Decision
+from crmhub.secrets import SealBroken
+
+# The id of a connection that is only tested, for its leases and budgets; stored ids start at 1.
+_NOT_STORED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Crm:
+    """The CRM that an account is to use.
+
+    If the adapter stays the same, settings and secrets that are not named stay, and "" removes one;
+    with `whole`, `settings` replaces all settings. With `guarded`, stored secrets are not sent to
+    another address than before: a caller may set a connection without knowing its secrets.
+    """
+
+    adapter: str
+    settings: Mapping[str, str]
+    credentials: Mapping[str, str]
+    whole: bool = False
+    guarded: bool = False
+
+
+def fingerprint(account: Account) -> str:
+    """Return a digest of the account's CRM and its settings."""
+    # Without the credentials, which an adapter renews by itself.
+    connection = account.connection
+    text = f"{connection.id} {json.dumps(dict(connection.settings), sort_keys=True)}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def set_crm(
+    hub: Hub,
+    client_id: str,
+    crm: Crm,
+    *,
+    by: Author,
+    test: bool,
+    queued: Decision | None = None,
+    expected: str | None = None,
+) -> Account:
+    """Set the CRM of an account and return the account.
+
+    With `test`, the connection is tested before anything is saved. `queued` decides about actions
+    queued for a CRM that the account leaves. `expected` is the `fingerprint` that the caller saw.
+    Raises NotFound; Semantic with every fault, or with the error of the test; Conflict if actions
+    are queued and `queued` is None, or if somebody else changed the CRM.
+    """
+    account = hub.load_account(client_id)
+    _require_unchanged(account, expected)
+    if crm.adapter != account.connection.adapter:
+        with hub.database.reading() as db:
+            switch_crm.require_decision(account, switch_crm.count_queued(db, account), queued)
+    load_adapter(hub, crm.adapter)
+    renewed = None
+    if test:
+        error, renewed = _test(hub, account, crm)
+        # An adapter without a test has found no error.
+        if error is not None and not isinstance(error, Unsupported):
+            raise Semantic(f"Nothing was saved, for the check failed: {error.message}")
+    return _store(hub, account.id, crm, by, queued, expected, renewed)
+
+
+@in_transaction
+def _store(
+    hub: Hub,
+    tx: Connection,
+    account_id: int,
+    crm: Crm,
+    by: Author,
+    queued: Decision | None,
+    expected: str | None,
+    renewed: Mapping[str, str] | None,
+) -> Account:
+    before = changes.locked(tx, account_id, hub.plans)
+    _require_unchanged(before, expected)
+    _require_own_secrets(hub, before, crm)
+    after = configure(
+        tx,
+        account_id,
+        **_proposal(hub, before, crm),
+        vault=hub.vault,
+        plans=hub.plans,
+        grown=renewed,
+    )
+    old, new = audit_facts(hub, before, after)
+    if after.connection.id != before.connection.id:
+        count = switch_crm.count_queued(tx, before)
+        switch_crm.require_decision(before, count, queued)
+        if queued == "drop":
+            switch_crm.drop(tx, hub.database, before, after)
+        if queued == "move":
+            hub.database.after_commit(partial(_move, hub, before, after))
+        if count:
+            new["queued"] = {str(queued): count}
+    connection_id = str(after.connection.id)
+    audit.note(
+        tx, by, "change", "connection", connection_id, account_id=account_id, before=old, after=new
+    )
+    hub.forget_after_commit(account_id)
+    return after
+
+
+def _move(hub: Hub, before: Account, after: Account) -> None:
+    switch_crm.move(hub.database, before, after)
+
+
+def _require_unchanged(account: Account, expected: str | None) -> None:
+    if expected is not None and expected != fingerprint(account):
+        raise Conflict(
+            "The account's CRM was changed by somebody else meanwhile, and nothing was saved."
+            " Look at theirs, or save once more to replace it."
+        )
+
+
+def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> str:
+    """Test the account's CRM, or `crm` in its place; return the error message, "" without one.
+
+    Nothing is saved. Raises NotFound and Semantic.
+    """
+    account = hub.load_account(client_id)
+    return check(hub, account) if crm is None else in_words(_test(hub, account, crm)[0])
+
+
+def _test(
+    hub: Hub, account: Account, crm: Crm
+) -> tuple[AdapterError | None, Mapping[str, str] | None]:
+    """Test a CRM; return its error, and the credentials as the test left them.
+
+    The credentials are None if the stored ones were used, which the adapter saves by itself.
+    """
+    _require_own_secrets(hub, account, crm)
+    settings, credentials = proposed(account, **_proposal(hub, account, crm), vault=hub.vault)
+    is_current = crm.adapter == account.connection.adapter
+    connection_id = account.connection.id if is_current else _NOT_STORED
+    candidate = replace(
+        account, connection=ConnectionInfo(connection_id, crm.adapter, settings, "")
+    )
+    # If the CRM replaces the refresh token now, the account needs the new one.
+    uses_stored = is_current and not crm.credentials
+    return try_out(hub, candidate, None if uses_stored else credentials)
+
+
+def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
+    """Raise Semantic if a stored secret would be sent to another address than before."""
+    if not crm.guarded or crm.adapter != account.connection.adapter:
+        return
+    stored = [name for name in secret_names(hub, account) or () if name not in crm.credentials]
+    before, after = account.connection.settings, _complete_settings(account, crm)
+    for setting in load_adapter(hub, crm.adapter).settings:
+        if setting.type != "url" or not stored:
+            continue
+        # A secret address is not compared, so that nobody learns whether it is the stored one.
+        old, new = (given.get(setting.name) or setting.default for given in (before, after))
+        if bool(crm.credentials.get(setting.name)) if setting.secret else old != new:
+            raise Semantic(
+                f"{'secrets' if setting.secret else 'settings'}.{setting.name}: it is another"
+                " address than before, to which stored secrets are not sent; send"
+                f" {', '.join(stored)} anew, or null to remove it"
+            )
+
+
+def _proposal(hub: Hub, account: Account, crm: Crm) -> dict[str, Any]:
+    """Return the arguments of `proposed` and `configure` for this CRM."""
+    return {
+        "name": crm.adapter,
+        "adapter": load_adapter(hub, crm.adapter),
+        "settings": _complete_settings(account, crm),
+        "credentials": crm.credentials,
+    }
+
+
+def _complete_settings(account: Account, crm: Crm) -> dict[str, str]:
+    if crm.whole and account.connection.adapter == crm.adapter:
+        return {**dict.fromkeys(account.connection.settings, ""), **crm.settings}
+    return dict(crm.settings)
+
+
+def load_adapter(hub: Hub, name: str) -> type[Adapter]:
+    """Return the adapter of this name; raises Semantic if it is not installed or broken."""
+    try:
+        return hub.registry.load(name)
+    except BadConfig as exc:
+        raise Semantic(f"adapter: {exc.message}") from exc
+
+
+# --- stored secrets ----------------------------------------------------------------------------
+
+
+def secret_names(hub: Hub, account: Account) -> tuple[str, ...] | None:
+    """Return the names of the secrets that operators have set; None if they cannot be decrypted."""
+    stored = _stored_secrets(hub, account)
+    return None if stored is None else tuple(sorted(stored))
+
+
+def stored_secrets(hub: Hub, account: Account) -> dict[str, str]:
+    """Return the secrets that operators have set; none if they cannot be decrypted."""
+    return _stored_secrets(hub, account) or {}
+
+
+def _stored_secrets(hub: Hub, account: Account) -> dict[str, str] | None:
+    try:
+        stored = open_credentials(hub.vault, account)
+    except SealBroken:
+        return None
+    # The adapter's own credentials, such as an access token, are not an operator's.
+    with suppress(BadConfig):
+        for setting in hub.registry.load(account.connection.adapter).settings:
+            if setting.kept:
+                stored.pop(setting.name, None)
+    return stored
+
+
+def audit_facts(hub: Hub, before: Account, after: Account) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return both connections for the audit log, without the values of secrets."""
+    old, new = stored_secrets(hub, before), stored_secrets(hub, after)
+    same = before.connection.id == after.connection.id
+    replaced = {name for name in new if same and name in old and old[name] != new[name]}
+    return (
+        {
+            "adapter": before.connection.adapter,
+            "settings": dict(before.connection.settings),
+            "secrets": dict.fromkeys(sorted(old), SET),
+        },
+        {
+            "adapter": after.connection.adapter,
+            "settings": dict(after.connection.settings),
+            "secrets": {name: f"{SET} anew" if name in replaced else SET for name in sorted(new)},
+        },
+    )
