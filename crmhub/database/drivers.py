@@ -127,6 +127,12 @@ def prepare_sqlite(driver: Any, _record: Any) -> None:
     driver.execute("PRAGMA foreign_keys = ON")
     # What is deleted is gone from the file, as most builds have it from the start.
     driver.execute("PRAGMA secure_delete = ON")
+    # For `crmhub.records.search.conditions`.
+    driver.create_function("exact_number", 1, _exact_number, deterministic=True)
+
+
+def _exact_number(text: str | None) -> float | None:
+    return None if text is None else float(text)
 
 
 def prepare_postgresql(driver: Any, record: Any, *, statement_seconds: float | None = None) -> None:

@@ -2,18 +2,17 @@
 
 Each operator is a positive set of record ids, or the exact complement of one: NEQ, NOT_IN,
 NOT_CONTAINS_TOKEN and NOT_HAS_PROPERTY therefore include records without a value. A `Condition`
-gives its positive set as a select on one index table (`ids`) and tells of a single document
-whether it belongs to the set, in SQL where the database can (`test`) and in any case in hand
-(`holds`); all say the same, on both databases.
+gives its positive set as a select on one index table (`ids`), and as a test on a row of `records`
+(`test`); both say the same, on both databases.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
 from crmhub.bounds import MAX_FILTER_VALUE_LENGTH, MAX_FILTER_VALUES, MAX_FILTERS, MAX_PART_LENGTH
@@ -42,12 +41,6 @@ OPERATORS: dict[str, tuple[str, bool]] = {
 _LISTS = {"IN", "NOT_IN"}
 _BARE = {"HAS_PROPERTY", "NOT_HAS_PROPERTY"}
 _SYMBOLS = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "GT": lambda a, b: a > b,
-    "GTE": lambda a, b: a >= b,
-    "LT": lambda a, b: a < b,
-    "LTE": lambda a, b: a <= b,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +51,6 @@ class Filter:
     operator: str
     value: str | None = None
     values: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A record in hand: what conditions are tested on."""
-
-    id: int
-    created_at: int
-    updated_at: int
-    properties: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,24 +111,16 @@ class Condition:
         """Return which of those rows belong to the positive set."""
         raise NotImplementedError
 
-    def holds(self, document: Document) -> bool:
-        """Return whether the document belongs to the positive set."""
-        raise NotImplementedError
-
-    def test(self, connection: Connection, n: int) -> Sql | None:
+    def test(self, connection: Connection, n: int) -> Sql:
         """Return the condition that a row of `records` belongs to the positive set.
 
-        It may be null, which means no. None where only `holds` can tell.
+        It may be null, which means no.
         """
-        return None
+        raise NotImplementedError
 
     def span(self, sort: str) -> Span:
         """Return where what satisfies the filter lies in the order of `sort`."""
         return Span()
-
-    def matches(self, document: Document) -> bool:
-        """Return whether the document satisfies the filter."""
-        return self.holds(document) != self.negated
 
     def looked_up(self, connection: Connection, account_id: int) -> Condition:
         """Return the same condition in the form that the account's values allow."""
@@ -315,7 +290,7 @@ class _OfKey(_OfProperty):
             return Sql(*connection.in_list("value", f"of{n}", self._operands))
         return Sql(f"value {_SYMBOLS[self._operator]} :v{n}", {f"v{n}": self._operands[0]})
 
-    def test(self, connection: Connection, n: int) -> Sql | None:
+    def test(self, connection: Connection, n: int) -> Sql:
         text, params = _value_of(self._known, n)
         if self._operator == "HAS_PROPERTY":
             return Sql(f"{text} is not null", params)
@@ -327,23 +302,11 @@ class _OfKey(_OfProperty):
         elif connection.dialect == "postgresql":
             text = f"cast({text} as double precision)"
         else:
-            # SQLite reads some decimals as the neighbour of the double that others read.
-            return None
+            text = f"exact_number({text})"
         if self._operator == "IN":
             where, more = connection.in_list(text, f"of{n}", operands)
             return Sql(where, params | more)
         return Sql(f"{text} {_SYMBOLS[self._operator]} :v{n}", params | {f"v{n}": operands[0]})
-
-    def holds(self, document: Document) -> bool:
-        text = document.properties.get(self._known.name)
-        if not text:
-            return False
-        if self._operator == "HAS_PROPERTY":
-            return True
-        key = self._key(text)
-        if self._operator == "IN":
-            return key in self._operands
-        return _COMPARE[self._operator](key, self._operands[0])
 
 
 # Where a property has no more values than this, a part is looked for in each of them once, and
@@ -405,7 +368,7 @@ class _OfText(_OfProperty):
         )
         return Sql(where, {f"v{n}": operand[:PREFIX], f"whole{n}": operand})
 
-    def test(self, connection: Connection, n: int) -> Sql | None:
+    def test(self, connection: Connection, n: int) -> Sql:
         text, params = _value_of(self._known, n)
         if self._operator == "HAS_PROPERTY":
             return Sql(f"{text} is not null", params)
@@ -413,8 +376,15 @@ class _OfText(_OfProperty):
             where, operands = connection.in_list(text, f"of{n}", self._operands)
             return Sql(where, params | operands)
         if self._operator == "CONTAINS_TOKEN":
-            # The case-folded form stands in the index alone.
-            return None
+            # The case-folded form stands in the index alone: in the row of this very value.
+            contains = self.where(connection, n)
+            return Sql(
+                "exists (select 1 from ix_text where account_id = :account"
+                f" and prop_id = :prop{n}"
+                f" and value = substr({text}, 1, {PREFIX}) and record_id = id"
+                f" and {contains.text})",
+                {**params, **contains.params, f"prop{n}": self._known.prop_id},
+            )
         if connection.dialect == "postgresql":
             text = f'{text} collate "C"'
         return Sql(
@@ -433,18 +403,6 @@ class _OfText(_OfProperty):
             return self
         containing = [text for text in texts if self._operands[0] in values.fold(text)]
         return _OfText(self.negated, self._known, "IN", containing)
-
-    def holds(self, document: Document) -> bool:
-        text = document.properties.get(self._known.name)
-        if not text:
-            return False
-        if self._operator == "HAS_PROPERTY":
-            return True
-        if self._operator == "IN":
-            return text in self._operands
-        if self._operator == "CONTAINS_TOKEN":
-            return self._operands[0] in values.fold(text)
-        return _COMPARE[self._operator](text, self._operands[0])
 
 
 class _OfDocument(Condition):
@@ -468,9 +426,6 @@ class _OfDocument(Condition):
         text = f"lower(properties ->> cast(:name{n} as text))"
         where, part = _contains(connection, text, n, self._part)
         return Sql(where, {f"name{n}": self._name, **part})
-
-    def holds(self, document: Document) -> bool:
-        return self._part in values.fold(document.properties.get(self._name, ""))
 
 
 class _OfRecord(Condition):
@@ -523,15 +478,6 @@ class _OfId(_OfRecord):
             return Sql(*_contains(connection, "cast(id as text)", n, self._part))
         return Sql(f"id {_SYMBOLS[self._operator]} :v{n}", {f"v{n}": self._ids[0]})
 
-    def holds(self, document: Document) -> bool:
-        if self._operator == "IN":
-            return document.id in self._ids
-        if self._operator == "HAS_PROPERTY":
-            return True
-        if self._operator == "CONTAINS_TOKEN":
-            return self._part in str(document.id)
-        return _COMPARE[self._operator](document.id, self._ids[0])
-
 
 class _OfMoment(_OfRecord):
     """When the record was created or changed, compared by its day (UTC)."""
@@ -582,17 +528,6 @@ class _OfMoment(_OfRecord):
             tests, params = [*tests, among], params | days
         return Sql(" and ".join(tests), params)
 
-    def holds(self, document: Document) -> bool:
-        moment: int = getattr(document, self._column)
-        if self._operator == "HAS_PROPERTY":
-            return True
-        if self._operator == "CONTAINS_TOKEN":
-            return self._part in iso(moment).lower()
-        day = (date(1970, 1, 1) + timedelta(milliseconds=moment)).toordinal()
-        if self._operator == "IN":
-            return day in self._days
-        return _COMPARE[self._operator](day, self._days[0])
-
 
 # More than there are filters: no number of a part is one of theirs.
 _PARTS = 100
@@ -615,13 +550,8 @@ class _OfSameRows(Condition):
     def where(self, connection: Connection, n: int) -> Sql:
         return self._all([each.where(connection, i) for i, each in self._numbered(n)])
 
-    def test(self, connection: Connection, n: int) -> Sql | None:
-        tests = [each.test(connection, i) for i, each in self._numbered(n)]
-        known = [each for each in tests if each is not None]
-        return self._all(known) if len(known) == len(tests) else None
-
-    def holds(self, document: Document) -> bool:
-        return all(each.matches(document) for each in self._parts)
+    def test(self, connection: Connection, n: int) -> Sql:
+        return self._all([each.test(connection, i) for i, each in self._numbered(n)])
 
     def span(self, sort: str) -> Span:
         spans = [each.span(sort) for each in self._parts]

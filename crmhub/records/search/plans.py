@@ -44,8 +44,7 @@ start: the catching up begins that much earlier, and leaves out what the pages s
 
 A page holds at most MAX_PAGE_BYTES of properties. So a statement returns the properties of a large
 record as their size only: of n records, those larger than an n-th of the bound. Another statement
-then reads the texts that the page needs; those that conditions must test in Python it reads in
-parts, of MAX_PAGE_BYTES at most.
+then reads the texts that the page needs.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ import orjson
 from crmhub.bounds import MAX_PAGE_BYTES
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection
-from crmhub.records.search.filters import Condition, Document, Filter
+from crmhub.records.search.filters import Condition, Filter
 
 # So many are fetched whatever else they cost, and so many tested before sets are joined.
 _FEW = 1000
@@ -94,8 +93,6 @@ _MANY_ON_SQLITE = 10
 _GUESSED = 20
 _UNREAD = 10_000
 _UNREAD_YET = 5000
-# The most documents that one statement reads to be tested in Python.
-_TESTED_AT_ONCE = 1000
 # A document of fewer bytes is never large.
 _LEAST_LARGE = 1024
 _OF = "account_id = :account and kind = :kind"
@@ -225,34 +222,12 @@ class Known:
 
 
 @dataclass(slots=True)
-class _Page:
-    """Records of a page, and the one behind it once it is full."""
-
-    query: Query
-    rows: list[Listed] = field(default_factory=list)
-    is_full: bool = False
-    _bytes: int = 0
-
-    def add(self, row: Listed) -> None:
-        """Append a record unless the page is full; the first without room makes it full."""
-        if self.is_full:
-            return
-        self._bytes += row.size
-        if self.query.room is None:
-            has_room = self._bytes <= MAX_PAGE_BYTES or not self.rows
-        else:
-            has_room = self._bytes <= self.query.room
-        self.is_full = not has_room or len(self.rows) == self.query.limit
-        self.rows.append(row._replace(properties="") if self.is_full else row)
-
-
-@dataclass(slots=True)
 class _Walk:
     """How far a walk has come, how many documents its next window has, and what it has found."""
 
     after: Place | None
     window: int
-    page: _Page
+    rows: list[Listed] = field(default_factory=list)
     documents: int = 0
 
 
@@ -309,7 +284,7 @@ class Search:
         chosen = self._narrowest(_FEW) if len(seeking) > 1 else next(iter(seeking), -1)
         if chosen < 0:
             return None
-        test, params, rest = self._test(without=chosen)
+        test, params = self._test(without=chosen)
         dated = self._dated
         ids = self._conditions[chosen].ids(self._connection, chosen, dated=dated)
         total, found = "count(*) over ()", "select id from found"
@@ -330,14 +305,12 @@ class Search:
                 **params,
                 **ids.params,
                 "most": _FEW + 1,
-                **_returning(_FEW if rest else self._wanted),
+                **_returning(self._wanted),
             },
         )
         if size > _FEW:
             return None
-        page, passed = self._read([_listed(row[1:]) for row in rows], rest)
-        if rest:
-            return passed, page
+        page = self._read([_listed(row[1:]) for row in rows])
         return (int(rows[0][0]) if rows else 0), page
 
     def _list(self) -> tuple[int, list[Listed]]:
@@ -346,66 +319,45 @@ class Search:
             f" from records where {_OF} order by {self._order} limit :rows) as page",
             self._of | _returning(self._wanted),
         )
-        page, _ = self._read([_listed(row[1:]) for row in rows])
+        page = self._read([_listed(row[1:]) for row in rows])
         return (int(rows[0][0]) if rows else 0), page
 
-    def _read(self, rows: list[Listed], rest: Sequence[Condition] = ()) -> tuple[list[Listed], int]:
-        """Return the page of the rows that pass `rest`, with their texts, and how many rows pass.
+    def _read(self, rows: list[Listed]) -> list[Listed]:
+        """Return the page of these rows, with their texts.
 
-        If more pass than the page has room for, the next row stands behind the page.
+        If there are more than the page has room for, the next row stands behind the page.
         """
         if self._query.room is None and all(row[-1][0] == "{" for row in rows):
             # Together they are no larger than a page may be.
-            passed = [row for row in rows if _passes(row, rest)] if rest else rows
-            return passed[: self._wanted], len(passed)
-        page = _Page(self._query)
-        if rest:
-            passing = 0
-            for row in self._with_texts(rows):
-                if _passes(row, rest):
-                    passing += 1
-                    page.add(row)
-            return page.rows, passing
-        self._fill(page, rows, rest)
-        return page.rows, len(rows)
-
-    def _fill(self, page: _Page, rows: Sequence[Listed], rest: Sequence[Condition]) -> None:
-        """Add the rows that pass `rest` to a page, with their texts, until it is full."""
-        for row in self._with_texts(rows) if rest else rows:
-            if _passes(row, rest):
-                page.add(row)
-            if page.is_full:
-                break
-        page.rows = list(self._with_texts(page.rows))
-
-    def _with_texts(self, rows: Sequence[Listed]) -> Iterator[Listed]:
-        """Give the rows with their texts, except rows that were archived meanwhile."""
-        part, size = list[Listed](), 0
-        for row in rows:
-            missing = 0 if row.is_read else row.size
-            if missing and size + missing > MAX_PAGE_BYTES:
-                yield from self._part_with_texts(part)
-                part, size = [], 0
-            part.append(row)
-            size += missing
-        yield from self._part_with_texts(part)
-
-    def _part_with_texts(self, rows: Sequence[Listed]) -> Iterator[Listed]:
-        missing = [row.id for row in rows if not row.is_read and row.size]
-        texts = dict[int, str]()
-        if missing:
-            among, these = self._connection.in_list("id", "these", missing)
-            texts = dict(
-                self._connection.rows(
-                    f"select id, cast(properties as text) from records where {_OF} and {among}",
-                    self._of | these,
-                )
+            return rows[: self._wanted]
+        page = self._with_room(rows)
+        missing = [row.id for row in page if row.properties and not row.is_read]
+        if not missing:
+            return page
+        among, these = self._connection.in_list("id", "these", missing)
+        texts: dict[int, str] = dict(
+            self._connection.rows(
+                f"select id, cast(properties as text) from records where {_OF} and {among}",
+                self._of | these,
             )
-        for row in rows:
-            if row.is_read or not row.size:
-                yield row
-            elif row.id in texts:
-                yield row._replace(properties=texts[row.id])
+        )
+        # What was archived meanwhile is left out.
+        return [
+            row._replace(properties=texts[row.id]) if row.id in texts else row
+            for row in page
+            if row.is_read or not row.properties or row.id in texts
+        ]
+
+    def _with_room(self, rows: Sequence[Listed]) -> list[Listed]:
+        """Return the rows that the page has room for, and the next one without properties."""
+        room, taken = self._query.room, 0
+        for n, row in enumerate(rows):
+            taken += row.size
+            # A page has one record at least, unless it began with others.
+            has_room = taken <= (MAX_PAGE_BYTES if room is None else room)
+            if n == self._query.limit or not (has_room or (room is None and n == 0)):
+                return [*rows[:n], row._replace(properties="")]
+        return list(rows)
 
     def _seeking(self) -> list[int]:
         """Return the numbers of the filters whose ids an index leads to."""
@@ -512,7 +464,7 @@ class Search:
         """
         if not self._conditions or self._sorted_by_it:
             behind, params = self._behind(after)
-            return self._read(self._rows(f"records where {_OF}{behind}", params, self._wanted))[0]
+            return self._read(self._rows(f"records where {_OF}{behind}", params, self._wanted))
         if total == 0:
             return []
         changed = self._query.changed_since is not None
@@ -550,7 +502,7 @@ class Search:
         return self._fetch(after) if found is None else found
 
     def _begin_walk(self, after: Place | None, expected: int) -> _Walk:
-        return _Walk(after, max(self._wanted, expected * 3 // 2), _Page(self._query))
+        return _Walk(after, max(self._wanted, expected * 3 // 2))
 
     def place(self, row: Listed) -> Place:
         """Return the place of a record in this listing."""
@@ -561,10 +513,10 @@ class Search:
         if not self.counted:
             return []
         among, these = self._connection.in_list("id", "these", self.counted)
-        test, params, rest = self._test()
+        test, params = self._test()
         page = f"{self._among(self._page_of(self._looked_up(among)))} and {test}"
-        rows, passing = self._read(self._few_rows(page, params | these, self._wanted), rest)
-        return rows if passing == min(self._wanted, len(self.counted)) else []
+        rows = self._few_rows(page, params | these, self._wanted)
+        return self._read(rows) if len(rows) == min(self._wanted, len(self.counted)) else []
 
     def _page_of_known(self, after: Place) -> list[Listed]:
         """Return another page of those that passed when the listing began, and of what may since.
@@ -583,11 +535,10 @@ class Search:
         ids = list({*self._known.ids, *(id for (id,) in changed)})
         among, these = self._connection.in_list("id", "these", ids)
         behind, place = self._behind(after)
-        test, params, rest = self._test()
-        most = len(ids) if rest else self._wanted
+        test, params = self._test()
         passing = f"select {_COLUMNS} from records where {_OF} and {among} and {test} {self._fence}"
         source = f"({passing}) as passing where true{behind}"
-        return self._read(self._rows(source, params | these | place, most), rest)[0]
+        return self._read(self._rows(source, params | these | place, self._wanted))
 
     def _fetch(self, after: Place | None, *, many: bool = True) -> list[Listed]:
         behind, values = self._behind(after)
@@ -602,7 +553,7 @@ class Search:
                 among = self._test()[0] if self._covered else self._among(ids)
                 page = self._page_of(self._looked_up(among), behind)
                 rows = self._few_rows(self._among(page), params | values, self._wanted)
-        return self._read(rows)[0]
+        return self._read(rows)
 
     @contextmanager
     def _all(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -616,14 +567,14 @@ class Search:
     def _tested(self) -> tuple[str, dict[str, Any]] | None:
         """The select of the ids of all records that pass: the few of one filter, tested.
 
-        None where there is no such one among several, or SQL cannot tell.
+        None where there is no such one among several.
         """
         chosen = -1
         if len(self._conditions) > 1:
             chosen = next((n for most in (_FEW, _SOME) if (n := self._narrowest(most)) >= 0), -1)
-        test, params, rest = self._test(without=chosen)
-        if chosen < 0 or rest:
+        if chosen < 0:
             return None
+        test, params = self._test(without=chosen)
         ids = self._conditions[chosen].ids(self._connection, chosen)
         return (
             f"select id from records where {_OF} and {self._among(ids.text)} and {test}",
@@ -632,17 +583,15 @@ class Search:
 
     def _walk(self, walk: _Walk, until: int) -> list[Listed] | None:
         """Go on with a walk; None where so many documents (`_LONGEST_WALK` at most) end no page."""
-        test, params, rest = self._test()
-        # These read a window to its end, whether or not the page is full before.
-        whole = bool(rest) or self._connection.dialect == "sqlite"
+        test, params = self._test()
+        # It reads a window to its end, whether or not the page is full before.
+        whole = self._connection.dialect == "sqlite"
         until = min(until, _LONGEST_WALK)
         while walk.documents < until:
             window = until - walk.documents
             window = min(window, walk.window) if whole else window
-            window = min(window, _TESTED_AT_ONCE) if rest else window
             behind, values = self._behind(walk.after)
-            # Of what the database lets through, conditions that it cannot test may refuse any.
-            most = window + 1 if rest else self._wanted - len(walk.page.rows)
+            most = self._wanted - len(walk.rows)
             columns = "id, created_at, updated_at" if self._covered else _COLUMNS
             passed = (
                 f"(select {columns} from records where {_OF}{behind}"
@@ -665,9 +614,9 @@ class Search:
                 | {"window": window, "before": window - 1, **_returning(most)},
             )
             last = rows.pop() if rows and rows[-1][-1] is None else None
-            self._fill(walk.page, [_listed(row) for row in rows], rest)
-            if walk.page.is_full or last is None:
-                return walk.page.rows
+            walk.rows += [_listed(row) for row in rows]
+            if len(walk.rows) == self._wanted or last is None:
+                return self._read(walk.rows)
             walk.after = Place(*last[:2])
             walk.documents += window
             walk.window *= _WIDER
@@ -729,7 +678,7 @@ class Search:
             return None
         together = [each.id for each in page] + others
         among, these = self._connection.in_list("id", "these", together)
-        test, more, rest = self._test()
+        test, more = self._test()
         rows = self._few_rows(f"{among} and {test}", params | more | these, len(together))
         # One of them may have changed meanwhile, and no longer stand on this page.
         still = [
@@ -738,8 +687,7 @@ class Search:
             if self._is_behind(self.place(row), after)
             and not (until and self._is_behind(self.place(row), page[-1]))
         ]
-        found, passing = self._read(still, rest)
-        return found if passing >= len(page) else None
+        return self._read(still) if len(still) >= len(page) else None
 
     def _nearest(self, down: str) -> int | None:
         """Return an id before which none passes, from the sets whose ids are in order, if any are.
@@ -803,20 +751,16 @@ class Search:
             return True
         return place < after if self._query.descending else place > after
 
-    def _test(self, without: int = -1) -> tuple[str, dict[str, Any], list[Condition]]:
-        """Return the conditions as SQL on a row, and those that SQL cannot tell."""
-        tests, rest = ["true"], []
-        params: dict[str, Any] = {}
+    def _test(self, without: int = -1) -> tuple[str, dict[str, Any]]:
+        """Return the conditions, except one of them, as SQL on a row of `records`."""
+        tests, params = ["true"], dict[str, Any]()
         for n, condition in enumerate(self._conditions):
-            if n == without:
-                continue
-            test = condition.test(self._connection, n)
-            if test is None:
-                rest.append(condition)
-                continue
-            tests.append(f"not coalesce({test.text}, false)" if condition.negated else test.text)
-            params |= test.params
-        return " and ".join(tests), params, rest
+            if n != without:
+                test = condition.test(self._connection, n)
+                negated = f"not coalesce({test.text}, false)"
+                tests.append(negated if condition.negated else test.text)
+                params |= test.params
+        return " and ".join(tests), params
 
     @property
     def _sets(self) -> int:
@@ -977,10 +921,3 @@ def _united(dialect: str, sets: Sequence[str]) -> str:
         return f"({' union '.join(sets)} order by 1) as united"
     first, *others = [f"({ids}) as s{n} (id)" for n, ids in enumerate(sets)]
     return first + "".join(f" full join {each} using (id)" for each in others)
-
-
-def _passes(row: Listed, conditions: Sequence[Condition]) -> bool:
-    if not conditions:
-        return True
-    document = Document(row.id, row.created_at, row.updated_at, orjson.loads(row.properties))
-    return all(condition.matches(document) for condition in conditions)
