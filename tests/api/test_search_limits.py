@@ -21,7 +21,7 @@ from crmhub.database import connection as db
 from crmhub.database.connection import Connection, Database
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
-from crmhub.records.search import filters, plans
+from crmhub.records.search import conditions, plans
 from crmhub.search_limits import SearchLimit, SearchWatch, Stopped
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
@@ -49,7 +49,7 @@ def endless(
     """Make every search, or every list, endless; return what sends one."""
     sql = ENDLESS[hub.database.dialect]
     if request.param == "search":
-        monkeypatch.setattr(filters, "_contains", lambda *_, **__: (f"({sql}) > 0", {}))
+        monkeypatch.setattr(conditions, "contains", lambda *_, **__: (f"({sql}) > 0", {}))
         yield lambda client, **options: client.post("/contacts/search", FIND, **options)
     else:
         monkeypatch.setattr(plans, "_EVERYTHING", sql)

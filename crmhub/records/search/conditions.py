@@ -1,0 +1,459 @@
+"""What a filter means in SQL: the ids of the records that it lets through, and a test of a record.
+
+Each condition is a positive set of records, or the exact complement of one. It gives its positive
+set as a select on one index table (`ids`), and as a test on a row of `records` (`test`); both say
+the same, on both databases. Their text is written by hand: an operator is a comparison or two on
+one column, and Core would take longer to build it than the database to run it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple
+
+from crmhub.database.connection import Connection
+from crmhub.properties import values
+from crmhub.properties.catalogue import Property
+from crmhub.records.index import PREFIX
+from crmhub.records.search.contains import contains
+
+_SYMBOLS = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """A piece of SQL about a condition's positive set, and its parameters."""
+
+    text: str
+    params: dict[str, Any]
+
+
+_ALL = Sql("1 = 1", {})
+
+
+def _of_records(more: str) -> Sql:
+    return Sql(f"select id{more} from records where account_id = :account and kind = :kind", {})
+
+
+class Span(NamedTuple):
+    """Where a set lies in a sort order: from `first` on (ms) and before `end`, None for no end.
+
+    `whole` says that all records in between belong to it.
+    """
+
+    first: int | None = None
+    end: int | None = None
+    whole: bool = False
+
+
+class Condition:
+    """One positive set of records, or (`negated`) all records but those."""
+
+    negated: bool
+    seeks = True
+    """Whether an index leads to its set, without a look at what is not in it."""
+    rows_of: str | int = ""
+    """Whose rows tell it: of the property with this id or of `records`; "" where it stays alone."""
+    covered = False
+    """Whether the indexes of the sort orders hold all that it asks for."""
+    in_order = False
+    """Whether its index brings the ids of its positive set in their order."""
+    dated = False
+    """Whether its index tells also when each record was changed, but for those in index_behind."""
+
+    def ids(self, connection: Connection, n: int, *, dated: bool = False) -> Sql:
+        """Return the select of the positive set; `dated` with `updated_at`, as of its index.
+
+        Its parameters' names end in the number `n`; the statement it stands in brings `:account`
+        and `:kind`.
+        """
+        rows, where = self.rows(n, ", updated_at" if dated else ""), self.where(connection, n)
+        return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
+
+    def rows(self, n: int, more: str = "") -> Sql:
+        """Return the select of the ids, and `more` columns, of all rows that tell it."""
+        raise NotImplementedError
+
+    def where(self, connection: Connection, n: int) -> Sql:
+        """Return which of those rows belong to the positive set."""
+        raise NotImplementedError
+
+    def test(self, connection: Connection, n: int) -> Sql:
+        """Return the condition that a row of `records` belongs to the positive set.
+
+        It may be null, which means no.
+        """
+        raise NotImplementedError
+
+    def span(self, sort: str) -> Span:
+        """Return where what satisfies the filter lies in the order of `sort`."""
+        return Span()
+
+    def looked_up(self, connection: Connection, account_id: int) -> Condition:
+        """Return the same condition in the form that the account's values allow."""
+        return self
+
+
+class OnProperty(Condition):
+    """A condition on a property that is told by its index."""
+
+    dated = True
+
+    def __init__(self, negated: bool, known: Property, operator: str) -> None:
+        self.negated = negated
+        self.rows_of = known.prop_id
+        self._known = known
+        self._operator = operator
+
+    def rows(self, n: int, more: str = "") -> Sql:
+        return Sql(
+            f"select record_id as id{more} from {self._known.index}"
+            f" where account_id = :account and prop_id = :prop{n}",
+            {f"prop{n}": self._known.prop_id},
+        )
+
+
+def _value_of(known: Property, n: int) -> tuple[str, dict[str, Any]]:
+    """The stored text of the property in a row of `records`, null where it has none."""
+    return f"(properties ->> cast(:name{n} as text))", {f"name{n}": known.name}
+
+
+def _compared(
+    connection: Connection, n: int, text: str, operator: str, operands: Sequence[Any]
+) -> Sql:
+    """Return the comparison of `text` with the operands of an operator."""
+    if operator == "HAS_PROPERTY":
+        return _ALL if text in ("value", "id") else Sql(f"{text} is not null", {})
+    if operator == "IN":
+        return Sql(*connection.in_list(text, f"of{n}", operands))
+    return Sql(f"{text} {_SYMBOLS[operator]} :v{n}", {f"v{n}": operands[0]})
+
+
+# SQLite's own cast reads some decimals as the neighbour of the double that others read.
+_AS_NUMBER = {"postgresql": "cast({} as double precision)", "sqlite": "exact_number({})"}
+
+
+class OnKey(OnProperty):
+    """A number or a day, compared as the index holds it."""
+
+    def __init__(
+        self, negated: bool, known: Property, operator: str, operands: Sequence[float]
+    ) -> None:
+        super().__init__(negated, known, operator)
+        self._operands = operands
+        self.in_order = operator == "IN" and len(operands) == 1
+
+    def where(self, connection: Connection, n: int) -> Sql:
+        return _compared(connection, n, "value", self._operator, self._operands)
+
+    def test(self, connection: Connection, n: int) -> Sql:
+        text, params = _value_of(self._known, n)
+        operands: list[Any] = list(self._operands)
+        if self._known.index == "ix_date":
+            # Canonical dates are compared as their texts are.
+            text = f"substr({text}, 1, 10)"
+            operands = [date.fromordinal(int(each)).isoformat() for each in operands]
+        elif self._operator != "HAS_PROPERTY":
+            text = _AS_NUMBER[connection.dialect].format(text)
+        test = _compared(connection, n, text, self._operator, operands)
+        return Sql(test.text, params | test.params)
+
+
+# Where a property has no more values than this, a part is looked for in each of them once, and
+# not in that of each record.
+_FEW_VALUES = 200
+# Skips from one value to the next in the index.
+_VALUES = (
+    "with recursive each (value) as"
+    " (select min(value) from ix_text where account_id = :account and prop_id = :prop union all"
+    " select (select value from ix_text where account_id = :account and prop_id = :prop"
+    " and value > each.value order by value limit 1) from each where each.value is not null)"
+    " select value from each where value is not null limit :most"
+)
+
+
+class OnText(OnProperty):
+    """Any other type, compared by code point.
+
+    The index key holds the first 255 characters. A shorter operand compares with those as it
+    would with the whole; only a longer one needs the whole value, which stands beside the key.
+    """
+
+    def __init__(
+        self, negated: bool, known: Property, operator: str, operands: Sequence[str]
+    ) -> None:
+        super().__init__(negated, known, operator)
+        self.seeks = operator != "CONTAINS_TOKEN"
+        one = operator == "IN" and len(operands) == 1
+        self.in_order = one and len(operands[0]) < PREFIX
+        self._operands = operands
+
+    def where(self, connection: Connection, n: int) -> Sql:
+        if self._operator == "HAS_PROPERTY":
+            return _ALL
+        if self._operator == "IN":
+            short = [each for each in self._operands if len(each) < PREFIX]
+            long = [each for each in self._operands if len(each) >= PREFIX]
+            where, operands = connection.in_list("value", f"of{n}", short)
+            if long:
+                begins, starts = connection.in_list(
+                    "value", f"starts{n}", [each[:PREFIX] for each in long]
+                )
+                equals, wholes = connection.in_list(
+                    "coalesce(full_value, value)", f"wholes{n}", long
+                )
+                where = f"({where} or ({begins} and {equals}))"
+                operands |= starts | wholes
+            return Sql(where, operands)
+        operand = self._operands[0]
+        if self._operator == "CONTAINS_TOKEN":
+            text, is_short = "coalesce(folded, value)", "full_value is null"
+            return Sql(*contains(connection, text, n, operand, is_short=is_short))
+        symbol = _SYMBOLS[self._operator]
+        if len(operand) < PREFIX:
+            return Sql(f"value {symbol} :v{n}", {f"v{n}": operand})
+        where = (
+            f"(value {symbol[0]} :v{n}"
+            f" or (value = :v{n} and coalesce(full_value, value) {symbol} :whole{n}))"
+        )
+        return Sql(where, {f"v{n}": operand[:PREFIX], f"whole{n}": operand})
+
+    def test(self, connection: Connection, n: int) -> Sql:
+        text, params = _value_of(self._known, n)
+        if self._operator == "CONTAINS_TOKEN":
+            # The case-folded form stands in the index alone: in the row of this very value.
+            part = self.where(connection, n)
+            text = (
+                f"exists (select 1 from ix_text where account_id = :account and prop_id = :prop{n}"
+                f" and value = substr({text}, 1, {PREFIX}) and record_id = id and {part.text})"
+            )
+            return Sql(text, params | part.params | {f"prop{n}": self._known.prop_id})
+        if self._operator in _SYMBOLS and connection.dialect == "postgresql":
+            text = f'{text} collate "C"'
+        test = _compared(connection, n, text, self._operator, self._operands)
+        return Sql(test.text, params | test.params)
+
+    def looked_up(self, connection: Connection, account_id: int) -> Condition:
+        if self._operator != "CONTAINS_TOKEN":
+            return self
+        found = connection.rows(
+            _VALUES,
+            {"account": account_id, "prop": self._known.prop_id, "most": _FEW_VALUES + 1},
+        )
+        texts = [value for (value,) in found]
+        if len(texts) > _FEW_VALUES or any(len(text) >= PREFIX for text in texts):
+            return self
+        containing = [text for text in texts if self._operands[0] in values.fold(text)]
+        return OnText(self.negated, self._known, "IN", containing)
+
+
+class OnDocument(Condition):
+    """CONTAINS_TOKEN on numbers and dates: a part of their canonical text, read from documents."""
+
+    seeks = False
+
+    def __init__(self, negated: bool, known: Property, given: str) -> None:
+        self.negated = negated
+        self._name = known.name
+        self._part = values.fold(given)
+
+    def rows(self, n: int, more: str = "") -> Sql:
+        return _of_records(more)
+
+    def where(self, connection: Connection, n: int) -> Sql:
+        return self.test(connection, n)
+
+    def test(self, connection: Connection, n: int) -> Sql:
+        # Canonical numbers and dates are ASCII, so the databases' lower() folds them.
+        text = f"lower(properties ->> cast(:name{n} as text))"
+        where, part = contains(connection, text, n, self._part)
+        return Sql(where, {f"name{n}": self._name, **part})
+
+
+class OnRecord(Condition):
+    """A condition on a field of the record itself: always filled."""
+
+    rows_of = "records"
+    covered = True
+
+    def rows(self, n: int, more: str = "") -> Sql:
+        return _of_records(more)
+
+    def test(self, connection: Connection, n: int) -> Sql:
+        return self.where(connection, n)
+
+
+_HIGHEST_ID = 2**53
+_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+
+def _number(value: str) -> float | int:
+    # An id may have one digit more than the values of number properties.
+    return int(value) if _WHOLE.fullmatch(value) else values.search_number(value)
+
+
+class OnId(OnRecord):
+    """The record's id, compared as a number."""
+
+    def __init__(self, negated: bool, operator: str, given: Sequence[str]) -> None:
+        self.negated = negated
+        self._operator = operator
+        self.seeks = operator != "CONTAINS_TOKEN"
+        self._part = given[0]
+        self._ids: list[int] = []
+        if operator == "IN":
+            numbers = [_number(value) for value in given]
+            self._ids = [int(each) for each in numbers if each == int(each)]
+            self._ids = [each for each in self._ids if abs(each) < _HIGHEST_ID]
+        elif operator in _SYMBOLS:
+            # The nearest whole number that leaves the comparison as it is.
+            number = _number(given[0])
+            rounded = math.floor(number) if operator in ("GT", "LTE") else math.ceil(number)
+            self._ids = [max(-_HIGHEST_ID, min(_HIGHEST_ID, rounded))]
+
+    def where(self, connection: Connection, n: int) -> Sql:
+        if self._operator == "CONTAINS_TOKEN":
+            return Sql(*contains(connection, "cast(id as text)", n, self._part))
+        return _compared(connection, n, "id", self._operator, self._ids)
+
+
+class OnMoment(OnRecord):
+    """When the record was created or changed, compared by its day (UTC)."""
+
+    def __init__(self, negated: bool, column: str, operator: str, given: Sequence[str]) -> None:
+        self.negated = negated
+        self._column = column
+        self._operator = operator
+        self.seeks = operator != "CONTAINS_TOKEN"
+        self._part = values.fold(given[0])
+        self._days: list[int] = []
+        self._first: int | None = None
+        self._end: int | None = None
+        if operator == "IN" or operator in _SYMBOLS:
+            self._days = sorted({values.search_day(value) for value in given})
+            if operator in ("IN", "GTE", "GT"):
+                self._first = _starts(self._days[0] + (operator == "GT"))
+            if operator in ("IN", "LTE", "LT"):
+                self._end = _starts(self._days[-1] + (operator != "LT"))
+
+    @property
+    def _scattered(self) -> bool:
+        return bool(self._days) and len(self._days) <= self._days[-1] - self._days[0]
+
+    def span(self, sort: str) -> Span:
+        if self.negated:
+            return Span()
+        if self._column == sort:
+            return Span(self._first, self._end, bool(self._days) and not self._scattered)
+        # No record was changed before it was created.
+        return Span(first=self._first) if sort == "updated_at" else Span(end=self._end)
+
+    def where(self, connection: Connection, n: int) -> Sql:
+        if self._operator == "HAS_PROPERTY":
+            return _ALL
+        if self._operator == "CONTAINS_TOKEN":
+            text = f"lower({_moment_text(connection, self._column)})"
+            return Sql(*contains(connection, text, n, self._part))
+        tests, params = list[str](), dict[str, Any]()
+        if self._first is not None:
+            tests, params = [f"{self._column} >= :from{n}"], {f"from{n}": self._first}
+        if self._end is not None:
+            tests, params = [*tests, f"{self._column} < :to{n}"], params | {f"to{n}": self._end}
+        if self._scattered:
+            # A range for each of 500 days would take the statement half a minute.
+            numbers = [day - _EPOCH_DAY for day in self._days]
+            among, days = connection.in_list(f"{self._column} / {_DAY_MS}", f"of{n}", numbers)
+            tests, params = [*tests, among], params | days
+        return Sql(" and ".join(tests), params)
+
+
+# More than there are filters: no number of a part is one of theirs.
+_PARTS = 100
+
+
+class OnSameRows(Condition):
+    """Several conditions that the same rows tell, one of them no complement: what meets all."""
+
+    negated = False
+
+    def __init__(self, parts: Sequence[Condition]) -> None:
+        self._parts = parts
+        self.seeks = any(each.seeks and not each.negated for each in parts)
+        self.covered = all(each.covered for each in parts)
+        self.dated = parts[0].dated
+
+    def rows(self, n: int, more: str = "") -> Sql:
+        return self._parts[0].rows(n, more)
+
+    def where(self, connection: Connection, n: int) -> Sql:
+        return self._all([each.where(connection, i) for i, each in self._numbered(n)])
+
+    def test(self, connection: Connection, n: int) -> Sql:
+        return self._all([each.test(connection, i) for i, each in self._numbered(n)])
+
+    def span(self, sort: str) -> Span:
+        spans = [each.span(sort) for each in self._parts]
+        return Span(
+            max((each.first for each in spans if each.first is not None), default=None),
+            min((each.end for each in spans if each.end is not None), default=None),
+            all(each.whole for each in spans),
+        )
+
+    def looked_up(self, connection: Connection, account_id: int) -> Condition:
+        return OnSameRows([each.looked_up(connection, account_id) for each in self._parts])
+
+    def _numbered(self, n: int) -> list[tuple[int, Condition]]:
+        return list(enumerate(self._parts, _PARTS * (n + 1)))
+
+    def _all(self, tests: Sequence[Sql]) -> Sql:
+        texts, params = [], dict[str, Any]()
+        for each, test in zip(self._parts, tests, strict=True):
+            texts.append(f"not coalesce({test.text}, false)" if each.negated else f"({test.text})")
+            params |= test.params
+        return Sql(" and ".join(texts), params)
+
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_DAY_MS = 86_400_000
+
+
+def _starts(day: int) -> int:
+    return (day - _EPOCH_DAY) * _DAY_MS
+
+
+def iso(moment: int) -> str:
+    """Return milliseconds since 1970 as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
+    seconds, ms = divmod(moment, 1000)
+    # Half as dear as strftime: each record that is answered whole has two of them.
+    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{ms:03d}Z"
+
+
+def _moment_text(connection: Connection, column: str) -> str:
+    """The same text as `iso`, made by the database."""
+    if connection.dialect == "postgresql":
+        seconds = f"to_timestamp({column} / 1000) at time zone 'UTC'"
+        return (
+            f"to_char({seconds}, 'YYYY-MM-DD\"T\"HH24:MI:SS')"
+            f" || '.' || lpad(cast({column} % 1000 as text), 3, '0') || 'Z'"
+        )
+    seconds = f"strftime('%Y-%m-%dT%H:%M:%S', {column} / 1000, 'unixepoch')"
+    return f"{seconds} || printf('.%03dZ', {column} % 1000)"
+
+
+def combine(conditions: Sequence[Condition]) -> list[Condition]:
+    """Return the conditions, those on the same rows as one: a range is one set, not two to join.
+
+    Complements of their own stay as they are, since they hold what has no row.
+    """
+    on: dict[Any, list[Condition]] = {}
+    for number, each in enumerate(conditions):
+        on.setdefault(each.rows_of or f"number {number}", []).append(each)
+    together = list[Condition]()
+    for parts in on.values():
+        one = len(parts) > 1 and any(not each.negated for each in parts)
+        together += [OnSameRows(parts)] if one else parts
+    return together
