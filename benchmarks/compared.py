@@ -24,7 +24,8 @@ from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.search.filters import parse
 from crmhub.records.search.pages import Listing, PageRequest
-from crmhub.records.search.plans import Known, Place, Query, Search
+from crmhub.records.search.plans import Search
+from crmhub.records.search.query import Known, Place, Query
 
 T = TypeVar("T")
 
@@ -195,7 +196,7 @@ class Comparison:
         # The first page goes on with what the total has found, and the others have it from the
         # cursor, unless total and first page came together.
         first = self._search(case, query)
-        if after is None or not first.few():
+        if after is None or not first.small_result():
             first.total()
         known = Known(first.counted, now_ms()) if first.counted else None
 

@@ -23,7 +23,7 @@ from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.search.filters import Filter
 from crmhub.records.search.pages import PageRequest
-from crmhub.records.search.plans import Query
+from crmhub.records.search.query import Query
 
 # Read often enough that most of the time their pages are in memory, whatever the size.
 _SAMPLE = 1000

@@ -25,7 +25,8 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.search.filters import parse
-from crmhub.records.search.plans import Known, Place, Query, Search
+from crmhub.records.search.plans import Search
+from crmhub.records.search.query import Known, Place, Query
 
 T = TypeVar("T")
 
@@ -84,7 +85,7 @@ def _measured(
     search: Callable[..., Search], query: Query, rounds: int
 ) -> tuple[int, float, list[float]]:
     """Return the number of matches, and the ms of the total and each page (0 if not queried)."""
-    at_once, first = _timed(rounds, lambda: search(query).few())
+    at_once, first = _timed(rounds, lambda: search(query).small_result())
     if at_once is None:
         matches, counted = _timed(rounds, lambda: search(query).total())
         # To find that it takes two is a part of the total.
@@ -122,7 +123,7 @@ def _places(
             yield None
         elif before < matches:
             walked = search(replace(query, limit=before))
-            yield walked.place(walked.page(matches, None)[before - 1])
+            yield walked.cursor_of(walked.page(matches, None)[before - 1])
 
 
 if __name__ == "__main__":

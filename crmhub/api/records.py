@@ -33,7 +33,7 @@ from crmhub.properties.validation import DuplicateValue
 from crmhub.records.search.cursor import Cursor
 from crmhub.records.search.filters import Filter
 from crmhub.records.search.pages import PageRequest
-from crmhub.records.search.plans import Query
+from crmhub.records.search.query import Query
 from crmhub.records.writing import Change, NewRecord, Record, Stored, Upsert, missing
 from crmhub.search_limits import SearchLimit
 

@@ -22,7 +22,7 @@ from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.records.search.filters import Filter
 from crmhub.records.search.pages import PageRequest
-from crmhub.records.search.plans import Query
+from crmhub.records.search.query import Query
 
 ROWS = 5
 """The number of filter rows in the form."""

@@ -17,7 +17,7 @@ from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import unknown
 from crmhub.records.search.filters import Filter, iso
 from crmhub.records.search.pages import PageRequest
-from crmhub.records.search.plans import Query
+from crmhub.records.search.query import Query
 from crmhub.records.store import RecordStore
 
 _PAGE_SIZE = 1000

@@ -19,8 +19,8 @@ import time_machine
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement
 from crmhub.hub import Hub
+from crmhub.records.search import costs, plans
 from crmhub.records.search import pages as listing
-from crmhub.records.search import plans
 from crmhub.records.search.cursor import Cursor
 from tests.api.refusals import refused
 from tests.clients import Client, needed
@@ -153,8 +153,8 @@ def test_by_time_of_creation_a_record_that_changes_comes_once(
 def test_a_page_of_several_windows_is_whole_whatever_comes_or_goes_between(
     client: Client, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(plans, "_FEW", 0)
-    monkeypatch.setattr(plans, "_WORTH", 1e9)
+    monkeypatch.setattr(costs, "SMALL_RESULT", 0)
+    monkeypatch.setattr(costs, "WALK_PER_MATCH", 1e9)
     # The first window ends among those that are found, before the page is full.
     found = sorted(client.make("contacts", firstname="A", city="Berlin") for _ in range(60))
     passed = [client.make("contacts", firstname="A", city="Rome") for _ in range(8)]
@@ -180,8 +180,8 @@ def test_a_page_of_several_windows_is_whole_whatever_comes_or_goes_between(
 def test_a_guessed_page_misses_nothing_when_its_records_change_meanwhile(
     client: Client, monkeypatch: pytest.MonkeyPatch, sort: str, order: str
 ) -> None:
-    for name in ("_FEW", "_WORTH", "_MANY"):
-        monkeypatch.setattr(plans, name, 0)
+    for name in ("SMALL_RESULT", "WALK_PER_MATCH", "GUESSED_PART"):
+        monkeypatch.setattr(costs, name, 0)
     ids = crowd(client, 30)
     after_statement(
         monkeypatch, ":window", lambda: touch_all(client, ids[1:4] if order == "asc" else ids[-4:])
@@ -225,7 +225,7 @@ def test_pages_of_what_was_counted_show_what_passes_now(
 ) -> None:
     # As if each filter let many through.
     monkeypatch.setattr(plans.Search, "_narrowest", lambda *_: -1)
-    monkeypatch.setattr(plans, "_FEW", 25)
+    monkeypatch.setattr(costs, "SMALL_RESULT", 25)
     joins = list[int]()
     joining = Connection.large_join_settings
 
@@ -300,7 +300,7 @@ def test_a_change_that_was_under_way_when_the_walk_began_is_not_missed(
 def test_a_change_is_not_missed_though_others_overtake_it(
     client: Client, hub: Hub, body: Any, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(plans, "_MOST_SHOWN", most)
+    monkeypatch.setattr("crmhub.records.search.query._MOST_SHOWN", most)
     ids = crowd(client, 30)
     time.sleep(0.005)
     stamped = now_ms()
@@ -436,8 +436,8 @@ def test_a_cursor_names_what_was_counted_or_what_was_shown(
         {"propertyName": "company", "operator": "EQ", "value": "Touched"},
         {"propertyName": "city", "operator": "NEQ", "value": "Nowhere"},
     ]
-    monkeypatch.setattr(plans, "_FEW", 100)
-    monkeypatch.setattr(plans.Search, "few", lambda _: None)
+    monkeypatch.setattr(costs, "SMALL_RESULT", 100)
+    monkeypatch.setattr(plans.Search, "small_result", lambda _: None)
     found = ids_of(walk(client, "/contacts/search", {"filters": filters}, limit=10))
     assert sorted(set(found)) == ids
     assert [(len(each.shown), bool(each.counted)) for each in sealed][:3] == [
@@ -534,7 +534,7 @@ def test_the_total_of_a_negation_is_of_one_moment(
 def test_few_that_become_many_meanwhile_are_found(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "_FEW", 5)
+    monkeypatch.setattr(costs, "SMALL_RESULT", 5)
     ids = [client.make(firstname="A", city="Berlin") for _ in range(5)]
     after_statement(
         monkeypatch, ":most", lambda: ids.append(client.make(firstname="A", city="Berlin"))

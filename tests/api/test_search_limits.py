@@ -21,7 +21,7 @@ from crmhub.database import connection as db
 from crmhub.database.connection import Connection, Database
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
-from crmhub.records.search import conditions, plans
+from crmhub.records.search import conditions, costs, id_sets
 from crmhub.search_limits import SearchLimit, SearchWatch, Stopped
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
@@ -52,7 +52,7 @@ def endless(
         monkeypatch.setattr(conditions, "contains", lambda *_, **__: (f"({sql}) > 0", {}))
         yield lambda client, **options: client.post("/contacts/search", FIND, **options)
     else:
-        monkeypatch.setattr(plans, "_EVERYTHING", sql)
+        monkeypatch.setattr(id_sets, "EVERYTHING", sql)
         yield lambda client, **options: client.get("/contacts", **options)
 
 
@@ -259,7 +259,7 @@ def test_a_page_of_large_records_ends_early_and_the_next_goes_on_there(
     few: bool,
 ) -> None:
     if not few:
-        monkeypatch.setattr(plans, "_FEW", 0)
+        monkeypatch.setattr(costs, "SMALL_RESULT", 0)
     for sort, asked in itertools.product(["createdAt", "updatedAt"], ASKED):
         body = {"filters": asked} if asked else None
         path = "/contacts/search" if asked else "/contacts"

@@ -22,7 +22,7 @@ from crmhub.properties.catalogue import Property
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records import definitions
 from crmhub.records.search.pages import PageRequest
-from crmhub.records.search.plans import Query
+from crmhub.records.search.query import Query
 from crmhub.settings import Settings
 from tests.cli.conftest import environment
 from tests.clients import TESTS

@@ -22,7 +22,7 @@ from crmhub.properties.values import Option
 from crmhub.records import definitions
 from crmhub.records.search.filters import Filter
 from crmhub.records.search.pages import PageRequest
-from crmhub.records.search.plans import Query
+from crmhub.records.search.query import Query
 from crmhub.records.store import RecordStore
 from crmhub.records.writing import Change, NewRecord
 from tests.clients import Client

@@ -14,7 +14,7 @@ from crmhub.errors import HubError
 from crmhub.records.associations import Links
 from crmhub.records.search.filters import iso
 from crmhub.records.search.pages import Page
-from crmhub.records.search.plans import Listed
+from crmhub.records.search.query import Listed
 from crmhub.records.writing import Record, Stored
 
 _ALWAYS = ("deals", "companies")

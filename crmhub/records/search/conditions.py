@@ -54,24 +54,25 @@ class Condition:
     """One positive set of records, or (`negated`) all records but those."""
 
     negated: bool
-    seeks = True
+    uses_index = True
     """Whether an index leads to its set, without a look at what is not in it."""
-    rows_of: str | int = ""
+    source: str | int = ""
     """Whose rows tell it: of the property with this id or of `records`; "" where it stays alone."""
-    covered = False
+    index_only = False
     """Whether the indexes of the sort orders hold all that it asks for."""
     in_order = False
     """Whether its index brings the ids of its positive set in their order."""
-    dated = False
+    index_has_updated_at = False
     """Whether its index tells also when each record was changed, but for those in index_behind."""
 
-    def ids(self, connection: Connection, n: int, *, dated: bool = False) -> Sql:
-        """Return the select of the positive set; `dated` with `updated_at`, as of its index.
+    def ids(self, connection: Connection, n: int, *, with_updated_at: bool = False) -> Sql:
+        """Return the select of the positive set; `with_updated_at` as of its index.
 
         Its parameters' names end in the number `n`; the statement it stands in brings `:account`
         and `:kind`.
         """
-        rows, where = self.rows(n, ", updated_at" if dated else ""), self.where(connection, n)
+        rows = self.rows(n, ", updated_at" if with_updated_at else "")
+        where = self.where(connection, n)
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
 
     def rows(self, n: int, more: str = "") -> Sql:
@@ -93,7 +94,7 @@ class Condition:
         """Return where what satisfies the filter lies in the order of `sort`."""
         return Span()
 
-    def looked_up(self, connection: Connection, account_id: int) -> Condition:
+    def optimized(self, connection: Connection, account_id: int) -> Condition:
         """Return the same condition in the form that the account's values allow."""
         return self
 
@@ -101,11 +102,11 @@ class Condition:
 class OnProperty(Condition):
     """A condition on a property that is told by its index."""
 
-    dated = True
+    index_has_updated_at = True
 
     def __init__(self, negated: bool, known: Property, operator: str) -> None:
         self.negated = negated
-        self.rows_of = known.prop_id
+        self.source = known.prop_id
         self._known = known
         self._operator = operator
 
@@ -187,7 +188,7 @@ class OnText(OnProperty):
         self, negated: bool, known: Property, operator: str, operands: Sequence[str]
     ) -> None:
         super().__init__(negated, known, operator)
-        self.seeks = operator != "CONTAINS_TOKEN"
+        self.uses_index = operator != "CONTAINS_TOKEN"
         one = operator == "IN" and len(operands) == 1
         self.in_order = one and len(operands[0]) < PREFIX
         self._operands = operands
@@ -237,7 +238,7 @@ class OnText(OnProperty):
         test = _compared(connection, n, text, self._operator, self._operands)
         return Sql(test.text, params | test.params)
 
-    def looked_up(self, connection: Connection, account_id: int) -> Condition:
+    def optimized(self, connection: Connection, account_id: int) -> Condition:
         if self._operator != "CONTAINS_TOKEN":
             return self
         found = connection.rows(
@@ -254,7 +255,7 @@ class OnText(OnProperty):
 class OnDocument(Condition):
     """CONTAINS_TOKEN on numbers and dates: a part of their canonical text, read from documents."""
 
-    seeks = False
+    uses_index = False
 
     def __init__(self, negated: bool, known: Property, given: str) -> None:
         self.negated = negated
@@ -277,8 +278,8 @@ class OnDocument(Condition):
 class OnRecord(Condition):
     """A condition on a field of the record itself: always filled."""
 
-    rows_of = "records"
-    covered = True
+    source = "records"
+    index_only = True
 
     def rows(self, n: int, more: str = "") -> Sql:
         return _of_records(more)
@@ -302,7 +303,7 @@ class OnId(OnRecord):
     def __init__(self, negated: bool, operator: str, given: Sequence[str]) -> None:
         self.negated = negated
         self._operator = operator
-        self.seeks = operator != "CONTAINS_TOKEN"
+        self.uses_index = operator != "CONTAINS_TOKEN"
         self._part = given[0]
         self._ids: list[int] = []
         if operator == "IN":
@@ -328,7 +329,7 @@ class OnMoment(OnRecord):
         self.negated = negated
         self._column = column
         self._operator = operator
-        self.seeks = operator != "CONTAINS_TOKEN"
+        self.uses_index = operator != "CONTAINS_TOKEN"
         self._part = values.fold(given[0])
         self._days: list[int] = []
         self._first: int | None = None
@@ -382,9 +383,9 @@ class OnSameRows(Condition):
 
     def __init__(self, parts: Sequence[Condition]) -> None:
         self._parts = parts
-        self.seeks = any(each.seeks and not each.negated for each in parts)
-        self.covered = all(each.covered for each in parts)
-        self.dated = parts[0].dated
+        self.uses_index = any(each.uses_index and not each.negated for each in parts)
+        self.index_only = all(each.index_only for each in parts)
+        self.index_has_updated_at = parts[0].index_has_updated_at
 
     def rows(self, n: int, more: str = "") -> Sql:
         return self._parts[0].rows(n, more)
@@ -403,8 +404,8 @@ class OnSameRows(Condition):
             all(each.whole for each in spans),
         )
 
-    def looked_up(self, connection: Connection, account_id: int) -> Condition:
-        return OnSameRows([each.looked_up(connection, account_id) for each in self._parts])
+    def optimized(self, connection: Connection, account_id: int) -> Condition:
+        return OnSameRows([each.optimized(connection, account_id) for each in self._parts])
 
     def _numbered(self, n: int) -> list[tuple[int, Condition]]:
         return list(enumerate(self._parts, _PARTS * (n + 1)))
@@ -451,7 +452,7 @@ def combine(conditions: Sequence[Condition]) -> list[Condition]:
     """
     on: dict[Any, list[Condition]] = {}
     for number, each in enumerate(conditions):
-        on.setdefault(each.rows_of or f"number {number}", []).append(each)
+        on.setdefault(each.source or f"number {number}", []).append(each)
     together = list[Condition]()
     for parts in on.values():
         one = len(parts) > 1 and any(not each.negated for each in parts)

@@ -13,7 +13,8 @@ from crmhub.records import associations
 from crmhub.records.associations import Links
 from crmhub.records.search.cursor import Cursor, fingerprint, packed, unpacked
 from crmhub.records.search.filters import Condition
-from crmhub.records.search.plans import Known, Listed, Place, Query, Search, Start, start
+from crmhub.records.search.plans import Search
+from crmhub.records.search.query import Known, Listed, Place, Query, Start, start
 
 # A listing under constant change would catch up for ever. What changed during the walk comes
 # within as many records as there are; the rest is for what goes on changing.
@@ -78,7 +79,7 @@ class Listing:
             everything=0 if after is None else after.everything,
         )
         if after is None:
-            total, first = search.few() or (search.total(), None)
+            total, first = search.small_result() or (search.total(), None)
         else:
             total, first = after.total, None
         rows, last = self._next(search, query, total=total, after=after, first=first)
@@ -134,7 +135,7 @@ class Listing:
         if caught_up < 0:
             rows, more = _records(search, query, total, place, first)
             if more:
-                return rows, (search.place(rows[-1]), -1)
+                return rows, (search.cursor_of(rows[-1]), -1)
             # One page is one moment; only a longer walk in this order can have missed a change.
             if after is None or not query.by_newest_change:
                 return rows, None
@@ -145,7 +146,7 @@ class Listing:
         room = query.limit - len(rows)
         left = MAX_PAGE_BYTES - sum(row.size for row in rows) if rows else None
         late_query = query.catch_up(since, room, left)
-        missed = search.again(late_query)
+        missed = search.with_query(late_query)
         late, more = _records(missed, late_query, total, place)
         seen = {row.id for row in rows}
         rows += [row for row in late if row.id not in seen]
@@ -155,7 +156,7 @@ class Listing:
         if not late:
             # The next page begins the catching up: before everything that changed since.
             return rows, (Place(since.settled, 0), 0)
-        return rows, (missed.place(late[-1]), caught_up)
+        return rows, (missed.cursor_of(late[-1]), caught_up)
 
     def linked(
         self, id: int, to: Kind, *, limit: int, after: Cursor | None

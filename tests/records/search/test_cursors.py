@@ -8,7 +8,7 @@ import pytest
 
 from crmhub.records.search.cursor import Cursor, packed, sealed, unpacked, unseal
 from crmhub.records.search.pages import _FEW_SHOWN, _LONGEST_COUNTED
-from crmhub.records.search.plans import _MOST_SHOWN
+from crmhub.records.search.query import _MOST_SHOWN
 
 CLOSE = random.Random(7).sample(range(222_000_000_000, 222_002_000_000), 999)
 

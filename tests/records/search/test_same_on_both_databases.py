@@ -17,7 +17,7 @@ import pytest
 from crmhub.app import create_app
 from crmhub.bounds import MAX_FILTER_VALUE_LENGTH, MAX_PART_LENGTH
 from crmhub.hub import Hub
-from crmhub.records.search import plans
+from crmhub.records.search import costs
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.catalogue_properties import define
@@ -120,8 +120,8 @@ def both(
 @pytest.fixture
 def indexes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every search answered from the index tables."""
-    monkeypatch.setattr(plans, "_WORTH", 0)
-    monkeypatch.setattr(plans, "_FEW", 0)
+    monkeypatch.setattr(costs, "WALK_PER_MATCH", 0)
+    monkeypatch.setattr(costs, "SMALL_RESULT", 0)
 
 
 def fill(hub: Hub, client: Client) -> list[Stored]:

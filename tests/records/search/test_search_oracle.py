@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from crmhub.hub import Hub
 from crmhub.records.redating import Redating
+from crmhub.records.search import costs, page_reader, plans
 from crmhub.records.search import pages as listing
-from crmhub.records.search import plans
 from tests.catalogue_properties import define
 from tests.clients import Client
 from tests.pages import pages
@@ -26,18 +26,36 @@ ORACLE = Oracle({**TYPES, GROUP: "string"})
 ORDERS = ("desc", "asc")
 # Bytes of a page that has room for a record or a few.
 SMALL_PAGE = 600
-# How each plan of search.py is brought about though there are few records.
-WALK = {"_FEW": 0, "_WORTH": 1e9, "_WORTH_DATED": 1e9}
-GUESS = {"_FEW": 0, "_WORTH": 0, "_MANY": 0, "_SORTED_SOON": 0, "_SORTED_SOON_ON_SQLITE": 0}
+# How each plan is brought about though there are few records.
+WALK = {"SMALL_RESULT": 0, "WALK_PER_MATCH": 1e9, "WALK_PER_DATED_MATCH": 1e9}
+GUESS = {
+    "SMALL_RESULT": 0,
+    "WALK_PER_MATCH": 0,
+    "GUESSED_PART": 0,
+    "SORTED_DATED": 0,
+    "SORTED_DATED_ON_SQLITE": 0,
+}
+FETCH = {"SMALL_RESULT": 0, "WALK_PER_MATCH": 0, "WALK_PER_DATED_MATCH": 0, "GUESSED_PART": 1}
+
+
+def guess(tested: int) -> dict[str, float]:
+    return {
+        **GUESS,
+        "TESTED_AFTER_GUESS": tested,
+        "TESTED_AFTER_GUESS_EARLY": tested,
+        "READ_PER_GUESS": 1,
+    }
+
+
 PLANS: dict[str, dict[str, float]] = {
-    "few at once": {"_FEW": 10},
+    "few at once": {"SMALL_RESULT": 10},
     "walks": WALK,
-    "walks on": {**WALK, "_FEW": 3, "_PATIENCE": 0, "_LONGER_WALK": 3, "_MANY": 1},
-    "gives up walking": {**WALK, "_LONGEST_WALK": 4},
-    "fetches ids": {"_FEW": 0, "_WORTH": 0, "_WORTH_DATED": 0, "_MANY": 1},
-    "guesses": {**GUESS, "_UNREAD": 3, "_UNREAD_YET": 3, "_GUESSED": 1},
+    "walks on": {**WALK, "SMALL_RESULT": 3, "WALK_FACTOR": 0, "LONGER_WALK": 3, "GUESSED_PART": 1},
+    "gives up walking": {**WALK, "LONGEST_WALK": 4},
+    "fetches ids": FETCH,
+    "guesses": guess(3),
     "guesses the end": GUESS,
-    "guesses in vain": {**GUESS, "_UNREAD": 0, "_UNREAD_YET": 0, "_GUESSED": 1},
+    "guesses in vain": guess(0),
 }
 
 
@@ -48,7 +66,7 @@ def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     walks: Callable[..., Any] = plans.Search._walk
     fetches: Callable[..., Any] = plans.Search._fetch
     guesses: Callable[..., Any] = plans.Search._guess
-    fews: Callable[..., Any] = plans.Search.few
+    fews: Callable[..., Any] = plans.Search.small_result
 
     def walk(self: plans.Search, walk: Any, until: int) -> Any:
         before = walk.documents
@@ -71,12 +89,12 @@ def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         taken["few at once"] += found is not None
         return found
 
-    monkeypatch.setattr(plans.Search, "few", few)
+    monkeypatch.setattr(plans.Search, "small_result", few)
     monkeypatch.setattr(plans.Search, "_walk", walk)
     monkeypatch.setattr(plans.Search, "_fetch", fetch)
     monkeypatch.setattr(plans.Search, "_guess", guess)
     for name, value in PLANS[request.param].items():
-        monkeypatch.setattr(plans, name, value)
+        monkeypatch.setattr(costs, name, value)
     yield request.param
     assert taken[request.param] > 5
 
@@ -190,10 +208,10 @@ def test_pages_that_end_early_hold_all_there_is(
     monkeypatch: pytest.MonkeyPatch,
     data: st.DataObject,
 ) -> None:
-    for module in (plans, listing):
+    for module in (page_reader, listing):
         monkeypatch.setattr(module, "MAX_PAGE_BYTES", SMALL_PAGE)
     # Most of the texts are larger than that, and read by a statement of their own.
-    monkeypatch.setattr(plans, "_LEAST_LARGE", 50)
+    monkeypatch.setattr(page_reader, "LEAST_LARGE", 50)
     test = test_search_answers_what_the_contract_says.hypothesis.inner_test  # type: ignore[attr-defined]
     test(searcher, hub, plan, data)
 
@@ -205,7 +223,7 @@ def check(client: Client, filters: Sequence[Any], expected: Sequence[Stored], **
         assert page["total"] == len(expected), filters
         texts = [orjson.dumps(each["properties"]) for each in page["results"]]
         # Each fits, unless it is the only one.
-        assert len(texts) == 1 or sum(map(len, texts)) <= plans.MAX_PAGE_BYTES
+        assert len(texts) == 1 or sum(map(len, texts)) <= page_reader.MAX_PAGE_BYTES
         found += page["results"]
     assert [each["id"] for each in found] == [each.id for each in expected], filters
     assert [each["properties"] for each in found] == [ORACLE.shown(each) for each in expected]

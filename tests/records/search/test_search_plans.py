@@ -17,11 +17,12 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.hub import Hub
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import CONTACTS
-from crmhub.records.search import plans
+from crmhub.records.search import costs
 from crmhub.records.search.cursor import unseal
 from crmhub.records.search.filters import Filter, parse
 from crmhub.records.search.pages import Listing, PageRequest
-from crmhub.records.search.plans import Known, Place, Query, Search
+from crmhub.records.search.plans import Search
+from crmhub.records.search.query import Known, Place, Query
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests import databases
@@ -264,8 +265,8 @@ def test_a_total_is_counted_on_the_index_tables_alone(library: Library) -> None:
 
 
 def test_large_sets_are_joined(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "_FEW", 0)
-    monkeypatch.setattr(plans, "_SOME", 0)
+    monkeypatch.setattr(costs, "SMALL_RESULT", 0)
+    monkeypatch.setattr(costs, "TESTED_SET", 0)
     postgresql = library.connection.dialect == "postgresql"
     memory = library.connection.scalar("show work_mem") if postgresql else ""
     for filters in ((BERLIN, OLDER), (BERLIN, NOT_NEWER)):
@@ -305,7 +306,7 @@ def test_a_join_sorts_in_memory(library: Library) -> None:
 def test_large_sets_that_have_little_in_common_are_joined_once(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "_SOME", 0)
+    monkeypatch.setattr(costs, "TESTED_SET", 0)
 
     def total_and_page(each: Search) -> None:
         total = each.total()
@@ -313,7 +314,7 @@ def test_large_sets_that_have_little_in_common_are_joined_once(
         first = each.page(total, None)
         assert len(first) == 21
         each._known = Known(each.counted, now_ms())
-        assert each.page(total, each.place(first[19]))[0] == first[20]
+        assert each.page(total, each.cursor_of(first[19]))[0] == first[20]
 
     _, _, joined, page, changed, second = library.reads((BERLIN, HIGHER), total_and_page)
     assert {VALUE, RANGE} <= set(joined)
@@ -332,14 +333,14 @@ def test_beside_a_small_set_the_large_ones_are_not_read(library: Library) -> Non
 
 
 def test_few_are_found_by_their_value_and_sorted_by_their_ids(library: Library) -> None:
-    assert library.reads((RARE,), by_creation(Search.few)) == [sorted([VALUE, ID, ID])]
-    probe, found = library.reads((RARE, OLDER), Search.few)
+    assert library.reads((RARE,), by_creation(Search.small_result)) == [sorted([VALUE, ID, ID])]
+    probe, found = library.reads((RARE, OLDER), Search.small_result)
     assert (probe, found) == ([VALUE, VALUE], sorted([VALUE, ID]))
 
 
 def test_what_is_dated_is_sorted_without_a_look_at_the_records(library: Library) -> None:
     works: list[Callable[[Search], object]] = [
-        Search.few,
+        Search.small_result,
         lambda each: each._fetch(MIDDLE, many=False),
     ]
     for work in works:
@@ -369,7 +370,7 @@ def test_what_is_behind_is_looked_up_though_nothing_was_when_it_was_planned(
         pytest.skip("SQLite knows no other plan")
     library.connection.run("vacuum analyze index_behind")
     with behind(library):
-        assert CHANGED in library.reads((RARE,), Search.few)[0]
+        assert CHANGED in library.reads((RARE,), Search.small_result)[0]
 
 
 @contextmanager
@@ -388,7 +389,7 @@ def behind(library: Library) -> Iterator[None]:
 
 
 def test_a_list_and_a_walk_read_the_sort_order_from_their_place_on(library: Library) -> None:
-    assert library.reads((), Search.few) == [[SORTED]]
+    assert library.reads((), Search.small_result) == [[SORTED]]
     assert library.reads((), lambda each: each.page(CONTACTS_STORED, MIDDLE)) == [[BEHIND]]
     walked = library.reads((BERLIN,), lambda each: each._walk(each._begin_walk(MIDDLE, 42), 1000))
     # PostgreSQL, which tells what was read, does not look for the window's end; nor does SQLite.
@@ -450,7 +451,7 @@ def test_few_of_a_short_time_are_walked_to(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # All contacts would take longer to pass than to fetch those that match.
-    monkeypatch.setattr(plans, "_FEW", 20)
+    monkeypatch.setattr(costs, "SMALL_RESULT", 20)
     day = (SINCE, Filter("updatedAt", "LT", "1970-01-04"), HIGHER)
     *_, counted, walked = library.reads(day, lambda each: each.page(200, None))
     assert counted == ["records_updated: account_id= kind= updated_at> updated_at<"]
@@ -531,7 +532,7 @@ def test_a_merge_begins_where_the_last_of_the_sets_does(library: Library) -> Non
     end = Place(5001 * MINUTE, 5001)
 
     def guess(of: Search) -> None:
-        found = of.again(Query((BERLIN, newer), sort="created_at"))._guess(end, 3000)
+        found = of.with_query(Query((BERLIN, newer), sort="created_at"))._guess(end, 3000)
         assert found is not None
         assert [each.id for each in found][:3] == [5000, 4998, 4996]
 
@@ -550,7 +551,7 @@ def test_the_end_of_a_listing_is_guessed_too(library: Library) -> None:
 
     def guess(of: Search) -> None:
         query = Query((OLDER,), sort="created_at", descending=False)
-        found = of.again(query)._guess(end, 3000)
+        found = of.with_query(query)._guess(end, 3000)
         assert found is not None
         assert [each.id for each in found] == [3996, 3997, 3998, 3999, 4000]
 

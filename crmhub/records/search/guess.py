@@ -1,0 +1,148 @@
+"""Finds a page of a large set by its ids, which rise with time, and proves that it is the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from crmhub.records.search import costs
+from crmhub.records.search.id_sets import OF
+from crmhub.records.search.page_reader import PageReader
+from crmhub.records.search.query import Listed, Place
+
+
+class Guess(PageReader):
+    """Guesses pages."""
+
+    def _guess(self, after: Place | None, most: int) -> list[Listed] | None:
+        """Take the page to be where its ids should be, and prove it; None where it is not there.
+
+        Ids rise with the time of creation, though not strictly. So the page should be among those
+        of the set that come next, by id, from the newest record that was created before it. What
+        else may belong to it has another id, and stands before its last record in the sort order:
+        nothing, or so little (`most`) that it is tested. A page that ends the listing has no such
+        record.
+        """
+        query = self._query
+        down, beyond, before = ("desc", "<", ">") if query.descending else ("asc", ">", "<")
+        behind, params = self._behind(after)
+        params |= self._of | {"window": costs.READ_PER_GUESS * self._wanted, "most": most + 1}
+        # Ids on one side of another one.
+        unread = list[tuple[str, int]]()
+        within = "true"
+        if (nearest := self._nearest(down)) is not None:
+            params["nearest"] = nearest
+            within = f"id {beyond}= :nearest"
+        if after is not None:
+            first = params["first"] = self._scalar(
+                f"select id from records where {OF} and created_at {beyond}= :after_key"
+                f" order by created_at {down}, id {down} limit 1",
+                params,
+            )
+            if first is None:
+                return None
+            if nearest is None or (first < nearest if query.descending else first > nearest):
+                within = f"id {beyond}= :first"
+                unread.append((before, first))
+        ids, of_set = self._ids(within, down)
+        with self._connection.large_join_settings(self._sets):
+            read = self._connection.rows(
+                f"select id, created_at, updated_at from records where {OF}"
+                f" and {self._among(f'select id from ({ids}) as found limit :window')}",
+                params | of_set,
+            )
+        column = -1 if query.sort == "updated_at" else -2
+        places = [Place(row[column], row[0]) for row in read]
+        page = [each for each in places if self._is_behind(each, after)]
+        page = sorted(page, reverse=query.descending)[: self._wanted]
+        until = ""
+        if len(page) == self._wanted:
+            # What stands at that moment, too, is left out below: SQLite is slow to compare pairs.
+            until = f" and {query.sort} {before}= :end_key"
+            params["end_key"] = page[-1].key
+        if len(read) == params["window"]:
+            if not until:
+                return None
+            last = (min if query.descending else max)(each.id for each in places)
+            unread.append((beyond, last))
+        others = self._others(unread, behind + until, params) if unread else []
+        if len(others) > most:
+            return None
+        together = [each.id for each in page] + others
+        among, these = self._connection.in_list("id", "these", together)
+        test, more = self._test()
+        rows = self._rows_looked_up(f"{among} and {test}", params | more | these, len(together))
+        # One of them may have changed meanwhile, and no longer stand on this page.
+        still = [
+            row
+            for row in rows
+            if self._is_behind(self.cursor_of(row), after)
+            and not (until and self._is_behind(self.cursor_of(row), page[-1]))
+        ]
+        return self._read(still) if len(still) >= len(page) else None
+
+    def _nearest(self, down: str) -> int | None:
+        """Return an id before which none passes, from the sets whose ids are in order, if any are.
+
+        To merge sets passes whatever lies before the first id of each of them.
+        """
+        firsts, params = list[str](), dict[str, Any]()
+        for n, each in enumerate(self._conditions):
+            if each.in_order and not each.negated and not self._alone:
+                ids = each.ids(self._connection, n)
+                firsts.append(f"(select id from ({ids.text}) as set{n} order by id {down} limit 1)")
+                params |= ids.params
+        if not firsts:
+            return None
+        row = self._connection.row(f"select {', '.join(firsts)}", self._of | params)
+        found = [int(id) for id in row or () if id is not None]
+        return (min if down == "desc" else max)(found, default=None)
+
+    def _others(
+        self, unread: Sequence[tuple[str, int]], where: str, params: dict[str, Any]
+    ) -> list[int]:
+        """Return those of the unread ids that stand where it says, a little over `most` of them.
+
+        They are looked for among the ids where a third of all or less lies on that side, else among
+        the entries of the sort order: their index tells the ids too, and refuses in half the time.
+        """
+        few, rest = list[str](), list[str]()
+        low, high = self._thirds()
+        for n, (side, id) in enumerate(unread):
+            params = params | {f"unread{n}": id}
+            near = id < low if side == "<" else id > high
+            (few if near else rest).append(f"id {side} :unread{n}")
+        parts = [(each, "id") for each in few]
+        if rest:
+            parts.append((f"({' or '.join(rest)})", self._order))
+        return [
+            id
+            for part, order in parts
+            for (id,) in self._connection.rows(
+                f"select id from records where {OF}{where} and {part} order by {order} limit :most",
+                params,
+            )
+        ]
+
+    def _thirds(self) -> tuple[float, float]:
+        """Return where the first third of all ids ends and where the last one begins.
+
+        On SQLite, which has the documents beside the ids, nothing lies in these.
+        """
+        if self._connection.dialect == "sqlite":
+            return -math.inf, math.inf
+        [(lowest, highest)] = self._connection.rows(
+            f"select coalesce(min(id), 0), coalesce(max(id), 0) from records where {OF}", self._of
+        )
+        third = (highest - lowest) / 3
+        return lowest + third, highest - third
+
+    def _is_behind(self, place: Place, after: Place | None) -> bool:
+        if after is None:
+            return True
+        return place < after if self._query.descending else place > after
+
+    def cursor_of(self, row: Listed) -> Place:
+        """Return the place of a record in this listing."""
+        return Place(getattr(row, self._query.sort), row.id)

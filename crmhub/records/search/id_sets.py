@@ -1,0 +1,306 @@
+"""The sets of ids that filters let through: as SQL, joined, counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+
+from crmhub.database.connection import Connection
+from crmhub.records.search import costs
+from crmhub.records.search.conditions import Condition
+from crmhub.records.search.query import Known, Place, Query
+
+OF = "account_id = :account and kind = :kind"
+EVERYTHING = f"select coalesce(sum(n), 0) from record_count where {OF}"
+COLUMNS = "id, created_at, updated_at, properties"
+# The columns of rows with a `text`, or its size if large; goes with `returning`.
+SHOWN = {
+    dialect: "id, created_at, updated_at,"
+    f" case when {size} <= :large then text else cast({size} as text) end"
+    for dialect, size in (
+        ("postgresql", "octet_length(text)"),
+        ("sqlite", "length(cast(text as blob))"),
+    )
+}
+LISTED = "id, created_at, updated_at, cast(properties as text) as text"
+
+
+class IdSets:
+    """The records of one kind of an account that pass some conditions, as SQL on their ids."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        account_id: int,
+        kind: int,
+        query: Query,
+        conditions: Sequence[Condition],
+        known: Known | None = None,
+        everything: int = 0,
+    ) -> None:
+        self._connection = connection
+        self._shown = SHOWN[connection.dialect]
+        self._of = {"account": account_id, "kind": kind}
+        self._query = query
+        self._conditions = [each.optimized(connection, account_id) for each in conditions]
+        self._narrow = dict[int, int]()
+        self._known = known
+        # The ids of what passes several filters, where these are few: they are dear to find.
+        self.counted: list[int] = []
+        # How many records there are when a listing begins, 0 where nobody has asked. It tells what
+        # a page costs: that needs no newer number, nor a statement for each page.
+        self.everything = everything
+
+    @property
+    def _sets(self) -> int:
+        """How many sets are joined: a complement is what one leaves of another one."""
+        return len(self._conditions) + all(each.negated for each in self._conditions)
+
+    @property
+    def _alone(self) -> bool:
+        """Whether one index table holds the whole set, so that no sets are joined."""
+        return bool(self._conditions) and self._sets == 1
+
+    @property
+    def _has_updated_at(self) -> bool:
+        """Whether the index table holds what the page is sorted by, too."""
+        by_change = self._query.sort == "updated_at" and self._query.changed_since is None
+        return by_change and self._alone and self._conditions[0].index_has_updated_at
+
+    @property
+    def _in_order(self) -> bool:
+        """Whether an index brings each of the sets in the order of its ids."""
+        return all(each.in_order for each in self._conditions)
+
+    @property
+    def _index_only(self) -> bool:
+        """Whether the index of the sort order tells the whole set."""
+        one = len(self._conditions) == 1 and self._conditions[0].index_only
+        return one and self._connection.dialect == "postgresql"
+
+    @property
+    def _sorted_by_it(self) -> bool:
+        """Whether the set is a part of the sort order, and all of that part."""
+        return len(self._conditions) == 1 and self._conditions[0].span(self._query.sort).whole
+
+    @property
+    def _fence(self) -> str:
+        # It has ids looked up before anything is sorted: without it both planners may walk the sort
+        # order, past every record that does not match.
+        return "offset 0" if self._connection.dialect == "postgresql" else "limit -1"
+
+    @property
+    def _wanted(self) -> int:
+        return self._query.limit + 1
+
+    @property
+    def _order(self) -> str:
+        direction = "desc" if self._query.descending else "asc"
+        return f"{self._query.sort} {direction}, id {direction}"
+
+    @property
+    def _order_after_look_up(self) -> str:
+        # The sign keeps SQLite from walking the sort order to save the sorting.
+        return f"+{self._order}"
+
+    def _indexed(self) -> list[int]:
+        """Return the numbers of the filters whose ids an index leads to."""
+        return [n for n, c in enumerate(self._conditions) if c.uses_index and not c.negated]
+
+    def _narrowest(self, most: int) -> int:
+        """Return the number of a filter that lets no more records than so many through, or -1."""
+        # Total and page ask the same.
+        if most not in self._narrow:
+            self._narrow[most] = self._probed(most)
+        return self._narrow[most]
+
+    def _probed(self, most: int) -> int:
+        seeking = self._indexed()
+        if not seeking:
+            return -1
+        further, params = [], dict[str, Any]()
+        for n in seeking:
+            ids = self._conditions[n].ids(self._connection, n)
+            further.append(f"(select 1 from ({ids.text}) as set{n} limit 1 offset :most)")
+            params |= ids.params
+        row = self._connection.row(
+            f"select {', '.join(further)}", self._of | params | {"most": most}
+        )
+        assert row is not None
+        return next((n for n, more in zip(seeking, row, strict=True) if more is None), -1)
+
+    def _among(self, ids: str) -> str:
+        if self._connection.dialect == "postgresql":
+            return f"id = any(array({ids}))"
+        return f"id in ({ids})"
+
+    def _behind(self, after: Place | None) -> tuple[str, dict[str, Any]]:
+        """Return what restricts a listing to what comes behind `after`, to be and-ed."""
+        text, params = "", dict[str, Any]()
+        if since := self._query.changed_since:
+            among, shown = self._connection.in_list("id", "shown", since.shown)
+            text += (
+                " and updated_at > :settled and updated_at > created_at and created_at <= :start"
+                f" and (updated_at > :start or not ({among}))"
+            )
+            params |= {"settled": since.settled, "start": since.at, **shown}
+        down, sort = self._query.descending, self._query.sort
+        # Of the conditions on when a record was created or changed there is one.
+        spans = [each.span(sort) for each in self._conditions]
+        first = next((each.first for each in spans if each.first is not None), None)
+        end = next((each.end for each in spans if each.end is not None), None)
+        if after is not None:
+            text += f" and ({sort}, id) {'<' if down else '>'} (:after_key, :after_id)"
+            params |= {"after_key": after.key, "after_id": after.id}
+            # Of two bounds at the same end, SQLite would look at one alone.
+            if down and end is not None and after.key < end:
+                end = None
+            elif not down and first is not None and after.key >= first:
+                first = None
+        if first is not None:
+            text, params["span_from"] = f"{text} and {sort} >= :span_from", first
+        if end is not None:
+            text, params["span_to"] = f"{text} and {sort} < :span_to", end
+        return text, params
+
+    def _test(self, without: int = -1) -> tuple[str, dict[str, Any]]:
+        """Return the conditions, except one of them, as SQL on a row of `records`."""
+        tests, params = ["true"], dict[str, Any]()
+        for n, condition in enumerate(self._conditions):
+            if n != without:
+                test = condition.test(self._connection, n)
+                negated = f"not coalesce({test.text}, false)"
+                tests.append(negated if condition.negated else test.text)
+                params |= test.params
+        return " and ".join(tests), params
+
+    def _ids(self, within: str = "true", down: str = "") -> tuple[str, dict[str, Any]]:
+        """The select of the ids of all records that pass, or of those `within`, sorted `down`."""
+        sets, without = list[str](), list[str]()
+        params: dict[str, Any] = {}
+        for n, each in enumerate(self._conditions):
+            ids = each.ids(self._connection, n)
+            params |= ids.params
+            text = f"select id from ({ids.text}) as ids where {within}"
+            (without if each.negated else sets).append(text)
+        sets = sets or [f"select id from records where {OF} and {within}"]
+        if len(sets) + len(without) == 1:
+            return sets[0] + (f" order by id {down}" if down else ""), params
+        combined = _merged if self._connection.dialect == "sqlite" else _joined
+        return combined(sets, without, down), params
+
+    @contextmanager
+    def _all(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Lend the select of the ids of all records that pass."""
+        if tested := self._tested():
+            yield tested
+        else:
+            with self._connection.large_join_settings(self._sets):
+                yield self._ids()
+
+    def _tested(self) -> tuple[str, dict[str, Any]] | None:
+        """The select of the ids of all records that pass: the few of one filter, tested.
+
+        None where there is no such one among several.
+        """
+        chosen = -1
+        if len(self._conditions) > 1:
+            sizes = (costs.SMALL_RESULT, costs.TESTED_SET)
+            chosen = next((n for most in sizes if (n := self._narrowest(most)) >= 0), -1)
+        if chosen < 0:
+            return None
+        test, params = self._test(without=chosen)
+        ids = self._conditions[chosen].ids(self._connection, chosen)
+        return (
+            f"select id from records where {OF} and {self._among(ids.text)} and {test}",
+            params | ids.params,
+        )
+
+    def total(self) -> int:
+        """Return how many records pass all filters, exactly."""
+        if self._alone:
+            ids, params = self._ids()
+            return self._of_all(f"(select count(*) from ({ids}) as found)", params)
+        if any(not each.negated for each in self._conditions):
+            return self._count()
+        if not self._conditions:
+            return self._of_all(f"({EVERYTHING})", {})
+        # Complements: whatever is in none of the sets. One statement, since both numbers change.
+        sets = [each.ids(self._connection, n) for n, each in enumerate(self._conditions)]
+        params = {name: value for each in sets for name, value in each.params.items()}
+        united = _united(self._connection.dialect, [each.text for each in sets])
+        with self._connection.large_join_settings(len(sets)):
+            return self._of_all(f"({EVERYTHING}) - (select count(*) from {united})", params)
+
+    def _of_all(self, total: str, params: dict[str, Any]) -> int:
+        """Return a total, and note how many records there are with the same statement."""
+        [(found, everything)] = self._connection.rows(
+            f"select {total}, ({EVERYTHING})", self._of | params
+        )
+        self.everything = int(everything)
+        return int(found)
+
+    def _count(self) -> int:
+        """Return how many pass several filters; of few, keep the ids, which are dear to find."""
+        postgresql = self._connection.dialect == "postgresql"
+        array = "array_agg(id)" if postgresql else "json_group_array(id)"
+        with self._all() as (ids, params):
+            [(total, counted, everything)] = self._connection.rows(
+                f"with found (id) as ({ids})"
+                f" select count(*), case when count(*) < :few then {array} end, ({EVERYTHING})"
+                " from found",
+                {**self._of, **params, "few": costs.SMALL_RESULT},
+            )
+        self.everything = int(everything)
+        self.counted = (counted if postgresql else orjson.loads(counted or "[]")) or []
+        return int(total)
+
+    def _within_reach(self) -> float:
+        """Return how many records lie in the time that the filters leave, if it is soon told."""
+        between, params = self._behind(None)
+        if not between:
+            return math.inf
+        entries = f"select 1 from records where {OF}{between} limit {costs.LONGEST_INDEX_WALK}"
+        found = int(self._scalar(f"select count(*) from ({entries}) as entries", params))
+        return found if found < costs.LONGEST_INDEX_WALK else math.inf
+
+    def _scalar(self, sql: str, params: dict[str, Any]) -> Any:
+        return self._connection.scalar(sql, self._of | params)
+
+
+def _merged(sets: Sequence[str], without: Sequence[str], down: str) -> str:
+    """Return SQLite's select of the ids that are in all sets and in none of the others."""
+    # In order, it merges what the indexes bring in order; else it sorts each part.
+    return " except ".join((" intersect ".join(sets), *without)) + f" order by 1 {down}"
+
+
+def _joined(sets: Sequence[str], without: Sequence[str], down: str) -> str:
+    """Return PostgreSQL's select of the ids that are in all sets and in none of the others.
+
+    All are merged. Where an index has a set in order of its ids, and each id once, the planner
+    knows; but of what is left out it would sort that too, were it not said to be in order.
+    """
+    first, *others = [f"({ids})" for ids in sets]
+    joins = [f" join {ids} as s{n} (id) using (id)" for n, ids in enumerate(others)]
+    joins += [
+        f" left join ({ids} order by 1 {down}) as w{n} (id) using (id)"
+        for n, ids in enumerate(without)
+    ]
+    where = "".join(f" and w{n}.id is null" for n, _ in enumerate(without))
+    order = f" order by id {down}" if down else ""
+    return f"select id from {first} as s (id){''.join(joins)} where true{where}{order}"
+
+
+def _united(dialect: str, sets: Sequence[str]) -> str:
+    """Return the source of the ids that are in any of the sets, each once; merged as well."""
+    if len(sets) == 1:
+        return f"({sets[0]}) as united"
+    if dialect == "sqlite":
+        return f"({' union '.join(sets)} order by 1) as united"
+    first, *others = [f"({ids}) as s{n} (id)" for n, ids in enumerate(sets)]
+    return first + "".join(f" full join {each} using (id)" for each in others)
