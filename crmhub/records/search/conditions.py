@@ -8,11 +8,9 @@ one column, and Core would take longer to build it than the database to run it.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any, NamedTuple
 
 from crmhub.database.connection import Connection
@@ -21,7 +19,7 @@ from crmhub.properties.catalogue import Property
 from crmhub.records.index import PREFIX
 from crmhub.records.search.contains import contains
 
-_SYMBOLS = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
+SYMBOLS = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +30,10 @@ class Sql:
     params: dict[str, Any]
 
 
-_ALL = Sql("1 = 1", {})
+ALL = Sql("1 = 1", {})
 
 
-def _of_records(more: str) -> Sql:
+def of_records(more: str) -> Sql:
     return Sql(f"select id{more} from records where account_id = :account and kind = :kind", {})
 
 
@@ -123,15 +121,15 @@ def _value_of(known: Property, n: int) -> tuple[str, dict[str, Any]]:
     return f"(properties ->> cast(:name{n} as text))", {f"name{n}": known.name}
 
 
-def _compared(
+def compared(
     connection: Connection, n: int, text: str, operator: str, operands: Sequence[Any]
 ) -> Sql:
     """Return the comparison of `text` with the operands of an operator."""
     if operator == "HAS_PROPERTY":
-        return _ALL if text in ("value", "id") else Sql(f"{text} is not null", {})
+        return ALL if text in ("value", "id") else Sql(f"{text} is not null", {})
     if operator == "IN":
         return Sql(*connection.in_list(text, f"of{n}", operands))
-    return Sql(f"{text} {_SYMBOLS[operator]} :v{n}", {f"v{n}": operands[0]})
+    return Sql(f"{text} {SYMBOLS[operator]} :v{n}", {f"v{n}": operands[0]})
 
 
 # SQLite's own cast reads some decimals as the neighbour of the double that others read.
@@ -149,7 +147,7 @@ class OnKey(OnProperty):
         self.in_order = operator == "IN" and len(operands) == 1
 
     def where(self, connection: Connection, n: int) -> Sql:
-        return _compared(connection, n, "value", self._operator, self._operands)
+        return compared(connection, n, "value", self._operator, self._operands)
 
     def test(self, connection: Connection, n: int) -> Sql:
         text, params = _value_of(self._known, n)
@@ -160,7 +158,7 @@ class OnKey(OnProperty):
             operands = [date.fromordinal(int(each)).isoformat() for each in operands]
         elif self._operator != "HAS_PROPERTY":
             text = _AS_NUMBER[connection.dialect].format(text)
-        test = _compared(connection, n, text, self._operator, operands)
+        test = compared(connection, n, text, self._operator, operands)
         return Sql(test.text, params | test.params)
 
 
@@ -195,7 +193,7 @@ class OnText(OnProperty):
 
     def where(self, connection: Connection, n: int) -> Sql:
         if self._operator == "HAS_PROPERTY":
-            return _ALL
+            return ALL
         if self._operator == "IN":
             short = [each for each in self._operands if len(each) < PREFIX]
             long = [each for each in self._operands if len(each) >= PREFIX]
@@ -214,7 +212,7 @@ class OnText(OnProperty):
         if self._operator == "CONTAINS_TOKEN":
             text, is_short = "coalesce(folded, value)", "full_value is null"
             return Sql(*contains(connection, text, n, operand, is_short=is_short))
-        symbol = _SYMBOLS[self._operator]
+        symbol = SYMBOLS[self._operator]
         if len(operand) < PREFIX:
             return Sql(f"value {symbol} :v{n}", {f"v{n}": operand})
         where = (
@@ -233,9 +231,9 @@ class OnText(OnProperty):
                 f" and value = substr({text}, 1, {PREFIX}) and record_id = id and {part.text})"
             )
             return Sql(text, params | part.params | {f"prop{n}": self._known.prop_id})
-        if self._operator in _SYMBOLS and connection.dialect == "postgresql":
+        if self._operator in SYMBOLS and connection.dialect == "postgresql":
             text = f'{text} collate "C"'
-        test = _compared(connection, n, text, self._operator, self._operands)
+        test = compared(connection, n, text, self._operator, self._operands)
         return Sql(test.text, params | test.params)
 
     def optimized(self, connection: Connection, account_id: int) -> Condition:
@@ -263,7 +261,7 @@ class OnDocument(Condition):
         self._part = values.fold(given)
 
     def rows(self, n: int, more: str = "") -> Sql:
-        return _of_records(more)
+        return of_records(more)
 
     def where(self, connection: Connection, n: int) -> Sql:
         return self.test(connection, n)
@@ -273,103 +271,6 @@ class OnDocument(Condition):
         text = f"lower(properties ->> cast(:name{n} as text))"
         where, part = contains(connection, text, n, self._part)
         return Sql(where, {f"name{n}": self._name, **part})
-
-
-class OnRecord(Condition):
-    """A condition on a field of the record itself: always filled."""
-
-    source = "records"
-    index_only = True
-
-    def rows(self, n: int, more: str = "") -> Sql:
-        return _of_records(more)
-
-    def test(self, connection: Connection, n: int) -> Sql:
-        return self.where(connection, n)
-
-
-_HIGHEST_ID = 2**53
-_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
-
-
-def _number(value: str) -> float | int:
-    # An id may have one digit more than the values of number properties.
-    return int(value) if _WHOLE.fullmatch(value) else values.search_number(value)
-
-
-class OnId(OnRecord):
-    """The record's id, compared as a number."""
-
-    def __init__(self, negated: bool, operator: str, given: Sequence[str]) -> None:
-        self.negated = negated
-        self._operator = operator
-        self.uses_index = operator != "CONTAINS_TOKEN"
-        self._part = given[0]
-        self._ids: list[int] = []
-        if operator == "IN":
-            numbers = [_number(value) for value in given]
-            self._ids = [int(each) for each in numbers if each == int(each)]
-            self._ids = [each for each in self._ids if abs(each) < _HIGHEST_ID]
-        elif operator in _SYMBOLS:
-            # The nearest whole number that leaves the comparison as it is.
-            number = _number(given[0])
-            rounded = math.floor(number) if operator in ("GT", "LTE") else math.ceil(number)
-            self._ids = [max(-_HIGHEST_ID, min(_HIGHEST_ID, rounded))]
-
-    def where(self, connection: Connection, n: int) -> Sql:
-        if self._operator == "CONTAINS_TOKEN":
-            return Sql(*contains(connection, "cast(id as text)", n, self._part))
-        return _compared(connection, n, "id", self._operator, self._ids)
-
-
-class OnMoment(OnRecord):
-    """When the record was created or changed, compared by its day (UTC)."""
-
-    def __init__(self, negated: bool, column: str, operator: str, given: Sequence[str]) -> None:
-        self.negated = negated
-        self._column = column
-        self._operator = operator
-        self.uses_index = operator != "CONTAINS_TOKEN"
-        self._part = values.fold(given[0])
-        self._days: list[int] = []
-        self._first: int | None = None
-        self._end: int | None = None
-        if operator == "IN" or operator in _SYMBOLS:
-            self._days = sorted({values.search_day(value) for value in given})
-            if operator in ("IN", "GTE", "GT"):
-                self._first = _starts(self._days[0] + (operator == "GT"))
-            if operator in ("IN", "LTE", "LT"):
-                self._end = _starts(self._days[-1] + (operator != "LT"))
-
-    @property
-    def _scattered(self) -> bool:
-        return bool(self._days) and len(self._days) <= self._days[-1] - self._days[0]
-
-    def span(self, sort: str) -> Span:
-        if self.negated:
-            return Span()
-        if self._column == sort:
-            return Span(self._first, self._end, bool(self._days) and not self._scattered)
-        # No record was changed before it was created.
-        return Span(first=self._first) if sort == "updated_at" else Span(end=self._end)
-
-    def where(self, connection: Connection, n: int) -> Sql:
-        if self._operator == "HAS_PROPERTY":
-            return _ALL
-        if self._operator == "CONTAINS_TOKEN":
-            text = f"lower({_moment_text(connection, self._column)})"
-            return Sql(*contains(connection, text, n, self._part))
-        tests, params = list[str](), dict[str, Any]()
-        if self._first is not None:
-            tests, params = [f"{self._column} >= :from{n}"], {f"from{n}": self._first}
-        if self._end is not None:
-            tests, params = [*tests, f"{self._column} < :to{n}"], params | {f"to{n}": self._end}
-        if self._scattered:
-            # A range for each of 500 days would take the statement half a minute.
-            numbers = [day - _EPOCH_DAY for day in self._days]
-            among, days = connection.in_list(f"{self._column} / {_DAY_MS}", f"of{n}", numbers)
-            tests, params = [*tests, among], params | days
-        return Sql(" and ".join(tests), params)
 
 
 # More than there are filters: no number of a part is one of theirs.
@@ -416,33 +317,6 @@ class OnSameRows(Condition):
             texts.append(f"not coalesce({test.text}, false)" if each.negated else f"({test.text})")
             params |= test.params
         return Sql(" and ".join(texts), params)
-
-
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
-_DAY_MS = 86_400_000
-
-
-def _starts(day: int) -> int:
-    return (day - _EPOCH_DAY) * _DAY_MS
-
-
-def iso(moment: int) -> str:
-    """Return milliseconds since 1970 as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
-    seconds, ms = divmod(moment, 1000)
-    # Half as dear as strftime: each record that is answered whole has two of them.
-    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{ms:03d}Z"
-
-
-def _moment_text(connection: Connection, column: str) -> str:
-    """The same text as `iso`, made by the database."""
-    if connection.dialect == "postgresql":
-        seconds = f"to_timestamp({column} / 1000) at time zone 'UTC'"
-        return (
-            f"to_char({seconds}, 'YYYY-MM-DD\"T\"HH24:MI:SS')"
-            f" || '.' || lpad(cast({column} % 1000 as text), 3, '0') || 'Z'"
-        )
-    seconds = f"strftime('%Y-%m-%dT%H:%M:%S', {column} / 1000, 'unixepoch')"
-    return f"{seconds} || printf('.%03dZ', {column} % 1000)"
 
 
 def combine(conditions: Sequence[Condition]) -> list[Condition]:

@@ -14,16 +14,8 @@ from crmhub.errors import BadRequest, Semantic, listed
 from crmhub.properties import values
 from crmhub.properties.catalogue import FIELDS, Catalogue, Property
 from crmhub.properties.validation import unknown
-from crmhub.records.search.conditions import (
-    Condition,
-    OnDocument,
-    OnId,
-    OnKey,
-    OnMoment,
-    OnText,
-    combine,
-    iso,
-)
+from crmhub.records.search.conditions import Condition, OnDocument, OnKey, OnText, combine
+from crmhub.records.search.record_conditions import OnId, OnMoment, iso
 
 __all__ = ["OPERATORS", "Condition", "Filter", "iso", "parse"]
 
