@@ -20,7 +20,7 @@ from crmhub.hub import Hub
 from crmhub.journal import slots
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
-from tests import databases, marks
+from tests import databases, marks, statements
 from tests.clients import Client, open_client
 
 # What is drawn is the same in each run, and may take as long as a busy machine needs.
@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # The workers of xdist run the tests; the process that they report to does the telling.
     config.pluginmanager.register(databases.DatabaseReport(), "databases")
     config.pluginmanager.register(marks.Marks(), "marks")
+    config.pluginmanager.register(statements.StatementRecorder(), "statements")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,0 +1,71 @@
+"""Which statements name an account, as every test demands it (`tests.statements`)."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from tests.statements import ACROSS_ACCOUNTS, find_faults
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select 1",
+        "select id from account where client_id = :client_id",
+        "select id from records where account_id = :account_id and kind = 1",
+        "select r.id from records r join ix_text i on i.account_id = r.account_id"
+        " where r.account_id = :account_id and i.record_id = r.id",
+        "select id from records r where r.account_id = :account_id and exists"
+        " (select 1 from ix_text i where i.account_id = r.account_id and i.record_id = r.id)",
+        "select c.id from account join connection c on c.account_id = account.id"
+        " where account.id = :id",
+        "with found as (select id from records where account_id = :account_id)"
+        " select count(*) from found",
+        "delete from ix_text where account_id = :account_id and record_id = :id",
+        "insert into mark (account_id, mark) values (:account_id, :mark)",
+    ],
+)
+def test_a_statement_that_names_its_account_is_fine(sql: str) -> None:
+    assert find_faults(sql, "sqlite") == []
+    assert find_faults(sql, "postgresql") == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "fault"),
+    [
+        ("select id from records where kind = :kind", "records of select"),
+        ("select id from records where account_id = :a or kind = 1", "records of select"),
+        ("select id from records where account_id in (:a, :b)", "records of select"),
+        ("select id from records where not account_id = :a", "records of select"),
+        (
+            "select r.id from records r join ix_text i on i.record_id = r.id"
+            " where r.account_id = :a",
+            "ix_text of select",
+        ),
+        (
+            "select id from records where account_id = :a"
+            " and id in (select record_id from ix_text where value = :v)",
+            "ix_text of select",
+        ),
+        ("update records set version = 1 where id = :id", "records of update"),
+        (
+            "delete from mark t using unnest(cast(:a as int[]), cast(:m as text[]))"
+            " as rows(account_id, mark) where t.account_id = rows.account_id",
+            "mark of delete",
+        ),
+        ("insert into mark (mark) values (:mark)", "mark of insert"),
+        ("select from from", "cannot be read"),
+    ],
+)
+def test_a_statement_that_names_no_account_has_a_fault(sql: str, fault: str) -> None:
+    assert any(fault in each for each in find_faults(sql, "postgresql"))
+
+
+def test_the_functions_that_look_at_several_accounts_exist() -> None:
+    for place in ACROSS_ACCOUNTS:
+        module, name = place.split(":")
+        found = vars(importlib.import_module(module))
+        classes = [one for one in found.values() if isinstance(one, type)]
+        assert name in found or any(hasattr(one, name) for one in classes), place
