@@ -1,4 +1,4 @@
-"""What an action waits for, and how many wait for it."""
+"""What an action waits for, and how many actions wait for it."""
 
 from __future__ import annotations
 
@@ -57,12 +57,11 @@ _BLOCKED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What holds an action up, and what it holds up.
+    """The blockers of an action, and how many actions it blocks.
 
-    `left` says that its account has another CRM by now than the one it was accepted for. `turn` is
-    the first unfinished action of the same person before it, "" for none. `away` says why the
-    whole connection waits, `until` when it is tried again (ms). `blocked` is how many actions it
-    blocks.
+    `left`: the account has switched to another CRM since the action was accepted. `turn`: the
+    person's first unfinished action before it, "" for none. `away`: why the whole connection waits,
+    and `until` when (ms). `blocked`: how many actions it blocks.
     """
 
     left: bool
@@ -73,7 +72,7 @@ class Standing:
 
 
 def standing(database: Database, action: Summary) -> Standing:
-    """Return where an action stands now."""
+    """Return what an action waits for now."""
     of = {
         "account_id": action.account_id,
         "id": action.id,

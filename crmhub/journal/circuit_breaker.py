@@ -1,4 +1,4 @@
-"""Whether a CRM is away, or some calls have failed."""
+"""The circuit breaker's count of failed calls, for each connection in this process."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class _Failing:
 
 
 class Health:
-    """Counts the failures of each connection in this process, from one success to the next."""
+    """Counts each connection's failures since its last success."""
 
     def __init__(self) -> None:
         self._failing: dict[tuple[int, int], _Failing] = {}
         self._lock = threading.Lock()
 
     def answered(self, account_id: int, connection_id: int) -> None:
-        """Note that the CRM has answered, whatever it said."""
+        """Reset a connection's count: its CRM has answered, with a result or an error."""
         # Read without the lock: what matters is that a healthy CRM costs nothing.
         if (account_id, connection_id) in self._failing:
             with self._lock:
                 self._failing.pop((account_id, connection_id), None)
 
     def failed(self, account_id: int, connection_id: int, *, after: float) -> bool:
-        """Note a call that failed `after` so many seconds; return whether the CRM is away."""
+        """Count a call that failed `after` seconds; return whether to open the circuit."""
         now = time.monotonic()
         with self._lock:
             failing = self._failing.setdefault(

@@ -1,4 +1,4 @@
-"""Claim: a process takes what is due of a connection, under a lease; and which connections are."""
+"""Claim: take due actions of a connection under a lease, and find connections with due actions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OF_ACCOUNT = _a.account_id == param("account_id")
 
 @cache
 def _claim(narrowed: str) -> Statement:
-    """Return the statement that claims `only` one action, those `of_kind`, or `of_other_kinds`."""
+    """Return the claim statement: of one action (`only`), of a kind, or of all other kinds."""
     due, first, other = (action.alias(name) for name in ("a", "e", "r"))
     only_queued = sa.and_(due.c.id == param("id"), one_of(due.c.state, "queued"))
     conditions = {
@@ -151,7 +151,7 @@ def claim(
     kinds: tuple[str, bool] | None,
     only: str,
 ) -> list[Entry]:
-    """Take up to `most` actions of one connection that are due; see `Journal.claim`."""
+    """Claim up to `most` due actions of one connection; see `Journal.claim`."""
     kind, is_kind = kinds or ("", False)
     narrowed = "only" if only else ""
     if kinds:
@@ -213,7 +213,7 @@ def _entry(
 
 
 def release(database: Database, entries: Sequence[Entry]) -> None:
-    """Queue actions that nobody has tried after all."""
+    """Queue claimed actions again that were not attempted."""
 
     def work(tx: Connection) -> None:
         moment = tx.now_ms()
@@ -226,7 +226,7 @@ def release(database: Database, entries: Sequence[Entry]) -> None:
 
 
 def spare(database: Database) -> None:
-    """Let nobody take over for a moment what seems to be left behind; see `Journal.spare`."""
+    """Extend all leases for a moment; see `Journal.spare`."""
 
     def work(tx: Connection) -> None:
         moment = tx.now_ms()
@@ -236,7 +236,7 @@ def spare(database: Database) -> None:
 
 
 def due(database: Database) -> Due:
-    """Return the connections with something to do now, and when there will be more."""
+    """Return the connections with actions to attempt, and when more fall due."""
     with database.reading() as connection:
         moment = connection.now_ms()
         rows = connection.rows(_DUE_OF_ALL_ACCOUNTS, {"now": moment})
@@ -256,9 +256,9 @@ def due(database: Database) -> Due:
 
 
 def wake(tx: Connection) -> None:
-    """Let workers hear of what is queued; those on SQLite look for themselves.
+    """Notify the workers, after the commit, that actions are queued.
 
-    They hear of it when the transaction commits; PostgreSQL tells each of them once.
+    PostgreSQL sends one NOTIFY per transaction; workers on SQLite poll.
     """
     if tx.dialect == "postgresql":
         tx.run("notify crmhub_journal")

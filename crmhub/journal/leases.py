@@ -1,8 +1,8 @@
-"""Locks between processes that are held while a CRM is called, and no database connection is.
+"""Leases: locks between processes, held during a CRM call without a database connection.
 
-A lease is a row. Who dies leaves it behind; it runs out, and the next one takes it over. All
-times are the database's own, so hosts whose clocks differ agree on when that is. Of the keys only
-a hash is stored: they may be somebody's phone number.
+A lease is a row. A process that dies leaves it behind; it expires, and the next process takes it
+over. All times are the database's, so that hosts with different clocks agree. Only a hash of each
+key is stored: a key may be a phone number.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _TAKE = Statement(_build_take)
 
 @dataclass(slots=True)
 class _Queue:
-    """The threads of this process that want one lease: one of them asks the database."""
+    """The threads of this process that wait for one lease; only the first asks the database."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     threads: int = 0
@@ -99,11 +99,10 @@ class Leases:
     def hold(
         self, account_id: int, connection_id: int, key: str, *, seconds: float, patience: float
     ) -> Iterator[None]:
-        """Let nobody else hold this key of this connection until the block ends.
+        """Hold a key of a connection until the block ends, alone among all processes.
 
-        `seconds` is what the block may need at most: after that another may take the lease over.
-        Waits up to `patience` seconds for it, then raises NotYet; raises the
-        hub's Unavailable when the database is away.
+        After `seconds` another process may take the lease over. Waits up to `patience` seconds for
+        it, then raises NotYet; raises Unavailable without a database.
         """
         until = time.monotonic() + patience
         row = {
@@ -122,7 +121,7 @@ class Leases:
 
     @contextmanager
     def _turn(self, row: Params, until: float) -> Iterator[None]:
-        """Wait for the other threads of this process."""
+        """Wait for the earlier threads of this process."""
         name = (row["account_id"], row["connection_id"], row["key"])
         with self._lock:
             queue = self._queues.setdefault(name, _Queue())
@@ -173,7 +172,7 @@ class Leases:
 
 
 def forget(tx: Connection, account_id: int, keys: Collection[str]) -> None:
-    """Delete the leases of these keys on all connections, also those that are held."""
+    """Delete the leases with these keys on all connections of the account, held ones included."""
     rows = [(account_id, _hashed(key)) for key in sorted(keys)]
     tx.delete("lease", {"account_id": "int", "key": "text"}, rows)
 

@@ -1,4 +1,4 @@
-"""What the journal takes and gives: an action, an entry to work on, what a try came to."""
+"""The journal's models: an accepted action, an entry under a lease, an attempt's outcome."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _ID = re.compile(r"act-[0-9a-z]{24}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """An action to accept; `identity` is the same for the same one of the same contact.
+    """An action to accept.
 
-    Where it is given, one of the last minute answers for it.
+    `identity`: equal for equal actions of one contact. Within a minute, the first one's result
+    answers the others. "" turns that off.
 
-    `first` says that nobody else can know of its person yet.
+    `first`: the person is new, so no other action can be of this person.
     """
 
     kind: str
@@ -36,13 +37,13 @@ class New:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An action in the hands of whoever holds its lease.
+    """An action whose lease this process holds.
 
-    `doubt_since` is when the first attempt began of which nobody knows what it wrote (ms), and
-    `written_at` until when the last such attempt may have sent a write; both are 0 without one.
-    Like all times of the journal they are the database's. `probing` says that its connection is
-    thought to be unavailable. `corrected` tells when an operator corrected a value (ms), by the
-    property's name or the request's key.
+    Times are the database's, in ms since 1970, 0 for none. `doubt_since`: start of the first
+    attempt that may have written something. `written_at`: the latest time at which such an attempt
+    may have sent a write. `probing`: the circuit is open, and this attempt finds out whether the
+    CRM is back. `corrected`: when an operator corrected each value, by property name or key of the
+    request.
     """
 
     account_id: int
@@ -62,7 +63,7 @@ class Entry:
     written_at: int = 0
 
     def accepted_at(self, name: str) -> int:
-        """Return when the value of a property was accepted, or else corrected (ms)."""
+        """Return when a property's value was accepted or, if later, corrected (ms)."""
         # A name is sent as a whole.
         keys = (name, "name") if name in ("firstname", "lastname") else (name,)
         return max(self.created_at, *(self.corrected.get(key, 0) for key in keys))
@@ -70,10 +71,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of accepting an action: it may be tried now (`entry`), or stands in the queue.
+    """The result of accepting an action: `entry` if it may be attempted now, else it is queued.
 
-    `earlier` is the result of the same action accepted before, None for a new one or when that
-    is still under way; when `refused`, it tells the error.
+    `earlier`: the result of the same action accepted before; None for a new action, or while the
+    earlier one is unfinished. `refused`: `earlier` holds an error.
     """
 
     action_id: str
@@ -90,16 +91,16 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one try came to.
+    """The outcome of one attempt.
 
-    `mapped` holds the properties as the CRM was sent them. A `parked` one waits `behind`
-    that dead action.
-    A `queued` one is tried again: after `wait_s`, and when that is 0 and it `counts`, after the
-    schedule's delay.
-    `away` says in words why the whole connection has to wait; with `throttled` it waits `wait_s`
-    and is not thought to be away. `trouble` says in words what went wrong with the CRM this time.
-    `doubt` says that something may have been written. `ended` is when the attempt ended, by
-    `time.monotonic`; 0 stands for now.
+    `mapped`: the properties sent to the CRM. `behind`: the failed action that blocks a `parked`
+    one. A `queued` action is retried after `wait_s`; if that is 0 and the attempt `counts`, after
+    the delay of the schedule.
+
+    `away`: the message of an open circuit; the whole connection waits. `throttled`: the whole
+    connection waits `wait_s`, with its circuit closed. `trouble`: the message of a failed call.
+    `doubt`: the attempt may have written something. `ended`: when it ended, by `time.monotonic`; 0
+    for now.
     """
 
     state: State
@@ -121,9 +122,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The connections with something to do, by account and connection, at a `moment` (ms).
+    """The connections with actions to attempt, as (account, connection), at a `moment` (ms).
 
-    More is due `later`, in so many ms, None for never.
+    `later`: ms until more actions fall due, None for never.
     """
 
     now: list[tuple[int, int]]
@@ -132,22 +133,22 @@ class Due:
 
 
 def shown(text: str) -> str:
-    """Return the words of a CRM as a database takes them: cut, and nothing unprintable."""
+    """Return a CRM's message as the database stores it: shortened, printable characters only."""
     return "".join(c if c.isprintable() else "�" for c in text[:_SHOWN])
 
 
 def new_id(moment: int) -> str:
-    """Return an id for an action of this moment; ids sort as their moments do."""
+    """Return a new action id; ids sort by their moment (ms)."""
     return earliest_id(moment) + random_token(77, BASE36)
 
 
 def is_id(text: str) -> bool:
-    """Return whether `text` can be the id of an action; there may be none."""
+    """Return whether `text` has the form of an action id; the action need not exist."""
     return _ID.fullmatch(text) is not None
 
 
 def earliest_id(moment: int) -> str:
-    """Return what sorts before every id of this moment (ms) and behind all earlier ones."""
+    """Return a text that sorts before all ids of this moment (ms) and after all earlier ids."""
     # Nine digits of base 36 last until the year 5188.
     digits = ""
     for _ in range(9):
@@ -162,7 +163,7 @@ def as_json(value: Mapping[str, Any]) -> str:
 
 
 def as_result(text: str | None) -> Mapping[str, Any] | None:
-    """Return a stored result, None for none."""
+    """Return a stored result as a mapping, None for no result."""
     if text is None:
         return None
     result: Mapping[str, Any] = json.loads(text)

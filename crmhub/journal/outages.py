@@ -1,7 +1,7 @@
-"""A connection whose CRM is away, or has asked for a pause, waits as a whole (table `outage`).
+"""Outages (table `outage`): a connection waits as a whole while its CRM is unavailable.
 
-Callers do not try to find out whether it is back, the worker does: one action at a time, after
-ever longer waits.
+It also waits for a pause that its CRM asked for. Only the worker probes whether the CRM is back:
+one action at a time, after ever longer waits.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Outage:
         self._of = {"account_id": account_id, "connection_id": connection_id}
 
     def may_call(self, moment: int, *, probe: bool) -> tuple[bool, bool]:
-        """Return whether the CRM may be called, and whether that finds out if it is back.
+        """Return whether the CRM may be called, and whether the call is a probe.
 
-        One that was away may be called to find that out with `probe` only.
+        While the circuit is open, only a caller with `probe` may call.
         """
         row = self._tx.row(_FIND, self._of)
         if row is None:
@@ -68,15 +68,15 @@ class Outage:
         return bool(mine), True
 
     def probe_again(self, moment: int) -> None:
-        """Let the next one find out now, since this one has not asked."""
+        """Allow another probe at once; this attempt never reached the CRM."""
         self._tx.run(_PROBE_AGAIN, self._of | {"until": moment})
 
     def lasts(self) -> bool:
-        """Return whether the connection waits as a whole."""
+        """Return whether the connection waits as a whole now."""
         return self._tx.row(_FIND, self._of) is not None
 
     def reason(self) -> str:
-        """Return why the CRM is thought to be away, "" when it is not."""
+        """Return the message of the open circuit, "" if it is closed."""
         row = self._tx.row(_FIND, self._of)
         if row is None or not row.failures or row.until <= self._tx.now_ms():
             return ""
@@ -84,9 +84,9 @@ class Outage:
         return reason
 
     def note(self, outcome: Outcome, moment: int, *, probing: bool) -> None:
-        """Let the connection wait: for what its CRM asked for, or ever longer while it is away.
+        """Make the connection wait: as long as the CRM asked for, or longer after each failure.
 
-        `probing` says that the try was to find out whether it is back.
+        `probing`: the attempt was a probe.
         """
         row = self._tx.row(_FIND_AND_LOCK, self._of)
         failures, until = (row.failures, row.until) if row else (0, 0)
@@ -107,5 +107,5 @@ class Outage:
         )
 
     def end(self) -> None:
-        """Note that the CRM is back."""
+        """Close the circuit: the CRM has answered."""
         self._tx.run(_DELETE, self._of)

@@ -1,4 +1,4 @@
-"""How many calls of this process do what: wait for a CRM, be written down, be one account's."""
+"""Limits on the calls that one process handles at once: waiting, writing, per account."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _LINE_S = 1.0
 
 
 class Gate:
-    """Lets so many in at a time (`with gate:`), the others one after the other as they came.
+    """A semaphore that admits callers in the order in which they came (`with gate:`).
 
-    A semaphore of the standard library lets whoever runs just then go first, so that with
-    hundreds of threads some wait for ever. Groups (`with gate.of(group):`) take turns: however
-    many of one group wait, one of each other group is let in before its next.
+    The standard library's semaphore may starve a thread among hundreds. Groups (`with
+    gate.of(group):`) take turns: each waiting group is admitted once before any group is admitted
+    again.
     """
 
     def __init__(self, size: int) -> None:
@@ -42,21 +42,21 @@ class Gate:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody is in, and nobody waits."""
+        """Whether nobody is inside and nobody waits."""
         return self._free == self._size
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """How many callers wait."""
         with self._lock:
             return sum(map(len, self._waiting.values()))
 
     def of(self, group: str) -> Turn:
-        """Return a turn for one of the group."""
+        """Return a turn for a caller of this group."""
         return Turn(self, group)
 
     def enter(self, group: str = "") -> None:
-        """Go in, when it is the turn of this caller."""
+        """Wait for admission."""
         with self._lock:
             if self._free:
                 self._free -= 1
@@ -67,7 +67,7 @@ class Gate:
         turn.acquire()
 
     def leave(self) -> None:
-        """Go out, and let the next one in."""
+        """Leave the gate and admit the next caller."""
         with self._lock:
             if not self._waiting:
                 self._free += 1
@@ -86,7 +86,7 @@ class Gate:
 
 
 class Turn:
-    """The way of one caller through a gate (`with turn:`), which it may leave for a while."""
+    """One caller's admission to a gate (`with turn:`), which it may leave for a while."""
 
     __slots__ = ("_gate", "_group")
 
@@ -102,7 +102,7 @@ class Turn:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Let another one in while the block runs; it ends when the caller is in again."""
+        """Admit another caller during the block; wait for admission again at its end."""
         self._gate.leave()
         try:
             yield
@@ -111,12 +111,11 @@ class Turn:
 
 
 class Slots:
-    """One for each thread that may wait for a CRM; the others stay free for everybody else.
+    """One slot for each thread that may wait for a CRM; the other threads stay free.
 
-    While the process is behind there is none: the time of whoever waits for it now would be over
-    before the CRM has answered, and what is queued goes out with others in few calls.
-    `writing` is the gate to the journal for what begins, `long_answers` that to answers which take
-    much memory.
+    No slot is given while accepting takes most of a deadline: the caller's time would be over
+    before the CRM answers, and the worker sends queued actions in fewer calls. `writing` limits the
+    calls that accept at once, `long_answers` the answers that need much memory.
     """
 
     def __init__(self, threads: int) -> None:
@@ -128,7 +127,7 @@ class Slots:
 
     @contextmanager
     def one(self, deadline_s: float) -> Iterator[bool]:
-        """Say whether a call of this deadline may wait; if so, it holds a slot in the block."""
+        """Hold a slot during the block; yield whether the call may wait for the CRM."""
         free = not self.late(self._behind(), deadline_s) and self._free.acquire(blocking=False)
         try:
             yield free
@@ -137,11 +136,11 @@ class Slots:
                 self._free.release()
 
     def late(self, seconds: float, deadline_s: float) -> bool:
-        """Return whether too little of the deadline is left after so many seconds."""
+        """Return whether too little of the deadline is left after `seconds`."""
         return seconds > deadline_s * _MOST_OF_DEADLINE
 
     def took(self, seconds: float) -> None:
-        """Note how long a call took that was to be written down and no more."""
+        """Store how many seconds the last call took until it was accepted."""
         self._behind_s, self._seen_at = seconds, time.monotonic()
 
     def _behind(self) -> float:
@@ -150,7 +149,7 @@ class Slots:
 
 
 class Shares:
-    """Half of the threads for each account, so that no account keeps the others waiting."""
+    """Limits each account to half of the threads, so that no account keeps the others waiting."""
 
     def __init__(self, threads: int) -> None:
         self._most = max(1, int(threads * _SHARE))
@@ -161,9 +160,9 @@ class Shares:
     def take(self, account_id: int, turn: Turn | None = None) -> bool:
         """Take a place of the account's share; return whether there was one.
 
-        `turn` is the way of this call through the gate that it has passed. Where the share is used
-        up, the call waits for a place outside of that gate: for a moment, in the order in which
-        calls came. Without a gate it would hold a thread while it waits, so it does not wait.
+        `turn` is the call's admission to the gate that it has passed. Without a free place the call
+        leaves the gate and waits a moment for one, in the order of arrival. A call without a gate
+        would block a thread, so it does not wait.
         """
         with self._lock:
             taken = self._taken.get(account_id, 0)
@@ -187,7 +186,7 @@ class Shares:
         return True
 
     def release(self, account_id: int) -> None:
-        """Hand a place over to the account's call that waits first, or free it."""
+        """Free a place, or hand it to the account's first waiting call."""
         with self._lock:
             if line := self._lines.get(account_id):
                 line.popleft().release()

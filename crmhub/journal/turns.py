@@ -1,4 +1,4 @@
-"""Turns: which other actions of the same person an action has to heed."""
+"""Turns: the order of an action among the other actions of its person."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _RESULTS_OF_OTHERS = Statement(
 
 
 def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -> Mapping[str, int]:
-    """Let no other action of a contact be in progress; see `Journal.take_turn`."""
+    """Reserve a contact for an action; see `Journal.take_turn`."""
     with database.reading() as connection:
         known = bindings.of_crm_id(connection, account, crm_id)
     if entry.hub_id in known.hub_ids and known.persons == (entry.person,):
@@ -97,7 +97,7 @@ def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -
 
 
 def leads_of(database: Database, account: Account, person: str, entry: Entry) -> dict[str, State]:
-    """Return the leads of an action's contact that are not in the CRM; see `Journal.leads_of`."""
+    """Return the contact's earlier leads that are not in the CRM; see `Journal.leads_of`."""
     with database.reading() as connection:
         rows = connection.rows(
             _LEADS_OF,
@@ -113,7 +113,7 @@ def leads_of(database: Database, account: Account, person: str, entry: Entry) ->
 
 
 def records_of_others(database: Database, entry: Entry) -> frozenset[str]:
-    """Return the ids of what other actions of this kind have made for the same person."""
+    """Return the ids of records that the person's other actions of this kind have created."""
     with database.reading() as connection:
         rows = connection.rows(
             _RESULTS_OF_OTHERS,
