@@ -1,4 +1,4 @@
-"""Accept: an action is written down, or the same one that was accepted before answers for it."""
+"""Accepting an action: store it, or answer with the same action that was accepted before."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _WITH_IDENTITY = Statement(
 
 
 class _Replayed(Exception):
-    """Ends the transaction of an action that stands in the journal under its key already."""
+    """Rolls back the transaction: the journal has an action with this Idempotency-Key."""
 
     def __init__(self, accepted: Accepted) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ def accept(
     wait_s: float,
     key: str,
 ) -> Accepted:
-    """Write an action down; see `Journal.accept`."""
+    """Store an action; see `Journal.accept`."""
 
     def work(tx: Connection) -> Accepted:
         moment = tx.now_ms()
@@ -171,9 +171,10 @@ def accept(
 
 
 def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int | None, int]:
-    """Return the last of a person's unfinished actions, and until when any of them waits.
+    """Return when a person's last unfinished action was accepted, and how long any of them waits.
 
-    With them comes when any action of the person was accepted last, 0 for never.
+    The third value is when any action of the person was accepted last. All in ms, 0 or None for
+    none.
     """
     if new.first:
         return None, None, 0
@@ -184,7 +185,7 @@ def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int
 
 
 def _earlier(tx: Connection, account: Account, new: New, key: str, moment: int) -> Accepted | None:
-    """Return the same action as it was accepted before, by the caller's key or its identity."""
+    """Return the same action as accepted before, by its Idempotency-Key or its identity."""
     if key:
         # A different key always makes a second one.
         return _with_key(tx, account, new, key, moment)
@@ -253,7 +254,7 @@ def _entry(row: Mapping[str, Any], new: New) -> Entry:
 
 
 def _said(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what the caller said, without what the hub added."""
+    """Return the caller's part of a request, without what the hub added."""
     return {name: value for name, value in request.items() if name != "before"}
 
 

@@ -1,4 +1,4 @@
-"""Which actions are meant: by account, state, contact, age, and as conditions of a statement."""
+"""The selection of actions by account, state, contact or age, as conditions of a statement."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ _PERSONS_OF_CONTACT = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which actions are meant; what is empty does not narrow.
+    """A selection of actions; an empty field selects all.
 
-    `contact` is an id of the hub's or of a CRM's, `phone` may be in any notation, `reason` is a
-    part of it in any case; `older_than_ms` is the least age, `newer_than_ms` the greatest. `after`
-    is the id of the last action of the page before.
+    `contact` is the hub's or a CRM's id; `phone` may have any notation; `reason` is a part of the
+    text, in any case. `older_than_ms` is the least age, `newer_than_ms` the greatest. `after` is
+    the last id of the previous page.
     """
 
     account: Account | None = None
@@ -77,12 +77,12 @@ class Wanted:
 
     @property
     def narrows(self) -> bool:
-        """Whether anything is left out."""
+        """Whether the selection has any condition."""
         return self != Wanted()
 
 
 def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, dict[str, Any]]:
-    """Return the conditions that an action `a` is meant, and the values of their parameters."""
+    """Return the conditions on an action `a`, and the values of their parameters."""
     conditions: Conditions = []
     values: dict[str, Any] = {}
 
@@ -129,14 +129,14 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
 
 
 def _phones(wanted: Wanted) -> list[str]:
-    """Return each form of the phone that an action's person may have."""
+    """Return all forms in which bindings may have the phone."""
     region = wanted.account.switches.region if wanted.account is not None else ""
     numbers = readings(wanted.phone, region) if wanted.phone else []
     return sorted({form for number in numbers for form in forms(number, region)})
 
 
 def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.ColumnElement[bool]:
-    """Return that an action is of a person who has one of these values."""
+    """Return the condition that an action's person has one of these values."""
     has_value = in_list(column, name)
     if wanted.account is not None:
         people = sa.select(_binding.person).where(
@@ -151,7 +151,7 @@ def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.C
 
 
 def _people_of_contact(connection: Connection, wanted: Wanted) -> list[str]:
-    """Return the persons of who has the id `contact`."""
+    """Return the persons of the selection's contact id."""
     values: dict[str, Any] = {"contact": wanted.contact}
     if wanted.account is not None:
         values["account_id"] = wanted.account.id
@@ -161,7 +161,7 @@ def _people_of_contact(connection: Connection, wanted: Wanted) -> list[str]:
 
 
 def of_states(states: Sequence[str]) -> sa.ColumnElement[bool]:
-    """Return that an action `a` is in one of these states."""
+    """Return the condition that an action `a` is in one of these states."""
     if unknown := set(states) - set(STATES):
         raise ValueError(f"{', '.join(sorted(unknown))}: no state of an action")
     return one_of(_a.state, *states)

@@ -1,4 +1,4 @@
-"""What operators see of the journal, and how they retry what failed."""
+"""Queries of the journal for operators, and the retry of failed actions."""
 
 from __future__ import annotations
 
@@ -124,9 +124,10 @@ _QUEUE_BLOCKED = _queue_where(BLOCKED_BEHIND)
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """An action as a list shows it; times in ms since 1970, 0 for none.
+    """An action as lists show it; times in ms since 1970, 0 for none.
 
-    `attempts` is how many were made; `behind` is the dead lead that blocks it, "" for none.
+    `attempts` is the number of attempts; `behind` is the id of the failed lead that blocks it, or
+    "".
     """
 
     account_id: int
@@ -146,7 +147,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One attempt of an action; `ms` is how long it took."""
+    """One attempt of an action; `ms` is its duration."""
 
     number: int
     began_at: int
@@ -158,7 +159,7 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A request that a correction has replaced: when (ms), and by whom."""
+    """A request before a correction: when it was replaced (ms), and by whom."""
 
     at: int
     by: str
@@ -167,12 +168,12 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """An action with all that is known of it: what was sent, each attempt, what came of it.
+    """An action with its request, attempts and result.
 
-    `adapter` is the CRM that it was accepted for. `mapped` is what its last attempt sent there, in
-    its names; None before the first. `versions` are the requests before each correction, the oldest
-    first, `corrected` when each value was corrected last (ms). `blocked` are the ids of the first
-    500 actions that are blocked behind it.
+    `adapter`: the CRM it was accepted for. `mapped`: what its last attempt sent, in the CRM's
+    names; None before the first. `versions`: the requests before each correction, the oldest first.
+    `corrected`: when each value was corrected last (ms). `blocked`: ids of the first 500 actions
+    that it blocks.
     """
 
     summary: Summary
@@ -187,7 +188,7 @@ class Full:
 
 
 def listed(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Summary]:
-    """Return the newest actions that are meant, up to `limit` (at most 500)."""
+    """Return the newest selected actions, up to `limit` (at most 500)."""
     with database.reading() as connection:
         rows = _newest(connection, wanted, _COLUMNS, limit)
         found = _of_shown(connection, _ATTEMPTS, rows)
@@ -196,7 +197,7 @@ def listed(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Summa
 
 
 def listed_whole(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Full]:
-    """Return the newest actions that are meant, with all that is known of them."""
+    """Return the newest selected actions with requests, attempts and results."""
     with database.reading() as connection:
         rows = _newest(connection, wanted, (*_COLUMNS, *_WHOLE), limit)
         return _whole(connection, rows)
@@ -251,7 +252,7 @@ def _whole(connection: Connection, rows: Sequence[Any]) -> list[Full]:
 
 
 def _of_shown(connection: Connection, statement: Statement, rows: Sequence[Any]) -> list[Any]:
-    """Return what a statement finds of the actions in these rows."""
+    """Run a statement for the actions in these rows and return its rows."""
     if not rows:
         return []
     accounts = sorted({row.account_id for row in rows})
@@ -260,9 +261,9 @@ def _of_shown(connection: Connection, statement: Statement, rows: Sequence[Any])
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """How many actions a retry or a discard takes, by their state.
+    """How many actions a retry or discard would change, by state.
 
-    `blocked` is how many more come along since they are blocked behind those.
+    `blocked`: how many more change with them, because these actions block them.
     """
 
     states: Mapping[str, int]
@@ -270,14 +271,14 @@ class Chosen:
 
     @property
     def total(self) -> int:
-        """How many are taken in all."""
+        """The number of actions that would change."""
         return sum(self.states.values()) + self.blocked
 
 
 def chosen(database: Database, wanted: Wanted, states: Sequence[str], *, most: int) -> Chosen:
-    """Return how many actions in these states are meant; of the newest `most` only.
+    """Count the selected actions in these states, up to the newest `most`.
 
-    Where neither states nor ids are named, that is what has failed.
+    A selection without states and ids means the failed actions.
     """
     with database.reading() as connection:
         conditions, values = conditions_of(connection, failed_by_default(wanted))
@@ -294,7 +295,7 @@ def _count_by_state(conditions: Conditions) -> sa.Select[Any]:
 
 
 def _count_blocked(conditions: Conditions) -> sa.Select[Any]:
-    """Return how many are blocked behind what is taken, and are not taken themselves."""
+    """Return the query that counts actions blocked by selected ones and not selected themselves."""
     one: sa.Select[Any] = sa.select(sa.literal_column("1"))
     taken = one.select_from(ACTION).where(_a.account_id == _e.account_id, *conditions)
     blocked = (
@@ -311,14 +312,14 @@ def _count_blocked(conditions: Conditions) -> sa.Select[Any]:
 
 
 def retriable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
-    """Return how many actions `retry` would queue; see `chosen`."""
+    """Count the actions that `retry` would queue; see `chosen`."""
     return chosen(database, wanted, RETRIED, most=most)
 
 
 def retry_one(database: Database, action_id: str, *, by: Author) -> int:
-    """Retry an action, as `retry` does; return how many are queued with it.
+    """Retry an action as `retry` does; return how many actions are queued.
 
-    Raises NotFound, and Conflict when there is nothing to retry.
+    Raises NotFound, and Conflict for an action that cannot be retried.
     """
     count = retry(database, Wanted(ids=(action_id,)), by=by)
     if not count:
@@ -328,23 +329,23 @@ def retry_one(database: Database, action_id: str, *, by: Author) -> int:
 
 
 def wrong_state(state: str, rule: str) -> Conflict:
-    """Return the error for an action whose state forbids what is asked."""
+    """Return the error for an action whose state does not allow an operation."""
     if state == "running":
         return Conflict("The action is in progress; look again in a moment.")
     return Conflict(f"The action is {state}; {rule}.")
 
 
 def listing(words: Sequence[str]) -> str:
-    """Return words as a sentence names them: `dead, parked and queued`."""
+    """Join words for a sentence: `dead, parked and queued`."""
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def retry(database: Database, wanted: Wanted, *, by: Author) -> int:
-    """Let the worker retry what is meant and dead, refused or waiting; return how many.
+    """Queue the selected failed, refused, blocked or waiting actions; return how many.
 
-    Where neither states nor ids are named, that is what is dead. What is blocked behind a dead
-    action is queued with it, and counts. Everything keeps its identity, its place among the
-    actions of its person, and the doubt whether it was written before.
+    A selection without states and ids means the failed actions. Actions that a failed one blocks
+    are queued with it and counted. Each keeps its id, its place in the person's order, and the
+    doubt whether it was written before.
     """
     return in_parts(database, failed_by_default(wanted), partial(_retry, by=by))
 
@@ -354,9 +355,9 @@ Part = tuple[int, int, str]
 
 
 def in_parts(database: Database, wanted: Wanted, step: Callable[[Wanted, Connection], Part]) -> int:
-    """Run `step` on some of the actions after the others, each in a transaction of its own.
+    """Run `step` on batches of the selected actions, each in its own transaction.
 
-    Returns how many it has changed.
+    Returns how many actions it changed.
     """
     changed, found = 0, AT_ONCE
     while found == AT_ONCE:
@@ -367,15 +368,12 @@ def in_parts(database: Database, wanted: Wanted, step: Callable[[Wanted, Connect
 
 
 def failed_by_default(wanted: Wanted) -> Wanted:
-    """Return what is meant where neither ids nor states are named: what has failed."""
+    """Return the selection; one without ids and states selects the failed actions."""
     return wanted if wanted.ids or wanted.states else replace(wanted, states=("dead",))
 
 
 def newest(tx: Connection, wanted: Wanted, states: Sequence[str]) -> dict[str, int]:
-    """Return the ids of the newest actions in these states that are meant, up to `AT_ONCE`.
-
-    With each comes its account's.
-    """
+    """Return the newest selected actions in these states, up to `AT_ONCE`: account id by id."""
     conditions, values = conditions_of(tx, wanted)
     statement = (
         sa.select(_a.id, _a.account_id)
@@ -424,7 +422,7 @@ def note(
     found: Mapping[str, int],
     counts: Mapping[str, int],
 ) -> None:
-    """Write into the audit log what was done to actions, given with their accounts' ids."""
+    """Write a change of actions to the audit log; `found` maps their ids to account ids."""
     ids, accounts = list(found), set(found.values())
     audit.note(
         tx,

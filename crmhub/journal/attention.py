@@ -1,7 +1,7 @@
-"""How many actions need a person: the one count of every page, command, alert and metric.
+"""How many actions need an operator: the one count of all pages, commands, alerts and metrics.
 
-A failed action (`dead`) needs one. The actions blocked behind it (`parked`) are decided together
-with it, so they are counted beside it.
+These are the failed actions (`dead`). Actions blocked behind them (`parked`) share their decision
+and are counted apart.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Attention:
 
 
 def of_accounts(db: Connection, account_ids: Sequence[int]) -> Mapping[int, Attention]:
-    """Return what needs a person of each of these accounts."""
+    """Return the count of each of these accounts."""
     found = dict.fromkeys(account_ids, Attention())
     for row in db.rows(_OF_ACCOUNTS, {"account_ids": account_ids}):
         before = found[row.account_id]
@@ -70,6 +70,6 @@ def of_accounts(db: Connection, account_ids: Sequence[int]) -> Mapping[int, Atte
 
 
 def of_all(db: Connection) -> Attention:
-    """Return what needs a person of all accounts; the index alone answers."""
+    """Return the count over all accounts, from an index alone."""
     counts = {row.state: row.count for row in db.rows(_OF_ALL_ACCOUNTS)}
     return Attention(int(counts.get("dead", 0)), int(counts.get("parked", 0)))

@@ -51,7 +51,7 @@ _LARGEST_BURST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """What a CRM allows: `burst` calls at once, then one each `step` milliseconds."""
+    """A CRM's limit: `burst` calls at once, then one call each `step` ms."""
 
     burst: int
     step: float
@@ -66,7 +66,7 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """Whose calls are counted, and the limit to start with."""
+    """The connection and lane whose calls are counted, and the limit to start with."""
 
     account: int
     connection: int
@@ -92,25 +92,25 @@ class _Turn:
 
 
 class _Shelf(Protocol):
-    """Where budgets lie."""
+    """A store of budgets."""
 
     def reserve(self, key: _Key, patience: float, share: float) -> _Turn:
         """Reserve the next turn if it comes within `patience` ms, using `share` of the burst."""
 
     def paused(self, key: _Key) -> float:
-        """Return for how many more ms nobody may call."""
+        """Return for how many more ms no call is allowed."""
 
     def follow(self, key: _Key, limit: _Limit) -> None:
         """Store another limit."""
 
     def pause(self, key: _Key, ms: float) -> None:
-        """Let nobody call for so long, and start afterwards without a burst."""
+        """Allow no call for so many ms, and start afterwards without a burst."""
 
 
 class Budgets:
-    """The budgets of every connection; one object serves all threads of a process.
+    """The budgets of all connections; one object serves all threads of a process.
 
-    They lie in Redis where there is one, and in the database as long as it is away.
+    They are stored in Redis if it is configured, and in the database while Redis is unavailable.
     """
 
     def __init__(self, database: Database, redis_url: str | None = None) -> None:
@@ -152,7 +152,7 @@ class Budgets:
 
 
 class _Lane:
-    """What the threads of this process share of a budget."""
+    """A budget's state that the threads of this process share."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -161,7 +161,7 @@ class _Lane:
 
 
 class LaneBudget:
-    """One share of the calls that a CRM allows, as its adapter has it."""
+    """A lane of a connection's budget, as an adapter uses it."""
 
     def __init__(
         self,
@@ -180,8 +180,8 @@ class LaneBudget:
     def take(self) -> None:
         """Wait for the turn of one call.
 
-        Raises Throttled when it would come later than the caller may wait, and the hub's
-        Unavailable when the database is away.
+        Raises Throttled if it would come later than the caller may wait, and Unavailable without a
+        database.
         """
         until = time.monotonic() + min(self._patience(), _LONGEST_WAIT_MS / 1000)
         if not self._queued():
@@ -196,9 +196,9 @@ class LaneBudget:
             self._lane.queue.release()
 
     def follow(self, calls: int, seconds: float) -> None:
-        """Follow what the CRM says it allows: so many calls in any so many seconds.
+        """Store the limit that the CRM reports: so many calls in any so many seconds.
 
-        Costs a write only when that has changed. Numbers that are no limit are passed over.
+        Writes only a changed limit, and ignores numbers that are no limit.
         """
         if calls < 1 or not 0 < seconds < math.inf:
             return
@@ -210,7 +210,7 @@ class LaneBudget:
                 self._lane.limit = limit
 
     def pause(self, seconds: float) -> None:
-        """Let nobody call for so long (a day at most): the CRM refused a call."""
+        """Allow no call for so many seconds (a day at most): the CRM refused a call."""
         if seconds > 0:
             self._shelf.pause(self._key, min(seconds * 1000.0, _LONGEST_PAUSE_MS))
 
@@ -374,7 +374,7 @@ def _turn(row: Any) -> _Turn:
 
 
 def _beyond(limit: _Limit, *, ahead: float, paused: float) -> bool:
-    """Return whether a row lies further ahead than it can have been written."""
+    """Return whether a row's time lies further ahead than any process can have written it."""
     allowed = max(0.0, paused) + (limit.burst + 1) * limit.step + _LONGEST_WAIT_MS
     return paused > _LONGEST_PAUSE_MS or ahead > allowed
 
@@ -421,7 +421,7 @@ return {mine, string.format('%.3f', wait), burst, string.format('%.17g', step),
 
 
 class _RedisFirst:
-    """Budgets in Redis, by the same rules; in the rows while it is away."""
+    """Budgets in Redis, by the same rules; in the database while Redis is unavailable."""
 
     def __init__(self, url: str, rows: _Rows) -> None:
         import redis

@@ -1,8 +1,7 @@
-"""After a jump of the database's clock, the times that wait are set anew.
+"""Adjusts stored times after the database's clock was set.
 
-A process cannot tell a clock that was set from time that passed, except by its own monotonic clock:
-the worker compares the two at each look. Several workers may do this for the same jump; the second
-one changes nothing that matters.
+Only its own monotonic clock tells a process that the clock was set: the worker compares both each
+time it looks for due actions. Adjusting twice for one jump does no harm.
 """
 
 from __future__ import annotations
@@ -60,14 +59,14 @@ _RESTART_OF_ALL_ACCOUNTS = tuple(
 
 
 def set_back_ms(database: Database) -> int:
-    """Return by how much (ms) the clock was set back at least, as the stored times show."""
+    """Return by how many ms, at least, the clock was set back, judged by the stored times."""
     with database.reading() as connection:
         newest = connection.scalar(_NEWEST_OF_ALL_ACCOUNTS, {"lease_ms": LONGEST_LEASE_MS})
         return max(0, int(newest or 0) - connection.now_ms())
 
 
 def restart_waits(database: Database, jump_ms: int) -> None:
-    """Make what waits due now, and let each lease begin anew; the clock was set by `jump_ms`."""
+    """Make waiting actions due now and renew all leases; the clock was set by `jump_ms`."""
 
     def restart(tx: Connection) -> None:
         now = tx.now_ms()

@@ -1,8 +1,8 @@
-"""Outcomes that the database could not take: kept in memory, and written as soon as it can.
+"""Outcomes that the database could not store: kept in memory and stored as soon as possible.
 
-The attempt is over, and its action is still held under the lease of this process. An outcome is
-written under that lease only, so where another process has taken the action over meanwhile, that
-one decides. What is kept ends with the process; then the lease ends by itself.
+The attempt is over, and this process still holds the action's lease. An outcome is stored under
+that lease only: if another process has taken the action over, that one decides. When the process
+ends, unstored outcomes are lost, and their leases expire.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger("crmhub.actions")
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A write of the journal, and the locks to be held until it is done."""
+    """A write to repeat, and the leases to hold until it succeeds."""
 
     write: Callable[[], object]
     locks: ExitStack
@@ -38,7 +38,7 @@ class _Kept:
 
 
 class Unwritten:
-    """What this process has yet to write into the journal; one object serves all threads."""
+    """The outcomes that this process has yet to store; one object serves all threads."""
 
     def __init__(self) -> None:
         self._kept: list[_Kept] = []
@@ -48,14 +48,14 @@ class Unwritten:
 
     @property
     def many(self) -> bool:
-        """Whether so much is kept that nothing more should be begun."""
+        """Whether so many outcomes wait that no action should be begun."""
         return len(self._kept) >= _MANY
 
     def write(self, write: Callable[[], T], locks: ExitStack | None = None) -> T | None:
-        """Return what `write` returns; None when the database cannot take it now.
+        """Return what `write` returns; None if the database is unavailable.
 
-        Then it is kept, and run again and again until it returns; it must do nothing that a
-        rollback does not undo. Until then the `locks` are held, which are taken over.
+        Then it is repeated until it succeeds, so a rollback must undo all it does. `locks` are
+        taken over and released afterwards.
         """
         try:
             return write()
@@ -70,7 +70,7 @@ class Unwritten:
         return None
 
     def close(self) -> None:
-        """Try once more to write what is kept, and leave the rest to its leases."""
+        """Try once more to store the outcomes; the leases of the rest expire."""
         with self._lock:
             self._closing.set()
             thread = self._thread

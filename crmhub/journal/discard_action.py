@@ -1,7 +1,7 @@
-"""Discard: actions that nobody needs any more are closed for good, with a reason.
+"""Discard: close actions for good, with a reason.
 
-What is blocked behind a discarded action is discarded with it, since nothing could ever bring it
-to the CRM. Discarded actions are kept as long as others that have ended, and never retried.
+Actions blocked behind a discarded one are discarded with it, since nothing could send them any
+more. Discarded actions are kept as long as other finished ones, and never retried.
 """
 
 from __future__ import annotations
@@ -49,20 +49,21 @@ def _close_in(states: tuple[str, ...]) -> Statement:
 
 
 def narrowed(wanted: Wanted) -> Wanted:
-    """Return what of it can be discarded: where no id and no state is named, what has failed."""
+    """Return the part of a selection that can be discarded; by default the failed actions."""
     wanted = action_queries.failed_by_default(wanted)
     return replace(wanted, states=[one for one in DISCARDED if one in (wanted.states or DISCARDED)])
 
 
 def discardable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
-    """Return how many actions `discard` would close; see `action_queries.chosen`."""
+    """Count the actions that `discard` would close; see `action_queries.chosen`."""
     return action_queries.chosen(database, wanted, DISCARDED, most=most)
 
 
 def discard_one(database: Database, action_id: str, *, reason: str, by: Author) -> int:
-    """Discard an action, as `discard` does; return how many are closed with it.
+    """Discard an action as `discard` does; return how many actions are closed.
 
-    Raises NotFound, Semantic for the reason, and Conflict when there is nothing to discard.
+    Raises NotFound, Semantic for an invalid reason, and Conflict for an action that cannot be
+    discarded.
     """
     count = discard(database, Wanted(ids=(action_id,)), reason=reason, by=by)
     if not count:
@@ -74,10 +75,10 @@ def discard_one(database: Database, action_id: str, *, reason: str, by: Author) 
 
 
 def discard(database: Database, wanted: Wanted, *, reason: str, by: Author) -> int:
-    """Close what is meant and failed, blocked or queued; return how many, blocked ones included.
+    """Close the selected failed, blocked or queued actions; return how many, blocked ones included.
 
-    Where neither states nor ids are named, that is what has failed. `reason` is shown in the place
-    of what went wrong last; Semantic unless it has 1 to 500 printable characters.
+    A selection without states and ids means the failed actions. `reason` replaces the message of
+    the last error; raises Semantic unless it has 1 to 500 printable characters.
     """
     why = reason.strip()
     if not why or len(why) > LONGEST_REASON or not why.isprintable():
@@ -118,6 +119,6 @@ def _close(
 
 
 def _close_marks(tx: Connection, account_id: int, closed: Sequence[Any]) -> None:
-    """Let a process that has lost its lease create no record of the hub's for these actions."""
+    """Keep a process that has lost its lease from creating the hub's records for these actions."""
     if doubted := [one.id for one in closed if one.doubt_since is not None]:
         marks.close(tx, account_id, doubted)

@@ -1,8 +1,7 @@
-"""How much was accepted, what became of it and how long it took, over time.
+"""Statistics over time: actions accepted, their outcomes, and their durations.
 
-One statement reads what ended since the beginning of the span, and what is unfinished: from an
-index alone, and together no more rows than the journal has of that span. Finished actions are
-forgotten after 30 days, so longer spans show nothing.
+One statement reads the actions that ended in the span and the unfinished ones, from an index alone.
+Finished actions are deleted after 30 days, so longer spans show nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _DAY_MS = 24 * _HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time to look back on: `parts` parts of `part_ms` each, cut at full hours and days (UTC)."""
+    """A period to look back on: `parts` parts of `part_ms` each, at full hours and days (UTC)."""
 
     part_ms: int
     parts: int
@@ -38,12 +37,12 @@ SPANS = {
 
 @dataclass(slots=True)
 class Part:
-    """What happened in a part of the time.
+    """The statistics of one part of a span.
 
-    `dead` counts blocked actions, too; discarded ones count as neither failed nor done. `p50` and
-    `p95` are from acceptance to being done, in ms to two digits, None where nothing was done.
-    `oldest` is the greatest age that an unfinished action reached, in ms, 0 where there was none;
-    `waiting` how many were unfinished at the end.
+    `dead` includes blocked actions; discarded ones are neither failed nor done. `p50` and `p95` are
+    from acceptance to the end, in ms to two digits, None where nothing was done. `oldest` is the
+    greatest age of an unfinished action, in ms, 0 for none; `waiting` is how many were unfinished
+    at the end.
     """
 
     begins_at: int
@@ -59,17 +58,17 @@ class Part:
 
     @property
     def ended(self) -> int:
-        """How many came to an end."""
+        """How many actions ended."""
         return self.done + self.refused + self.dead
 
     @property
     def success(self) -> float | None:
-        """The share of what ended that was done, None where nothing ended."""
+        """The share of ended actions that were done, None where nothing ended."""
         return self.done / self.ended if self.ended else None
 
 
 def history(database: Database, span: Span, account: Account | None = None) -> list[Part]:
-    """Return the parts of the span, the oldest first; the last one is not over yet."""
+    """Return the parts of the span, the oldest first; the last part is still running."""
     moment = now_ms()
     last = moment // span.part_ms
     first = last - span.parts + 1
@@ -106,7 +105,7 @@ def _end(part: Part, state: str, took: int, count: int, longest: int) -> None:
 
 
 def _percentile(part: Part, share: int) -> int | None:
-    """Return the least time within which that share of what was done was done."""
+    """Return the time within which this share of the done actions ended."""
     wanted = -(-part.done * share // 100)
     for took in sorted(part._lasted):
         wanted -= part._lasted[took]
@@ -118,10 +117,11 @@ def _percentile(part: Part, share: int) -> int | None:
 def _counted(
     db: Connection, span: Span, first: int, moment: int, account: Account | None
 ) -> list[Any]:
-    """Return groups of actions: in which part they were accepted and ended, as what, and how long
-    it took, to two digits; then how many, the earliest acceptance, and the longest time.
+    """Return groups of actions by part of acceptance, part of end, state and duration.
 
-    Accepted before the span is one part before it; unfinished is `queued`, in no part.
+    Durations have two digits. Each group has its size, earliest acceptance and longest duration.
+    Actions accepted before the span are in the part before it; unfinished ones are `queued`, in no
+    part.
     """
     values: dict[str, int] = {
         "part": span.part_ms,
@@ -168,7 +168,7 @@ def _build_count(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 
 
 def _two_digits(value: Any) -> list[tuple[Any, Any]]:
-    """Return the cases that cut a number behind its second digit, from 100 up to a week."""
+    """Return the cases that round a number down to two digits, from 100 up to a week."""
     cuts = [(value < 10 ** (power + 2), value // 10**power * 10**power) for power in range(1, 8)]
     rest = (sa.true(), value // 10**8 * 10**8)
     return [(value < 0, 0), (value < 100, value), *cuts, rest]

@@ -50,7 +50,7 @@ _ENDED_OF_ALL_ACCOUNTS = Statement(
 
 
 class Journal:
-    """The journal of every account."""
+    """The journal of all accounts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -65,37 +65,36 @@ class Journal:
         wait_s: float = 0.0,
         key: str = "",
     ) -> Accepted:
-        """Write an action down, in one transaction with what `prepare` writes.
+        """Store an action, in one transaction with what `prepare` writes.
 
-        With `now`, and when nothing stands in its way, it comes back as an entry whose lease lasts
-        `lease_s` seconds; otherwise it is queued, for `wait_s` seconds at least. `key` is the
-        caller's Idempotency-Key. Raises what `prepare` raises, and Semantic when the key was used
-        for another action.
+        With `now`, and if nothing blocks the action, it is returned as an entry whose lease lasts
+        `lease_s` seconds; else it is queued for at least `wait_s` seconds. `key` is the caller's
+        Idempotency-Key. Raises what `prepare` raises, and Semantic for a key of another action.
         """
         return accepting.accept(
             self._database, account, prepare, lease_s=lease_s, now=now, wait_s=wait_s, key=key
         )
 
     def release(self, entries: Sequence[Entry]) -> None:
-        """Queue actions that nobody has tried after all."""
+        """Queue claimed actions again that were not attempted."""
         claiming.release(self._database, entries)
 
     def finish(
         self, entry: Entry, outcome: Outcome, extra_writes: Callable[[Connection], None]
     ) -> bool:
-        """Write down what a try came to, in one transaction with `extra_writes`.
+        """Record an attempt's outcome and run `extra_writes` in the same transaction.
 
-        Returns False, and writes nothing, when the lease is gone: another process has taken the
-        action over and decides.
+        Returns False and writes nothing if the lease is gone: another process has taken the action
+        over.
         """
         return self.finish_all([(entry, outcome, extra_writes)])[0]
 
     def finish_all(self, tries: Sequence[outcomes.Tried]) -> list[bool]:
-        """Write down what several tries of one connection came to; see `finish`."""
+        """Record the outcomes of several attempts on one connection; see `finish`."""
         return outcomes.finish_all(self._database, tries)
 
     def open_circuit(self, account: Account, reason: str, word: str = "") -> None:
-        """Note that a connection's CRM is away, as a read has found that ended with `word`."""
+        """Open the circuit of an account's connection after a read failed; `word` names the error."""
         outcome = Outcome("queued", word, away=reason)
 
         def work(tx: Connection) -> None:
@@ -105,7 +104,7 @@ class Journal:
         self._database.transact(work)
 
     def outage_reason(self, account: Account) -> str:
-        """Return why the account's CRM is thought to be away, "" when it is not."""
+        """Return why the account's circuit is open, "" if it is closed."""
         with self._database.reading() as connection:
             return Outage(connection, account.id, account.connection.id).reason()
 
@@ -119,11 +118,11 @@ class Journal:
         kinds: tuple[str, bool] | None = None,
         only: str = "",
     ) -> list[Entry]:
-        """Take up to `most` actions of one connection that are due, the longest waiting first.
+        """Claim up to `most` due actions of one connection, the longest waiting first.
 
-        None of them has an earlier unfinished one of the same person. While the connection is
-        away one comes at most, to find out whether it still is. `kinds` names a kind, and whether
-        it or all others are wanted; `only` is the id of the one action that a caller waits for.
+        None of them has an earlier unfinished action of the same person. While the circuit is open,
+        at most one is returned, as a probe. `kinds` is a kind, and whether to claim it or all
+        others; `only` is the id of the one action that a caller waits for.
         """
         return claiming.claim(
             self._database,
@@ -136,49 +135,49 @@ class Journal:
         )
 
     def take_turn(self, account: Account, entry: Entry, crm_id: str) -> Mapping[str, int]:
-        """Let no other action of a contact be in progress; return when its values were accepted.
+        """Reserve a contact for an action; return when the contact's values were accepted.
 
-        Which contact an action is for may be known only once the CRM has told. From then on all
-        actions for that contact are of one person and keep their order. Returns milliseconds by
-        property name, of the values that the hub wrote. Raises NotYet when another action for this
-        contact is in progress or must go first.
+        Only the CRM may show which contact an action is for. From then on all actions for the
+        contact belong to one person and keep their order. Returns ms by property name, for the
+        values that the hub wrote. Raises NotYet while another action for the contact is in progress
+        or must go first.
         """
         return turns.take_turn(self._database, account, entry, crm_id)
 
     def due(self) -> Due:
-        """Return the connections with something to do now, and when there will be more."""
+        """Return the connections with actions to attempt, and when more fall due."""
         return claiming.due(self._database)
 
     def spare(self) -> None:
-        """Let nobody take over for a moment what seems to be left behind.
+        """Extend all leases for a moment, after the database took no writes for a while.
 
-        The database could not be written for a while: whoever works on it writes the outcome first.
+        The processes that hold the leases record their outcomes first.
         """
         claiming.spare(self._database)
 
     def result(self, account_id: int, action_id: str) -> Mapping[str, Any] | None:
-        """Return what an action came to, None as long as it is not done."""
+        """Return an action's result, None until it is done."""
         with self._database.reading() as connection:
             return as_result(
                 connection.scalar(_RESULT, {"account_id": account_id, "id": action_id})
             )
 
     def leads_of(self, account: Account, person: str, entry: Entry) -> dict[str, State]:
-        """Return the leads of an action's contact, accepted before it, that are not in the CRM.
+        """Return the contact's leads, accepted before an action, that are not in the CRM.
 
-        They come with their states, the newest first; `person` is whose contact it is now. Later
-        leads wait for the action themselves.
+        They are returned with their states, the newest first. `person` is the present person of the
+        contact. Later leads wait for the action.
         """
         return turns.leads_of(self._database, account, person, entry)
 
     def records_of_others(self, entry: Entry) -> frozenset[str]:
-        """Return the ids of what other actions of this kind have made for the same person."""
+        """Return the ids of records that the person's other actions of this kind have created."""
         return turns.records_of_others(self._database, entry)
 
     def forget(self, *, before: int, most: int = 1000) -> int:
-        """Delete actions that ended before this moment (ms), so many at once; return how many.
+        """Delete up to `most` actions that ended before this moment (ms); return how many.
 
-        What is dead or parked stays until somebody decides on it, and so does what it has made.
+        Failed and blocked actions stay until an operator decides, with the records they created.
         """
 
         def work(tx: Connection) -> int:

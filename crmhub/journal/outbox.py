@@ -1,7 +1,7 @@
-"""Messages to the operator's webhook, sent until they are taken: Standard Webhooks
-(https://www.standardwebhooks.com).
+"""Messages to the operator's webhook, by Standard Webhooks (https://www.standardwebhooks.com).
 
-A message comes at least once: one whose answer was lost is sent again under the same `webhook-id`.
+A message is delivered at least once: if its answer is lost, it is sent again under the same
+`webhook-id`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def message(type: str, data: Mapping[str, object]) -> tuple[str, str]:
 
 
 def add(tx: Connection, type: str, data: Mapping[str, object]) -> None:
-    """Put a message into the outbox, in the transaction of what it tells of."""
+    """Put a message into the outbox, in the transaction of the event."""
     id, body = message(type, data)
     now = now_ms()
     tx.run(_ADD, {"id": id, "body": body, "created_at": now, "run_at": now})
@@ -71,10 +71,10 @@ def send_due(
     secret: WebhookSecret,
     stopping: threading.Event | None = None,
 ) -> int:
-    """Send what is due, the oldest first, until `stopping`; return how many messages were taken.
+    """Send due messages, the oldest first, until `stopping`; return how many were accepted.
 
-    After the last try (the delays are those of the journal) a message is given up with a line in
-    the log. Raises Unavailable.
+    After the last attempt (delays as in the journal) a message is dropped with a line in the log.
+    Raises Unavailable.
     """
     with database.reading() as db:
         due = db.rows(_DUE, {"now": now_ms()})
@@ -102,7 +102,7 @@ def _run(database: Database, statement: Statement, **values: Any) -> int:
 
 
 def send(egress: Egress, url: str, secret: WebhookSecret, id: str, body: str) -> str:
-    """Send a message once and return what is wrong, in words; "" when it was taken (2xx)."""
+    """Send a message once; return what went wrong, "" if it was accepted (2xx)."""
     content = body.encode()
     try:
         answer = egress.post(

@@ -1,4 +1,4 @@
-"""Outcomes: what an attempt came to, and what that does to the actions behind it."""
+"""Recording an attempt's outcome, and queuing or blocking the actions behind it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _UNBLOCK = Statement(
 
 
 def finish_all(database: Database, tries: Sequence[Tried]) -> list[bool]:
-    """Write down what several tries of one connection came to; see `Journal.finish`."""
+    """Record the outcomes of several attempts on one connection; see `Journal.finish`."""
 
     def work(tx: Connection) -> list[bool]:
         moment = tx.now_ms()
@@ -130,7 +130,7 @@ def _record(
     run_at: int,
     tries: int,
 ) -> bool:
-    """Store the action's state and the attempt; return False where the lease is gone."""
+    """Store the action's state and the attempt; return False if the lease is gone."""
     ended = moment
     if outcome.ended:
         ended -= round((time.monotonic() - outcome.ended) * 1000)
@@ -172,7 +172,7 @@ def _record(
 
 
 def _note_outage(tx: Connection, entry: Entry, outcome: Outcome, moment: int) -> None:
-    """Let the connection wait, or go on, after this outcome."""
+    """Open or close the connection's circuit, as this outcome demands."""
     outage = Outage(tx, entry.account_id, entry.connection_id)
     if outcome.away or outcome.throttled:
         outage.note(outcome, moment, probing=entry.probing)
@@ -184,7 +184,7 @@ def _note_outage(tx: Connection, entry: Entry, outcome: Outcome, moment: int) ->
 
 
 def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]:
-    """Return the state after a try, when it is due again, and how many tries have counted."""
+    """Return the state after an attempt, when it falls due (ms), and the counted attempts."""
     if outcome.state != "queued":
         return outcome.state, moment, entry.tries + 1
     # While its CRM is away, an action uses up none of its tries.
@@ -199,10 +199,10 @@ def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]
 
 
 def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
-    """Return whether an action waits for this dead lead; until the transaction ends it does then.
+    """Return whether a failed lead still blocks an action, and lock the lead.
 
-    Whoever retries or discards the lead, or creates the contact by another one, waits for the
-    transaction, and finds the action parked.
+    Whoever retries or discards the lead, or creates its contact, waits for this transaction, and
+    then finds the blocked action.
     """
     of = {"account_id": entry.account_id}
     # In the order in which others lock these rows.
@@ -214,7 +214,7 @@ def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
 
 
 def unblock(tx: Connection, entry: Entry, moment: int) -> int:
-    """Queue what was parked of a lead's contact, which the CRM has now; return how many."""
+    """Queue the blocked actions of a lead's contact, which the CRM has now; return how many."""
     return tx.run(
         _UNBLOCK,
         {

@@ -1,4 +1,4 @@
-"""When an action is tried again, how long its lease lasts, and how long others answer for it."""
+"""The delays of retries, the length of leases, and how long repeated calls are recognised."""
 
 from __future__ import annotations
 
