@@ -1,4 +1,4 @@
-"""getProperties and setProperties: what the CRM knows of the contact of a conversation."""
+"""getProperties and setProperties: read and change the contact of a conversation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from crmhub.helpers.inputs import (
     usable,
     whole_name_fault,
 )
-from crmhub.helpers.partial_writes import store_what_is_good
+from crmhub.helpers.partial_writes import write_accepted_properties
 from crmhub.hub import Hub
 from crmhub.identity import resolution
 from crmhub.identity.bindings import Binding, of_token
@@ -42,7 +42,7 @@ _PARTS = ("firstname", "lastname")
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The asked names with their values, `""` where there is none, and the unknown names."""
+    """The requested properties, "" for blank ones, and the names the CRM does not know."""
 
     values: Mapping[str, str]
     missing: tuple[str, ...]
@@ -56,12 +56,12 @@ class Properties:
 def get_properties(
     hub: Hub, account: Account, *, contact_token: str, names: Sequence[str]
 ) -> Properties:
-    """Return what the CRM has under these names for the contact of the conversation.
+    """Return the CRM's values of these properties for the contact of the conversation.
 
-    `name` is first and last name together. While the CRM is away or has not got the contact yet,
-    or the call is deferred, what was last known of them comes back as `stale`. Raises NotFound when
-    the conversation has no contact, Semantic for blank names and when no name is filled in,
-    BadRequest for too many, Unavailable when nothing is known, TooManyRequests when deferred.
+    `name` is first and last name together. While the CRM is unavailable or does not have the
+    contact, or for a deferred call, the last known values are returned as `stale`. Raises NotFound
+    for a conversation without a contact, Semantic for unusable names, BadRequest for more names
+    than allowed, Unavailable without any known value, and TooManyRequests for a deferred call.
     """
     token = filled(contact_token, "contactToken")
     asked = list(dict.fromkeys(name.strip() for name in names))
@@ -80,7 +80,7 @@ def get_properties(
 
 
 def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Properties:
-    """Return what the CRM has under these names, or what was last known."""
+    """Return the CRM's values of these properties, or the last known ones."""
     with hub.database.reading() as connection:
         binding = _of_conversation(connection, account, token)
     if not binding.crm_id:
@@ -153,10 +153,10 @@ def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, 
 def set_properties(
     hub: Hub, account: Account, *, contact_token: str, properties: Sent, key: str = ""
 ) -> Done:
-    """Change these properties of the contact of the conversation; `""` clears one.
+    """Change properties of the contact of the conversation; `""` clears one.
 
-    `name` sets first and last name. Raises NotFound when the conversation has no contact,
-    Semantic when nothing is left that could be stored, BadRequest for too many.
+    `name` sets first and last name. Raises NotFound for a conversation without a contact, Semantic
+    if no value can be stored, BadRequest for more properties than allowed.
     """
     token = filled(contact_token, "contactToken")
     _count(list(properties))
@@ -209,7 +209,7 @@ class SetProperties(Action):
             return adapter.update_contact(contact_id, written)
 
         try:
-            stored = store_what_is_good(
+            stored = write_accepted_properties(
                 write, mapped.properties, mapped.refused, strict=account.switches.strict
             )
         except contract.NotFound as exc:

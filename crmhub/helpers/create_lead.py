@@ -1,4 +1,4 @@
-"""createLead: the contact a conversation is about, created or brought up to date."""
+"""createLead: create or update the contact of a conversation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from crmhub.helpers.inputs import (
     usable,
     whole_name_fault,
 )
-from crmhub.helpers.partial_writes import refusal, store_what_is_good
+from crmhub.helpers.partial_writes import refusal, write_accepted_properties
 from crmhub.hub import Hub
 from crmhub.identity import bindings, resolution
 from crmhub.journal.models import Entry, New
@@ -44,9 +44,9 @@ def create_lead(
 ) -> Done:
     """Create or update the contact that the lead means (`adapter.matching`).
 
-    Blank values change nothing; a phone of None stands for an array or an object. Raises
-    Semantic when what the account demands of a lead is blank or not filled in, or when nothing is
-    left that could be stored.
+    Blank values change nothing; a phone of None stands for an array or an object. Raises Semantic
+    if a value that the account requires is blank or an unreplaced variable, or if no value can be
+    stored.
     """
     token = filled(contact_token, "contactToken")
     lead = CreateLead(token, name.strip(), email.strip(), phone and phone.strip())
@@ -55,7 +55,7 @@ def create_lead(
 
 
 def demand(account: Account, lead: CreateLead) -> None:
-    """Raise Semantic unless the lead has a name and an email, or is one by phone alone."""
+    """Raise Semantic unless the lead has a name and an email, or an allowed phone alone."""
     checked = {"name": name_fault(lead.name), "email": key_fault(lead.email)}
     faults = [(where, fault) for where, fault in checked.items() if fault]
     by_phone = account.switches.lead_requires == "email_or_phone"
@@ -74,7 +74,7 @@ _LEASE_S = 60.0
 
 
 def lease_key(phone: str) -> str:
-    """Return the name of the lease under which leads by this phone alone are written."""
+    """Return the key of the lease for leads that have this phone and no email."""
     return f"phone {phone}"
 
 
@@ -82,7 +82,7 @@ def lease_key(phone: str) -> str:
 class CreateLead(Action):
     """A call of createLead: a token, and at least an email or a phone.
 
-    `before` is the hub's id of whom the conversation was about until this call.
+    `before` is the hub id to which the conversation pointed until this call.
     """
 
     kind: ClassVar[str] = "createLead"
@@ -95,7 +95,7 @@ class CreateLead(Action):
     before: str = ""
 
     def enter(self, tx: Connection, account: Account) -> New:
-        """Let the conversation be about whoever has this email."""
+        """Point the conversation to the binding with this email."""
         mapped = self.mapped(account)
         email, phone = mapped.properties.get("email", ""), mapped.properties.get("phone", "")
         resolved = resolution.resolve_binding(
@@ -130,11 +130,13 @@ class CreateLead(Action):
                 approve=lambda _, id, values: newest(hub, account, entry, id, values),
             )
 
-        stored = store_what_is_good(write, lead.properties, mapped.refused, strict=lead.strict)
+        stored = write_accepted_properties(
+            write, lead.properties, mapped.refused, strict=lead.strict
+        )
         return self.done(adapter, stored.saved, stored.refused)
 
     def lead(self, hub: Hub, account: Account, entry: Entry, mapped: Mapped) -> Lead:
-        """Return the lead as the adapter gets it, with what the hub knows of its contact."""
+        """Return the lead for the adapter, with the CRM's ids that the hub knows."""
         phone = mapped.properties.get("phone", "")
         with hub.database.reading() as connection:
             known = bindings.find_candidates(
@@ -159,7 +161,7 @@ class CreateLead(Action):
         )
 
     def done(self, adapter: Adapter, saved: SavedLead, refused: Sequence[Problem]) -> Done:
-        """Return what became of a lead that was saved."""
+        """Return the result of a saved lead."""
         other = saved.duplicate
         message = ""
         if other is not None:
@@ -175,14 +177,14 @@ class CreateLead(Action):
         )
 
     def exclusive(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
-        """Let one lead of a phone without an email in at a time: no CRM keeps phones unique."""
+        """Hold the phone's lease for a lead without email: no CRM keeps phones unique."""
         phone = mapped.properties.get("phone", "")
         if not phone or "email" in mapped.properties:
             return nullcontext()
         return lease(hub, account, lease_key(phone), _LEASE_S)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return what is to be stored, in the form that lookups use, and what cannot be."""
+        """Return the values to store, normalised for lookups, and the refused ones."""
         properties: dict[str, str] = {}
         sent = {"email": self.email, "phone": self.phone}
         said, refused = usable(sent, {"phone": phone_fault})

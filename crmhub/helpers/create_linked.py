@@ -1,4 +1,4 @@
-"""createDeal and createTicket: a record for a contact, never without it."""
+"""createDeal and createTicket: create a record that is linked to a contact."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from crmhub.helpers import dispatch
 from crmhub.helpers.attempts import Action, Done, Mapped, completed, crm_id_of
 from crmhub.helpers.crm_connection import Broken, sound
 from crmhub.helpers.inputs import Sent, filled, shortened, usable
-from crmhub.helpers.partial_writes import PLACES, refusal, store_what_is_good
+from crmhub.helpers.partial_writes import PLACES, refusal, write_accepted_properties
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats
 from crmhub.journal.models import Entry, New
@@ -50,9 +50,9 @@ def create_ticket(
 def _create(hub: Hub, account: Account, action: CreateForContact, key: str) -> Done:
     """Create a record linked to the contact, whose id is the hub's or the CRM's own.
 
-    Blank properties are left out. The same again within a minute is `unchanged`, unless `key`
-    says that it is another. Raises NotFound for the contact, Semantic when the CRM lacks something
-    or does not know the pipeline or stage.
+    Blank properties are left out. An equal call within a minute is `unchanged`, unless it has
+    another `key`. Raises NotFound for the contact, and Semantic for a kind, pipeline or stage that
+    the CRM does not have.
     """
     contact_id = filled(action.contact_id, "contactId")
     if not _may_exist(hub, account, contact_id):
@@ -64,7 +64,7 @@ _RIGHT_ID = "send the contactId that createLead answered, or the id of a contact
 
 
 def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
-    """Return whether the hub has met this contact, or its CRM may have one of this id."""
+    """Return whether a binding has this contact id, or it has the form of the CRM's ids."""
     try:
         with sound():
             if hub.registry.load(account.connection.adapter).may_be_id(contact_id):
@@ -88,7 +88,7 @@ class CreateForContact(Action):
     properties: Sent
 
     def enter(self, tx: Connection, account: Account) -> New:
-        """Find out whose it is."""
+        """Find the contact of the record."""
         contact_id = filled(self.contact_id, "contactId")
         bound = bindings.of_contact(tx, account, contact_id)
         person = chats.note_chat(tx, account, bound) if bound is not None else ""
@@ -104,7 +104,7 @@ class CreateForContact(Action):
         return New(self.kind, person, hub_id, request, identity)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the usable properties that are not blank, with the field map's constants."""
+        """Return the usable, filled properties, with the field map's constants."""
         properties, refused = usable(self.properties)
         properties = {name: value for name, value in properties.items() if value.strip()}
         mapped = completed(account, self.linked, properties, refused)
@@ -122,7 +122,7 @@ class CreateForContact(Action):
         if not mapped.properties or any(one.name in places for one in mapped.refused):
             raise refusal(mapped.refused)
         try:
-            stored = store_what_is_good(
+            stored = write_accepted_properties(
                 lambda rest: self._write(hub, adapter, contact_id, rest, entry),
                 mapped.properties,
                 mapped.refused,
@@ -198,7 +198,7 @@ class CreateForContact(Action):
 
 
 def _places(account: Account, kind: Linked) -> Collection[str]:
-    """Return the names of pipeline and stage, also those that the account's bots have for them."""
+    """Return the names of pipeline and stage, with the names that the account's bots use."""
     rules = account.connection.field_map.of(kind)
     return PLACES.union(map(rules.hub_name, PLACES))
 

@@ -1,4 +1,4 @@
-"""From an account to its CRM: the adapter made ready, and its failures told to callers."""
+"""The connection from an account to its CRM: the adapter, its credentials, and its errors."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ AWAY = (
 
 
 class Broken(contract.Unavailable):
-    """The adapter has a bug; that says nothing of its CRM."""
+    """The adapter has a bug, which says nothing about its CRM."""
 
 
 def connect(hub: Hub, account: Account, *, anew: bool = False) -> Adapter:
-    """Return the account's adapter, ready to be called in the hub's names; nobody is called yet.
+    """Return the account's adapter, which takes the hub's names; calls no CRM yet.
 
-    It is the same one for as long as nothing of the account changes, so that it may remember
-    what its CRM told; with `anew` it is one that remembers nothing. Raises BadConfig when the
-    adapter is not installed or cannot work with what is stored.
+    The adapter is kept while the account does not change, and may cache what its CRM told. With
+    `anew` it starts with empty caches. Raises BadConfig for an adapter that is not installed or
+    rejects the stored settings.
     """
 
     def make() -> Adapter:
@@ -71,13 +71,13 @@ def connect(hub: Hub, account: Account, *, anew: bool = False) -> Adapter:
 
 
 class _Credentials(Protocol):
-    """Where an adapter's credentials are kept."""
+    """A store of an adapter's credentials."""
 
     def load(self) -> Mapping[str, str]:
-        """Return those that are kept now; raises BadConfig."""
+        """Return the present credentials; raises BadConfig."""
 
     def save(self, rotated: Mapping[str, str]) -> None:
-        """Keep these in their place."""
+        """Replace the credentials."""
 
 
 def _made(hub: Hub, account: Account, kept: _Credentials) -> Adapter:
@@ -119,16 +119,16 @@ def _made(hub: Hub, account: Account, kept: _Credentials) -> Adapter:
 
 
 def lease(hub: Hub, account: Account, key: str, seconds: float) -> AbstractContextManager[None]:
-    """Let nobody else of this connection hold `key`, in any process, for so many seconds at most.
+    """Hold `key` of this connection, alone among all processes, for up to `seconds`.
 
-    Raises NotYet when it cannot be had while the present call may last.
+    Raises NotYet if it does not become free within the deadline of the call.
     """
     connection_id = account.connection.id
     return hub.leases.hold(account.id, connection_id, key, seconds=seconds, patience=remaining())
 
 
 class _Stored:
-    """The credentials that the database has for the account's connection."""
+    """The credentials in the database, of the account's connection."""
 
     def __init__(self, hub: Hub, account: Account) -> None:
         self._hub = hub
@@ -152,7 +152,7 @@ class _Stored:
 
 
 class _InMemory:
-    """Credentials that are stored nowhere yet."""
+    """Credentials that are not stored yet."""
 
     def __init__(self, credentials: Mapping[str, str]) -> None:
         self.credentials = credentials
@@ -166,10 +166,10 @@ class _InMemory:
 
 @contextmanager
 def as_hub_errors(account: Account) -> Iterator[None]:
-    """Turn an adapter's errors into those that callers of the helpers are told.
+    """Turn an adapter's errors into the errors that callers of the helpers get.
 
-    The caller can mend values and ids, not the connection: that is a 503, in words that let the
-    operator find it.
+    Callers can fix values and ids. Errors of the connection become a 503 that tells the operator
+    what to fix.
     """
     name = account.connection.adapter
     try:
@@ -206,7 +206,7 @@ def as_hub_errors(account: Account) -> Iterator[None]:
 
 @contextmanager
 def sound() -> Iterator[None]:
-    """Raise Broken for whatever an adapter raises that is no error of the contract."""
+    """Raise Broken for any exception of an adapter that the contract does not name."""
     try:
         yield
     except (AdapterError, errors.HubError):
@@ -217,7 +217,7 @@ def sound() -> Iterator[None]:
 
 
 def noted(exc: Exception) -> str:
-    """Return the name of an adapter's bug; the log tells where it is."""
+    """Log where an adapter's bug occurred, and return the exception's name."""
     # Where it happened and no word of what was in it: that may be personal.
     frame = traceback.extract_tb(exc.__traceback__)[-1]
     word = type(exc).__name__
@@ -226,12 +226,12 @@ def noted(exc: Exception) -> str:
 
 
 def check(hub: Hub, account: Account) -> str:
-    """Talk to the account's CRM and return what is wrong in words, "" when all is well."""
+    """Test the account's CRM; return what is wrong, "" if nothing is."""
     return in_words(_asked(lambda: connect(hub, account)))
 
 
 def ask(hub: Hub, account: Account, question: Callable[[Adapter], T]) -> T:
-    """Return what the account's CRM answers an operator; raises the adapter's errors."""
+    """Return an answer of the account's CRM for an operator; raises the adapter's errors."""
     with within(_CHECK_S), sound():
         return question(connect(hub, account))
 
@@ -239,11 +239,11 @@ def ask(hub: Hub, account: Account, question: Callable[[Adapter], T]) -> T:
 def try_out(
     hub: Hub, account: Account, credentials: Mapping[str, str] | None
 ) -> tuple[AdapterError | None, Mapping[str, str] | None]:
-    """Ask a CRM that is not stored as the account's, with these credentials; return what is wrong.
+    """Test a CRM with settings and credentials that are not stored yet.
 
-    Returns the credentials beside it: the CRM may have given others for them, and a new refresh
-    token is the only one that works from then on. None stands for the stored ones of the account,
-    where the adapter then keeps what it is given.
+    Returns what is wrong and the credentials afterwards: the CRM may have replaced them, and then
+    only the new refresh token works. None stands for the account's stored credentials; replaced
+    ones are stored then.
     """
     if credentials is None:
         return _asked(lambda: _made(hub, account, _Stored(hub, account))), None
@@ -252,7 +252,7 @@ def try_out(
 
 
 def in_words(wrong: AdapterError | None) -> str:
-    """Return what a CRM said when it was asked, "" when all is well."""
+    """Return a CRM's error as a message, "" if there is none."""
     if isinstance(wrong, contract.Unsupported):
         return f"{wrong.message} Its settings are complete."
     return "" if wrong is None else wrong.message

@@ -1,7 +1,7 @@
-"""How long the present call may take, whether anybody waits for its answer, and whether to begin.
+"""The deadline of the present call, and whether a caller waits for its answer.
 
-They belong to the call and not to the connection that it uses, so they are kept beside the
-thread's work instead of being handed through every adapter.
+They belong to the call and not to its connection, so a context variable holds them instead of
+arguments through every adapter.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ _deferred: ContextVar[bool] = ContextVar("deferred", default=False)
 
 @contextmanager
 def since(moment: float, *, deferred: bool = False) -> Iterator[None]:
-    """Let the time of a call in the block count from its arrival then, by `time.monotonic`.
+    """Count the deadline of calls in the block from their arrival, by `time.monotonic`.
 
-    `deferred` says that the call is written down and no more: its account has all the threads of
-    this process that it may have.
+    `deferred`: the call is accepted and not attempted, since its account uses all its threads.
     """
     before, was_deferred = _arrived.set(moment), _deferred.set(deferred)
     try:
@@ -45,21 +44,21 @@ def since(moment: float, *, deferred: bool = False) -> Iterator[None]:
 
 
 def is_deferred() -> bool:
-    """Return whether the present call is written down and no more."""
+    """Return whether the present call is accepted and not attempted."""
     return _deferred.get()
 
 
 def arrived() -> float:
-    """Return when the present call arrived: now, unless `since` says it."""
+    """Return when the present call arrived; now, outside of `since`."""
     moment = _arrived.get()
     return time.monotonic() if moment is None else moment
 
 
 @contextmanager
 def within(seconds: float, *, queued: bool = False) -> Iterator[None]:
-    """Let the call of the block take so many seconds in all, within what its caller has left.
+    """Limit the block to so many seconds, within the deadline around it.
 
-    `queued` says that nobody waits for the answer, so that others may go first.
+    `queued`: no caller waits for the answer, so interactive calls go first.
     """
     outer = _call.get()
     until = arrived() + seconds
@@ -72,16 +71,16 @@ def within(seconds: float, *, queued: bool = False) -> Iterator[None]:
 
 
 def remaining() -> float:
-    """Return how many seconds the present call may still take, 0 when its time is over."""
+    """Return how many seconds are left of the deadline, at least 0."""
     call = _call.get()
     return _UNHURRIED_S if call is None else max(0.0, call.until - time.monotonic())
 
 
 def patience() -> float:
-    """Return how many seconds the present call may wait for its turn among others.
+    """Return how many seconds the present call may wait for its turn in a budget.
 
-    At first that is a share of what it has left: who has to wait longer had better not begin,
-    since it would not come to its end, and its turns would be lost to those that could.
+    The first call of an attempt may wait for a share of the time left: an attempt that begins too
+    late would not end in time, and would waste its turns.
     """
     call = _call.get()
     if call is None or call.queued or call.under_way:
@@ -91,6 +90,6 @@ def patience() -> float:
 
 
 def is_queued() -> bool:
-    """Return whether nobody waits for the present call's answer."""
+    """Return whether no caller waits for the answer."""
     call = _call.get()
     return call is not None and call.queued

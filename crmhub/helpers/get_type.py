@@ -1,7 +1,7 @@
-"""getType: which workflow a contact is in, and the enrolments the hub keeps for that.
+"""getType: the active workflow of a contact, and the hub's own enrolments.
 
-An enrolment belongs to a connection, like everything the hub remembers of a CRM's contacts. It
-is used where the CRM itself cannot tell what a contact is enrolled in.
+An enrolment belongs to a connection, like bindings. Enrolments answer if the CRM cannot tell in
+which workflows a contact is.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ _LEAD_WAITS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class ActiveWorkflow:
-    """The workflow a contact is in, or in `reason` why there is none to act on.
+    """The active workflow of a contact, or the `reason` why there is none.
 
-    It is `stale` when the CRM could not be asked whose phone it is, or does not know them yet.
+    `stale`: the CRM was unavailable, or does not have the contact yet.
     """
 
     workflow_id: str
@@ -110,7 +110,7 @@ class ActiveWorkflow:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A call of getType, with the moments (ms) that its hours lead back to."""
+    """A call of getType, with its hours as moments (ms)."""
 
     number: str
     look_back: Decimal
@@ -122,13 +122,13 @@ class _Asked:
 def get_type(
     hub: Hub, account: Account, *, phone: str, look_back: Decimal, silence: Decimal
 ) -> ActiveWorkflow:
-    """Return the newest workflow the contact with this phone entered in the last hours.
+    """Return the newest workflow that the contact with this phone entered in the last hours.
 
-    `look_back` is in hours. With `silence`, only when that many hours lie between the contact's
-    last helper call and this one. While the CRM is away, or the call is deferred, the hub answers
-    for whom it has met where it is the one that keeps the enrolments, and for whose lead has not
-    reached the CRM yet. Raises Semantic for a phone that is blank or not filled in and for negative
-    hours, Unavailable, TooManyRequests when deferred.
+    `look_back` is in hours. With `silence`, only if the contact's last helper call was that many
+    hours ago. While the CRM is unavailable, or for a deferred call, the hub answers for contacts
+    with a binding if it keeps the enrolments, and for contacts whose lead has not reached the CRM.
+    Raises Semantic for an unusable phone and for negative hours, Unavailable, and TooManyRequests
+    for a deferred call.
     """
     asked = _Asked(
         filled(phone, "contactnumber"),
@@ -170,7 +170,7 @@ def get_type(
 
 
 def _last_known(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
-    """Return what the hub can tell without the CRM, if it can."""
+    """Return the hub's own answer without the CRM, if it has one."""
     phones = readings(asked.number, account.switches.region)
     contact_id = next(filter(None, (_seen_with(hub, account, phone) for phone in phones)), "")
     if not contact_id:
@@ -187,7 +187,7 @@ def _nobody(asked: _Asked) -> ActiveWorkflow:
 
 
 def _of_waiting_lead(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
-    """Return the answer for a phone whose lead has not reached the CRM yet, None without one."""
+    """Return the answer for a phone whose lead is queued, None without such a lead."""
     with hub.database.reading() as connection:
         phones = readings(asked.number, account.switches.region)
         waits = connection.row(_LEAD_WAITS, _of(account) | {"phones": phones})
@@ -220,12 +220,10 @@ def _active_now(
 def enrol(
     hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
 ) -> None:
-    """Note that the contact entered the workflow now; again makes it the newest.
+    """Store that the contact entered the workflow now; a repetition makes it the newest.
 
-    `by` is the operator who does it; without one it is an integrator.
-
-    Raises NotFound when the account's CRM has no such contact, BadRequest for an id that is
-    too long, Unavailable.
+    `by` is the operator; None stands for an integrator. Raises NotFound for a contact that the CRM
+    does not have, BadRequest for a longer id than allowed, Unavailable.
     """
     row = _row(account, workflow_id, contact_id)
     row["contact_id"] = _known_contact(hub, account, str(row["contact_id"]))
@@ -241,9 +239,9 @@ def enrol(
 def unenrol(
     hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
 ) -> None:
-    """Forget that the contact entered the workflow; raises NotFound when it was not noted.
+    """Delete the contact's enrolment in the workflow; raises NotFound if there is none.
 
-    `by` is the operator who does it; without one it is an integrator.
+    `by` is the operator; None stands for an integrator.
     """
     row = _row(account, workflow_id, contact_id)
 
@@ -264,7 +262,7 @@ def unenrol(
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """That a contact entered a workflow; `at` in ms since 1970."""
+    """A contact's entry into a workflow; `at` in ms since 1970."""
 
     workflow_id: str
     contact_id: str
@@ -280,9 +278,9 @@ def enrolments(
     after: tuple[str, str] = ("", ""),
     limit: int,
 ) -> list[Enrolment]:
-    """Return enrolments of the account's present connection, up to `limit` behind `after`.
+    """Return up to `limit` enrolments of the account's present connection, behind `after`.
 
-    They come by contact and workflow; what is empty does not narrow.
+    They are sorted by contact and workflow; empty filters select all.
     """
     rows = db.rows(
         _LIST,
@@ -300,7 +298,7 @@ def enrolments(
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What `move` changed, by workflow: since when the merged contact was in it, and the kept one.
+    """The changes made by `move`, by workflow: when each of the two contacts had entered it.
 
     0 stands for never.
     """
@@ -310,7 +308,7 @@ class Moved:
 
 
 def move(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Moved:
-    """Let a contact be in the workflows of one that is merged into it, since the later moment."""
+    """Give a contact the enrolments of the contact merged into it; the later entry counts."""
     merged, kept = (_entered(tx, account, contact_id) for contact_id in (merged_id, kept_id))
     later = {name: at for name, at in merged.items() if at > kept.get(name, 0)}
     for name, at in later.items():
@@ -321,7 +319,7 @@ def move(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Move
 
 
 def move_back(tx: Connection, account: Account, merged_id: str, kept_id: str, moved: Moved) -> None:
-    """Undo `move`; a workflow that the kept contact entered or left since stays as it is."""
+    """Undo `move`, except where the kept contact has entered or left a workflow since."""
     now = _entered(tx, account, kept_id)
     for name, before in moved.kept.items():
         if now.get(name) == moved.merged[name]:
@@ -331,13 +329,13 @@ def move_back(tx: Connection, account: Account, merged_id: str, kept_id: str, mo
 
 
 def _entered(tx: Connection, account: Account, contact_id: str) -> dict[str, int]:
-    """Return since when a contact is in each of its workflows."""
+    """Return when a contact entered each of its workflows (ms)."""
     rows = tx.rows(_ENTERED, _of(account) | {"contact_id": contact_id})
     return {row.workflow_id: row.enrolled_at for row in rows}
 
 
 def _set_entered(tx: Connection, account: Account, contact_id: str, name: str, at: int) -> None:
-    """Note since when a contact is in a workflow, 0 for never."""
+    """Store when a contact entered a workflow; 0 deletes the enrolment."""
     row = {"contact_id": contact_id, "workflow_id": name, "enrolled_at": at}
     tx.run(_ENROL if at else _UNENROL, _of(account) | row)
 
@@ -359,13 +357,13 @@ def _row(account: Account, workflow_id: str, contact_id: str) -> dict[str, str |
 
 
 def _known_contact(hub: Hub, account: Account, contact_id: str) -> str:
-    """Return the contact's id as the CRM writes it (not 007 for 7); raises NotFound."""
+    """Return the contact's id as the CRM writes it (7 for 007); raises NotFound."""
     with as_hub_errors(account):
         return connect(hub, account).get_contact(contact_id, ()).id
 
 
 def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Contact | None:
-    """Return the contact with this number, as the hub has met it or else as the CRM finds it."""
+    """Return the contact with this phone, by its binding or else by a search in the CRM."""
     for phone in readings(number, account.switches.region):
         contact = _met(hub, account, adapter, phone) or adapter.find_contact(phone=phone)
         if contact is not None:
@@ -374,7 +372,7 @@ def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Conta
 
 
 def _met(hub: Hub, account: Account, adapter: Adapter, phone: str) -> Contact | None:
-    """Return whom this phone was last seen with: a CRM's search may not show them yet."""
+    """Return the contact of the newest binding with this phone: a CRM's search may lag behind."""
     contact_id = _seen_with(hub, account, phone)
     if not contact_id:
         return None

@@ -1,4 +1,4 @@
-"""What helpers make of the values they are sent: filled in, usable, in a form that can be shown."""
+"""Checks of the values that helpers receive, and messages about the unusable ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IDS = frozenset({"contactToken", "contactId"})
 
 
 def filled(value: str, where: str) -> str:
-    """Return an id or a number without blanks around it; Semantic when it is not filled in."""
+    """Return an id or a number without surrounding blanks; raises Semantic for an unusable one."""
     text = value.strip()
     if not text:
         raise Semantic(f"{where}: it is blank; send a value")
@@ -28,18 +28,18 @@ def filled(value: str, where: str) -> str:
 
 
 def check_filled(text: str, where: str) -> None:
-    """Raise Semantic for an id or a number that the builder did not fill in."""
+    """Raise Semantic for an id or a number that is an unreplaced template variable."""
     if is_unfilled_id(text) if where in _IDS else find_in_key(text):
         raise Semantic(f"{where}: {unfilled(text)}")
 
 
 def unfilled(text: str) -> str:
-    """Return the words for a value that the builder did not fill in."""
+    """Return the message for an unreplaced template variable."""
     return f"the builder sent {shortened(text)} instead of its value; check the variable's name"
 
 
 def shortened(text: str, room: int = 60) -> str:
-    """Return the text as a message may show it: cut, and nothing unprintable in it."""
+    """Return the text for a message: shortened, printable characters only."""
     cut = text if len(text) <= room else text[:room] + "…"
     return cut if cut.isprintable() else "".join(c if c.isprintable() else "�" for c in cut)
 
@@ -51,10 +51,10 @@ Sent = Mapping[str, str | None]
 def usable(
     sent: Sent, checks: Mapping[str, Callable[[str], str]] | None = None
 ) -> tuple[dict[str, str], list[Problem]]:
-    """Return the values that can be stored, and a problem for each other one.
+    """Return the values that can be stored, and a problem for each other value.
 
-    `checks` are the checks of those properties that `text_fault` is not for. A blank value is
-    usable: it may clear a property.
+    `checks` has the checks of properties that `text_fault` does not fit. A blank value is usable:
+    it may clear a property.
     """
     good: dict[str, str] = {}
     problems: list[Problem] = []
@@ -93,13 +93,13 @@ def phone_fault(text: str) -> str:
 
 
 def name_fault(text: str) -> str:
-    """Check a name, of which one part that is filled in is enough."""
+    """Check a name; one usable word is enough."""
     words = filled_words(text)
     return "" if not words or any(words) else unfilled(text.strip())
 
 
 def whole_name_fault(text: str) -> str:
-    """Check a name that replaces the one stored before: a part of it would erase the others."""
+    """Check a name that replaces the stored one: all its words must be usable."""
     return "" if all(filled_words(text)) else unfilled(text.strip())
 
 
@@ -108,9 +108,9 @@ PHONES: Mapping[str, Callable[[str], str]] = dict.fromkeys(("phone", "mobilephon
 
 
 def split_name(name: str) -> dict[str, str]:
-    """Return `firstname` (the first word) and `lastname` (the rest), blank where there is none.
+    """Return `firstname` (the first word) and `lastname` (the rest), blank if missing.
 
-    A part of which nothing is filled in is left out.
+    A part without a usable word is left out.
     """
     words = filled_words(name)
     if not words:
@@ -124,5 +124,5 @@ def split_name(name: str) -> dict[str, str]:
 
 
 def join_name(name: str) -> str:
-    """Return the words of a name that are filled in."""
+    """Return the usable words of a name as one text."""
     return " ".join(filter(None, filled_words(name)))

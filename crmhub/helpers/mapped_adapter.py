@@ -34,7 +34,7 @@ from crmhub.adapter import (
 
 
 class Translated(Adapter):
-    """Hands every call on to the CRM's adapter, translated, and what comes of it back."""
+    """Wraps the CRM's adapter: translates each call into its names, and each answer back."""
 
     def __init__(self, inner: Adapter, field_map: FieldMap) -> None:
         super().__init__(inner.context)
@@ -199,7 +199,7 @@ class Translated(Adapter):
 
 
 def _sent(rules: KindMap, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties as the CRM gets them; raises Rejected for those that cannot be."""
+    """Return the properties in the CRM's names; raises Rejected for values it cannot have."""
     if nameless := rules.nameless(properties):
         raise Rejected([Problem(name, reason) for name, reason in nameless])
     return rules.sent(properties)

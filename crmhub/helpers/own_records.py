@@ -73,7 +73,7 @@ _OLDEST_WITH_VALUE = Statement(
 
 
 class OwnRecords:
-    """Implements `adapter.Store` on the records that the public API serves too."""
+    """Implements `adapter.Store` on the records of the public API."""
 
     def __init__(self, records: RecordStore, account: Account) -> None:
         self._records = records
@@ -84,7 +84,7 @@ class OwnRecords:
     ) -> Contact | None:
         """Return the oldest contact with this email or phone, or None.
 
-        An email of a contact that was merged leads to the contact that was kept.
+        The email of a merged contact leads to the kept contact.
         """
         catalogue = self._records.catalogue(self._account, CONTACTS)
         with self._records.database.reading() as connection:
@@ -122,7 +122,7 @@ class OwnRecords:
         contact_id: str | None = None,
         mark: str = "",
     ) -> Saved:
-        """Create a record linked to the contact, if one is named; see `adapter.Store.create`."""
+        """Create a record, linked to a contact if one is named; see `adapter.Store.create`."""
         if contact_id is not None:
             return self._following(
                 contact_id, lambda contact: self._create(kind, properties, contact, mark)
@@ -172,7 +172,7 @@ class OwnRecords:
         return self._told("contacts", properties, write)
 
     def describe(self, kind: Kind) -> list[Described]:
-        """Return the properties of a kind, with the fields that the hub fills in."""
+        """Return the properties of a kind, with the read-only ones of the hub."""
         known = self._records.catalogue(self._account, KINDS[kind])
         fields = [Described(name, name, type, read_only=True) for name, type in _FIELDS.items()]
         return [_described(one) for one in known] + [
@@ -200,7 +200,7 @@ class OwnRecords:
             return self._record(kept_id)
 
     def _following(self, contact_id: str, write: Callable[[Record], Saved]) -> Saved:
-        """Run `write` for a contact, and again when it was merged into another one meanwhile."""
+        """Run `write` for a contact; run it again for the kept contact after a merge meanwhile."""
         contact = self._record(contact_id)
         try:
             return write(contact)
@@ -211,7 +211,7 @@ class OwnRecords:
             return write(now)
 
     def _told(self, kind: Kind, properties: Mapping[str, str], write: Callable[[], Saved]) -> Saved:
-        """Run `write` with the store's errors told in the words of the contract."""
+        """Run `write` and turn the store's errors into those of the adapter contract."""
         try:
             return write()
         except AlreadyWritten as exc:

@@ -1,4 +1,4 @@
-"""One bad property does not sink a lead: what can be stored is stored, the rest is named."""
+"""Partial writes: a refused property does not lose the lead; the others are stored."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ S = TypeVar("S", bound=Saved)
 
 @dataclass(frozen=True, slots=True)
 class Stored(Generic[S]):
-    """What was written, and what was left out of it."""
+    """The written record, and the problems of the properties left out."""
 
     saved: S
     refused: tuple[Problem, ...]
 
 
-def store_what_is_good(
+def write_accepted_properties(
     write: Callable[[Mapping[str, str]], S],
     properties: Mapping[str, str],
     refused: Sequence[Problem] = (),
@@ -63,6 +63,6 @@ def store_what_is_good(
 
 
 def refusal(problems: Sequence[Problem], message: str = "") -> Rejected:
-    """Return the error that names all of these problems, and what else there is to say."""
+    """Return the error that names these problems, with a further message."""
     told = listed([(shortened(one.name), one.reason) for one in problems])
     return Rejected(problems, ". ".join(filter(None, (told, message))))

@@ -1,7 +1,7 @@
-"""Pipelines and stages that a bot names before anybody has set them up.
+"""Pipelines and stages that a bot names before an operator has set them up.
 
-An account starts with HubSpot's usual pipelines. A bot built for an account with others should
-work at once; so as long as nobody has edited the account's pipelines, what helpers name is added.
+An account starts with HubSpot's default pipelines. So that a bot built for other pipelines works at
+once, the hub adds what helpers name, until somebody edits the account's pipelines.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _SET_STAGES = Statement(
 def make(
     records: RecordStore, account: Account, kind: Kind, properties: Mapping[str, str]
 ) -> frozenset[str]:
-    """Add the pipeline and stage that `properties` name and that do not exist.
+    """Add the pipeline and stage in `properties` if they do not exist.
 
-    Returns the names of the properties whose place exists now and may not have a moment ago, as
-    another call may have added it; none when there is no such place.
+    Returns the names of the properties whose pipeline or stage exists now; another call may have
+    added it. Returns none if nothing may be added.
     """
     named = _Named(
         properties.get(kind.pipeline, "").strip(), properties.get(kind.stage, "").strip()
@@ -68,13 +68,13 @@ def make(
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The pipeline and stage a bot named; either may be empty."""
+    """The pipeline and stage that a bot named; either may be empty."""
 
     pipeline: str
     stage: str
 
     def new_in(self, known: Catalogue) -> Pipeline | None:
-        """Return the pipeline as it would have to become, or None when nothing is to be added."""
+        """Return the pipeline with what must be added, None if nothing must."""
         if not (_can_be(self.pipeline) and _can_be(self.stage)) or self._meant(known):
             return None
         stages = (Stage(self.stage, self.stage),) if self.stage else ()
@@ -90,7 +90,7 @@ class _Named:
         return None if full else replace(pipeline, stages=pipeline.stages + stages)
 
     def is_in(self, known: Catalogue) -> bool:
-        """Return whether there is such a place."""
+        """Return whether the pipeline and stage exist."""
         pipelines = [one for one in known.pipelines if self.pipeline in ("", one.id)]
         return any(not self.stage or one.has(self.stage) for one in pipelines)
 

@@ -40,9 +40,9 @@ _random = secrets.SystemRandom()
 
 
 def random_int(*, smallest: int, largest: int) -> int:
-    """Return an integer from `smallest` to `largest`, both included, each as likely.
+    """Return a random integer from `smallest` to `largest`, both included.
 
-    Raises Semantic when the range is empty.
+    Raises Semantic for an empty range.
     """
     _check(smallest, largest)
     return _random.randint(smallest, largest)
@@ -64,9 +64,9 @@ def int_of_account(
 ) -> int:
     """Return an integer of the range, both ends included, by the account's rotation.
 
-    A sticky one gives a contact that is named the number it had before. Only `random` that is
-    not sticky does without the database. Raises Semantic when the range is empty or not one for
-    the account's rotation, or a sticky one's contact is a value that the builder did not fill in.
+    With a sticky assignment, a named contact gets the same number again. Only `random` without
+    sticky assignment needs no database. Raises Semantic for an empty range, a range that does not
+    fit the rotation, and a contact that is an unreplaced variable.
     """
     turns = _Turns(account.id, smallest, largest, read_rotation(account.switches.rotation))
     turns.check()
@@ -84,7 +84,7 @@ def int_of_account(
 
 @dataclass(slots=True)
 class _Turns:
-    """The turns of one range; `first` is set once a draw has been the first one of it."""
+    """The draws of one range; `first` is set by the first draw."""
 
     account_id: int
     smallest: int
@@ -139,7 +139,7 @@ class _Turns:
 
 
 def _drawing(insert: Insert) -> Any:
-    """Build the statement that counts a draw; another strategy begins anew."""
+    """Return the statement that counts a draw; a changed strategy restarts the count."""
     row, new = rotation_table.c, insert(rotation_table)
     same = row.strategy == new.excluded.strategy
     return (
@@ -164,7 +164,7 @@ _DRAW = Statement(_drawing)
 
 
 def _offset(rotation: Rotation, draws: int, seed: int, size: int) -> int:
-    """Return which number of the range, from 0 on, is drawn after so many draws."""
+    """Return the offset in the range, from 0 on, after so many draws."""
     if rotation.how == WEIGHTED:
         cycle = _cycle(rotation.weights)
         return cycle[draws % len(cycle)]
@@ -175,9 +175,9 @@ def _offset(rotation: Rotation, draws: int, seed: int, size: int) -> int:
 
 @lru_cache(maxsize=64)
 def _cycle(weights: tuple[int, ...]) -> array[int]:
-    """Return each index as often as its weight says, spread evenly.
+    """Return each index as often as its weight says, evenly spread.
 
-    The n-th turn of weight w is due in the middle of the n-th of w equal parts of the cycle.
+    Turn n of an index of weight w is due in the middle of the n-th of w equal parts of the cycle.
     """
     turns = [
         ((2 * n + 1) / weight, index) for index, weight in enumerate(weights) for n in range(weight)
@@ -187,7 +187,7 @@ def _cycle(weights: tuple[int, ...]) -> array[int]:
 
 @lru_cache(maxsize=64)
 def _bag(seed: int, number: int, size: int) -> array[int]:
-    """Return the order of a round, which does not begin with what the round before ended with."""
+    """Return the order of a round; its first number differs from the last of the round before."""
     if size == 2:
         # The only order that repeats nothing where two rounds meet.
         number = 0

@@ -1,8 +1,8 @@
-"""The number that a contact keeps where the account's rotation is sticky.
+"""Sticky assignments: the number that a contact keeps, by the account's rotation.
 
-A contact is known by what the bot sends, its `contactId`, its `contactToken` or both, and by the
-person whom the hub knows behind them; a number is kept under each of these, so that any of them
-finds it again. Stored are hashes: an id or a token may be somebody's phone number.
+A contact is known by its `contactId`, its `contactToken`, and the person behind them. The number is
+stored under each, so that any of them finds it again. Only hashes are stored: an id or a token may
+be a phone number.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _SHARE = Statement(_sharing)
 
 
 class Turns(Protocol):
-    """Where a contact that has no number yet gets one."""
+    """The source of numbers for contacts without one."""
 
     smallest: int
     largest: int
@@ -82,7 +82,7 @@ class Turns(Protocol):
 class Contact:
     """A contact as the bot names it, "" for what it did not send.
 
-    Raises Semantic for one that the builder did not fill in: all contacts would be one behind it.
+    Raises Semantic for an unreplaced variable, which all contacts would share.
     """
 
     id: str
@@ -93,7 +93,7 @@ class Contact:
             check_filled(text, where)
 
     def keys(self, connection: Connection, account: Account) -> list[str]:
-        """Return the hashes of all that is known of the contact, the surest first."""
+        """Return the hashes of the contact's ids, the most reliable first."""
         here = account.connection.id
         person = self._person(connection, account)
         keys = [of_person(here, person)] if person else []
@@ -112,7 +112,7 @@ class Contact:
 
 
 def of_person(connection_id: int, person: str) -> str:
-    """Return the hash of a person whom the hub knows."""
+    """Return the hash of a person."""
     return _hashed(f"person/{connection_id}/{person}")
 
 
@@ -122,7 +122,7 @@ def of_id(connection_id: int, id: str) -> str:
 
 
 def of_token(token: str) -> str:
-    """Return the hash of a conversation."""
+    """Return the hash of a contactToken."""
     return _hashed(f"token/{token}")
 
 
@@ -131,7 +131,7 @@ def _hashed(name: str) -> str:
 
 
 def of_contact(database: Database, account: Account, contact: Contact, turns: Turns) -> int:
-    """Return the number the contact keeps, drawn now if it has none that `turns` still holds."""
+    """Return the contact's number; draw one if it has none that `turns` still holds."""
     with database.reading() as connection:
         keys = contact.keys(connection, account)
         kept = _kept(connection, account, keys, turns)
@@ -155,7 +155,7 @@ def of_contact(database: Database, account: Account, contact: Contact, turns: Tu
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A number that is kept; `settled` when nothing about it needs to be written."""
+    """A stored number; `settled` if nothing needs to be written."""
 
     value: int
     settled: bool
@@ -164,9 +164,9 @@ class _Kept:
 def _kept(
     connection: Connection, account: Account, keys: Sequence[str], turns: Turns
 ) -> _Kept | None:
-    """Return the number kept for this range, else for another one from the same number on.
+    """Return the number stored for this range, else for another range with the same start.
 
-    A team grows and shrinks at its end, and nobody is to lose their agent by that.
+    A team grows and shrinks at its end, and no contact should lose its agent by that.
     """
     now = now_ms()
     rows = connection.rows(
@@ -210,7 +210,7 @@ def _keep(tx: Connection, account: Account, keys: Sequence[str], turns: Turns, v
 
 
 def share(tx: Connection, account: Account, of: str, to: str) -> None:
-    """Keep the numbers of one contact for another one, too, where that has none of its own.
+    """Copy the numbers of one contact to another, where that has none.
 
     Both are hashes, as `of_person` and `of_id` return them.
     """
@@ -218,7 +218,7 @@ def share(tx: Connection, account: Account, of: str, to: str) -> None:
 
 
 def forget(database: Database, table: sa.Table, account_id: int, *, most: int) -> None:
-    """Delete what was not used for KEPT_MS, and all but about the `most` last used rows."""
+    """Delete rows unused for KEPT_MS, and the least recently used beyond about `most`."""
     of_account = table.c.account_id == param("account_id")
     last_used = sa.select(table.c.used_at).where(of_account).order_by(table.c.used_at.desc())
     oldest_kept = Statement(last_used.limit(1).offset(most - 1))

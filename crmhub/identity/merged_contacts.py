@@ -1,4 +1,4 @@
-"""Contacts that were merged: their bindings lead to the contact that was kept, and back again."""
+"""Merged contacts: their bindings lead to the kept contact, and back after an unmerge."""
 
 from __future__ import annotations
 
@@ -83,19 +83,19 @@ _PART = tuple(
 
 
 def merged_into(connection: Connection, account: Account, crm_id: str) -> str:
-    """Return the contact that this contact of the CRM was merged into, else its own id."""
+    """Return the contact into which this contact of the CRM was merged; its own id if none."""
     kept_id: str | None = connection.scalar(_MERGED_INTO, _of(account) | {"crm_id": crm_id})
     return kept_id or crm_id
 
 
 def with_former_email(connection: Connection, account: Account, email: str) -> str:
-    """Return the contact that got another email when it was merged, "" for none."""
+    """Return the kept contact of a merge in which this email was dropped, "" for none."""
     kept_id: str | None = connection.scalar(_WITH_FORMER_EMAIL, _of(account) | {"email": email})
     return kept_id or ""
 
 
 def hold_contact(tx: Connection, account: Account, crm_id: str) -> str:
-    """Hold a contact of the CRM, or the one it was merged into, and return its id."""
+    """Lock a contact of the CRM, or the one it was merged into, and return its id."""
     hold_contacts(tx, account, [crm_id])
     kept_id = merged_into(tx, account, crm_id)
     if kept_id != crm_id:
@@ -104,16 +104,16 @@ def hold_contact(tx: Connection, account: Account, crm_id: str) -> str:
 
 
 def hold_contacts(tx: Connection, account: Account, crm_ids: Sequence[str]) -> None:
-    """Let nobody else bind to these contacts of the CRM until the transaction ends."""
+    """Lock contacts of the CRM: no other binding gets them until the transaction ends."""
     names = [(account.id, account.connection.id, "contact", crm_id) for crm_id in sorted(crm_ids)]
     hold_all(tx, names)
 
 
 def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> None:
-    """Let nobody else change the unfinished actions of these contacts until the transaction ends.
+    """Lock the unfinished actions of these contacts until the transaction ends.
 
-    An outcome is recorded under the lock of its action, then under that of its contact: who needs
-    both calls this before `hold_contacts`.
+    An outcome is recorded under its action's lock, then its contact's lock: call this before
+    `hold_contacts`.
     """
     rows = tx.rows(_PERSONS_OF, _of(account) | {"crm_ids": crm_ids})
     persons = sorted({*crm_ids, *(row.person for row in rows)})
@@ -122,9 +122,9 @@ def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> No
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What `join` changed: the hub ids that led to the merged contact, and former persons.
+    """The changes made by `join`: the hub ids moved, and the former persons.
 
-    `persons` maps ids, as actions name their contact, to their person before it became `person`.
+    `persons` maps ids, as actions name their contact, to the person before the merge.
     """
 
     person: str
@@ -133,9 +133,9 @@ class Joined:
 
 
 def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Joined:
-    """Let the bindings of a merged contact lead to the kept one; both are one person from then on.
+    """Move the bindings of a merged contact to the kept one; both become one person.
 
-    The caller holds both contacts. The actions of both keep the order of their acceptance.
+    The caller has locked both contacts. The actions of both keep the order of their acceptance.
     """
     here = _of(account)
     contacts = {"merged": merged_id, "kept": kept_id}
@@ -156,9 +156,9 @@ def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Join
 
 
 def part(tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined) -> None:
-    """Let the bindings that `join` has moved lead to their former contact again.
+    """Undo `join`: the moved bindings lead to their former contact again.
 
-    They have their former person again, and so have their actions, also those accepted since.
+    They get their former person back, and so do their actions, later ones included.
     """
     here = _of(account)
     contacts = {"merged": merged_id, "kept": kept_id}

@@ -18,9 +18,9 @@ _MOST_DIGITS = 15
 
 
 def readings(text: str, region: str) -> list[str]:
-    """Return the numbers a text may mean, the likeliest first, in E.164 where they can be.
+    """Return the numbers a text may mean, the likeliest first, in E.164 if possible.
 
-    `region` is the account's, "" for none.
+    `region` is the account's country code, "" for none.
     """
     text = values.number_of(text).strip()
     stored = _stored(text, region)
@@ -52,7 +52,7 @@ def _digits(text: str) -> str:
 
 
 def _with_country(digits: str) -> str:
-    """Return the number of these digits, country code first, in E.164; "" where there is none."""
+    """Return these digits as an E.164 number with its country code, "" if they are none."""
     if not digits or len(digits) > _MOST_DIGITS:
         return ""
     number = _stored(f"+{digits}", "")

@@ -35,9 +35,9 @@ _NO_GUID = r"(?![0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
 class Form:
     """One way to write a variable.
 
-    `counts` says where it counts: inside a longer `text`, inside a longer `key` (an id, an email, a
-    number, a name), as the `whole` of any value, or as the whole of an `id` only. What counts
-    inside a text counts in the three other places, too, and so on down this list.
+    `counts` says where it is recognised: inside a longer `text`; inside a longer `key` (id, email,
+    number, name); as the `whole` of any value; or only as the whole of an `id`. Each place includes
+    the ones after it in this list.
     """
 
     example: str
@@ -84,7 +84,7 @@ FORMS: tuple[Form, ...] = (
 
 
 class Builder(NamedTuple):
-    """A builder, the examples of the forms its variables have, and the page that says so."""
+    """A builder, examples of its variables' forms, and the page that documents them."""
 
     name: str
     forms: tuple[str, ...]
@@ -195,7 +195,7 @@ _PLUS = re.compile(r"[^\d+\uff0b]{0,20}[+\uff0b]")
 
 
 def find_in_text(text: str) -> str:
-    """Return what of a property's value is not filled in, "" when it can be stored."""
+    """Return the unreplaced variable in a property's value, "" if the value can be stored."""
     whole = text.strip()
     if whole in _NOTHING or _WHOLE.fullmatch(whole):
         return whole
@@ -206,7 +206,7 @@ def find_in_text(text: str) -> str:
 
 
 def find_in_key(text: str) -> str:
-    """Return what of an email or a number is not filled in, "" for nothing."""
+    """Return the unreplaced variable in an email or a number, "" for none."""
     whole = text.strip()
     if whole in _NOTHING or _WHOLE.fullmatch(whole):
         return whole
@@ -215,7 +215,7 @@ def find_in_key(text: str) -> str:
 
 
 def is_unfilled_id(text: str) -> bool:
-    """Return whether an id is not filled in, so that many people would share it."""
+    """Return whether an id is an unreplaced variable, which many people would share."""
     whole = text.strip()
     words = {word for word in _SEPARATORS.split(whole.casefold()) if word}
     return bool(
@@ -228,7 +228,7 @@ def is_unfilled_id(text: str) -> bool:
 
 
 def filled_words(name: str) -> list[str]:
-    """Return the words of a name in their places, "" for each that is not filled in."""
+    """Return the words of a name, with "" in place of each unreplaced variable."""
     # No text of a helper holds U+0000.
     marked = _IN_KEY.sub("\0", name.replace(_OBJECT, "\0"))
     return ["" if _is_unfilled_word(word) else word for word in marked.split()]
@@ -239,9 +239,9 @@ def _is_unfilled_word(word: str) -> bool:
 
 
 def is_junk_phone(text: str) -> bool:
-    """Return whether a text is no possible phone number, so that it can be nobody's.
+    """Return whether a text cannot be a phone number.
 
-    A national number need not say its country.
+    A national number may lack its country code.
     """
     number = values.number_of(text.strip())
     digits = _digits(number)
@@ -266,7 +266,7 @@ def is_junk_phone(text: str) -> bool:
 
 
 def _digits(number: str) -> str:
-    """Return the digits before an extension, of too many only the first ones."""
+    """Return the digits before an extension; of a long text, only the first."""
     digits = ""
     for character in number:
         if character.isdecimal():

@@ -1,8 +1,7 @@
 """Possible duplicates: pairs of contacts that may be one person, listed for operators.
 
-A pair belongs to a connection, like bindings. `merging` merges a pair and undoes that where the
-hub's own records are the account's CRM; the contacts of another CRM are merged there, and the pair
-is closed.
+A pair belongs to a connection, like bindings. On `local`, `operations.merge_contacts` merges a pair
+and can undo that. Contacts of another CRM are merged there, and the pair is closed.
 """
 
 from __future__ import annotations
@@ -120,10 +119,10 @@ _MERGES_INTO = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two contacts, the smaller id first, and what they share (`phone`, `name`).
+    """Two contacts, the smaller id first, and the values they share (`phone`, `name`).
 
-    `decided_by` merged or dismissed it at `decided_at` (ms since 1970), the CRM itself where that
-    is "". `kept_id` is the contact that is left of a merged pair, as far as the hub knows.
+    `decided_by` is who merged or dismissed it at `decided_at` (ms since 1970); "" for the CRM
+    itself. `kept_id` is the contact that remains of a merged pair, as far as the hub knows.
     """
 
     one: str
@@ -144,7 +143,7 @@ class Pair:
 
     @property
     def unmerge_until(self) -> int:
-        """Until when it can be unmerged (ms since 1970), 0 when it cannot."""
+        """Until when the merge can be undone (ms since 1970), 0 for never."""
         until = self.decided_at + UNMERGE_MS
         return until if self.undoable and now_ms() < until else 0
 
@@ -159,8 +158,8 @@ class Pair:
 def note(tx: Connection, account: Account, one: str, other: str, *, shares: Sequence[str]) -> None:
     """List two contacts of the account's CRM as possible duplicates, in any order.
 
-    `shares` names what they have in common. A pair that is listed already stays as it is; one that
-    was dismissed or merged is listed again only when it shares more than it did then.
+    `shares` names the values they share. A listed pair stays as it is; a dismissed or merged pair
+    is listed again only if it shares more than before.
     """
     # No CRM has longer ids, and no index takes them.
     if not (one and other) or max(len(one), len(other)) > LONGEST:
@@ -171,7 +170,7 @@ def note(tx: Connection, account: Account, one: str, other: str, *, shares: Sequ
 
 
 def _add(tx: Connection, account: Account, new: Pair) -> None:
-    """Store an open pair, or what it shares beyond the one that is stored."""
+    """Store an open pair, or add what it shares to a stored one."""
     if _insert(tx, account, new):
         return
     known = locked(tx, account, *new.ids)
@@ -195,7 +194,7 @@ def listed(
 ) -> list[Pair]:
     """Return the pairs of the account's present connection, the newest first.
 
-    `state` narrows; `after` is `found_at` and ids of the last pair of the page before.
+    `state` selects some; `after` is `found_at` and the ids of the previous page's last pair.
     """
     query = sa.select(*_PAIR).where(_HERE)
     values = _of(account) | {"limit": limit}
@@ -212,7 +211,7 @@ def listed(
 
 
 def count_open(db: Connection, account: Account) -> int:
-    """Return how many pairs nobody has decided on."""
+    """Return how many pairs await a decision."""
     count: int = db.scalar(_COUNT_OPEN, _of(account))
     return count
 
@@ -226,7 +225,7 @@ def find(db: Connection, account: Account, one: str, other: str) -> Pair:
 
 
 def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pair:
-    """Close an open pair that is one contact in its CRM, `kept_id`; return it as it is then."""
+    """Close an open pair that the CRM has merged into `kept_id`; return the closed pair."""
 
     def work(tx: Connection) -> Pair:
         merged_contacts.hold_contacts(tx, account, pair.ids)
@@ -247,7 +246,7 @@ def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pai
 
 
 def forget(database: Database, *, most: int = 1000) -> int:
-    """Delete what up to `most` merges of 30 days ago could be undone with; return how many."""
+    """Delete the undo data of up to `most` merges older than 30 days; return how many."""
     return database.transact(
         lambda tx: tx.run(
             _FORGET_UNDO_OF_ALL_ACCOUNTS, {"before": now_ms() - UNMERGE_MS, "most": most}
@@ -256,7 +255,7 @@ def forget(database: Database, *, most: int = 1000) -> int:
 
 
 def erase(tx: Connection, account: Account, contacts: Collection[tuple[int, str]]) -> int:
-    """Delete every pair of contacts, given as connection and id; return how many these were."""
+    """Delete every pair of these contacts, given as connection and id; return how many."""
     rows = [(account.id, *contact) for contact in sorted(contacts)]
     types = {"account_id": "int", "connection_id": "int"}
     return sum(
@@ -269,9 +268,9 @@ def erase(tx: Connection, account: Account, contacts: Collection[tuple[int, str]
 
 
 def take_over(tx: Connection, account: Account, merged: Pair) -> dict[str, Any]:
-    """List the kept contact of a merge in place of the merged one; return what `give_back` needs.
+    """After a merge, list the kept contact in place of the merged one; return data for `give_back`.
 
-    Contacts that were merged into the merged one lead to the kept one, too.
+    Contacts merged into the merged one now lead to the kept one, too.
     """
     rows = tx.rows(_OF_MERGED, _of(account, merged) | {"merged_id": merged.merged_id})
     pairs = []
@@ -298,7 +297,7 @@ def give_back(
 ) -> None:
     """Undo `take_over` for a pair that is unmerged.
 
-    A pair comes back when its third contact `exists`; one that somebody has decided on since stays.
+    A pair returns if its third contact `exists`; a pair decided since stays as it is.
     """
     for one, other in undo["followers"]:
         follower = _of(account) | {"one": one, "other": other}
@@ -313,7 +312,7 @@ def give_back(
 
 
 def _instead(former: Pair, merged: Pair) -> Pair:
-    """Return a pair of the merged contact as one of the kept contact."""
+    """Return a pair of the merged contact as a pair of the kept contact."""
     one, other = sorted((merged.kept_id, former.but(merged.merged_id)))
     return replace(former, one=one, other=other)
 
@@ -322,19 +321,19 @@ def _instead(former: Pair, merged: Pair) -> Pair:
 
 
 def undo_of(tx: Connection, account: Account, pair: Pair) -> dict[str, Any]:
-    """Return what was stored to undo the merge of a pair."""
+    """Return the undo data of a pair's merge."""
     undo: dict[str, Any] = json.loads(tx.scalar(_UNDO, _of(account, pair)))
     return undo
 
 
 def merges_into(tx: Connection, account: Account, contact_id: str) -> list[Pair]:
-    """Return the merges that can be undone of which this contact was kept, and is still left."""
+    """Return the merges that can be undone in which this contact was kept and still remains."""
     rows = tx.rows(_MERGES_INTO, _of(account) | {"kept_id": contact_id})
     return [_pair(row) for row in rows]
 
 
 def set_undo(tx: Connection, account: Account, pair: Pair, undo: Mapping[str, Any]) -> None:
-    """Replace what is stored to undo the merge of a pair."""
+    """Replace the undo data of a pair's merge."""
     tx.run(_SET_UNDO, _of(account, pair) | {"undo": json.dumps(undo)})
 
 
@@ -347,12 +346,12 @@ def _find(db: Connection, account: Account, one: str, other: str, *, statement: 
 
 
 def locked(tx: Connection, account: Account, one: str, other: str) -> Pair:
-    """Return the pair of two contacts, which nobody else changes meanwhile; raises NotFound."""
+    """Return the pair of two contacts and lock it until the transaction ends; raises NotFound."""
     return _find(tx, account, one, other, statement=_LOCK)
 
 
 def _insert(tx: Connection, account: Account, pair: Pair) -> bool:
-    """Store a pair unless there is one of these contacts; return whether it was stored."""
+    """Store a pair unless these contacts have one; return whether it was stored."""
     return bool(tx.run(_INSERT, _of(account, pair) | _stored(pair)))
 
 
@@ -364,7 +363,7 @@ def update(
     email: str | None = None,
     undo: Mapping[str, Any] | None = None,
 ) -> None:
-    """Store what is known of a pair now; what a merge left behind is replaced, too."""
+    """Store a pair's present state, its undo data included."""
     tx.run(
         _UPDATE,
         _of(account, pair)

@@ -94,7 +94,7 @@ class Journal:
         return outcomes.finish_all(self._database, tries)
 
     def open_circuit(self, account: Account, reason: str, word: str = "") -> None:
-        """Open the circuit of an account's connection after a read failed; `word` names the error."""
+        """Open the circuit of an account's connection after a failed read: the error `word`."""
         outcome = Outcome("queued", word, away=reason)
 
         def work(tx: Connection) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from crmhub.adapter import Conflict, Problem, Rejected, Saved
-from crmhub.helpers.partial_writes import store_what_is_good
+from crmhub.helpers.partial_writes import write_accepted_properties
 
 
 class Crm:
@@ -30,48 +30,50 @@ class Crm:
 
 def test_the_good_properties_are_stored_and_the_others_named() -> None:
     crm = Crm("a", "c")
-    stored = store_what_is_good(crm.write, {"a": "1", "b": "2", "c": "3"}, strict=False)
+    stored = write_accepted_properties(crm.write, {"a": "1", "b": "2", "c": "3"}, strict=False)
     assert crm.written == {"b": "2"}
     assert [problem.name for problem in stored.refused] == ["a", "c"]
 
 
 def test_what_was_refused_before_comes_first() -> None:
     before = [Problem("z", "a placeholder")]
-    stored = store_what_is_good(Crm("a").write, {"a": "1", "b": "2"}, before, strict=False)
+    stored = write_accepted_properties(Crm("a").write, {"a": "1", "b": "2"}, before, strict=False)
     assert [problem.name for problem in stored.refused] == ["z", "a"]
 
 
 def test_a_strict_account_writes_all_or_nothing() -> None:
     crm = Crm("a")
     with pytest.raises(Rejected, match="a: it is wrong"):
-        store_what_is_good(crm.write, {"a": "1", "b": "2"}, strict=True)
+        write_accepted_properties(crm.write, {"a": "1", "b": "2"}, strict=True)
     with pytest.raises(Rejected, match="z: a placeholder"):
-        store_what_is_good(crm.write, {"b": "2"}, [Problem("z", "a placeholder")], strict=True)
+        write_accepted_properties(
+            crm.write, {"b": "2"}, [Problem("z", "a placeholder")], strict=True
+        )
     assert crm.written is None
 
 
 def test_nothing_left_is_a_refusal_with_every_reason() -> None:
     with pytest.raises(Rejected, match="a: it is wrong; b: it is wrong"):
-        store_what_is_good(Crm("a", "b").write, {"a": "1", "b": "2"}, strict=False)
+        write_accepted_properties(Crm("a", "b").write, {"a": "1", "b": "2"}, strict=False)
 
 
 @pytest.mark.parametrize("place", ["pipeline", "dealstage", "hs_pipeline", "hs_pipeline_stage"])
 def test_a_pipeline_or_stage_is_never_left_out(place: str) -> None:
     crm = Crm(place)
     with pytest.raises(Rejected, match=f"{place}: it is wrong"):
-        store_what_is_good(crm.write, {place: "1", "b": "2"}, strict=False)
+        write_accepted_properties(crm.write, {place: "1", "b": "2"}, strict=False)
     assert crm.written is None
 
 
 def test_what_is_missing_cannot_be_left_out() -> None:
     with pytest.raises(Rejected, match="dealname: it is required"):
-        store_what_is_good(Crm(required="dealname").write, {"a": "1"}, strict=False)
+        write_accepted_properties(Crm(required="dealname").write, {"a": "1"}, strict=False)
 
 
 def test_a_required_property_that_is_wrong_is_told_with_its_reason() -> None:
     crm = Crm("dealname", required="dealname")
     with pytest.raises(Rejected, match="it is wrong; dealname: it is required"):
-        store_what_is_good(crm.write, {"dealname": "1", "a": "2"}, strict=False)
+        write_accepted_properties(crm.write, {"dealname": "1", "a": "2"}, strict=False)
 
 
 def test_a_refusal_that_names_no_property_refuses_the_whole() -> None:
@@ -79,7 +81,7 @@ def test_a_refusal_that_names_no_property_refuses_the_whole() -> None:
         raise Rejected([], "not on a Sunday")
 
     with pytest.raises(Rejected, match="not on a Sunday"):
-        store_what_is_good(write, {"a": "1", "b": "2"}, strict=False)
+        write_accepted_properties(write, {"a": "1", "b": "2"}, strict=False)
 
 
 def test_a_value_that_belongs_to_another_contact_is_left_out() -> None:
@@ -88,7 +90,7 @@ def test_a_value_that_belongs_to_another_contact_is_left_out() -> None:
             raise Conflict("another contact has it", existing_id="7", name="email")
         return Saved("1", "updated")
 
-    stored = store_what_is_good(write, {"email": "a@x.org", "city": "Rome"}, strict=False)
+    stored = write_accepted_properties(write, {"email": "a@x.org", "city": "Rome"}, strict=False)
     assert stored.refused == (Problem("email", "another contact has it"),)
 
 
@@ -97,4 +99,4 @@ def test_a_conflict_about_no_property_stays_one() -> None:
         raise Conflict("it exists", existing_id="7")
 
     with pytest.raises(Conflict):
-        store_what_is_good(write, {"a": "1"}, strict=False)
+        write_accepted_properties(write, {"a": "1"}, strict=False)
