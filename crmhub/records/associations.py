@@ -55,7 +55,7 @@ _HOLD = Statement(
 def of_records(
     connection: Connection, account_id: int, kind: Kind, ids: Sequence[int]
 ) -> dict[int, Links]:
-    """Return the links of each of `ids` that has any, by kind, ids rising."""
+    """Return the links of these records, by id and kind, with rising ids."""
     linked: dict[int, Links] = {}
     if not ids:
         return linked
@@ -67,10 +67,10 @@ def of_records(
 
 
 def column(connection: Connection) -> str:
-    """Return the SQL of a column for queries of `records` by :account and :kind: a row's links.
+    """Return the SQL of a column with a record's links, for queries by :account and :kind.
 
-    `links` reads its values. It is text: searches put it into theirs, and each database has
-    functions of its own for it.
+    `links` parses its values. It is text, since searches embed it, and each database has its own
+    functions for it.
     """
     linked = (
         "select to_kind, to_id from association where account_id = :account"
@@ -83,7 +83,7 @@ def column(connection: Connection) -> str:
 
 
 def links(text: str | None) -> Links:
-    """Return the links that a value of `column` tells of."""
+    """Parse a value of `column`."""
     linked: Links = {}
     for to_kind, to_id in orjson.loads(text) if text else ():
         linked.setdefault(BY_CODE[to_kind].name, []).append(to_id)
@@ -93,13 +93,13 @@ def links(text: str | None) -> Links:
 def page(
     connection: Connection, account_id: int, kind: Kind, id: int, to: Kind, *, after: int, rows: int
 ) -> list[int]:
-    """Return up to `rows` ids of kind `to` that the record is linked with, rising from `after`."""
+    """Return up to `rows` ids of kind `to` linked with the record, rising, behind `after`."""
     page = _to_kind(account_id, kind, id, to) | {"after": after, "rows": rows}
     return [row.to_id for row in connection.rows(_PAGE, page)]
 
 
 def count(connection: Connection, account_id: int, kind: Kind, id: int, to: Kind) -> int:
-    """Return how many records of kind `to` the record is linked with."""
+    """Return how many records of kind `to` are linked with the record."""
     n: int = connection.scalar(_COUNT, _to_kind(account_id, kind, id, to))
     return n
 
@@ -109,9 +109,9 @@ def _to_kind(account_id: int, kind: Kind, id: int, to: Kind) -> dict[str, int]:
 
 
 def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, int]]) -> None:
-    """Keep the records `(path, kind, id)` from being archived until the transaction ends.
+    """Lock the records `(path, kind, id)` against archiving until the transaction ends.
 
-    Raises Semantic that names the path of each one that does not exist.
+    Raises Semantic that names the path of each missing record.
     """
     problems = []
     for kind in KINDS.values():
@@ -126,7 +126,7 @@ def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, i
 
 
 def hold(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> set[int]:
-    """Return those of the records that exist; none is archived until the transaction ends."""
+    """Return the existing records among these and lock them against archiving."""
     possible = sorted({id for id in ids if 0 < id < 2**53})
     if not possible:
         return set()
@@ -143,7 +143,7 @@ def link(
 
 
 def unlink(tx: Connection, account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-    """Remove a link from both ends; NotFound when there is none."""
+    """Remove a link from both ends; raises NotFound without one."""
     if not tx.delete("association", _ROW, sorted(_both(account_id, kind, id, to, to_id))):
         raise NotFound(f"{kind.singular} {id} is not associated with {to.singular} {to_id}.")
 
@@ -151,13 +151,13 @@ def unlink(tx: Connection, account_id: int, kind: Kind, id: int, to: Kind, to_id
 def remove(
     tx: Connection, account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]
 ) -> None:
-    """Remove those of the links `(id, to, to_id)` that exist, from both ends."""
+    """Remove the existing ones of the links `(id, to, to_id)`, from both ends."""
     rows = {row for id, to, to_id in links for row in _both(account_id, kind, id, to, to_id)}
     tx.delete("association", _ROW, sorted(rows))
 
 
 def remove_all(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
-    """Remove all links of records that are going."""
+    """Remove all links of records that are archived or erased."""
     links = of_records(tx, account_id, kind, ids)
     listed_links = [
         (id, KINDS[name], to_id)
@@ -176,7 +176,7 @@ def _both(account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> list[tu
 
 
 def wanted(associations: Mapping[str, Sequence[int]], path: str) -> list[tuple[str, Kind, int]]:
-    """Return `(path, kind, id)` for each id of an `associations` object, duplicates once."""
+    """Return `(path, kind, id)` for each id of an `associations` object, without duplicates."""
     found = []
     for name, ids in associations.items():
         seen: set[int] = set()

@@ -1,6 +1,6 @@
-"""Records that are taken out for good: who has an email or a phone, and the end of a record.
+"""Erasing records for good, and finding the contacts with an email or a phone.
 
-An archived record has no index rows, so those are found by reading through them.
+An archived record has no index rows, so archived records are read one by one.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _FORGET_ARCHIVED_OF_ALL_ACCOUNTS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A contact, archived or not, with what it holds; `created_at` in ms since 1970."""
+    """A contact, archived or not, with its properties; `created_at` in ms since 1970."""
 
     id: int
     created_at: int
@@ -94,14 +94,14 @@ class Held:
 
 
 def contacts(connection: Connection, account_id: int, ids: Collection[int]) -> list[Held]:
-    """Return those of the contacts that exist, archived ones too."""
+    """Return the existing contacts among these, archived ones included."""
     return records(connection, account_id, CONTACTS, ids)
 
 
 def records(
     connection: Connection, account_id: int, kind: Kind, ids: Collection[int]
 ) -> list[Held]:
-    """Return those of the records of a kind that exist, archived ones too."""
+    """Return the existing records of a kind among these, archived ones included."""
     if not ids:
         return []
     of = {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)}
@@ -115,7 +115,7 @@ def records(
 def contacts_with(
     connection: Connection, account_id: int, names: Sequence[str], texts: Collection[str]
 ) -> set[int]:
-    """Return the contacts that hold one of the texts under one of these properties."""
+    """Return the contacts that have one of the texts in one of these properties."""
     if not texts:
         return set()
     known = catalogue.load(connection, account_id, CONTACTS)
@@ -135,7 +135,7 @@ def contacts_with(
 
 
 def linked(connection: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> Links:
-    """Return what these records are linked with, by kind, ids rising."""
+    """Return the records linked with these, by kind, with rising ids."""
     together: dict[str, set[int]] = {}
     for links in associations.of_records(connection, account_id, kind, sorted(ids)).values():
         for name, to_ids in links.items():
@@ -144,7 +144,7 @@ def linked(connection: Connection, account_id: int, kind: Kind, ids: Collection[
 
 
 def erase(tx: Connection, known: Catalogue, ids: Collection[int], *, now: int) -> None:
-    """Take these records out of every table, archived ones too; their links go on both sides."""
+    """Delete these records from every table, archived ones included, with their links."""
     if not ids:
         return
     of = {"account_id": known.account_id, "kind": known.kind.code, "ids": sorted(ids)}
@@ -155,6 +155,6 @@ def erase(tx: Connection, known: Catalogue, ids: Collection[int], *, now: int) -
 
 
 def forget_archived(database: Database, *, most: int = 1000) -> int:
-    """Delete up to `most` records that were archived 90 days ago, and return how many went."""
+    """Delete up to `most` records archived more than 90 days ago; return how many."""
     which = {"before": now_ms() - ARCHIVED_MS, "most": most}
     return database.transact(lambda tx: tx.run(_FORGET_ARCHIVED_OF_ALL_ACCOUNTS, which))

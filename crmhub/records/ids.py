@@ -35,7 +35,7 @@ _BEGIN = Statement(
 
 
 class Ids:
-    """Gives out ids of one process."""
+    """Gives out the ids of one process."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -43,10 +43,10 @@ class Ids:
         self._lock = threading.Lock()
 
     def take(self, account_id: int, kind: int, n: int) -> range:
-        """Return `n` ids in rising order that no process has given out before.
+        """Return `n` rising ids that no process has given out before.
 
-        Runs a short transaction when the block is used up. As a part of a longer one it holds up
-        all who need a block of these meanwhile.
+        Reserves a new block in a short transaction when the old one is used up. Inside a longer
+        transaction, others that need a block of this kind wait for its end.
         """
         owner = (account_id, kind)
         with self._lock:
@@ -70,7 +70,7 @@ class Ids:
 
 
 def reserve(tx: Connection, account_id: int, kind: int, size: int) -> int:
-    """Reserve `size` ids in the transaction at hand and return the first one."""
+    """Reserve `size` ids in the present transaction and return the first one."""
     owner = {"account_id": account_id, "kind": kind}
     first: int | None = tx.scalar(_TAKE, owner | {"size": size})
     if first is None:

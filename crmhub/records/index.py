@@ -51,7 +51,7 @@ NO_DOCUMENT = (ValueError, TypeError, AttributeError, KeyError)
 
 
 class IndexChange:
-    """The index rows that go and come with a set of writes to records of one kind."""
+    """The index rows that a set of writes to records of one kind adds and removes."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -63,7 +63,7 @@ class IndexChange:
     def add(
         self, record_id: int, old: Mapping[str, str], new: Mapping[str, str], *, now: int = 0
     ) -> None:
-        """Note the step of a record from the properties `old` to `new`, with `updated_at` `now`."""
+        """Add the change of a record from the properties `old` to `new`, at `now`."""
         account = self._catalogue.account_id
         steps = [(name, old.get(name, ""), after) for name, after in new.items()]
         steps += [(name, before, "") for name, before in old.items() if name not in new]
@@ -90,18 +90,18 @@ class IndexChange:
                 self._come[table].append((account, known.prop_id, value, record_id, *beside, now))
 
     def write(self, tx: Connection) -> None:
-        """Write the rows; the unique values are the caller's, since they can be refused."""
+        """Write the rows; the caller writes the unique values, which may be refused."""
         for table, key in DATED.items():
             tx.delete(table, key, self._gone[table])
         tx.insert_all(*self.rows())
 
     def rows(self) -> list[Rows]:
-        """Return the rows that come, for each index table."""
+        """Return the new rows for each index table."""
         return [Rows(table, columns, self._come[table]) for table, columns in _STORED.items()]
 
 
 def whole(catalogue: Catalogue, records: Mapping[int, Mapping[str, str]]) -> dict[str, set[Row]]:
-    """Return all rows of records, given as properties by id, in each of TABLES; undated."""
+    """Return all index rows of records, given as properties by id, for each table; undated."""
     change = IndexChange(catalogue)
     for record_id, properties in records.items():
         change.add(record_id, {}, properties)
@@ -124,9 +124,9 @@ def _row(table: str, value: str) -> tuple[Any, ...]:
 
 
 def unique_key(value: str) -> str:
-    """Return what stands for `value` in `unique_value`: itself, or a digest when it is long.
+    """Return the key of a value in `unique_value`: the value, or a digest of a long one.
 
-    A short value that looks like a digest has one, too: else it would stand for another.
+    A short value in the form of a digest gets a digest, too, so that no two values share a key.
     """
     if len(value) <= PREFIX and not value.startswith(_DIGEST):
         return value

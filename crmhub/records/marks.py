@@ -1,4 +1,4 @@
-"""Names of writes, kept with what they made, so that a write sent again makes nothing twice."""
+"""Marks: names of writes, stored with their records, so that a repeated write creates nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FORGET_CLOSED = Statement(
 
 
 class AlreadyWritten(Exception):
-    """A record was made under this mark before; `record_id` is its id."""
+    """A record was created under this mark before; `record_id` is its id."""
 
     def __init__(self, record_id: int) -> None:
         super().__init__(f"written before as {record_id}")
@@ -51,13 +51,13 @@ class AlreadyWritten(Exception):
 
 
 class Closed(Exception):
-    """Nothing is created under this mark: its person was erased, or its action discarded."""
+    """No record may be created under this mark: its person was erased, or its action discarded."""
 
 
 def keep(tx: Connection, account_id: int, mark: str, kind: Kind, record_id: int) -> None:
-    """Note under which mark a record is made; raises AlreadyWritten when one was.
+    """Store the mark of a new record; raises AlreadyWritten for a used mark.
 
-    Raises Closed for a mark that `close` was called for.
+    Raises Closed for a mark that was passed to `close`.
     """
     key = {"account_id": account_id, "mark": mark}
     row = {"kind": kind.code, "record_id": record_id, "created_at": now_ms()}
@@ -70,9 +70,9 @@ def keep(tx: Connection, account_id: int, mark: str, kind: Kind, record_id: int)
 
 
 def close(tx: Connection, account_id: int, marks: Collection[str]) -> set[int]:
-    """Let nothing be made under these marks from now on; return the contacts that were.
+    """Forbid writes under these marks from now on; return the contacts created under them.
 
-    A write under one of them that is under way is waited for.
+    Waits for a write under one of them that is in progress.
     """
     if not marks:
         return set()
@@ -84,15 +84,15 @@ def close(tx: Connection, account_id: int, marks: Collection[str]) -> set[int]:
 
 
 def erase(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> None:
-    """Let the marks of these records, which are going, tell of them no more; they stay closed."""
+    """Remove the ids of erased records from their marks; the marks stay closed."""
     if ids:
         tx.run(_ERASE, {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)})
 
 
 def forget(tx: Connection, marks: Sequence[tuple[int, str]], *, closed_before: str) -> None:
-    """Delete marks, given with their accounts' ids, that nothing is written under any more.
+    """Delete marks, given with their accounts' ids, that no write uses any more.
 
-    Of these accounts it deletes what was closed and sorts before `closed_before`, too.
+    Also deletes these accounts' closed marks that sort before `closed_before`.
     """
     tx.delete("mark", {"account_id": "integer", "mark": "text"}, marks)
     for account_id in sorted({account for account, _ in marks}):

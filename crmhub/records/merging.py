@@ -1,7 +1,7 @@
-"""Two records of one kind, which has no pipelines, become one, and two again.
+"""Merging two records of one kind without pipelines, and undoing that.
 
-A merge archives one record and leaves the other with the values and links of both. What an unmerge
-needs beyond the archived record is an `Undo`, which the caller keeps.
+A merge archives one record and gives its values and links to the other. `Undo` is what an unmerge
+needs beyond the archived record; the caller stores it.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _LOCK_ARCHIVED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Which record is kept, and which one is merged into it.
+    """A merge to do: the kept record, and the record merged into it.
 
-    `take` names the properties that the kept record gets from the other one, blank ones too.
+    `take` names the properties whose values, blank or not, the kept record gets from the other one.
     `versions` are those of both records, the kept one's first.
     """
 
@@ -62,9 +62,9 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """What a merge changed: `values` of the kept record, before and after, "" for none.
+    """The changes of a merge: `values` of the kept record, before and after, "" for none.
 
-    `links` are those that the archived record had, `moved` those of them that were new to the kept
+    `links` are those of the archived record, `moved` those of them that were new to the kept
     record.
     """
 
@@ -74,7 +74,7 @@ class Undo:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Undo:
-        """Return what `dataclasses.asdict` and JSON made of an Undo."""
+        """Return the Undo of a JSON object, as `dataclasses.asdict` makes it."""
         values = {name: (before, after) for name, (before, after) in stored["values"].items()}
         return cls(values, stored["links"], stored["moved"])
 
@@ -82,7 +82,7 @@ class Undo:
 def combined(
     kept: Mapping[str, str], other: Mapping[str, str], take: Collection[str]
 ) -> dict[str, str]:
-    """Return the values that a record has after a merge; see `Merge`."""
+    """Return a record's values after a merge; see `Merge`."""
     merged = {**kept, **{name: other.get(name, "") for name in take}}
     return {name: value for name, value in merged.items() if value}
 
@@ -90,8 +90,8 @@ def combined(
 def merge(tx: Connection, catalogue: Catalogue, asked: Merge, *, now: int) -> Undo:
     """Merge two records.
 
-    Raises NotFound, Conflict when a version is another one, and InvalidProperties when the kept
-    record would lack what it must have.
+    Raises NotFound, Conflict for another version, and InvalidProperties if the kept record would
+    lack a required value.
     """
     account, kind = catalogue.account_id, catalogue.kind
     kept, other = _both(tx, catalogue, asked)
@@ -129,11 +129,11 @@ def unmerge(
 ) -> None:
     """Restore a record that was merged into another one.
 
-    It has its id, its time of creation, its values, and its links to records that still exist. A
-    value that its property does not allow any more is left out. The kept record loses the links
-    that the merge gave it, except those in `stay`, and gets its former values back where nobody
-    has changed the value since the merge. Raises Conflict when one of the records does not exist
-    any more or the kept one would lack what it must have, DuplicateValue.
+    It gets back its id, creation time, values, and its links to records that still exist. A value
+    that its property no longer allows is left out. The kept record loses the merge's links, except
+    those in `stay`, and gets back its former values where nobody has changed them since. Raises
+    Conflict if a record no longer exists or the kept one would lack a required value, and
+    DuplicateValue.
     """
     account, kind = catalogue.account_id, catalogue.kind
     kept = next(iter(writing.locked(tx, catalogue, [kept_id])), None)
@@ -210,7 +210,7 @@ def _archived(tx: Connection, catalogue: Catalogue, id: int) -> Record | None:
 
 
 def _reverted(catalogue: Catalogue, held: Mapping[str, str], undo: Undo) -> dict[str, str]:
-    """Return the values of the kept record without those that it has of the merge alone."""
+    """Return the kept record's values without those that only the merge gave it."""
     former = _valid(catalogue, {name: before for name, (before, _) in undo.values.items()})
     unchanged = [name for name, (_, after) in undo.values.items() if held.get(name, "") == after]
     reverted = {**held, **{name: former.get(name, "") for name in unchanged}}
@@ -218,7 +218,7 @@ def _reverted(catalogue: Catalogue, held: Mapping[str, str], undo: Undo) -> dict
 
 
 def _valid(catalogue: Catalogue, stored: Mapping[str, str]) -> dict[str, str]:
-    """Return the values as the catalogue would have them now, without those it does not allow."""
+    """Return the values in the catalogue's present form, without those it no longer allows."""
     valid = {}
     for name, value in stored.items():
         known = catalogue.get(name)
@@ -244,13 +244,13 @@ def _demand_complete(
 def _lacking(
     catalogue: Catalogue, before: Mapping[str, str], after: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """Return `(name, reason)` for what a record must have, had before and would lack."""
+    """Return `(name, reason)` for each required value that a record had and would lose."""
     lacked = complete(catalogue, before)
     return [each for each in complete(catalogue, after) if each not in lacked]
 
 
 def _held(tx: Connection, account_id: int, links: Links) -> set[_Link]:
-    """Return those of the links that lead to records; none of these is archived meanwhile."""
+    """Return the links that lead to existing records, and lock these against archiving."""
     return {
         (kind, id)
         for kind in KINDS.values()

@@ -33,9 +33,9 @@ _ID_RULE = "an id is a letter or digit, then at most 99 of letters, digits, _, .
 
 @dataclass(frozen=True, slots=True)
 class StageInput:
-    """A stage as a caller wants it; None leaves a field as it is, or as it is by default.
+    """A stage as a caller sends it; None leaves a field as it is, or at its default.
 
-    Without an id it is a new one; `probability` is a decimal text, "" for none.
+    Without an id it is a new stage. `probability` is a decimal text, "" for none.
     """
 
     id: str | None = None
@@ -45,7 +45,7 @@ class StageInput:
 
 
 def find(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -> Pipeline:
-    """Return the pipeline as it is in the database now; NotFound."""
+    """Return the pipeline as the database has it now; raises NotFound."""
     return _named(records.catalogues.reload(account.id, kind), pipeline_id)
 
 
@@ -95,10 +95,10 @@ def add(
     stages: Sequence[StageInput],
     id: str | None = None,
 ) -> Pipeline:
-    """Store a new pipeline behind the others and return it, with ids for what came without.
+    """Add a pipeline behind the others and return it, with new ids where none were given.
 
-    Raises BadRequest for an id, label or probability that cannot be one and for a number of
-    stages that cannot be, Conflict for an id that is taken, Semantic beyond MAX_PIPELINES.
+    Raises BadRequest for an invalid id, label, probability or number of stages, Conflict for an id
+    in use, Semantic beyond MAX_PIPELINES.
     """
 
     def work(tx: Connection, catalogue: Catalogue) -> Pipeline:
@@ -128,10 +128,10 @@ def change(
     label: str | None = None,
     stages: Sequence[StageInput] | None = None,
 ) -> Pipeline:
-    """Change the label, or the whole list of stages, and return the pipeline.
+    """Change the label, or replace the list of stages, and return the pipeline.
 
-    A stage is kept by its id. Raises NotFound, what `add` raises, and Conflict for a stage that
-    would go while records are in it.
+    A stage is identified by its id. Raises NotFound, what `add` raises, and Conflict for removing a
+    stage that has records.
     """
 
     def work(tx: Connection, catalogue: Catalogue) -> Pipeline:
@@ -150,7 +150,7 @@ def change(
 
 
 def delete(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -> None:
-    """Delete a pipeline; NotFound, Conflict when records are in it or it is the last one."""
+    """Delete a pipeline; raises NotFound, and Conflict for one with records or the last one."""
 
     def work(tx: Connection, catalogue: Catalogue) -> None:
         known = _named(catalogue, pipeline_id)
@@ -195,9 +195,9 @@ def _wanted(
     stages: Sequence[StageInput] | None,
     problems: list[tuple[str, str]],
 ) -> Pipeline:
-    """Return the pipeline with these stages; the id of what needs one is still "".
+    """Return the pipeline with these stages; new ones have the id "".
 
-    Raises BadRequest that names `problems` and all others, and Conflict for a taken stage id.
+    Raises BadRequest that names `problems` and all others, and Conflict for a stage id in use.
     """
     problems += _label("label", known.label)
     if stages is None:
@@ -243,7 +243,7 @@ def _stage(
 
 
 def _probability(text: str) -> str | None:
-    """Return a probability as HubSpot writes it, with at least one decimal; None if it is none."""
+    """Return a probability in HubSpot's form, with at least one decimal; None if invalid."""
     if not text:
         return ""
     try:
@@ -281,7 +281,7 @@ def _refuse_taken(catalogue: Catalogue, known: Pipeline, wanted: Pipeline) -> No
 
 
 def _with_ids(tx: Connection, account_id: int, catalogue: Catalogue, wanted: Pipeline) -> Pipeline:
-    """Return the pipeline with ids for itself and its stages where there are none yet."""
+    """Return the pipeline with new ids for itself and its stages where they have none."""
     taken = {wanted.id, *(stage.id for stage in wanted.stages)}
     taken |= {id for each in catalogue.pipelines for id in (each.id, *(s.id for s in each.stages))}
     return replace(
@@ -301,7 +301,7 @@ def _issue(tx: Connection, account_id: int, taken: Collection[str]) -> str:
 
 
 def _refuse_held(tx: Connection, catalogue: Catalogue, known: Pipeline, wanted: Pipeline) -> None:
-    """Raise Conflict when records are in a stage that the pipeline would have no more."""
+    """Raise Conflict if records are in a stage that is removed."""
     gone = {each.id: each.label for each in known.stages if not wanted.has(each.id)}
     if not gone:
         return

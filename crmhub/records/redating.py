@@ -1,8 +1,8 @@
-"""Dates the index rows of changed records anew, so that searches find all they need there.
+"""Updates the dates of index rows after a record changed, so that searches stay fast.
 
-A change moves the index rows of what it changes, and no others: those stay behind, and when the
-record was changed stands in `index_behind`. Once nobody has changed it for a while, all its rows
-are dated at once. Searches are right without that, and take longer.
+A change writes the index rows of changed values only; the other rows keep the old date, and
+`index_behind` notes the change. Once a record has been unchanged for a while, all its rows get the
+new date. Searches are right before that, too, but slower.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ _LOCK = Statement(
 
 
 class Redating:
-    """Works off `index_behind`, a little at a time: in the order of its key, then from its start.
+    """Processes `index_behind` in batches, in the order of its key, again and again.
 
-    Any number may work on a database: one at a time does, and the others have nothing to do.
+    Any number of workers may run it on a database: one works, and the others do nothing.
     """
 
     def __init__(self, database: Database) -> None:
@@ -72,9 +72,9 @@ class Redating:
         self._last = _BEFORE_ALL
 
     def run(self, seconds: float, *, quiet_ms: int = _QUIET_MS) -> bool:
-        """Date the rows of what has not changed for so long; return whether more waits.
+        """Update the rows of records unchanged for a while; return whether more wait.
 
-        It takes about so many seconds, if there is as much to do. Raises Unavailable.
+        Takes about `seconds`. Raises Unavailable.
         """
         until = time.monotonic() + seconds
         while keys := self._next(now_ms() - quiet_ms):
@@ -94,7 +94,7 @@ class Redating:
             return connection.rows(_NEXT_OF_ALL_ACCOUNTS, last | which)
 
     def _date(self, account_id: int, kind: int, ids: Sequence[int]) -> bool:
-        """Date the rows of these records, and return whether nobody else is at it."""
+        """Update the rows of these records; return whether no other worker does so."""
 
         def work(tx: Connection) -> bool:
             if not tx.try_hold("redating"):

@@ -1,7 +1,7 @@
-"""Counters and index rows compared with the records they are made from, and mended.
+"""Compares counters and index rows with the records, and repairs them.
 
-While others write, a record and its rows are read at two moments and may differ. So what seems
-wrong is looked at again while nobody writes to the account's records, and that look alone counts.
+While others write, a record and its rows are read at two moments and may differ. So differences are
+checked again under the account's exclusive lock, and only that second check counts.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ _ROWS_OF_RECORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Miscount:
-    """A counter that says `told` of a kind of which there are `live` records."""
+    """A record counter whose stored value (`told`) differs from the real count (`live`)."""
 
     kind: Kind
     told: int
@@ -153,11 +153,11 @@ class Miscount:
 
 @dataclass(slots=True)
 class Examined:
-    """What came of comparing: how many records were looked at, and the ids of the wrong ones.
+    """The result of a comparison: the number of records, and the ids of the wrong ones.
 
-    `twins` are `(property name, id, other id)`: records with the same unique value, between which
-    only their owner can decide. `unreadable` are those whose document is none, or holds what a
-    property's type does not allow: their index rows stay as they are.
+    `twins` are `(property name, id, other id)`: records with the same unique value, which only
+    their owner can resolve. `unreadable` are records with an invalid document or value; their index
+    rows stay as they are.
     """
 
     looked_at: int = 0
@@ -167,9 +167,9 @@ class Examined:
 
 
 def recount(database: Database, account_id: int, *, mend: bool) -> list[Miscount]:
-    """Count the account's records of each kind and return where its counter is wrong.
+    """Count the account's records of each kind and return the wrong counters.
 
-    With `mend` the counters are right afterwards; writers of the account wait for that count.
+    With `mend` the counters are repaired; writers of the account wait meanwhile.
     """
 
     def set_right(tx: Connection) -> list[Miscount]:
@@ -205,10 +205,10 @@ def examine(
     everything: bool,
     mend: bool,
 ) -> Examined:
-    """Compare index rows with records, in both directions: `everything`, or what chance picks.
+    """Compare index rows with records, in both directions: `everything`, or a random sample.
 
-    With `mend` the rows of the records found wrong are made anew, but for `twins`. What seems
-    wrong is looked at again, at most 1,000 records at a time, while writers of the account wait.
+    With `mend` the rows of wrong records are written anew, except for `twins`. Differences are
+    checked again for at most 1,000 records at a time, while writers of the account wait.
     """
     catalogue = catalogues.reload(account_id, kind)
     examined = Examined()

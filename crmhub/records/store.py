@@ -1,7 +1,7 @@
-"""The records of all accounts: what the API, the helpers and the CLI call.
+"""The record store: what the API, the helpers and the commands call.
 
-A write is checked outside of any transaction, against the catalogue in memory; inside, one small
-read tells whether that catalogue still holds, and if not the write is checked again.
+A write is validated outside of a transaction, against the catalogue in memory. Inside, one small
+read checks that this catalogue still holds; if not, the write is validated again.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class RecordStore:
         self._creating = Gathering(self._create_together)
 
     def catalogue(self, account: Account, kind: Kind) -> Catalogue:
-        """Return the catalogue, at most as old as `account` is."""
+        """Return the account's catalogue, at most as old as `account` is."""
         return self.catalogues.get(account.id, kind, version=account.catalogue_version)
 
     def _catalogue_now(self, account: Account, kind: Kind) -> Catalogue:
-        """Return the catalogue that whatever is stored now was stored under.
+        """Return the catalogue as the database has it now.
 
-        Another process may have changed it a moment ago. A property that it defined anew under the
-        same name has its values elsewhere: by an older catalogue none of them would be found.
+        Another process may have changed it a moment ago. Values of a property that was deleted and
+        defined again are stored under another id, where an older catalogue would not find them.
         """
         with self.database.reading() as connection:
             version = catalogues.version_of(connection, account.id)
@@ -84,7 +84,7 @@ class RecordStore:
     # Reading
 
     def cursor(self, account: Account, kind: Kind, text: str) -> Cursor:
-        """Return the cursor a caller sent; BadRequest when it is none of this listing's."""
+        """Return the caller's cursor; raises BadRequest for a cursor of another listing."""
         return unseal(text, self._signing_key, account_id=account.id, kind=kind.code)
 
     def page(
@@ -94,9 +94,9 @@ class RecordStore:
         request: PageRequest,
         limit: SearchLimit | None = None,
     ) -> Page:
-        """Return a page; BadRequest or Semantic for filters that cannot be.
+        """Return a page; raises BadRequest or Semantic for invalid filters.
 
-        Raises Stopped where the `limit` ends the search.
+        Raises Stopped if the `limit` ends the search.
         """
         if not request.query.filters:
             return self._page(account, kind, request, [], limit)
@@ -154,14 +154,14 @@ class RecordStore:
         return [each.record() for each in self.stored_by(account, kind, property_name, wanted)]
 
     def stored(self, account: Account, kind: Kind, ids: Sequence[int]) -> list[Stored]:
-        """Return what `read` returns, as it is stored."""
+        """Return what `read` returns, with properties as stored text."""
         with self.database.reading() as connection:
             return _read(connection, account.id, kind, ids)
 
     def stored_by(
         self, account: Account, kind: Kind, property_name: str, wanted: Sequence[str]
     ) -> list[Stored]:
-        """Return what `read_by` returns, as it is stored; raises BadRequest."""
+        """Return what `read_by` returns, with properties as stored text; raises BadRequest."""
         known = self.catalogue(account, kind)
         found = self._read_by(account, kind, property_name, wanted, known)
         if found is None or len(found) < len(set(wanted)):
@@ -175,7 +175,7 @@ class RecordStore:
     def _read_by(
         self, account: Account, kind: Kind, name: str, wanted: Sequence[str], catalogue: Catalogue
     ) -> list[Stored] | None:
-        """Return the records that are found, None where the property is not unique."""
+        """Return the records found, None for a property that is not unique."""
         known = catalogue.get(name)
         if known is None or not known.unique:
             return None
@@ -200,11 +200,11 @@ class RecordStore:
     ) -> list[Record]:
         """Create records, all or none, and return them in order.
 
-        `define_unknown` defines unknown properties as strings, as the account's switch
-        auto_define_properties does; `may_lack` lets what the account itself has made required
-        be missing. `mark` names the write: what was made under it before is AlreadyWritten.
-        Raises InvalidProperties, DuplicateValue, Conflict, Semantic (a link to nothing),
-        LimitExceeded.
+        `define_unknown` defines unknown properties as strings (the account's switch
+        auto_define_properties). `may_lack` allows missing values of properties that the account has
+        made required. `mark` names the write: a second one under the same mark raises
+        AlreadyWritten. Raises InvalidProperties, DuplicateValue, Conflict, Semantic (link to a
+        missing record), LimitExceeded.
         """
         ids = self._ids.take(account.id, kind.code, len(inputs))
 
@@ -248,7 +248,7 @@ class RecordStore:
         )
 
     def _create_free(self, catalogue: Catalogue, new: NewRecord, id: int) -> Record:
-        """Create a record by itself, along with those that others create at this moment."""
+        """Create a record in one statement with the records that other threads create now."""
         owner = (catalogue.account_id, catalogue.kind.code, catalogue.version)
         creation = (catalogue, new, id)
         while True:
@@ -309,7 +309,7 @@ class RecordStore:
     def upsert(
         self, account: Account, kind: Kind, inputs: Sequence[Upsert]
     ) -> list[tuple[Record, bool]]:
-        """Change the records that exist and create the others; return each with whether it is new.
+        """Update the records that exist and create the others; return each with whether it is new.
 
         Raises what `create` and `update` raise, and BadRequest for a property that is not unique.
         """
@@ -382,10 +382,10 @@ class RecordStore:
         define: bool = False,
         tries: int = _TRIES,
     ) -> R:
-        """Prepare a write and run it in a transaction, again where the catalogue has changed.
+        """Prepare a write and run it in a transaction; repeat both if the catalogue has changed.
 
-        `alone` does the same as `write`, in a statement that holds the catalogue by itself.
-        After so many tries nobody else may write to the account's records meanwhile.
+        `alone` does the same as `write`, in one statement that checks the catalogue itself. After
+        several changes of the catalogue, the write takes the exclusive lock of the account.
         """
         define = define or account.switches.auto_define_properties
         sent = set(names) if define else ()
@@ -423,7 +423,7 @@ class RecordStore:
         *,
         define: Sequence[str],
     ) -> R:
-        """Write while nobody else does; what is unknown in `define` becomes a string by that."""
+        """Write under the account's exclusive lock; unknown properties in `define` become strings."""
 
         def work(tx: Connection, known: Catalogue) -> R:
             new = [name for name in define if known.get(name) is None and definable(name)]
@@ -436,7 +436,7 @@ class RecordStore:
     # Links
 
     def link(self, account: Account, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-        """Link two records; only the one named first is touched. NotFound, Semantic."""
+        """Link two records; only the first one's `updated_at` changes. Raises NotFound, Semantic."""
         if (kind, id) == (to, to_id):
             raise Semantic(f"{kind.singular} {id} cannot be associated with itself.")
 
@@ -449,7 +449,7 @@ class RecordStore:
         self.database.transact(work)
 
     def unlink(self, account: Account, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-        """Remove a link; NotFound when there is none."""
+        """Remove a link; raises NotFound without one."""
 
         def work(tx: Connection) -> None:
             catalogues.hold(tx, account.id)
@@ -471,7 +471,7 @@ class RecordStore:
             )
 
     def counts(self, account: Account) -> dict[int, int]:
-        """Return how many live records there are, by the kind's code."""
+        """Return the number of records that are not archived, by the kind's code."""
         with self.database.reading() as connection:
             rows = connection.rows(_COUNTS, {"account_id": account.id})
             return {row.kind: int(row.live) for row in rows}
@@ -507,7 +507,7 @@ def _checked(
 def _canonical(
     account: Account, catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, str]]]
 ) -> tuple[list[dict[str, str]], list[Problem]]:
-    """Return the properties of each `(path, properties)` in canonical form, and what was wrong."""
+    """Return the properties of each `(path, properties)` in canonical form, and the problems."""
     clean = []
     problems: list[Problem] = []
     for index, (path, properties) in enumerate(inputs):
@@ -538,7 +538,7 @@ def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int
 def _require_both(
     tx: Connection, account: Account, kind: Kind, id: int, to: Kind | None, to_id: int
 ) -> None:
-    """Hold the record named in the request (NotFound) and the one it is linked to (Semantic)."""
+    """Lock the record in the path (NotFound) and the record it is linked to (Semantic)."""
     try:
         associations.require(tx, account.id, [("", kind, id)])
     except Semantic:

@@ -1,8 +1,8 @@
 """Writes to records inside a transaction: a single record is a batch of one.
 
-The order of the steps is the same in each write, and rows are locked in the order of their ids,
-so that two writers wait for each other and do not deadlock. The counter comes behind all that
-another writer may hold: its row is shared by all writers of the account.
+All writes take the same steps and lock rows in the order of their ids, so that two writers wait for
+each other instead of deadlocking. The counter is updated last: all writers of the account share its
+row.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from crmhub.records.index import UNIQUE, IndexChange, unique_key
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as it is read and written; times are milliseconds since 1970 (UTC)."""
+    """A record; times are milliseconds since 1970 (UTC)."""
 
     id: int
     created_at: int
@@ -52,7 +52,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A record as it is stored, whose properties are JSON: an answer needs no more."""
+    """A record whose properties are JSON text, as an answer needs them."""
 
     id: int
     created_at: int
@@ -62,7 +62,7 @@ class Stored:
     associations: Links
 
     def record(self) -> Record:
-        """Return the record with its properties."""
+        """Return the record with its properties as a mapping."""
         return record(
             (self.id, self.created_at, self.updated_at, self.version, self.properties),
             self.associations,
@@ -71,7 +71,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to create; `path` is that of its input, for example `inputs[3].`."""
+    """A record to create; `path` is the place of its input, for example `inputs[3].`."""
 
     properties: Mapping[str, str]
     associations: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -80,10 +80,10 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Properties to change in a record, "" clears one.
+    """Properties to change in a record; "" clears one.
 
-    With `if_match`, only when its version is one of these; with `found_by`, the name of a unique
-    property among them, only when the record still holds that value.
+    `if_match`: the record's version must be one of these. `found_by`: the unique property among
+    them whose value the record must still hold.
     """
 
     id: int
@@ -95,7 +95,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """Properties for the record whose unique `property_name` is `value`, new or not."""
+    """Properties of the record whose unique `property_name` is `value`, new or existing."""
 
     property_name: str
     value: str
@@ -162,11 +162,11 @@ def finish(
     *,
     may_lack: bool = False,
 ) -> list[NewRecord]:
-    """Return new records with what the catalogue adds, or raise InvalidProperties.
+    """Return new records with the catalogue's defaults, or raise InvalidProperties.
 
-    The properties are in canonical form; blank ones are dropped. `found` is what was wrong with
-    them before: raised too, so that every input at fault is named. With `may_lack`, what the
-    account itself has made required may be missing.
+    The properties are in canonical form; blank ones are dropped. `found` are earlier problems,
+    raised together with new ones. With `may_lack`, values of properties that the account has made
+    required may be missing.
     """
     finished = []
     problems = list(found)
@@ -189,7 +189,7 @@ def finish(
 
 
 def refuse_twins(catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, str]]]) -> None:
-    """Raise Conflict that names each two inputs of a batch that hold the same unique value."""
+    """Raise Conflict if two inputs of a batch hold the same unique value, naming both."""
     if len(inputs) < 2:
         return
     problems = []
@@ -219,7 +219,7 @@ def create(
 ) -> list[Record]:
     """Store new records, made by `finish`, under `ids`.
 
-    Raises DuplicateValue, Semantic for a link to nothing, LimitExceeded beyond the quota.
+    Raises DuplicateValue, Semantic for a link to a missing record, LimitExceeded beyond the quota.
     """
     account, kind = catalogue.account_id, catalogue.kind
     links = [
@@ -254,11 +254,11 @@ def create_free(
     ids: Sequence[int],
     now: int,
 ) -> list[Record | None]:
-    """Store new records, made by `finish`, each for itself: None for one whose value is taken.
+    """Store new records, each on its own: None for a record whose unique value is taken.
 
-    It is one statement of PostgreSQL, by itself a transaction. The records have no links, and of
-    the catalogue's properties one is unique at most. Raises `GuardFailed` when the catalogue has
-    changed: then no row was written.
+    It is one statement of PostgreSQL and a transaction by itself. The records have no links, and
+    the catalogue has at most one unique property. Raises `GuardFailed` if the catalogue has
+    changed; then no row was written.
     """
     went = connection.insert_unclaimed(
         *_new_rows(catalogue, inputs, ids, now),
@@ -273,7 +273,7 @@ def create_free(
 def refuse_taken(
     connection: Connection, catalogue: Catalogue, new: NewRecord, *, id: int
 ) -> NoReturn:
-    """Raise what is wrong with a record that `create_free` has not stored."""
+    """Raise the error for a record that `create_free` has not stored."""
     [claims, *_] = _new_rows(catalogue, [new], [id], 0)
     raise _taken(connection, catalogue, claims.rows, {id: new.path})
 
@@ -281,7 +281,7 @@ def refuse_taken(
 def _new_rows(
     catalogue: Catalogue, inputs: Sequence[NewRecord], ids: Sequence[int], now: int
 ) -> list[Rows]:
-    """Return the rows of new records: the unique values they claim, themselves, and their index."""
+    """Return the rows of new records: unique values, documents, and index rows."""
     change = IndexChange(catalogue)
     for id, new in zip(ids, inputs, strict=True):
         change.add(id, {}, new.properties, now=now)
@@ -301,10 +301,10 @@ def _created(id: int, now: int, new: NewRecord) -> Record:
 def update(
     tx: Connection, catalogue: Catalogue, changes: Sequence[Change], *, now: int
 ) -> list[Record]:
-    """Change records, whose new values are in canonical form, and return them whole.
+    """Change records, whose new values are in canonical form, and return them.
 
-    A change that changes nothing leaves the record as it is. Raises NotFound, InvalidProperties
-    when a record would lack what it must have, Conflict, DuplicateValue.
+    A change without effect leaves the record as it is. Raises NotFound, InvalidProperties for a
+    missing required value, Conflict, DuplicateValue.
     """
     account, kind = catalogue.account_id, catalogue.kind
     current = {each.id: each for each in locked(tx, catalogue, [each.id for each in changes])}
@@ -334,7 +334,7 @@ def update(
 
 
 def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> None:
-    """Store the changed documents of records; their index is the caller's."""
+    """Store the changed documents of records; the caller writes their index rows."""
     rest = iter(records)
     while some := list(_piece(rest)):
         tx.update(
@@ -350,7 +350,7 @@ def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> 
 
 
 def _piece(records: Iterator[Record]) -> Iterator[Record]:
-    """Take records out of `records`, as many as one statement is to carry."""
+    """Remove from `records` as many as one statement takes, and return them."""
     length = 0
     while length < _PIECE and (record := next(records, None)) is not None:
         length += sum(map(len, record.properties.values()))
@@ -409,9 +409,9 @@ def archive(
     now: int,
     if_match: frozenset[int] | None = None,
 ) -> None:
-    """Take each `(id, path)` out of every read, list, search, count and link.
+    """Archive each `(id, path)`: no read, list, search, count or link shows it any more.
 
-    Raises NotFound, and Conflict when a version is none of `if_match`.
+    Raises NotFound, and Conflict for a version that is not in `if_match`.
     """
     account, kind = catalogue.account_id, catalogue.kind
     paths = dict(ids)
@@ -444,13 +444,13 @@ def move_to_archive(
 
 
 def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> bool:
-    """Move a record's `updated_at`, not its version; return whether the record exists."""
+    """Set a record's `updated_at`, not its version; return whether the record exists."""
     of = {"account_id": account_id, "kind": kind.code, "id": id}
     return tx.run(_TOUCH, of | {"now": now}) > 0
 
 
 def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Record]:
-    """Return those of the records that exist; nobody else changes them in the meantime."""
+    """Return the existing records among these and lock them until the transaction ends."""
     possible = sorted({id for id in ids if 0 < id < 2**53})
     of = {"account_id": catalogue.account_id, "kind": catalogue.kind.code, "ids": possible}
     return [record(row) for row in tx.rows(_LOCK, of)]
@@ -471,9 +471,9 @@ def record(row: Row, links: Links | None = None) -> Record:
 def claim_unique(
     tx: Connection, catalogue: Catalogue, change: IndexChange, paths: Mapping[int, str]
 ) -> None:
-    """Store the unique values that come; raises DuplicateValue naming the records that hold them.
+    """Store new unique values; raises DuplicateValue that names the records with these values.
 
-    `paths` are those of the inputs, by the ids of the records that are written.
+    `paths` are the places of the inputs, by the ids of the written records.
     """
     claimed = sorted(change.unique_come)
     if tx.insert("unique_value", UNIQUE, claimed, or_skip=True) < len(claimed):
@@ -483,7 +483,7 @@ def claim_unique(
 def _taken(
     tx: Connection, catalogue: Catalogue, claimed: Sequence[Row], paths: Mapping[int, str]
 ) -> DuplicateValue | Deadlocked:
-    """Return the error that names whose unique values others have already."""
+    """Return the error that names the records that already have these unique values."""
     names = {known.prop_id: known.name for known in catalogue.unique}
     held = holders(tx, catalogue.account_id, [(prop_id, key) for _, prop_id, key, _ in claimed])
     taken = []
@@ -501,7 +501,7 @@ def _taken(
 
 
 def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> Increment:
-    """Return what a write adds to the number of records; the last statement of the write."""
+    """Return the change of the record count, the last statement of a write."""
     # The row is held until the commit has reached the disk, and all who add to it wait for that.
     # Only a quota needs it: then all add to one row, and are told what is in the others, too.
     shard = 0 if quota is not None else threading.get_native_id() % _SHARDS
@@ -515,7 +515,7 @@ def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> I
 
 
 def dump(properties: Mapping[str, str]) -> str:
-    """Return properties as they are stored: in jsonb's order of keys, on both databases."""
+    """Return properties as JSON text, with keys in jsonb's order on both databases."""
     ordered = sorted(sorted(properties), key=len)
     return orjson.dumps({name: properties[name] for name in ordered}).decode()
 
@@ -533,7 +533,7 @@ def with_links(record: Record, linked: Mapping[int, Links]) -> Record:
 
 
 def missing(kind: Kind, id: int | str) -> str:
-    """Say that there is no such record."""
+    """Return the error for a record that does not exist."""
     return f"T{_no_such(kind, id)[1:]}."
 
 
@@ -542,7 +542,7 @@ def _no_such(kind: Kind, id: int | str) -> str:
 
 
 def same_record_twice(inputs: Sequence[tuple[int, str]]) -> None:
-    """Raise BadRequest where two of `(id, path)` name the same record."""
+    """Raise BadRequest if two of `(id, path)` name the same record."""
     seen: dict[int, str] = {}
     for id, path in inputs:
         if id in seen:
