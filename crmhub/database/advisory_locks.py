@@ -1,4 +1,4 @@
-"""Locks between processes that end with the transaction and cost no write."""
+"""Advisory locks between processes, which end with the transaction and cost no write."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from crmhub.database.connection import Connection
 
 
 def hold(tx: Connection, *name: object) -> None:
-    """Let nobody else hold the lock of this name until the transaction ends; see `hold_all`."""
+    """Hold the lock with this name until the transaction ends; see `hold_all`."""
     hold_all(tx, [name])
 
 
 def hold_all(tx: Connection, names: Sequence[Sequence[object]]) -> None:
-    """Let nobody else hold the locks of these names until the transaction ends.
+    """Hold the locks with these names until the transaction ends.
 
-    They are taken in the order given; all callers must give theirs in one order of kinds.
-    SQLite's one writer at a time holds every lock already. Two names fall on one lock once in
-    2^64 times; then two callers wait for each other without need.
+    They are taken in the given order; all callers must use one order of kinds. SQLite's single
+    writer needs no lock. Two names share a lock once in 2^64 times; their holders then wait for
+    each other needlessly.
     """
     if tx.dialect == "postgresql":
         keys = {f"key_{number}": _key(name) for number, name in enumerate(names)}

@@ -1,6 +1,6 @@
-"""Rows on their way into the tables, and PostgreSQL's statement that takes many of them at once.
+"""Rows for bulk writes, and PostgreSQL's statements that write any number of them.
 
-Its text is the same for any number of rows, so that it is prepared once: each column is an array.
+The text is the same for any number of rows, so that it is prepared once: each column is an array.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Rows:
 
 
 class Part(NamedTuple):
-    """What the text of PostgreSQL's statement hangs on, of some `Rows`."""
+    """What determines the text of PostgreSQL's insert of some `Rows`."""
 
     table: str
     types: tuple[tuple[str, str], ...]
@@ -55,9 +55,9 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """What is added to `column` of the row of `table` that has these keys, made if there is none.
+    """Adds an amount to `column` of the row with these keys, which is created if missing.
 
-    `told` is the SQL of what comes of it, by default the column.
+    `told` is the SQL of the value to return, by default the column.
     """
 
     table: str
@@ -87,7 +87,7 @@ class Increment:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A condition of PostgreSQL with `%s` for its values, asked before anything goes in."""
+    """A condition of PostgreSQL, with `%s` for its values, that must hold before an insert."""
 
     sql: str
     values: tuple[Any, ...]
@@ -95,9 +95,9 @@ class Guard:
 
 @lru_cache(maxsize=256)
 def inserting(parts: tuple[Part, ...], adding: str) -> str:
-    """Return PostgreSQL's statement that inserts into all of these and counts the first.
+    """Return PostgreSQL's statement that inserts all parts and counts the rows of the first.
 
-    `adding` is one more statement, of which the value is returned behind the count, else 0.
+    `adding` is one more statement; its value is returned behind the count, else 0.
     """
     inserts = []
     for number, part in enumerate(parts):
@@ -139,9 +139,9 @@ def inserting_unclaimed(
 
 
 def arrays(types: Params, rows: Sequence[Row]) -> list[str]:
-    """Return the text of PostgreSQL's array of each column of the rows.
+    """Return the text of PostgreSQL's array for each column of the rows.
 
-    psycopg looks at each element for its type and its quotes, which takes longer than the insert.
+    psycopg inspects each element for its type and quotes, which takes longer than the insert.
     """
     columns = zip(*rows, strict=True)
     return [_array(kind, column) for kind, column in zip(types.values(), columns, strict=True)]
@@ -160,19 +160,19 @@ def _array(kind: str, column: Row) -> str:
 
 
 def unnested(types: Iterable[tuple[str, str]]) -> str:
-    """Return PostgreSQL's `rows` of one array for each column: the same text for any number."""
+    """Return PostgreSQL's source `rows`, from one array per column."""
     names, kinds = zip(*types, strict=True)
     arrays = ", ".join(f"cast(%s as {_plain(kind)}[])" for kind in kinds)
     return f"unnest({arrays}) as rows({', '.join(names)})"
 
 
 def columns(types: Iterable[tuple[str, str]]) -> str:
-    """Return the columns of `rows`, as they go into a table."""
+    """Return the columns of `rows`, cast to the table's types."""
     return ", ".join(cast_of(f"rows.{name}", kind) for name, kind in types)
 
 
 def cast_of(column: str, kind: str) -> str:
-    """Return what a column of `rows` goes into a column of this type as."""
+    """Return a column of `rows`, cast to this type where needed."""
     return f"cast({column} as jsonb)" if kind == "jsonb" else column
 
 

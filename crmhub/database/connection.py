@@ -93,7 +93,7 @@ _log = logging.getLogger(__name__)
 
 
 class GuardFailed(Exception):
-    """The guard of an insert was shut: nothing went in."""
+    """The guard of an insert did not hold; no row was written."""
 
 
 @lru_cache(maxsize=1024)
@@ -116,14 +116,14 @@ class Connection:
         self.dialect = database.dialect
 
     def begin(self) -> None:
-        """Begin a transaction: on PostgreSQL not before its first statement."""
+        """Begin a transaction; on PostgreSQL together with its first statement."""
         if self.dialect == "sqlite":
             self.run("BEGIN IMMEDIATE")
         else:
             self._unsent = "BEGIN;"
 
     def end(self, *statements: str) -> None:
-        """End the transaction with these statements; nothing needs to be said where none ran."""
+        """End the transaction with these statements; without any statement before, send nothing."""
         if self._unsent:
             self._unsent = ""
             return
@@ -144,9 +144,9 @@ class Connection:
             self._database.raise_ours(exc)
 
     def _message(self, statements: str) -> Any:
-        """Return the result of the last of these PostgreSQL statements; none has parameters.
+        """Send PostgreSQL statements without parameters in one message; return the last result.
 
-        They are sent in one message, behind what begins the transaction.
+        A pending BEGIN is sent in the same message.
         """
         begin, self._unsent = self._unsent, ""
         with self._database.mapped_errors():
@@ -221,8 +221,8 @@ class Connection:
     def insert_all(self, *parts: Rows, added: Increment | None = None) -> tuple[int, int]:
         """Insert rows into several tables; return how many went into the first one.
 
-        With it comes what `added` comes to, else 0; its row is locked once the first part is in.
-        On PostgreSQL that is one statement, whatever the number of tables and rows.
+        The second value is the result of `added`, else 0; its row is locked after the first part is
+        inserted. On PostgreSQL that is one statement, whatever the number of tables and rows.
         """
         if self.dialect == "sqlite":
             went = [self.insert(p.table, p.types, p.rows, or_skip=p.or_skip) for p in parts]
@@ -266,7 +266,7 @@ class Connection:
         return set(ids or ())
 
     def add(self, added: Increment) -> int:
-        """Add to a number and return what it comes to."""
+        """Add to a stored number and return the result."""
         mark = "%s" if self.dialect == "postgresql" else "?"
         now: int = self._sent(added.sql(mark), added.values).fetchone()[0]
         return now
@@ -354,9 +354,9 @@ class Connection:
 
     @contextmanager
     def large_join_settings(self, sets: int, *, hashed: bool = False) -> Iterator[None]:
-        """Until the block ends, have so many large sets joined in one pass over each of them.
+        """Join so many large sets in one pass over each, until the block ends.
 
-        They are merged, or may be `hashed`, where one of them should be small.
+        They are merged, or may be `hashed` if one of them should be small.
         """
         if self.dialect == "sqlite" or sets == 1:
             yield
@@ -374,7 +374,7 @@ class Connection:
                 self._message("; ".join(f"reset {name}" for name in (*_JOINING, "work_mem")))
 
     def take_time(self) -> None:
-        """Lift the limit on the time of a statement until this transaction ends."""
+        """Lift the time limit of statements until this transaction ends."""
         if self._database.statement_limited:
             self._message("set local statement_timeout = 0")
 
@@ -386,9 +386,9 @@ class Connection:
     def hold(self, key: int, *, exclusive: bool, then: str = "") -> Row | None:
         """Hold the advisory lock `key` until the transaction ends, exclusive or shared.
 
-        It costs no write. SQLite's one writer at a time holds every lock already. Returns the
-        first row of the query `then`, which has no parameters and sees all that was written by
-        those who held the lock before. On PostgreSQL it is one message, BEGIN included.
+        It costs no write; SQLite's single writer needs none. Returns the first row of the query
+        `then`, which has no parameters and sees all writes of earlier holders. On PostgreSQL it is
+        one message, BEGIN included.
         """
         if self.dialect == "sqlite":
             return self.row(then) if then else None
@@ -399,7 +399,7 @@ class Connection:
         return row
 
     def try_hold(self, name: str) -> bool:
-        """Hold the lock `name` until the transaction ends; return False while another one has it.
+        """Hold the lock `name` until the transaction ends; return False if another process has it.
 
         It costs no write. On SQLite the transaction has waited for its turn already.
         """
@@ -411,7 +411,7 @@ class Connection:
 
     @property
     def for_update(self) -> str:
-        """The suffix that locks selected rows; SQLite has one writer at a time and needs none."""
+        """The suffix that locks selected rows; SQLite's single writer needs none."""
         return " for update" if self.dialect == "postgresql" else ""
 
     @property
@@ -420,10 +420,10 @@ class Connection:
         return " for key share" if self.dialect == "postgresql" else ""
 
     def now_ms(self) -> int:
-        """Return the database's own time, the same for every host, in milliseconds.
+        """Return the database's own time in ms, the same for every host.
 
-        Statements get it as a parameter. As the first statement of a transaction it comes along
-        with its beginning.
+        Statements get it as a parameter. As the first statement of a transaction it is sent with
+        BEGIN.
         """
         if self.dialect == "sqlite":
             return now_ms()
@@ -504,14 +504,14 @@ class Database:
 
     @contextmanager
     def mapped_errors(self) -> Iterator[None]:
-        """Turn the drivers' exceptions into ours; what is a bug of ours stays what it is."""
+        """Turn the drivers' exceptions into the hub's; a programming error stays as it is."""
         try:
             yield
         except self.drivers_errors as exc:
             self.raise_ours(exc)
 
     def raise_ours(self, exc: Exception) -> NoReturn:
-        """Raise what an exception of the driver comes to; a bug of ours is raised as it is."""
+        """Raise the hub's error for a driver's exception; a programming error is raised as it is."""
         ours = self._translate(exc)
         if ours is None:
             raise exc
@@ -526,10 +526,10 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Lend a connection whose statements each see what is committed at that moment.
+        """Yield a connection whose statements each see what is committed at that moment.
 
-        Inside `transact` it is the transaction's own. There a statement that fails ends the
-        transaction on PostgreSQL, so what may fail and be survived belongs into a `transact`.
+        Inside `transact` it is the transaction's own. There, a failing statement ends the
+        transaction on PostgreSQL: run a statement that may fail in a `transact` of its own.
         """
         if self._here.transaction is not None:
             yield self._here.transaction.connection
@@ -546,7 +546,7 @@ class Database:
 
     @contextmanager
     def searching(self, limit: SearchLimit) -> Iterator[Connection]:
-        """Lend a connection as `reading` does, until the limit ends the block; raises Stopped.
+        """Yield a connection as `reading` does, until the limit ends the block; raises Stopped.
 
         Inside `transact` there is no limit.
         """
@@ -583,13 +583,12 @@ class Database:
             self._search_turns.release()
 
     def transact(self, work: Callable[[Connection], T], *, one_statement: bool = False) -> T:
-        """Run `work` in a transaction and commit; an exception from it rolls all back.
+        """Run `work` in a transaction and commit; its exception rolls everything back.
 
-        With `one_statement` nothing else of `work` writes, and PostgreSQL commits that by itself.
-
-        A deadlock or a dead pooled connection runs `work` again, so it must do nothing that
-        cannot be undone by a rollback. Inside another `transact` it is a part of that one: an
-        exception undoes this part alone, and nothing is committed before the whole is.
+        With `one_statement`, `work` writes by one statement only, and PostgreSQL commits it by
+        itself. After a deadlock or with a dead pooled connection `work` runs again, so a rollback
+        must undo all it does. Inside another `transact` it becomes part of that one: its exception
+        undoes this part alone, and nothing is committed before the whole.
         """
         if self._here.transaction is not None:
             return self._join(self._here.transaction, work)
@@ -612,9 +611,9 @@ class Database:
         return self._here.transaction is not None
 
     def after_commit(self, work: Callable[[], None]) -> None:
-        """Run `work` once the transaction of this thread is committed; without one, now.
+        """Run `work` after the commit of this thread's transaction; without a transaction, now.
 
-        For what is remembered in memory: a rollback of what was being done forgets it.
+        For changes in memory: after a rollback they are not made.
         """
         if self._here.transaction is None:
             work()
@@ -657,10 +656,10 @@ class Database:
             connection.end(*statements)
 
     def listen(self, channel: str) -> Iterator[bool]:
-        """Yield True when something was told on this channel (PostgreSQL's NOTIFY), for ever.
+        """Yield True for each NOTIFY on this channel, for ever.
 
-        False comes once a second when nothing was, so that a listener can end. Raises
-        Unavailable when the connection for it breaks.
+        Yields False once a second without one, so that a listener can end. Raises Unavailable when
+        its connection breaks.
         """
         import psycopg
 
@@ -675,10 +674,10 @@ class Database:
                 yield told
 
     def retry_while_unavailable(self, until: float, work: Callable[[], T]) -> T:
-        """Return what `work` returns; while the server is away, run it again until then.
+        """Return what `work` returns; repeat it while the server is unavailable, until `until`.
 
-        That moment is one of `time.monotonic`. `work` may have committed before, so twice must be
-        once. When most threads wait, the others do not, and raise Unavailable at once.
+        `until` is a time of `time.monotonic`. `work` may have committed before, so running it twice
+        must do the same as once. If most threads wait already, raises Unavailable at once.
         """
         while True:
             try:
@@ -690,7 +689,7 @@ class Database:
             self._waiters.release()
 
     def checkout(self) -> Any:
-        """Return a connection of the pool that is alive; whoever takes it closes it."""
+        """Return a live connection of the pool; the caller closes it."""
         until = time.monotonic() + _BUSY_SECONDS
         while True:
             try:
@@ -749,7 +748,7 @@ class Database:
                 connection.run(f'vacuum ({options}) "{name}"')
 
     def check_writable(self) -> None:
-        """Raise Unavailable where the database takes no writes: a standby, or SQLite's disk."""
+        """Raise Unavailable if the database takes no writes: a standby, or SQLite's disk is full."""
         if self.dialect != "postgresql":
             check_disk(self.url)
             return
@@ -763,7 +762,7 @@ class Database:
                 )
 
     def keep_open(self) -> None:
-        """Open SQLite's database for good: on a full disk there may be no room for that later."""
+        """Open SQLite's database for good: on a full disk it could not be opened later."""
         if self.dialect == "sqlite":
             with suppress(Unavailable), self.reading():
                 pass
@@ -775,7 +774,7 @@ class Database:
 
 
 def _own_setting(name: str) -> str:
-    """SQL: what a table says of a setting; null where it leaves that to the server."""
+    """Return the SQL of a table's own setting; null where the server's applies."""
     return (
         "(select cast(option_value as float) from pg_options_to_table(reloptions)"
         f" where option_name = '{name}')"
@@ -783,12 +782,12 @@ def _own_setting(name: str) -> str:
 
 
 def containing(text: str) -> str:
-    """Return the pattern of what contains a text, for `like … escape '!'`."""
+    """Return the pattern for `like … escape '!'` that matches texts containing `text`."""
     for special in "!%_":
         text = text.replace(special, f"!{special}")
     return f"%{text}%"
 
 
 def now_ms() -> int:
-    """Return the time as the database holds it: milliseconds since 1970, UTC."""
+    """Return the present time in milliseconds since 1970, UTC."""
     return time.time_ns() // 1_000_000

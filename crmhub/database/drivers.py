@@ -1,4 +1,4 @@
-"""What the drivers of SQLite and PostgreSQL need: how they connect, and what their errors mean."""
+"""The drivers of SQLite and PostgreSQL: connection options, and the meaning of their errors."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ class Duplicate(Exception):
 
 
 class Deadlocked(Unavailable):
-    """The database chose this transaction as the one to give way."""
+    """The database ended this transaction to resolve a deadlock."""
 
 
 class Away(Unavailable):
-    """The server cannot be reached, or hung up: what it was told last may be done or not."""
+    """The server is unreachable or hung up; the last statement may have taken effect."""
 
 
 class Unwritable(Unavailable):
-    """The database takes no writes, as its disk is full or it is a standby; it can be read."""
+    """The database can be read but takes no writes: its disk is full, or it is a standby."""
 
 
 class Damaged(Unavailable):
-    """What the database has stored cannot be read any more."""
+    """Stored data cannot be read any more."""
 
 
 class HeldUp(Unavailable):
-    """What another transaction holds was waited for as long as may be; nothing was done."""
+    """Another transaction held a lock for too long; nothing was done."""
 
 
 def file_of(url: URL) -> str | None:
-    """Return SQLite's file; None when it is in memory, or where that cannot be told."""
+    """Return SQLite's file; None for a database in memory or an unknown place."""
     # A URI ("file:…") may mean memory or anything else.
     name = url.database or ":memory:"
     return None if name == ":memory:" or name.startswith("file:") else name
 
 
 def check_disk(url: URL) -> None:
-    """Raise Unavailable when SQLite's disk takes no writes: it is full, read-only or gone."""
+    """Raise Unavailable if SQLite's disk takes no writes: it is full, read-only or gone."""
     file = file_of(url)
     if file is None:
         return
@@ -80,7 +80,7 @@ def check_disk(url: URL) -> None:
 
 
 def without_room(exc: BaseException) -> str:
-    """Return what cannot be done for want of room on SQLite's disk, "" for any other error."""
+    """Return what failed for lack of room on SQLite's disk, "" for any other error."""
     code = getattr(exc, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_IOERR_SHMSIZE:
         return "The database cannot be opened: its disk is full, and not even 32 kB are left"
@@ -90,7 +90,7 @@ def without_room(exc: BaseException) -> str:
 
 
 def keep_reserve(url: URL) -> None:
-    """Take room on SQLite's disk, for a start when it is full; without it, where there is none."""
+    """Reserve room on SQLite's disk for a start with a full disk; does nothing without room."""
     file = file_of(url)
     if file is None:
         return
@@ -105,7 +105,7 @@ def keep_reserve(url: URL) -> None:
 
 
 def use_reserve(url: URL) -> bool:
-    """Give the room back that `keep_reserve` took; return whether there was any."""
+    """Free the reserved room; return whether there was any."""
     try:
         os.remove(f"{file_of(url)}{_RESERVE}")
     except OSError:
@@ -114,13 +114,13 @@ def use_reserve(url: URL) -> bool:
 
 
 def patience(url: URL) -> dict[str, str]:
-    """Return psycopg's options that say how long a PostgreSQL server may keep silent."""
+    """Return psycopg's options that limit how long a PostgreSQL server may stay silent."""
     # What the operator has written into the URL holds.
     return {name: value for name, value in _PATIENCE.items() if name not in url.query}
 
 
 def prepare_sqlite(driver: Any, _record: Any) -> None:
-    """Set what holds for each connection; a listener of SQLAlchemy's event `connect`."""
+    """Set up each connection; a listener of SQLAlchemy's event `connect`."""
     # FULL: a commit survives a power cut, which WAL's usual NORMAL does not promise.
     driver.execute("PRAGMA journal_mode = WAL")
     driver.execute("PRAGMA synchronous = FULL")
@@ -136,7 +136,7 @@ def _exact_number(text: str | None) -> float | None:
 
 
 def prepare_postgresql(driver: Any, record: Any, *, statement_seconds: float | None = None) -> None:
-    """Set what holds for each connection, and note when it was `made`, as of `time.monotonic`.
+    """Set up each connection, and store when it was `made`, by `time.monotonic`.
 
     PostgreSQL ends a statement that takes longer than `statement_seconds`.
     """
@@ -175,7 +175,7 @@ _DAMAGED = "The database is damaged; the operator of this service must restore a
 
 
 def translate_sqlite(exc: Any) -> Exception | None:
-    """Return what an error of sqlite3 comes to; None for a bug of ours."""
+    """Return the hub's error for an error of sqlite3; None for a programming error."""
     if isinstance(exc, sqlite3.IntegrityError):
         return Duplicate(str(exc))
     extended = getattr(exc, "sqlite_errorcode", 0)
@@ -210,7 +210,7 @@ _CORRUPTED = {"XX001", "XX002"}
 
 
 def translate_psycopg(exc: Any) -> Exception | None:
-    """Return what an error of psycopg comes to; None for a bug of ours."""
+    """Return the hub's error for an error of psycopg; None for a programming error."""
     import psycopg
 
     if isinstance(exc, psycopg.errors.UniqueViolation):
@@ -230,7 +230,7 @@ def translate_psycopg(exc: Any) -> Exception | None:
 
 
 def is_full(exc: Exception) -> bool:
-    """Return whether a server refuses a connection since it has no room for one more."""
+    """Return whether the server refused a connection because all are in use."""
     # A connection that is refused has no SQLSTATE (53300) in psycopg, only the server's words.
     words = str(exc)
     return "too many " in words or "connection slots are reserved" in words

@@ -1,9 +1,9 @@
 """Turns at a SQLite database, which takes one writer at a time.
 
-SQLite's own waiters look again after ever longer pauses, and whoever comes fresh goes first: where
-many write, some wait for seconds. So the threads of a process take turns here, and of all
-processes one at a time is next in line: it alone asks SQLite, and the others wait behind a lock on
-a file beside the database. A process that dies lets go of it. Readers know nothing of all this.
+SQLite's own waiters look again after ever longer pauses, and newcomers go first: among many
+writers, some wait for seconds. So the threads of a process take turns here. Of all processes, one
+at a time is next in line: it alone asks SQLite, and the others wait for a lock on a file beside the
+database, which ends with its process. Readers are not affected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PATIENCE_S = 2.0
 
 
 class WriteQueue:
-    """The line of writers of the database in `file`; None for one that no other process sees."""
+    """The writers' queue of the database in `file`; None for one that no other process sees."""
 
     def __init__(self, file: str | None) -> None:
         self._database = file
@@ -34,7 +34,7 @@ class WriteQueue:
 
     @contextmanager
     def turn(self, *, seconds: float) -> Iterator[None]:
-        """Keep the other threads of this process waiting; Unavailable when they take too long."""
+        """Hold the turn among this process's threads; raises Unavailable after `seconds`."""
         if not self._writer.acquire(timeout=seconds):
             raise Unavailable("The database is busy with other writes; try again.")
         try:
@@ -44,10 +44,10 @@ class WriteQueue:
 
     @contextmanager
     def next_in_line(self) -> Iterator[None]:
-        """Keep the other processes waiting; to be left as soon as the write has begun.
+        """Hold the place next in line among all processes; leave it once the write has begun.
 
-        It is for fairness alone. So where there can be no lock (a folder that is read-only, a file
-        system without locks), or it does not come free, the write goes on without.
+        It serves fairness only: without a lock (a read-only folder, a file system without locks),
+        or if it does not come free, the write goes on.
         """
         file = self._opened()
         if file is None:

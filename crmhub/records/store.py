@@ -423,7 +423,7 @@ class RecordStore:
         *,
         define: Sequence[str],
     ) -> R:
-        """Write under the account's exclusive lock; unknown properties in `define` become strings."""
+        """Write under the exclusive lock; unknown properties in `define` become strings."""
 
         def work(tx: Connection, known: Catalogue) -> R:
             new = [name for name in define if known.get(name) is None and definable(name)]
@@ -436,7 +436,7 @@ class RecordStore:
     # Links
 
     def link(self, account: Account, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-        """Link two records; only the first one's `updated_at` changes. Raises NotFound, Semantic."""
+        """Link two records; only the first one is touched. Raises NotFound, Semantic."""
         if (kind, id) == (to, to_id):
             raise Semantic(f"{kind.singular} {id} cannot be associated with itself.")
 
