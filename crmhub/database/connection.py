@@ -511,7 +511,7 @@ class Database:
             self.raise_ours(exc)
 
     def raise_ours(self, exc: Exception) -> NoReturn:
-        """Raise the hub's error for a driver's exception; a programming error is raised as it is."""
+        """Raise the hub's error for a driver's exception; programming errors stay as they are."""
         ours = self._translate(exc)
         if ours is None:
             raise exc
@@ -748,7 +748,7 @@ class Database:
                 connection.run(f'vacuum ({options}) "{name}"')
 
     def check_writable(self) -> None:
-        """Raise Unavailable if the database takes no writes: a standby, or SQLite's disk is full."""
+        """Raise Unavailable if the database takes no writes (a standby, or a full disk)."""
         if self.dialect != "postgresql":
             check_disk(self.url)
             return
