@@ -385,6 +385,13 @@ def test_what_is_long_and_wrong_is_answered_within_a_second_of_work(wire: Wire) 
     answered_soon(wire, many_wrong)
 
 
+def timed(wire: Wire, endpoint: Any, body: Any) -> tuple[Any, float]:
+    """Send a body; return the answer and the seconds of processor time it took."""
+    began = time.thread_time()
+    answer = wire.send(endpoint, json=body)
+    return answer, time.thread_time() - began
+
+
 def answered_soon(wire: Wire, values: Callable[..., Iterable[Any]]) -> None:
     """Send each value in place of each field that can hold it, and time the answers."""
     problems = []
@@ -395,9 +402,11 @@ def answered_soon(wire: Wire, values: Callable[..., Iterable[Any]]) -> None:
         least = example(schema, document)
         for path, field in fields_of(schema, document):
             for n, value in enumerate(values(field, document)):
-                began = time.thread_time()
-                answer = wire.send(endpoint, json=replaced(least, path, value))
-                spent = time.thread_time() - began
+                body = replaced(least, path, value)
+                answer, spent = timed(wire, endpoint, body)
+                if spent > 1:
+                    # A busy machine slows one answer down, what is not linear slows each.
+                    spent = min(timed(wire, endpoint, body)[1] for _ in range(3))
                 found = faults(answer, 400, 404, 409, 422) if answer.status_code >= 300 else []
                 if spent > 1:
                     found.append(f"{spent:.1f} s")
