@@ -13,7 +13,8 @@ from crmhub.adapter.values import Contact, Described, Kind, Linked, Pipeline, Sa
 class Store(Protocol):
     """The hub's own records of one account, for an adapter that keeps contacts in the hub.
 
-    Raises the errors of this module. Kinds are `contacts`, `deals`, `companies`, `tickets`.
+    Raises the errors of `crmhub.adapter.errors`. Kinds are `contacts`, `deals`, `companies` and
+    `tickets`.
     """
 
     def find(

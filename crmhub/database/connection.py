@@ -327,9 +327,11 @@ class Connection:
             ["t.account_id = %s", *(f"t.{each} = rows.{each}" for each in keys if each in others)]
         )
         sql = sql.format(rows=unnested(others.items()), where=where)
-        for account_id in sorted({row[at] for row in rows}):
-            of_account = [(*row[:at], *row[at + 1 :]) for row in rows if row[at] == account_id]
-            yield self._sent(sql, [*arrays(others, of_account), account_id])
+        by_account: dict[int, list[Row]] = {}
+        for row in rows:
+            by_account.setdefault(row[at], []).append((*row[:at], *row[at + 1 :]))
+        for account_id, own in sorted(by_account.items()):
+            yield self._sent(sql, [*arrays(others, own), account_id])
 
     def _each(self, sql: str, rows: Sequence[Row]) -> int:
         if not rows:

@@ -80,9 +80,8 @@ def authenticate(request: flask.Request, client_id: str) -> None:
             f" try again in {rate.retry_after} s.",
             retry_after=rate.retry_after,
         )
-    if not here.shares.take(caller.account.id, request.environ.get(TURN)):
+    if not take_place(request.environ, here, caller.account):
         raise too_many_at_once()
-    request.environ[PLACE] = caller.account.id
 
 
 def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
