@@ -7,9 +7,9 @@ The functions that look at several accounts at once are listed here.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
-import sys
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -89,12 +89,12 @@ class StatementRecorder:
     def _looking(self, send: Any) -> Any:
         def look(connection: Connection, sql: str, *args: Any) -> Any:
             if sql not in self._fine:
-                self._look(sql, connection.dialect, sys._getframe(1))
+                self._look(sql, connection.dialect, inspect.currentframe())
             return send(connection, sql, *args)
 
         return look
 
-    def _look(self, sql: str, dialect: str, frame: FrameType) -> None:
+    def _look(self, sql: str, dialect: str, frame: FrameType | None) -> None:
         faults = find_faults(sql, dialect)
         if not faults:
             self._fine.add(sql)
@@ -107,13 +107,19 @@ class StatementRecorder:
     def pytest_runtest_call(self) -> Iterator[None]:
         """Fail the test that ran such a statement."""
         yield
-        faults, self._faults = self._faults, []
+        faults = self.take_faults()
         assert not faults, "\n".join(["Statements that name no account:", *faults])
+
+    def take_faults(self) -> list[str]:
+        """Return the faults since the last call."""
+        faults, self._faults = self._faults, []
+        return faults
 
 
 def _callers(frame: FrameType | None) -> Iterator[str]:
     """Yield the hub's functions that led to a statement, innermost first; none for a test's own."""
-    while frame is not None and frame.f_globals.get("__name__") == Connection.__module__:
+    sending = (__name__, Connection.__module__)
+    while frame is not None and frame.f_globals.get("__name__") in sending:
         frame = frame.f_back
     while frame is not None:
         module = frame.f_globals.get("__name__", "")

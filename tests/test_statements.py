@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from types import FunctionType
+from typing import Any
 
 import pytest
 
-from tests.statements import ACROSS_ACCOUNTS, find_faults
+from crmhub.database.connection import Connection, Database
+from tests import statements
+from tests.statements import ACROSS_ACCOUNTS, StatementRecorder, find_faults
+
+_UNBOUND = "select id from records where kind = 1"
 
 
 @pytest.mark.parametrize(
@@ -69,3 +75,42 @@ def test_the_functions_that_look_at_several_accounts_exist() -> None:
         found = vars(importlib.import_module(module))
         classes = [one for one in found.values() if isinstance(one, type)]
         assert name in found or any(hasattr(one, name) for one in classes), place
+
+
+@pytest.fixture
+def recorder(pytestconfig: pytest.Config) -> StatementRecorder:
+    plugin = pytestconfig.pluginmanager.get_plugin("statements")
+    assert isinstance(plugin, StatementRecorder)
+    return plugin
+
+
+def _as_if_in(module: str, database: Database) -> None:
+    """Send a statement that names no account, from a function of this module."""
+
+    def look(connection: Connection) -> Any:
+        return connection.rows(_UNBOUND)
+
+    sender = FunctionType(look.__code__, {"__name__": module, "_UNBOUND": _UNBOUND})
+    with database.reading() as connection:
+        sender(connection)
+
+
+def test_a_test_fails_for_a_statement_of_the_hub(
+    recorder: StatementRecorder, database_url: str
+) -> None:
+    database = Database(database_url)
+    _as_if_in("crmhub.somewhere", database)
+    [fault] = recorder.take_faults()
+    assert fault == f"records of select at crmhub.somewhere:look: {_UNBOUND}"
+    database.close()
+
+
+def test_statements_of_tests_and_of_listed_functions_are_not_looked_at(
+    recorder: StatementRecorder, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(database_url)
+    monkeypatch.setattr(statements, "ACROSS_ACCOUNTS", {"crmhub.listed:look"})
+    _as_if_in("tests.somewhere", database)
+    _as_if_in("crmhub.listed", database)
+    assert recorder.take_faults() == []
+    database.close()
