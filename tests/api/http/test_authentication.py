@@ -95,23 +95,36 @@ def test_401_comes_before_everything_else(app: flask.Flask, client: Client) -> N
     )
 
 
-def test_an_unknown_client_and_a_wrong_key_get_the_same_401(
-    app: flask.Flask, client: Client, other: Client
+def test_every_refused_key_gets_the_same_401(
+    app: flask.Flask, hub: Hub, client: Client, other: Client
 ) -> None:
-    http = app.test_client()
-
     def body(path: str, key: str) -> dict[str, str]:
-        answer = http.get(path, headers={"service-apikey": key})
+        answer = app.test_client().get(path, headers={"service-apikey": key})
         refused(answer, 401)
-        told: dict[str, str] = dict(answer.json)  # type: ignore[arg-type]
-        del told["timestamp"]
-        return told
+        words: dict[str, str] = dict(answer.json)  # type: ignore[arg-type]
+        del words["timestamp"]
+        return words
 
-    wrong = body(f"{client.base}/contacts", new_api_key())
-    assert body("/nobody/api/v1/contacts", new_api_key()) == wrong
-    assert body("/nobody/api/v1/contacts", client.key) == wrong
-    assert body(f"{client.base}/contacts", other.key) == wrong
-    assert body("/admin/api/v1/contacts", client.key) == wrong
+    expired, revoked = new_key(hub, client), new_key(hub, client)
+    with hub.database.reading() as connection:
+        end = "update api_key set expires_at = 1 where account_id = :account_id and id = :id"
+        connection.run(end, {"account_id": client.account.id, "id": expired.key_id})
+    hub.database.transact(lambda tx: keys.revoke(tx, client.account.id, revoked.key_id))
+    hub.database.transact(lambda tx: changes.disable(tx, other.account.id))
+    mine, theirs = f"{client.base}/contacts", f"{other.base}/contacts"
+    wrong = body(mine, new_api_key())
+    for path, key in [
+        ("/nobody/api/v1/contacts", new_api_key()),
+        ("/nobody/api/v1/contacts", client.key),
+        ("/admin/api/v1/contacts", client.key),
+        (theirs, client.key),
+        (theirs, other.key),
+        (mine, other.key),
+        (mine, "nonsense"),
+        (mine, expired.api_key),
+        (mine, revoked.api_key),
+    ]:
+        assert body(path, key) == wrong, (path, key)
 
 
 def test_a_key_opens_the_path_of_its_own_account_alone(client: Client, other: Client) -> None:
