@@ -32,13 +32,13 @@ from crmhub.properties.validation import (
 )
 from crmhub.records import associations, marks, merging, upserts, writing
 from crmhub.records.associations import Links
-from crmhub.records.gathering import Gathering
 from crmhub.records.ids import Ids
 from crmhub.records.index import unique_key
 from crmhub.records.merging import Merge, Undo
 from crmhub.records.search.cursor import Cursor, unseal
 from crmhub.records.search.filters import Condition, parse
 from crmhub.records.search.pages import Listing, Page, PageRequest
+from crmhub.records.write_batcher import WriteBatcher
 from crmhub.records.writing import Change, NewRecord, Record, Stored, Upsert
 from crmhub.search_limits import SearchLimit, Stopped
 
@@ -65,7 +65,7 @@ class RecordStore:
         self.catalogues = Catalogues(database)
         self._signing_key = signing_key
         self._ids = Ids(database)
-        self._creating = Gathering(self._create_together)
+        self._creating = WriteBatcher(self._create_together)
 
     def catalogue(self, account: Account, kind: Kind) -> Catalogue:
         """Return the account's catalogue, at most as old as `account` is."""

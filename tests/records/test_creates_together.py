@@ -16,7 +16,7 @@ from crmhub.hub import Hub
 from crmhub.properties.catalogue import Catalogue, Property
 from crmhub.properties.kinds import CONTACTS
 from crmhub.properties.validation import DuplicateValue, InvalidProperties
-from crmhub.records import definitions, gathering, writing
+from crmhub.records import definitions, write_batcher, writing
 from crmhub.records.store import RecordStore
 from crmhub.records.writing import NewRecord, Record
 from tests.clients import Client
@@ -37,7 +37,7 @@ def there(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Record
 
     Nor does anybody wait for a counter that another thread has added to.
     """
-    monkeypatch.setattr(gathering, "_PATIENCE_S", 120)
+    monkeypatch.setattr(write_batcher, "_PATIENCE_S", 120)
     monkeypatch.setattr(writing, "_SHARDS", 30_000)
     database = Database(database_url)
     yield RecordStore(database, b"another process's key")
@@ -64,8 +64,8 @@ def create(records: RecordStore, account: Account, properties: dict[str, str]) -
 
 
 def waiting(records: RecordStore) -> int:
-    lines = records._creating._lines.values()
-    return sum(each.leaders + len(each.waiting) for each in lines)
+    queues = records._creating._queues.values()
+    return sum(each.leaders + len(each.waiting) for each in queues)
 
 
 def at_once(

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pytest
 
 from crmhub.errors import Unavailable
-from crmhub.records import gathering
-from crmhub.records.gathering import Gathering
+from crmhub.records import write_batcher
+from crmhub.records.write_batcher import WriteBatcher
 from tests.journal.working import soon
 
 HELD = "held"
@@ -26,7 +26,7 @@ class Work:
         self.calls: list[list[int]] = []
         self.error: Exception | None = None
         self.let_go = threading.Event()
-        self.gathering = Gathering[str, int, int](self)
+        self.batcher = WriteBatcher[str, int, int](self)
 
     def __call__(self, key: str, values: Sequence[int]) -> list[int]:
         self.calls.append(list(values))
@@ -37,7 +37,7 @@ class Work:
         return [2 * each for each in values]
 
     def waiting(self) -> int:
-        line = self.gathering._lines.get(HELD)
+        line = self.batcher._queues.get(HELD)
         return len(line.waiting) if line else 0
 
 
@@ -48,7 +48,7 @@ def work() -> Work:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "_PATIENCE_S", 120)
+    monkeypatch.setattr(write_batcher, "_PATIENCE_S", 120)
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def callers(work: Work, n: int) -> Iterator[list[Future[int]]]:
         futures = []
         try:
             for number in range(1, n + 1):
-                futures.append(threads.submit(work.gathering.call, HELD, number))
+                futures.append(threads.submit(work.batcher.call, HELD, number))
                 soon(lambda number=number: work.waiting() == number - 1 and bool(work.calls))
             yield futures
         finally:
@@ -66,23 +66,23 @@ def callers(work: Work, n: int) -> Iterator[list[Future[int]]]:
 
 
 def test_who_comes_alone_waits_for_nobody(work: Work) -> None:
-    assert [work.gathering.call(HELD, number) for number in (2, 3)] == [4, 6]
+    assert [work.batcher.call(HELD, number) for number in (2, 3)] == [4, 6]
     assert work.calls == [[2], [3]]
 
 
 @pytest.mark.usefixtures("patient")
 def test_those_who_come_meanwhile_are_one_call(work: Work) -> None:
     with callers(work, 5) as futures:
-        assert work.gathering.call("another key", 7) == 14
+        assert work.batcher.call("another key", 7) == 14
         work.let_go.set()
         assert [each.result(120) for each in futures] == [2, 4, 6, 8, 10]
     assert work.calls == [[1], [7], [2, 3, 4, 5]]
-    assert work.gathering._lines == {}
+    assert work.batcher._queues == {}
 
 
 @pytest.mark.usefixtures("patient")
 def test_a_call_has_a_bound(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "_AT_ONCE", 2)
+    monkeypatch.setattr(write_batcher, "_MAX_BATCH", 2)
     with callers(work, 6) as futures:
         work.let_go.set()
         assert [each.result(120) for each in futures] == [2, 4, 6, 8, 10, 12]
@@ -101,21 +101,21 @@ def test_what_fails_fails_for_all_of_it_and_for_nobody_else(work: Work) -> None:
         (Unavailable, "The database is away.", 7)
     }
     work.error = None
-    assert work.gathering.call(HELD, 9) == 18
+    assert work.batcher.call(HELD, 9) == 18
 
 
 def test_a_call_that_is_held_up_holds_up_no_other(work: Work) -> None:
     with callers(work, 1) as [first]:
         # These wait a moment for the first one, and go by it.
-        assert [work.gathering.call(HELD, number) for number in (2, 3)] == [4, 6]
+        assert [work.batcher.call(HELD, number) for number in (2, 3)] == [4, 6]
         assert not first.done()
     assert first.result(120) == 2
-    assert work.gathering._lines == {}
+    assert work.batcher._queues == {}
 
 
 def test_everyone_gets_what_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     # So short that calls overtake each other all the time.
-    monkeypatch.setattr(gathering, "_PATIENCE_S", 0.0005)
+    monkeypatch.setattr(write_batcher, "_PATIENCE_S", 0.0005)
 
     def work(key: int, values: Sequence[int]) -> list[tuple[int, int]]:
         time.sleep(random.random() * 0.002)
@@ -123,7 +123,7 @@ def test_everyone_gets_what_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ValueError(values)
         return [(key, each) for each in values]
 
-    crowd = Gathering[int, int, tuple[int, int]](work)
+    crowd = WriteBatcher[int, int, tuple[int, int]](work)
 
     def call(number: int) -> bool:
         try:
@@ -133,4 +133,4 @@ def test_everyone_gets_what_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with ThreadPoolExecutor(16) as threads:
         assert all(threads.map(call, range(3000)))
-    assert crowd._lines == {}
+    assert crowd._queues == {}
