@@ -1,9 +1,9 @@
-"""What a filter means in SQL: the ids of the records that it lets through, and a test of a record.
+"""Conditions: each filter as SQL that selects record ids, and as SQL that tests a record.
 
-Each condition is a positive set of records, or the exact complement of one. It gives its positive
-set as a select on one index table (`ids`), and as a test on a row of `records` (`test`); both say
-the same, on both databases. Their text is written by hand: an operator is a comparison or two on
-one column, and Core would take longer to build it than the database to run it.
+A condition is a positive set of records, or the exact complement of one. `ids` selects its positive
+set from one index table, `test` tests a row of `records`; both agree, on both databases. The SQL is
+written by hand: an operator is one or two comparisons on one column, and building it with Core
+would take longer than running it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SYMBOLS = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """A piece of SQL about a condition's positive set, and its parameters."""
+    """A piece of SQL for a condition's positive set, with its parameters."""
 
     text: str
     params: dict[str, Any]
@@ -38,9 +38,9 @@ def of_records(more: str) -> Sql:
 
 
 class Span(NamedTuple):
-    """Where a set lies in a sort order: from `first` on (ms) and before `end`, None for no end.
+    """A stretch of a sort order that holds a set: from `first` (ms) to before `end` or None.
 
-    `whole` says that all records in between belong to it.
+    `whole`: every record of the stretch belongs to the set.
     """
 
     first: int | None = None
@@ -49,7 +49,7 @@ class Span(NamedTuple):
 
 
 class Condition:
-    """One positive set of records, or (`negated`) all records but those."""
+    """A positive set of records, or (`negated`) all records except those."""
 
     negated: bool
     uses_index = True
@@ -64,21 +64,21 @@ class Condition:
     """Whether its index tells also when each record was changed, but for those in index_behind."""
 
     def ids(self, connection: Connection, n: int, *, with_updated_at: bool = False) -> Sql:
-        """Return the select of the positive set; `with_updated_at` as of its index.
+        """Return the select of the positive set's ids; `with_updated_at` adds the index's dates.
 
-        Its parameters' names end in the number `n`; the statement it stands in brings `:account`
-        and `:kind`.
+        The names of its parameters end in the number `n`; the statement provides `:account` and
+        `:kind`.
         """
         rows = self.rows(n, ", updated_at" if with_updated_at else "")
         where = self.where(connection, n)
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
 
     def rows(self, n: int, more: str = "") -> Sql:
-        """Return the select of the ids, and `more` columns, of all rows that tell it."""
+        """Return the select of ids, and of the columns `more`, from the condition's index rows."""
         raise NotImplementedError
 
     def where(self, connection: Connection, n: int) -> Sql:
-        """Return which of those rows belong to the positive set."""
+        """Return the condition on those index rows that selects the positive set."""
         raise NotImplementedError
 
     def test(self, connection: Connection, n: int) -> Sql:
@@ -89,16 +89,16 @@ class Condition:
         raise NotImplementedError
 
     def span(self, sort: str) -> Span:
-        """Return where what satisfies the filter lies in the order of `sort`."""
+        """Return the stretch of the order `sort` that holds all matches."""
         return Span()
 
     def optimized(self, connection: Connection, account_id: int) -> Condition:
-        """Return the same condition in the form that the account's values allow."""
+        """Return an equal condition that is faster for the account's values."""
         return self
 
 
 class OnProperty(Condition):
-    """A condition on a property that is told by its index."""
+    """A condition on a property, decided by its index."""
 
     index_has_updated_at = True
 
@@ -117,7 +117,7 @@ class OnProperty(Condition):
 
 
 def _value_of(known: Property, n: int) -> tuple[str, dict[str, Any]]:
-    """The stored text of the property in a row of `records`, null where it has none."""
+    """Return the SQL of a property's stored text in a row of `records`, null for none."""
     return f"(properties ->> cast(:name{n} as text))", {f"name{n}": known.name}
 
 
@@ -137,7 +137,7 @@ _AS_NUMBER = {"postgresql": "cast({} as double precision)", "sqlite": "exact_num
 
 
 class OnKey(OnProperty):
-    """A number or a day, compared as the index holds it."""
+    """A condition on a number or a date, compared as the index holds it."""
 
     def __init__(
         self, negated: bool, known: Property, operator: str, operands: Sequence[float]
@@ -176,10 +176,10 @@ _VALUES = (
 
 
 class OnText(OnProperty):
-    """Any other type, compared by code point.
+    """A condition on any other type, compared by code point.
 
-    The index key holds the first 255 characters. A shorter operand compares with those as it
-    would with the whole; only a longer one needs the whole value, which stands beside the key.
+    The index key holds the first 255 characters. Shorter operands compare with the key as with the
+    whole value; longer ones need the whole value, which stands beside the key.
     """
 
     def __init__(
@@ -251,7 +251,7 @@ class OnText(OnProperty):
 
 
 class OnDocument(Condition):
-    """CONTAINS_TOKEN on numbers and dates: a part of their canonical text, read from documents."""
+    """CONTAINS_TOKEN on numbers and dates: searches their canonical text in the documents."""
 
     uses_index = False
 
@@ -278,7 +278,7 @@ _PARTS = 100
 
 
 class OnSameRows(Condition):
-    """Several conditions that the same rows tell, one of them no complement: what meets all."""
+    """Several conditions on the same index rows, at least one of them positive: all must hold."""
 
     negated = False
 
@@ -320,9 +320,9 @@ class OnSameRows(Condition):
 
 
 def combine(conditions: Sequence[Condition]) -> list[Condition]:
-    """Return the conditions, those on the same rows as one: a range is one set, not two to join.
+    """Return the conditions, merging those on the same rows: a range is one set instead of two.
 
-    Complements of their own stay as they are, since they hold what has no row.
+    Conditions that are only complements are not merged: they include records without a row.
     """
     on: dict[Any, list[Condition]] = {}
     for number, each in enumerate(conditions):

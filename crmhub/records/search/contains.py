@@ -1,4 +1,4 @@
-"""How the databases are asked whether a text contains a part of it."""
+"""The SQL that tests whether a text contains a part, for each database."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _TRIGRAM = re.compile(r"[^\W_]{3}")
 def contains(
     connection: Connection, text: str, n: int, part: str, *, is_short: str = ""
 ) -> tuple[str, dict[str, Any]]:
-    """Return the condition "`text` contains `part`", both of them folded.
+    """Return the condition that `text` contains `part`, both case-folded.
 
-    `is_short` is a condition on the row; without it every text is short.
+    `is_short`: a condition on the row that its text is short; without it every text is.
     """
     if connection.dialect == "sqlite":
         return f"instr({text}, :part{n}) > 0", {f"part{n}": part}

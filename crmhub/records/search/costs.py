@@ -1,31 +1,33 @@
-"""What the plans of a search cost, measured: from where on one is cheaper than another."""
+"""Measured costs of the plans of a search: the bounds at which one plan is cheaper than another."""
 
-# So many are fetched whatever else they cost, and so many tested before sets are joined.
+# Matches that are read and tested at once, whatever else that costs.
 SMALL_RESULT = 1000
+# The largest set whose documents are tested instead of joining it with others.
 TESTED_SET = 10_000
-# A walk is worth so many documents for each match, or each dated one, and halts after so many times
-# as many as it should take. It goes on for as many as match, but for so many at most before sets
-# are joined to guess; where none are, for no more at all, and on SQLite, which looks ids up faster
-# than it reads documents, for this part of the matches.
+# A walk is worth this many documents for each match, or for each match with a dated index row.
 WALK_PER_MATCH = 1.0
 WALK_PER_DATED_MATCH = 0.2
+# A walk halts after this many times the documents that it should take.
 WALK_FACTOR = 2
+# Documents of a longer walk, before sets are joined for a guess.
 LONGER_WALK = 30_000
+# Without sets to join, SQLite walks this part of the matches: it looks ids up faster than it reads
+# documents.
 WALK_PART_ON_SQLITE = 0.25
 LONGEST_WALK = 1_000_000
-# So many dated matches are sorted before anything is guessed, or walked to for long.
+# Dated matches that are sorted instead of a guess or a long walk.
 SORTED_DATED = 100_000
 SORTED_DATED_ON_SQLITE = 40_000
-# Of entries of an index that tells itself what passes.
+# Entries of an index-only walk.
 LONGEST_INDEX_WALK = 100_000
-# A window of a walk is so many times as wide as the one before.
+# Each window of a walk is this many times as wide as the one before.
 WINDOW_GROWTH = 2
-# A smaller part of everything is fetched and not guessed. On SQLite, which can prove the guess in
-# the sort order alone, the part is so many times as large.
+# A smaller part of all records is fetched instead of guessed. On SQLite, which can prove a guess by
+# the sort order alone, the part is this many times as large.
 GUESSED_PART = 0.01
 GUESSED_FACTOR_ON_SQLITE = 10
-# How many ids are read for each record of a guessed page, and how many others may be tested: fewer
-# while there is a walk to go on with, since a document that is walked to is tested sooner.
+# Ids read for each record of a guessed page, and other ids that may be tested: fewer while a walk
+# can go on instead, because a document that it reaches is tested sooner.
 READ_PER_GUESS = 20
 TESTED_AFTER_GUESS = 10_000
 TESTED_AFTER_GUESS_EARLY = 5000

@@ -1,4 +1,4 @@
-"""Cursors: opaque, signed, never expiring; each carries the whole of the listing it continues."""
+"""Cursors: opaque, signed texts without expiry, each with all it takes to go on."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _NO_FILTERS = hashlib.sha256().hexdigest()[:16]
 
 
 class Cursor(NamedTuple):
-    """Where a listing stands: what is listed, and the last record that was given out.
+    """The state of a listing: its query, and the last record that was returned.
 
-    `sort` is a column, `filters` a hash; `total` is what was counted at the first page, `started`,
-    `settled` and `shown` are the `search.Start` of the listing. `caught_up` is how many records
-    have come since the listing came to its end and began to catch up with what changed meanwhile,
-    -1 before. `counted` is `packed`: the ids that were counted, of few. `everything` is how many
-    records there were, 0 where nobody has asked.
+    `sort` is a column, `filters` a hash. `total` was counted at the first page. `started`,
+    `settled` and `shown` are the listing's `Start`. `caught_up` is how many records followed since
+    the listing reached its end and began to catch up with changes, -1 before. `counted` holds the
+    `packed` ids of a small result. `everything` is the number of all records, 0 if it was not
+    counted.
     """
 
     account_id: int
@@ -80,7 +80,7 @@ def sealed(value: Sequence[Any], signing_key: bytes) -> str:
 
 
 def unsealed(text: str, signing_key: bytes) -> list[Any]:
-    """Return the values that `sealed` made the text of; BadRequest when it did not."""
+    """Return the values of a text that `sealed` returned; raises BadRequest for any other."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:
@@ -95,7 +95,7 @@ def unsealed(text: str, signing_key: bytes) -> list[Any]:
 
 
 def packed(ids: Iterable[int]) -> str:
-    """Return ids as a text that is short where they lie close together."""
+    """Return ids as text, short for ids that lie close together."""
     steps, last = bytearray(), 0
     for id in sorted(ids):
         step, last = id - last, id
@@ -107,7 +107,7 @@ def packed(ids: Iterable[int]) -> str:
 
 
 def unpacked(text: str) -> list[int]:
-    """Return the ids that `packed` made the text of, in rising order."""
+    """Return the ids of a text that `packed` returned, rising."""
     ids, last, step, shift = list[int](), 0, 0, 0
     for byte in base64.urlsafe_b64decode(text):
         step |= (byte & 127) << shift
@@ -120,7 +120,7 @@ def unpacked(text: str) -> list[int]:
 
 
 def fingerprint(filters: Sequence[Filter]) -> str:
-    """Return a short hash that is the same for the same filters in any order."""
+    """Return a short hash of the filters, the same for any order of them."""
     if not filters:
         return _NO_FILTERS
     texts = sorted(

@@ -1,7 +1,7 @@
-"""The filter language: what may be sent, and the conditions that it comes to.
+"""The filter language: the operators, and the conditions they become.
 
-Each operator is a positive set of record ids, or the exact complement of one: NEQ, NOT_IN,
-NOT_CONTAINS_TOKEN and NOT_HAS_PROPERTY therefore include records without a value.
+Each operator is a positive set of record ids, or the exact complement of one: so NEQ, NOT_IN,
+NOT_CONTAINS_TOKEN and NOT_HAS_PROPERTY include records without a value.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BARE = {"HAS_PROPERTY", "NOT_HAS_PROPERTY"}
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter as it was sent; None stands for an absent key."""
+    """A filter as the caller sent it; None stands for a missing key."""
 
     property_name: str
     operator: str
@@ -49,11 +49,10 @@ class Filter:
 
 
 def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> list[Condition]:
-    """Return what `filters` mean for the account that owns `catalogue`.
+    """Return the conditions of `filters` for the account of `catalogue`.
 
-    Raises BadRequest for a filter that is none (unknown operator, value and values in the wrong
-    place, too many), Semantic for an unknown property or a value that is not of its type; both
-    name every filter at fault.
+    Raises BadRequest for an invalid filter (unknown operator, misplaced value or values, too many),
+    and Semantic for an unknown property or a value of another type; both name every invalid filter.
     """
     if len(filters) > MAX_FILTERS:
         raise BadRequest(f"filters: {len(filters)} filters; send at most {MAX_FILTERS}")
@@ -144,7 +143,7 @@ def _condition(each: Filter, catalogue: Catalogue, *, region: str) -> Condition:
 
 
 def _texts(known: Property, operator: str, given: Sequence[str], *, region: str) -> list[str]:
-    """Return the operands of a condition on a text as they are compared."""
+    """Return the operands of a condition on a text, in the form that is compared."""
     if operator == "CONTAINS_TOKEN":
         return [values.fold(given[0])]
     if operator == "IN" and known.options:

@@ -1,4 +1,4 @@
-"""Finds a page of a large set by its ids, which rise with time, and proves that it is the page."""
+"""Guesses the page of a large set from its ids, which rise with time, and proves the guess."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from crmhub.records.search.query import Listed, Place
 
 
 class Guess(PageReader):
-    """Guesses pages."""
+    """Adds guessed pages to a page reader."""
 
     def _guess(self, after: Place | None, most: int) -> list[Listed] | None:
-        """Take the page to be where its ids should be, and prove it; None where it is not there.
+        """Read the page from where its ids should be and prove it; return None if it is not there.
 
-        Ids rise with the time of creation, though not strictly. So the page should be among those
-        of the set that come next, by id, from the newest record that was created before it. What
-        else may belong to it has another id, and stands before its last record in the sort order:
-        nothing, or so little (`most`) that it is tested. A page that ends the listing has no such
-        record.
+        Ids rise with the time of creation, but not strictly. So the page should be among the set's
+        next ids, counted from the newest record created before it. Any other record of the page
+        would have another id and stand before the page's last record: the proof finds none, or so
+        few (at most `most`) that they are tested. The last page of a listing has no such record.
         """
         query = self._query
         down, beyond, before = ("desc", "<", ">") if query.descending else ("asc", ">", "<")
@@ -83,9 +82,9 @@ class Guess(PageReader):
         return self._read(still) if len(still) >= len(page) else None
 
     def _nearest(self, down: str) -> int | None:
-        """Return an id before which none passes, from the sets whose ids are in order, if any are.
+        """Return an id before which no record matches, from the sets in the order of their ids.
 
-        To merge sets passes whatever lies before the first id of each of them.
+        Merging sets skips everything before the first id of each. None without such a set.
         """
         firsts, params = list[str](), dict[str, Any]()
         for n, each in enumerate(self._conditions):
@@ -102,10 +101,10 @@ class Guess(PageReader):
     def _others(
         self, unread: Sequence[tuple[str, int]], where: str, params: dict[str, Any]
     ) -> list[int]:
-        """Return those of the unread ids that stand where it says, a little over `most` of them.
+        """Return the unread ids that meet `where`, a little over `most` of them.
 
-        They are looked for among the ids where a third of all or less lies on that side, else among
-        the entries of the sort order: their index tells the ids too, and refuses in half the time.
+        If at most a third of all ids lie on their side, they are read by id; else by the sort
+        order, whose index holds the ids, too, and rejects an entry in half the time.
         """
         few, rest = list[str](), list[str]()
         low, high = self._thirds()
@@ -128,7 +127,7 @@ class Guess(PageReader):
     def _thirds(self) -> tuple[float, float]:
         """Return where the first third of all ids ends and where the last one begins.
 
-        On SQLite, which has the documents beside the ids, nothing lies in these.
+        On SQLite, where the documents stand beside the ids, every id lies in between.
         """
         if self._connection.dialect == "sqlite":
             return -math.inf, math.inf
@@ -144,5 +143,5 @@ class Guess(PageReader):
         return place < after if self._query.descending else place > after
 
     def cursor_of(self, row: Listed) -> Place:
-        """Return the place of a record in this listing."""
+        """Return a record's place in this listing."""
         return Place(getattr(row, self._query.sort), row.id)

@@ -1,4 +1,4 @@
-"""The sets of ids that filters let through: as SQL, joined, counted."""
+"""The sets of record ids that filters select: as SQL, joined, and counted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LISTED = "id, created_at, updated_at, cast(properties as text) as text"
 
 
 class IdSets:
-    """The records of one kind of an account that pass some conditions, as SQL on their ids."""
+    """The records of one kind of an account that meet some conditions, as SQL on their ids."""
 
     def __init__(
         self,
@@ -58,34 +58,34 @@ class IdSets:
 
     @property
     def _sets(self) -> int:
-        """How many sets are joined: a complement is what one leaves of another one."""
+        """Number of id sets joined; an all-negated query adds one for "all records"."""
         return len(self._conditions) + all(each.negated for each in self._conditions)
 
     @property
     def _alone(self) -> bool:
-        """Whether one index table holds the whole set, so that no sets are joined."""
+        """Whether one index table holds the whole result, so that no sets are joined."""
         return bool(self._conditions) and self._sets == 1
 
     @property
     def _has_updated_at(self) -> bool:
-        """Whether the index table holds what the page is sorted by, too."""
+        """Whether that index table also holds the page's sort value."""
         by_change = self._query.sort == "updated_at" and self._query.changed_since is None
         return by_change and self._alone and self._conditions[0].index_has_updated_at
 
     @property
     def _in_order(self) -> bool:
-        """Whether an index brings each of the sets in the order of its ids."""
+        """Whether an index returns each set in the order of its ids."""
         return all(each.in_order for each in self._conditions)
 
     @property
     def _index_only(self) -> bool:
-        """Whether the index of the sort order tells the whole set."""
+        """Whether the index of the sort order alone decides which records match."""
         one = len(self._conditions) == 1 and self._conditions[0].index_only
         return one and self._connection.dialect == "postgresql"
 
     @property
     def _sorted_by_it(self) -> bool:
-        """Whether the set is a part of the sort order, and all of that part."""
+        """Whether the matches are one stretch of the sort order, without other records in it."""
         return len(self._conditions) == 1 and self._conditions[0].span(self._query.sort).whole
 
     @property
@@ -109,11 +109,11 @@ class IdSets:
         return f"+{self._order}"
 
     def _indexed(self) -> list[int]:
-        """Return the numbers of the filters whose ids an index leads to."""
+        """Return the positions of the filters whose ids an index finds."""
         return [n for n, c in enumerate(self._conditions) if c.uses_index and not c.negated]
 
     def _narrowest(self, most: int) -> int:
-        """Return the number of a filter that lets no more records than so many through, or -1."""
+        """Return the position of a filter that selects at most so many records, or -1."""
         # Total and page ask the same.
         if most not in self._narrow:
             self._narrow[most] = self._probed(most)
@@ -140,7 +140,7 @@ class IdSets:
         return f"id in ({ids})"
 
     def _behind(self, after: Place | None) -> tuple[str, dict[str, Any]]:
-        """Return what restricts a listing to what comes behind `after`, to be and-ed."""
+        """Return the condition, to be and-ed, that selects the records behind `after`."""
         text, params = "", dict[str, Any]()
         if since := self._query.changed_since:
             among, shown = self._connection.in_list("id", "shown", since.shown)
@@ -180,7 +180,7 @@ class IdSets:
         return " and ".join(tests), params
 
     def _ids(self, within: str = "true", down: str = "") -> tuple[str, dict[str, Any]]:
-        """The select of the ids of all records that pass, or of those `within`, sorted `down`."""
+        """Return the select of the ids of all matches, or of those `within`, sorted `down`."""
         sets, without = list[str](), list[str]()
         params: dict[str, Any] = {}
         for n, each in enumerate(self._conditions):
@@ -196,7 +196,7 @@ class IdSets:
 
     @contextmanager
     def _all(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Lend the select of the ids of all records that pass."""
+        """Yield the select of the ids of all matches."""
         if tested := self._tested():
             yield tested
         else:
@@ -204,9 +204,9 @@ class IdSets:
                 yield self._ids()
 
     def _tested(self) -> tuple[str, dict[str, Any]] | None:
-        """The select of the ids of all records that pass: the few of one filter, tested.
+        """Return the select of the matches among the few ids of one filter, tested one by one.
 
-        None where there is no such one among several.
+        None if no filter selects few ids, or if there is only one filter.
         """
         chosen = -1
         if len(self._conditions) > 1:
@@ -222,7 +222,7 @@ class IdSets:
         )
 
     def total(self) -> int:
-        """Return how many records pass all filters, exactly."""
+        """Return the exact number of matches."""
         if self._alone:
             ids, params = self._ids()
             return self._of_all(f"(select count(*) from ({ids}) as found)", params)
@@ -238,7 +238,7 @@ class IdSets:
             return self._of_all(f"({EVERYTHING}) - (select count(*) from {united})", params)
 
     def _of_all(self, total: str, params: dict[str, Any]) -> int:
-        """Return a total, and note how many records there are with the same statement."""
+        """Return a total, and store the number of all records from the same statement."""
         [(found, everything)] = self._connection.rows(
             f"select {total}, ({EVERYTHING})", self._of | params
         )
@@ -246,7 +246,7 @@ class IdSets:
         return int(found)
 
     def _count(self) -> int:
-        """Return how many pass several filters; of few, keep the ids, which are dear to find."""
+        """Count the matches of several filters; store the ids of a small result."""
         postgresql = self._connection.dialect == "postgresql"
         array = "array_agg(id)" if postgresql else "json_group_array(id)"
         with self._all() as (ids, params):
@@ -261,7 +261,7 @@ class IdSets:
         return int(total)
 
     def _within_reach(self) -> float:
-        """Return how many records lie in the time that the filters leave, if it is soon told."""
+        """Return the number of records in the filters' time range, if one index read tells it."""
         between, params = self._behind(None)
         if not between:
             return math.inf
@@ -274,16 +274,16 @@ class IdSets:
 
 
 def _merged(sets: Sequence[str], without: Sequence[str], down: str) -> str:
-    """Return SQLite's select of the ids that are in all sets and in none of the others."""
+    """Return SQLite's select of the ids that are in all sets and in none of the excluded ones."""
     # In order, it merges what the indexes bring in order; else it sorts each part.
     return " except ".join((" intersect ".join(sets), *without)) + f" order by 1 {down}"
 
 
 def _joined(sets: Sequence[str], without: Sequence[str], down: str) -> str:
-    """Return PostgreSQL's select of the ids that are in all sets and in none of the others.
+    """Return PostgreSQL's select of the ids that are in all sets and in none of the excluded ones.
 
-    All are merged. Where an index has a set in order of its ids, and each id once, the planner
-    knows; but of what is left out it would sort that too, were it not said to be in order.
+    All sets are merged. The planner knows that an index returns a set in the order of its ids, each
+    once; without an explicit order it would sort the excluded sets.
     """
     first, *others = [f"({ids})" for ids in sets]
     joins = [f" join {ids} as s{n} (id) using (id)" for n, ids in enumerate(others)]
@@ -297,7 +297,7 @@ def _joined(sets: Sequence[str], without: Sequence[str], down: str) -> str:
 
 
 def _united(dialect: str, sets: Sequence[str]) -> str:
-    """Return the source of the ids that are in any of the sets, each once; merged as well."""
+    """Return the source of the ids that are in any of the sets, each once."""
     if len(sets) == 1:
         return f"({sets[0]}) as united"
     if dialect == "sqlite":

@@ -1,4 +1,4 @@
-"""Reads the records of a page: by their ids, in their order, and no more bytes than a page has."""
+"""Reads the records of a page, with at most MAX_PAGE_BYTES of properties."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ as_record = partial(tuple.__new__, Listed)
 
 
 class PageReader(IdSets):
-    """Reads pages of the records that pass."""
+    """Reads pages of matching records."""
 
     def _rows(
         self, source: str, params: Mapping[str, Any], most: int, order: str = ""
@@ -35,9 +35,9 @@ class PageReader(IdSets):
         return self._rows(source, params, most, self._order_after_look_up)
 
     def _read(self, rows: list[Listed]) -> list[Listed]:
-        """Return the page of these rows, with their texts.
+        """Return the page of these rows with their texts.
 
-        If there are more than the page has room for, the next row stands behind the page.
+        If its bytes do not suffice for all rows, the first row left out follows the page.
         """
         if self._query.room is None and all(row[-1][0] == "{" for row in rows):
             # Together they are no larger than a page may be.
@@ -61,7 +61,7 @@ class PageReader(IdSets):
         ]
 
     def _with_room(self, rows: Sequence[Listed]) -> list[Listed]:
-        """Return the rows that the page has room for, and the next one without properties."""
+        """Return the rows that fit on the page, and the next one without properties."""
         room, taken = self._query.room, 0
         for n, row in enumerate(rows):
             taken += row.size
@@ -72,20 +72,20 @@ class PageReader(IdSets):
         return list(rows)
 
     def _page_of(self, matching: str, behind: str = "") -> str:
-        """The select of the ids of the page among those that a source has with what sorts them."""
+        """Return the select of the page's ids from a source of ids and sort values."""
         return f"select id from {matching} where true{behind} order by {self._order} limit :rows"
 
     def _with_dates(self, among: str) -> str:
-        """The source of those ids with what may sort them, from an index of the records."""
+        """Return the source of these ids with their sort values, from an index of `records`."""
         return (
             "(select id, created_at, updated_at from records"
             f" where {OF} and {among} {self._fence}) as matching"
         )
 
     def _with_current_dates(self, ids: str, *, many: bool = False) -> str:
-        """The source of dated ids, but for those that are behind as is noted of them.
+        """Return the source of dated ids, with the newer dates that `index_behind` holds.
 
-        Of `many` PostgreSQL joins those that are behind, and asks no index for each.
+        For `many` ids PostgreSQL joins `index_behind` instead of looking up each id.
         """
         behind, joined = f"index_behind where {OF}", ""
         date = f"coalesce((select updated_at from {behind} and id = found.id), found.updated_at)"
@@ -101,5 +101,5 @@ class PageReader(IdSets):
 
 
 def returning(rows: int) -> dict[str, int]:
-    """Return the parameters for at most so many rows, which together fit into a page."""
+    """Return the parameters for at most `rows` rows that fit on a page together."""
     return {"rows": rows, "large": max(MAX_PAGE_BYTES // max(rows, 1), LEAST_LARGE)}

@@ -1,4 +1,4 @@
-"""Pages as callers see them: their records, their links, and the cursor to the next one."""
+"""Pages for callers: records, their links, and the cursor of the next page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FEW_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A page to list; `after` continues a listing and brings its total and its start."""
+    """A page to list; `after` continues a listing with its total and its start."""
 
     query: Query
     after: Cursor | None = None
@@ -55,9 +55,9 @@ class Listing:
     _signing_key: bytes
 
     def page(self, request: PageRequest, conditions: Sequence[Condition]) -> Page:
-        """Return a page of what meets the conditions, which are the request's filters.
+        """Return a page of the records that meet the conditions, the request's filters parsed.
 
-        Raises BadRequest when the cursor belongs to another listing.
+        Raises BadRequest for the cursor of another listing.
         """
         query, after = request.query, request.after
         listing = fingerprint(query.filters)
@@ -125,7 +125,7 @@ class Listing:
         after: Cursor | None,
         first: list[Listed] | None,
     ) -> tuple[list[Listed], tuple[Place, int] | None]:
-        """Return the records of the page and, when there are more, where the next one begins.
+        """Return the records of the page and where the next page begins, None on the last one.
 
         That is the place of the last record, and the cursor's `caught_up`.
         """
@@ -161,9 +161,9 @@ class Listing:
     def linked(
         self, id: int, to: Kind, *, limit: int, after: Cursor | None
     ) -> tuple[int, list[int], str]:
-        """Return the total, a page of the ids that a record is linked with, and the next cursor.
+        """Return the total, a page of the ids linked with a record, and the next cursor.
 
-        Raises BadRequest when the cursor belongs to another listing.
+        Raises BadRequest for the cursor of another listing.
         """
         listing = f"links:{id}:{to.code}"
         if after is not None and after.filters != listing:
@@ -197,7 +197,7 @@ def _records(
     place: Place | None,
     found: list[Listed] | None = None,
 ) -> tuple[list[Listed], bool]:
-    """Return the records of a page and whether there are more; `found` if it is read already."""
+    """Return the records of a page and whether more follow; `found` is a page read already."""
     while True:
         found = search.page(total, place) if found is None else found
         # The row behind the page.

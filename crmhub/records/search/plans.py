@@ -1,50 +1,46 @@
-"""Lists and searches: the exact total, and one page of records (a list has no filters).
+"""Plans: how a search finds its exact total and one page (a list has no filters).
 
-The total and the page are two plans. The total is counted at the first page, on the index tables
-alone, and travels in the cursor. Where one filter lets at most a thousand records through, these
-are fetched and tested: total and first page come together, in one statement or two.
+The first page counts the total on the index tables alone; the cursor carries it to later pages. The
+total decides which plan of a page costs least. Reading a document, or an id with its sort value,
+takes the database one or two microseconds; passing an entry of an index takes a tenth of that.
 
-For any other page the exact total tells what costs least. To test a document, or to find an id and
-what it is sorted by, takes the database a microsecond or two; an entry of an index that is only
-passed, a tenth of that.
-- What was created or changed in some time is a stretch of one of the sort orders. In that one it
-  is a list. In the other one, PostgreSQL's index tells itself what passes: it is walked for as many
-  entries as there are matches, a hundred thousand at most, then the stretch is read and sorted.
-  With other filters, too, a walk begins and ends where that time does: nothing is changed before
-  it is created.
-- What one filter on a property lets through is dated: its index tells, too, when each record was
-  changed, and a match takes no longer to sort than an entry to pass. Under `updated_at` a hundred
-  thousand of these (SQLite: forty thousand) are sorted where a short walk has not found the page.
-- Fewer than a thousand matches are fetched: their ids are found, sorted by what an index holds,
-  and the documents of the page are read. Of several filters, the total has found the ids, which
-  the cursor keeps for the other pages; what has changed since then is found by its time of change,
-  and all documents are tested.
-- Others are walked to, where a page should take no more documents than there are matches: the
-  sort order is read and the documents are tested. After twice as many as it should take, but not
-  before a thousand, the walk halts: the filter goes along with the sort order.
-- What is more than a hundredth of all records (SQLite: a tenth) is then guessed: ids rise with
-  time, so the page should be at one end of the set's ids. Those are read in their order, several
-  sets merged, from where the last of them begins, as far as that takes. The proof passes the
-  entries of an index up to there.
-- Else the walk goes on for as many documents as match; where no sets would have to be joined
-  instead, at most thirty thousand and on SQLite a quarter of the matches. So far it goes before
-  anything is guessed where sets would have to be joined for that, and behind another page, since
-  where that one was there is mostly more.
-- What is left is fetched.
-Filters on one property are one set, as a range is one stretch of its index.
-Where the ids of several sets are found, one that lets at most ten thousand through has its
-documents tested for the others; larger sets are merged, each read once, in the order of its index
-or sorted.
+The plans, in the order in which `Search.small_result` and `Search.page` try them:
 
-Under `updated_at desc`, the default, a record that changes while a client walks jumps to the
-front, past the client. So when such a walk ends it catches up: the records that existed at its
-start and changed since follow, oldest change first. What changes again meanwhile comes again.
-A change is stamped a little before it is committed, so it may appear behind the stamp of the
-start: the catching up begins that much earlier, and leaves out what the pages showed.
+- List: without filters, read the sort order. A filter on the time of creation or change selects a
+  stretch of one sort order; sorted by that time, it is a list, too.
+- Small result: one filter selects at most a thousand records. They are read and tested: total and
+  first page come together, in one statement or two.
+- Known ids: of several filters with fewer than a thousand matches, the total has found the ids and
+  the cursor keeps them. Later changes are found by their time; all documents are tested.
+- Index-only walk: where the index of the sort order decides which records match, it is walked for
+  as many entries as there are matches, a hundred thousand at most.
+- Sort dated ids: the index of one property holds each record's time of change. Sorted by
+  `updated_at`, up to a hundred thousand matches (SQLite: forty thousand) are sorted, after a short
+  walk has not filled the page.
+- Walk: read the sort order and test the documents, where a page should take no more documents than
+  there are matches. The walk halts after twice that number, but not before a thousand. It goes on
+  for as many documents as match where no sets would have to be joined instead, or behind another
+  page; then it reads at most thirty thousand documents, and on SQLite a quarter of the matches.
+- Guess (`guess`): for more than a hundredth of all records (SQLite: a tenth). Ids rise with time,
+  so the page should be at one end of the set's ids. These are read in their order, several sets
+  merged, and the entries of an index up to that place prove that nothing is missing.
+- Fetch: find all ids, sort them by an index, and read the documents of the page.
 
-A page holds at most MAX_PAGE_BYTES of properties. So a statement returns the properties of a large
-record as their size only: of n records, those larger than an n-th of the bound. Another statement
-then reads the texts that the page needs.
+A walk and a time filter: nothing is changed before it is created, so the filter bounds both sort
+orders, and the walk begins and ends there. Filters on one property are one set, because a range is
+one stretch of its index. To find the ids of several sets, a set of at most ten thousand has its
+documents tested for the other filters; larger sets are merged, each read once in the order of its
+index, or sorted.
+
+Sorted by `updated_at` descending, the default, a record that changes during a listing jumps to the
+front, past the reader. So at its end the listing catches up: it returns the records that existed at
+its start and changed since, oldest change first. A record that changes again meanwhile is returned
+again. A change is stamped a little before it is committed and may appear behind the start's stamp;
+so catching up begins that much earlier, and leaves out what the pages showed.
+
+A page holds at most MAX_PAGE_BYTES of properties. So a statement that reads n records returns only
+the size of the properties larger than one n-th of that; another statement reads the texts that the
+page needs.
 """
 
 from __future__ import annotations
@@ -61,7 +57,7 @@ from crmhub.records.search.query import Listed, Place, Query
 
 @dataclass(slots=True)
 class _Walk:
-    """How far a walk has come, how many documents its next window has, and what it has found."""
+    """How far a walk has come, the size of its next window, and the records found."""
 
     after: Place | None
     window: int
@@ -70,18 +66,19 @@ class _Walk:
 
 
 class Search(Guess):
-    """One listing of one kind of record of one account: chooses the plan of each page."""
+    """A listing of one kind of record of one account; chooses the plan of each page."""
 
     def with_query(self, query: Query) -> Search:
-        """Return another listing of what passes the same filters."""
+        """Return a listing of the same matches with another query."""
         search = copy(self)
         search._query = query
         return search
 
     def small_result(self) -> tuple[int, list[Listed]] | None:
-        """Return total and first page of a list, and of what one filter lets few records through.
+        """Return the total and the first page, if they are cheap to get together; else None.
 
-        These come in one statement, or two; None for others.
+        That is a list without filters, or a search in which one filter selects few records. It
+        takes one statement or two.
         """
         if not self._conditions:
             return self._list()
@@ -131,9 +128,9 @@ class Search(Guess):
         return (int(rows[0][0]) if rows else 0), page
 
     def page(self, total: int, after: Place | None) -> list[Listed]:
-        """Return a page of records behind `after`, and one more row if there are more.
+        """Return a page of records behind `after`, and one more row if more follow.
 
-        That row comes alone if all records of the page were archived while they were read.
+        That row is returned alone if all records of the page were archived meanwhile.
         """
         if not self._conditions or self._sorted_by_it:
             behind, params = self._behind(after)
@@ -183,7 +180,7 @@ class Search(Guess):
         return _Walk(after, max(self._wanted, expected * 3 // 2))
 
     def _walk(self, walk: _Walk, until: int) -> list[Listed] | None:
-        """Go on with a walk; None where so many documents end no page."""
+        """Continue a walk; return its page, None if `until` documents did not fill one."""
         test, params = self._test()
         # It reads a window to its end, whether or not the page is full before.
         whole = self._connection.dialect == "sqlite"
@@ -223,7 +220,7 @@ class Search(Guess):
         return None
 
     def _page_of_counted(self) -> list[Listed]:
-        """Return the first page of those that were counted; nothing where any has changed since."""
+        """Return the first page of the counted ids; [] if any of them has changed since."""
         if not self.counted:
             return []
         among, these = self._connection.in_list("id", "these", self.counted)
@@ -233,9 +230,9 @@ class Search(Guess):
         return self._read(rows) if len(rows) == min(self._wanted, len(self.counted)) else []
 
     def _page_of_known(self, after: Place) -> list[Listed]:
-        """Return another page of those that passed when the listing began, and of what may since.
+        """Return a later page from the ids known at the listing's start, and from later changes.
 
-        Nothing where these are not known, or much has changed.
+        Returns [] without known ids, and after many changes.
         """
         if self._known is None:
             return []

@@ -1,4 +1,4 @@
-"""What a listing is asked for, and what it gives: query, place, record."""
+"""The data of a listing: query, start, place and listed record."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MOST_SHOWN = 300
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When a walk began (ms): what is stamped later has changed since.
+    """When a listing began (ms): records with a later time have changed since.
 
-    So has what is stamped later than `settled`, but for the records that were `shown`.
+    So have records with a time later than `settled`, except those `shown` on its pages.
     """
 
     at: int
@@ -28,11 +28,11 @@ class Start:
 
     @property
     def changes_from(self) -> int:
-        """The earliest stamp (ms) of what has changed since."""
+        """The earliest time (ms) of a change since the start."""
         return min(self.settled, self.at - _SLOWEST_COMMIT)
 
     def having_shown(self, page: Sequence[Listed]) -> Start:
-        """Return the same start after one more page."""
+        """Return this start after one more page."""
         late = [
             row.id
             for row in page
@@ -46,10 +46,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to list: filters, the sort column and direction, the size of a page.
+    """A listing: its filters, sort column and direction, and the size of a page.
 
-    With `changed_since`, only records that existed then and changed later. If the page has begun
-    with other records, `room` is how many bytes of properties it has room for.
+    `changed_since`: only records that existed then and changed later. `room`: the bytes left for
+    properties on a page that began with other records.
     """
 
     filters: tuple[Filter, ...] = ()
@@ -61,7 +61,7 @@ class Query:
 
     @property
     def by_newest_change(self) -> bool:
-        """Whether a record that changes during a walk jumps past it."""
+        """Whether a record that changes during the listing jumps past its reader."""
         return self.sort == "updated_at" and self.descending
 
     def catch_up(self, since: Start, limit: int, room: int | None) -> Query:
@@ -78,7 +78,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """The last record of the page before: the value it is sorted by, and its id."""
+    """The last record of the previous page: its sort value and id."""
 
     key: int
     id: int
@@ -87,9 +87,9 @@ class Place:
 class Listed(NamedTuple):
     """A record of a page; `properties` is the stored JSON text.
 
-    For a large record it is the size of that text (bytes, in decimal digits) until it is read, and
-    for the record behind a full page "".
-    A tuple, since a page has many of them: a frozen dataclass takes three times as long to make.
+    For a large record `properties` is the text's size (bytes, in decimal digits) until it is read,
+    and "" for the record behind a full page. A tuple, because a frozen dataclass takes three times
+    as long to create.
     """
 
     id: int
@@ -99,7 +99,7 @@ class Listed(NamedTuple):
 
     @property
     def is_read(self) -> bool:
-        """Whether `properties` is the text."""
+        """Whether `properties` holds the text."""
         return self.properties.startswith("{")
 
     @property
@@ -110,14 +110,14 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The ids of what passed the filters when a listing began; what else does has changed since."""
+    """The ids of the matches when a listing began; other matches have changed since."""
 
     ids: Sequence[int]
     since: int
 
 
 def start(query: Query, first: Sequence[Listed], now: int) -> Start:
-    """Return when the walk began whose first page holds these records."""
+    """Return the start of the listing whose first page holds these records."""
     if not first or not query.by_newest_change:
         return Start(now, now)
     # Another process's clock may be ahead of ours.

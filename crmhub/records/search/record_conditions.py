@@ -1,4 +1,4 @@
-"""Conditions on the fields of the record itself: its id, and when it was created and changed."""
+"""Conditions on fields of the record itself: its id, and its times of creation and change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DAY_MS = 86_400_000
 
 
 class OnRecord(Condition):
-    """A condition on a field of the record itself: always filled."""
+    """A condition on a field of the record itself, which is never blank."""
 
     source = "records"
     index_only = True
@@ -73,7 +73,7 @@ class OnId(OnRecord):
 
 
 class OnMoment(OnRecord):
-    """When the record was created or changed, compared by its day (UTC)."""
+    """A condition on a record's time of creation or change, compared by day (UTC)."""
 
     def __init__(self, negated: bool, column: str, operator: str, given: Sequence[str]) -> None:
         self.negated = negated
@@ -134,7 +134,7 @@ def iso(moment: int) -> str:
 
 
 def _moment_text(connection: Connection, column: str) -> str:
-    """The same text as `iso`, made by the database."""
+    """Return the SQL of the text that `iso` returns."""
     if connection.dialect == "postgresql":
         seconds = f"to_timestamp({column} / 1000) at time zone 'UTC'"
         return (
