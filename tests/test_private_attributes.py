@@ -17,6 +17,7 @@ _PUBLIC = {
     "_fields",
     "_replace",
     "_asdict",
+    "_make",
     "_get_current_object",
     "_deserialize",
     # Known to type checkers alone.
