@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.expired import find_expired
 from crmhub.database.statements import Insert, Statement, in_list, param, params
 from crmhub.database.tables import idempotency
 from crmhub.errors import Conflict, Semantic
@@ -41,17 +42,6 @@ def _build_store(insert: Insert) -> sa.Insert:
 
 
 _STORE = Statement(_build_store)
-_old = idempotency.alias("old").c
-_DELETE_OLD_OF_ALL_ACCOUNTS = Statement(
-    sa.delete(idempotency).where(
-        sa.tuple_(_answer.account_id, _answer.key).in_(
-            sa.select(_old.account_id, _old.key)
-            .where(_old.created_at <= param("created_at"))
-            .order_by(_old.created_at)
-            .limit(param("limit"))
-        )
-    )
-)
 _MENTIONING = Statement(
     sa.select(_answer.key, _answer.body).where(
         _OF_ACCOUNT, _answer.body.like(param("pattern")), _answer.status < 400
@@ -152,9 +142,10 @@ def _keep(tx: Connection, account_id: int, key: str, fingerprint: str, answer: A
 
 
 def forget_old(database: Database, *, most: int = 1000) -> int:
-    """Delete up to `most` answers that are older than 24 hours, and return how many went."""
-    oldest = {"created_at": now_ms() - KEPT_MS, "limit": most}
-    return database.transact(lambda tx: tx.run(_DELETE_OLD_OF_ALL_ACCOUNTS, oldest))
+    """Delete up to `most` answers that are older than 24 hours; return how many."""
+    old = find_expired(database, _answer.created_at, before=now_ms() - KEPT_MS, most=most)
+    types = {"account_id": "int", "key": "text", "created_at": "bigint"}
+    return database.transact(lambda tx: tx.delete(idempotency.name, types, old))
 
 
 def erase(

@@ -23,12 +23,9 @@ from crmhub.database.connection import Connection
 
 ACROSS_ACCOUNTS = {
     # A call names its account by a key, a path, a secret or a contactToken.
-    "crmhub.accounts.directory:_row",
-    "crmhub.accounts.directory:_by_being_alone",
+    "crmhub.accounts.directory:_routed",
     "crmhub.identity.bindings:accounts_of_token",
     # An operator looks at several accounts.
-    "crmhub.accounts.accounts:load",
-    "crmhub.accounts.accounts:list_accounts",
     "crmhub.accounts.accounts:search_accounts",
     "crmhub.accounts.accounts:unreadable",
     "crmhub.audit:listed",
@@ -49,11 +46,8 @@ ACROSS_ACCOUNTS = {
     "crmhub.journal.claiming:spare",
     "crmhub.journal.clock_jumps:set_back_ms",
     "crmhub.journal.clock_jumps:restart_waits",
-    "crmhub.journal.journal:forget",
+    "crmhub.database.expired:find_expired",
     "crmhub.records.redating:_next",
-    "crmhub.records.erasing:forget_archived",
-    "crmhub.identity.possible_duplicates:forget",
-    "crmhub.idempotency:forget_old",
     # A backup, and new keys for all secrets.
     "crmhub.operations.backup:settle",
     "crmhub.operations.backup:contents",

@@ -22,8 +22,6 @@ from crmhub.errors import Internal, NotFound, Semantic
 CLIENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 # The errors of parsing a column.
 _PARSE_ERRORS = (ValueError, TypeError, AttributeError, Semantic)
-# More than there can be accounts.
-_NO_LIMIT = 2**31
 
 
 class Unreadable(Internal):
@@ -82,25 +80,23 @@ SELECT_ACCOUNTS = sa.select(
 ).join_from(tables.account, tables.connection, _IS_CONNECTED)
 """The rows that `account_of` reads; joins, columns and conditions may be added."""
 
-BY_CLIENT_ID = Statement(SELECT_ACCOUNTS.where(_account.client_id == param("client_id")))
+_ID_OF_CLIENT = Statement(sa.select(_account.id).where(_account.client_id == param("client_id")))
 BY_ID = Statement(SELECT_ACCOUNTS.where(_connection.account_id == param("account_id")))
 _CONNECTION = Statement(
     sa.select(*_CONNECTION_COLUMNS).where(
         _connection.account_id == param("account_id"), _connection.id == param("connection_id")
     )
 )
-_PAGE_OF_ALL_ACCOUNTS = Statement(
-    SELECT_ACCOUNTS.where(_account.id > param("after")).order_by(_account.id).limit(param("limit"))
-)
-_NAMES_OF_ALL_ACCOUNTS = Statement(
+_NAMES = Statement(
     sa.select(_account.id, _account.name, _account.client_id)
-    .join_from(tables.account, tables.connection, _IS_CONNECTED)
     .where(_account.id > param("after"))
     .order_by(_account.id)
 )
 _SOME_OF_ALL_ACCOUNTS = Statement(
     SELECT_ACCOUNTS.where(in_list(_account.id, "ids")).order_by(_account.id)
 )
+# Accounts that one statement loads.
+_AT_ONCE = 500
 _PLANS_OF_ALL_ACCOUNTS = Statement(sa.select(_account.plan).distinct())
 CLIENT_IDS_OF_ALL_ACCOUNTS = Statement(sa.select(_account.client_id).order_by(_account.id))
 # An outer join: SELECT_ACCOUNTS leaves out an account without its connection.
@@ -170,7 +166,8 @@ def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
     """Return the account with this client id, disabled or not; raises NotFound and Unreadable."""
     # Other texts are not queried: PostgreSQL refuses NUL.
     possible = CLIENT_ID.fullmatch(client_id)
-    row = db.row(BY_CLIENT_ID, {"client_id": client_id}) if possible else None
+    account_id = db.scalar(_ID_OF_CLIENT, {"client_id": client_id}) if possible else None
+    row = db.row(BY_ID, {"account_id": account_id}) if account_id else None
     if row is None:
         raise NotFound(
             f"There is no account with the client id {client_id!r}; "
@@ -207,51 +204,37 @@ def list_accounts(
 
     Unreadable accounts are left out; `unreadable` lists them.
     """
-
-    def rows(after: int, limit: int) -> list[Any]:
-        return db.rows(_PAGE_OF_ALL_ACCOUNTS, {"after": after, "limit": limit})
-
-    return _readable(rows, plans, after, _NO_LIMIT if limit is None else limit)
+    return search_accounts(db, plans, "", after=after, limit=limit)
 
 
 def search_accounts(
-    db: Connection, plans: Mapping[str, Plan], words: str, *, after: int = 0, limit: int
+    db: Connection,
+    plans: Mapping[str, Plan],
+    words: str,
+    *,
+    after: int = 0,
+    limit: int | None = None,
 ) -> list[Account]:
-    """Return up to `limit` accounts, oldest first, whose name or client id contains `words`.
+    """Return the accounts, oldest first, whose name or client id contains `words`.
 
-    Only ids above `after` are searched. Case is ignored, over all of Unicode. Unreadable accounts
-    are left out; `unreadable` lists them.
+    Only ids above `after` are searched, until `limit` accounts are found. Case is ignored, over
+    all of Unicode. Unreadable accounts are left out; `unreadable` lists them.
     """
     folded = words.casefold()
     # Folded here, because SQLite folds only ASCII letters.
     ids = [
         row.id
-        for row in db.rows(_NAMES_OF_ALL_ACCOUNTS, {"after": after})
+        for row in db.rows(_NAMES, {"after": after})
         if folded in row.name.casefold() or folded in row.client_id.casefold()
     ]
-
-    def rows(after: int, limit: int) -> list[Any]:
-        page = [id for id in ids if id > after][:limit]
-        return db.rows(_SOME_OF_ALL_ACCOUNTS, {"ids": page}) if page else []
-
-    return _readable(rows, plans, after, limit)
-
-
-def _readable(
-    rows: Callable[[int, int], list[Any]], plans: Mapping[str, Plan], after: int, limit: int
-) -> list[Account]:
-    """Return up to `limit` readable accounts; `rows(after, limit)` loads rows with higher ids."""
     found: list[Account] = []
-    while len(found) < limit:
-        lacking = limit - len(found)
-        page = rows(after, lacking)
-        for row in page:
-            after = row.id
+    size = min(limit or _AT_ONCE, _AT_ONCE)
+    while ids and (limit is None or len(found) < limit):
+        page, ids = ids[:size], ids[size:]
+        for row in db.rows(_SOME_OF_ALL_ACCOUNTS, {"ids": page}):
             with suppress(Unreadable):
                 found.append(account_of(row, plans))
-        if len(page) < lacking:
-            break
-    return found
+    return found[:limit]
 
 
 def plans_in_use(db: Connection) -> set[str]:

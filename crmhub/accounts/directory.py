@@ -17,7 +17,7 @@ from typing import Any, ClassVar, cast
 import sqlalchemy as sa
 
 from crmhub.accounts import admin_tokens, keys
-from crmhub.accounts.accounts import BY_CLIENT_ID, BY_ID, SELECT_ACCOUNTS, Account, account_of
+from crmhub.accounts.accounts import BY_ID, Account, account_of
 from crmhub.accounts.last_use import LastUse
 from crmhub.accounts.plans import Plan
 from crmhub.accounts.webhook_ids import Purpose
@@ -40,10 +40,13 @@ def _is_unexpired(expires_at: sa.Column[Any]) -> sa.ColumnElement[bool]:
     return sa.or_(expires_at.is_(None), expires_at > param("now"))
 
 
-# These statements find the account, so they cannot name it.
+# These statements find the account, so they cannot name it. They read the small tables that route
+# alone: `BY_ID` then reads the account with its connection.
 _BY_KEY = Statement(
-    SELECT_ACCOUNTS.add_columns(_key.id.label("key_id"), _key.scopes, _key.expires_at)
-    .join(api_key, _key.account_id == _account.id)
+    sa.select(
+        _account.id.label("account_id"), _key.id.label("key_id"), _key.scopes, _key.expires_at
+    )
+    .join_from(api_key, tables.account, _key.account_id == _account.id)
     .where(
         _key.digest == param("digest"),
         _key.revoked_at.is_(None),
@@ -58,13 +61,13 @@ _BY_TOKEN = Statement(
         _is_unexpired(_token.expires_at),
     )
 )
-_SELECT_BY_WEBHOOK = (
-    SELECT_ACCOUNTS.add_columns(_webhook.purpose, _webhook.expires_at)
-    .join(webhook_id, _webhook.account_id == _account.id)
+_SELECT_WEBHOOK = (
+    sa.select(_account.id.label("account_id"), _webhook.purpose, _webhook.expires_at)
+    .join_from(webhook_id, tables.account, _webhook.account_id == _account.id)
     .where(_is_unexpired(_webhook.expires_at), _account.disabled_at.is_(None))
 )
 _BY_WEBHOOK_ID = Statement(
-    _SELECT_BY_WEBHOOK.where(
+    _SELECT_WEBHOOK.where(
         _webhook.value.in_([param("value"), param("lower")]),
         sa.or_(
             sa.and_(
@@ -75,9 +78,14 @@ _BY_WEBHOOK_ID = Statement(
     ).order_by(_webhook.purpose.desc())
 )
 _BY_SECRET = Statement(
-    _SELECT_BY_WEBHOOK.where(_webhook.value == param("digest"), _webhook.purpose == "secret")
+    _SELECT_WEBHOOK.where(_webhook.value == param("digest"), _webhook.purpose == "secret")
 )
-_FIRST_TWO_OF_ALL_ACCOUNTS = Statement(SELECT_ACCOUNTS.limit(2))
+_BY_CLIENT_ID = Statement(
+    sa.select(_account.id.label("account_id"), sa.null().label("expires_at")).where(
+        _account.client_id == param("client_id")
+    )
+)
+_FIRST_TWO = Statement(sa.select(_account.id, _account.disabled_at).limit(2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +187,16 @@ class Directory:
         if not _ID.fullmatch(client_id):
             return None
         return self._account(
-            "client_id", client_id, lambda: self._one(BY_CLIENT_ID, {"client_id": client_id})
+            "client_id",
+            client_id,
+            lambda: self._routed(
+                _BY_CLIENT_ID, {"client_id": client_id}, lambda account, _: account
+            ),
         )
 
     def by_id(self, account_id: int) -> Account | None:
         """Return the account with this id, disabled or not."""
-        return self._account(
-            "id", str(account_id), lambda: self._one(BY_ID, {"account_id": account_id})
-        )
+        return self._account("id", str(account_id), lambda: self._by_id(account_id))
 
     def forget(self, account_id: int) -> None:
         """Delete the account from the cache of this process after a change has been committed."""
@@ -233,22 +243,40 @@ class Directory:
                 del self._remembered[next(iter(self._remembered))]
             self._remembered[key] = (until, found)
 
-    def _row(self, statement: Statement, params: Mapping[str, Any]) -> Any:
+    def _routed(
+        self,
+        statement: Statement,
+        params: Mapping[str, Any],
+        result: Callable[[Account, Any], object],
+    ) -> _Found | None:
+        """Return `result(account, row)` for the row of a routing statement, None without a row."""
         with self._database.reading() as db:
-            return db.row(statement, params)
-
-    def _by_digest(self, hashed: str) -> _Found | None:
-        row = self._row(_BY_KEY, {"digest": hashed, "now": now_ms()})
-        if row is None:
+            route = db.row(statement, params)
+            row = route and db.row(BY_ID, {"account_id": route.account_id})
+        if not row:
             return None
         account = account_of(row, self._plans)
-        caller = Caller(account, row.key_id, frozenset(keys.scopes_of(row.scopes)))
-        # Often enough: a key in use is queried again whenever its cached row has expired.
-        self._last_use.note((account.id, row.key_id))
-        return _Found(caller, account.id, row.expires_at)
+        return _Found(result(account, route), account.id, route.expires_at)
+
+    def _by_id(self, account_id: int) -> _Found | None:
+        with self._database.reading() as db:
+            row = db.row(BY_ID, {"account_id": account_id})
+        return None if row is None else _Found(account_of(row, self._plans), account_id)
+
+    def _by_digest(self, hashed: str) -> _Found | None:
+        found = self._routed(
+            _BY_KEY,
+            {"digest": hashed, "now": now_ms()},
+            lambda account, row: Caller(account, row.key_id, frozenset(keys.scopes_of(row.scopes))),
+        )
+        if found is not None:
+            # Often enough: a key in use is queried again whenever its cached row has expired.
+            self._last_use.note((found.account_id, found.value.key_id))
+        return found
 
     def _by_token_digest(self, hashed: str) -> _Found | None:
-        row = self._row(_BY_TOKEN, {"digest": hashed, "now": now_ms()})
+        with self._database.reading() as db:
+            row = db.row(_BY_TOKEN, {"digest": hashed, "now": now_ms()})
         if row is None:
             return None
         operator = Operator(row.id, row.name, frozenset(admin_tokens.scopes_of(row.scopes)))
@@ -256,30 +284,20 @@ class Directory:
         return _Found(operator, _NOBODY, row.expires_at)
 
     def _by_webhook_id(self, value: str) -> _Found | None:
-        row = self._row(_BY_WEBHOOK_ID, {"value": value, "lower": value.lower(), "now": now_ms()})
-        if row is None:
-            return None
-        account = account_of(row, self._plans)
-        return _Found((account, row.purpose), account.id, row.expires_at)
+        params = {"value": value, "lower": value.lower(), "now": now_ms()}
+        return self._routed(_BY_WEBHOOK_ID, params, lambda account, row: (account, row.purpose))
 
     def _by_secret(self, hashed: str) -> _Found | None:
-        row = self._row(_BY_SECRET, {"digest": hashed, "now": now_ms()})
-        if row is None:
-            return None
-        account = account_of(row, self._plans)
-        return _Found(account, account.id, row.expires_at)
+        params = {"digest": hashed, "now": now_ms()}
+        return self._routed(_BY_SECRET, params, _account_alone)
 
     def _by_being_alone(self) -> _Found | None:
         with self._database.reading() as db:
-            rows = db.rows(_FIRST_TWO_OF_ALL_ACCOUNTS)
-        if len(rows) != 1:
+            rows = db.rows(_FIRST_TWO)
+        if len(rows) != 1 or rows[0].disabled_at is not None:
             return None
-        account = account_of(rows[0], self._plans)
-        return None if account.disabled else _Found(account, account.id)
+        return self._by_id(rows[0].id)
 
-    def _one(self, statement: Statement, params: Mapping[str, Any]) -> _Found | None:
-        row = self._row(statement, params)
-        if row is None:
-            return None
-        account = account_of(row, self._plans)
-        return _Found(account, account.id)
+
+def _account_alone(account: Account, _: Any) -> Account:
+    return account

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.expired import find_expired
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import possible_duplicate
 from crmhub.errors import NotFound
@@ -66,19 +67,6 @@ _DELETE_AS_IT_WAS = Statement(
     sa.delete(possible_duplicate).where(
         _IS_PAIR, _p.state == param("state"), _p.shares == param("shares")
     )
-)
-_of_all = possible_duplicate.alias()
-_FORGET_UNDO_OF_ALL_ACCOUNTS = Statement(
-    sa.update(possible_duplicate)
-    .where(
-        sa.tuple_(_p.account_id, _p.connection_id, _p.one, _p.other).in_(
-            sa.select(_of_all.c.account_id, _of_all.c.connection_id, _of_all.c.one, _of_all.c.other)
-            .where(_of_all.c.undo.is_not(None), _of_all.c.decided_at <= param("before"))
-            .order_by(_of_all.c.decided_at)
-            .limit(param("most"))
-        )
-    )
-    .values(undo=None)
 )
 _OF_MERGED = Statement(
     sa.select(*_PAIR)
@@ -247,9 +235,13 @@ def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pai
 
 def forget(database: Database, *, most: int = 1000) -> int:
     """Delete the undo data of up to `most` merges older than 30 days; return how many."""
+    before, has_undo = now_ms() - UNMERGE_MS, _p.undo.is_not(None)
+    old = find_expired(database, _p.decided_at, before=before, most=most, where=has_undo)
+    key = {"account_id": "int", "connection_id": "int", "one": "text", "other": "text"}
+    rows = [(None, *row) for row in old]
     return database.transact(
-        lambda tx: tx.run(
-            _FORGET_UNDO_OF_ALL_ACCOUNTS, {"before": now_ms() - UNMERGE_MS, "most": most}
+        lambda tx: tx.update(
+            possible_duplicate.name, {"undo": "text"}, {**key, "decided_at": "bigint"}, rows
         )
     )
 

@@ -21,7 +21,8 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, one_of, param
+from crmhub.database.expired import find_expired
+from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import action
 from crmhub.journal import accepting, claiming, outcomes, turns
 from crmhub.journal.models import Accepted, Due, Entry, New, Outcome, State, as_result, earliest_id
@@ -35,16 +36,16 @@ _RESULT = Statement(
         one_of(action.c.state, "done"),
     )
 )
-# What an operator brings back at this moment is passed over, and what another worker deletes; in
-# this order, or a planner whose statistics are old reads the whole table.
-_ENDED_OF_ALL_ACCOUNTS = Statement(
+_HAS_ENDED = one_of(action.c.state, "done", "refused", "discarded")
+_ENDED = Statement(
     sa.select(action.c.account_id, action.c.id)
     .where(
-        action.c.finished_at < param("finished_at"),
-        one_of(action.c.state, "done", "refused", "discarded"),
+        action.c.account_id == param("account_id"),
+        in_list(action.c.id, "ids"),
+        action.c.finished_at < param("before"),
+        _HAS_ENDED,
     )
-    .order_by(action.c.finished_at)
-    .limit(param("limit"))
+    .order_by(action.c.id)
     .with_for_update(skip_locked=True)
 )
 
@@ -180,8 +181,20 @@ class Journal:
         Failed and blocked actions stay until an operator decides, with the records they created.
         """
 
+        found = find_expired(
+            self._database, action.c.finished_at, before=before - 1, most=most, where=_HAS_ENDED
+        )
+        ids: dict[int, list[str]] = {}
+        for account_id, action_id, _ in found:
+            ids.setdefault(account_id, []).append(action_id)
+
         def work(tx: Connection) -> int:
-            rows = tx.rows(_ENDED_OF_ALL_ACCOUNTS, {"finished_at": before, "limit": most})
+            # An action that an operator retries at this moment is left out.
+            rows = [
+                row
+                for account_id, own in sorted(ids.items())
+                for row in tx.rows(_ENDED, {"account_id": account_id, "ids": own, "before": before})
+            ]
             marks.forget(tx, rows, closed_before=earliest_id(before))
             tx.delete("action_try", {"account_id": "integer", "action_id": "text"}, rows)
             return tx.delete("action", {"account_id": "integer", "id": "text"}, rows)

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from crmhub.database import tables
 from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.expired import find_expired
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import archived_record, ix_text
 from crmhub.properties import catalogue
@@ -68,17 +69,6 @@ _LIVE = Statement(
 _DELETE_ARCHIVED = Statement(
     sa.delete(archived_record).where(
         _of_kind(archived_record), in_list(archived_record.c.id, "ids")
-    )
-)
-_archived = archived_record.alias("archived")
-_FORGET_ARCHIVED_OF_ALL_ACCOUNTS = Statement(
-    sa.delete(archived_record).where(
-        sa.tuple_(archived_record.c.account_id, archived_record.c.kind, archived_record.c.id).in_(
-            sa.select(_archived.c.account_id, _archived.c.kind, _archived.c.id)
-            .where(_archived.c.archived_at <= param("before"))
-            .order_by(_archived.c.archived_at)
-            .limit(param("most"))
-        )
     )
 )
 
@@ -156,5 +146,7 @@ def erase(tx: Connection, known: Catalogue, ids: Collection[int], *, now: int) -
 
 def forget_archived(database: Database, *, most: int = 1000) -> int:
     """Delete up to `most` records archived more than 90 days ago; return how many."""
-    which = {"before": now_ms() - ARCHIVED_MS, "most": most}
-    return database.transact(lambda tx: tx.run(_FORGET_ARCHIVED_OF_ALL_ACCOUNTS, which))
+    before = now_ms() - ARCHIVED_MS
+    old = find_expired(database, archived_record.c.archived_at, before=before, most=most)
+    types = {**writing.RECORD_KEY, "archived_at": "bigint"}
+    return database.transact(lambda tx: tx.delete(archived_record.name, types, old))
