@@ -55,19 +55,15 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """Adds an amount to `column` of the row with these keys, which is created if missing.
-
-    `told` is the SQL of the value to return, by default the column.
-    """
+    """Adds an amount to `column` of the row with these keys, which is created if missing."""
 
     table: str
     column: str
     keys: Params
     by: int
-    told: str = ""
 
     def sql(self, mark: str, by: str = "", source: str = "where true") -> str:
-        """Return the statement that adds and tells what comes of it, with `mark` per value.
+        """Return the statement that adds and returns the sum, with `mark` per value.
 
         `by` is SQL for how much is added, over the rows of `source`, in place of the first value.
         """
@@ -76,7 +72,7 @@ class Increment:
             f"insert into {self.table} ({self.column}, {keys}) select {marks} {source}"
             f" on conflict ({keys}) do update set"
             f" {self.column} = {self.table}.{self.column} + excluded.{self.column}"
-            f" returning {self.told or self.column}"
+            f" returning {self.column}"
         )
 
     @property

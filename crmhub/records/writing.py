@@ -19,8 +19,8 @@ from crmhub.database.bulk import Increment, Row, Rows
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Deadlocked
 from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.tables import record_count, unique_value
 from crmhub.database.tables import records as records_table
-from crmhub.database.tables import unique_value
 from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, listed
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import Kind
@@ -116,11 +116,6 @@ _SHARDS = 16
 # Characters of the documents that go to the database at once: a connection to PostgreSQL keeps the
 # room for the longest statement that it has sent.
 _PIECE = 1_000_000
-_WITH_OTHERS = (
-    "n + (select coalesce(sum(other.n), 0) from record_count as other"
-    " where other.account_id = record_count.account_id and other.kind = record_count.kind"
-    " and other.shard <> 0)"
-)
 RECORD_KEY = {"account_id": "int", "kind": "int", "id": "bigint"}
 
 _row = records_table.c
@@ -151,6 +146,13 @@ _HOLDERS = Statement(
         unique_value.c.account_id == param("account_id"),
         unique_value.c.prop_id == param("prop_id"),
         in_list(unique_value.c.value, "keys"),
+    )
+)
+_OTHER_SHARDS = Statement(
+    sa.select(sa.cast(sa.func.coalesce(sa.func.sum(record_count.c.n), 0), sa.BigInteger)).where(
+        record_count.c.account_id == param("account_id"),
+        record_count.c.kind == param("kind"),
+        record_count.c.shard != 0,
     )
 )
 
@@ -235,6 +237,8 @@ def create(
     if free < len(claims.rows):
         paths = {id: new.path for id, new in zip(ids, inputs, strict=True)}
         raise _taken(tx, catalogue, claims.rows, paths)
+    if quota is not None:
+        total += tx.scalar(_OTHER_SHARDS, {"account_id": account, "kind": kind.code})
     if quota is not None and total > quota:
         raise LimitExceeded(
             f"The plan allows {quota} {kind.name}; {total - len(ids)} are stored and {len(ids)}"
@@ -503,14 +507,13 @@ def _taken(
 def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> Increment:
     """Return the change of the record count, the last statement of a write."""
     # The row is held until the commit has reached the disk, and all who add to it wait for that.
-    # Only a quota needs it: then all add to one row, and are told what is in the others, too.
+    # Only with a quota all add to one row: then one sees the total that the others make.
     shard = 0 if quota is not None else threading.get_native_id() % _SHARDS
     return Increment(
         "record_count",
         "n",
         {"account_id": account_id, "kind": kind.code, "shard": shard},
         by,
-        told="n" if quota is None else _WITH_OTHERS,
     )
 
 
