@@ -4,8 +4,8 @@ A value's row is found by the value alone, so the rows to remove are known from 
 
 Beside its key each row is dated: it holds the `updated_at` of its record, by which pages are
 sorted, so that what a filter lets through need not be looked up record by record. A change writes
-the rows that it moves and no others. The database itself notes in `index_behind` when the record
-was changed, which holds until a worker has dated its other rows anew (records/redating.py).
+the rows that it moves and no others. `note_changed` notes in `index_behind` when the record was
+changed, which holds until a worker has dated its other rows anew (records/redating.py).
 
 How many records have a value is counted here when a filter asks for it, and kept nowhere. Counters
 of filled values would be rows that all writers of an account wait for: tried with 12 properties and
@@ -16,12 +16,17 @@ machine with other work. What they would save is one pass over the property's in
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import sqlalchemy as sa
 
 from crmhub.database.bulk import Row, Rows
 from crmhub.database.connection import Connection
+from crmhub.database.statements import Insert, Statement, in_list, param
+from crmhub.database.tables import index_behind, records
 from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.kinds import Kind
 from crmhub.properties.values import day_key, fold, number_key
 
 # ix_text holds this much of a value in its key; what is longer stands beside the key as a whole.
@@ -48,6 +53,29 @@ KEY_COLUMNS = 4
 # texts, a word for a date; or an object among texts, which as of Python 3.12 can be asked for a
 # slice.
 NO_DOCUMENT = (ValueError, TypeError, AttributeError, KeyError)
+
+
+@Statement
+def _NOTE_CHANGED(insert: Insert) -> Any:
+    record, key = records.c, tuple(BEHIND)
+    changed = sa.select(*(record[name] for name in key), record.updated_at).where(
+        record.account_id == param("account_id"),
+        record.kind == param("kind"),
+        in_list(record.id, "ids"),
+    )
+    noted = insert(index_behind).from_select([*key, "updated_at"], changed)
+    return noted.on_conflict_do_update(
+        index_elements=key, set_={"updated_at": noted.excluded.updated_at}
+    )
+
+
+def note_changed(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
+    """Note that the index rows of these records may have an older date than the records.
+
+    Whoever changes `updated_at` of a record calls it after that, in the same transaction.
+    """
+    if ids:
+        tx.run(_NOTE_CHANGED, {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)})
 
 
 class IndexChange:

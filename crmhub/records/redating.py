@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -18,22 +19,26 @@ import sqlalchemy as sa
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, in_list, param
-from crmhub.database.tables import index_behind, records
+from crmhub.database.tables import account, index_behind, records
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import Catalogue, Catalogues
-from crmhub.properties.kinds import BY_CODE
-from crmhub.records.index import BEHIND, DATE, DATED, NO_DOCUMENT, whole
+from crmhub.properties.kinds import BY_CODE, KINDS, Kind
+from crmhub.records.index import BEHIND, DATE, DATED, NO_DOCUMENT, note_changed, whole
 
 # A conversation changes a contact several times, within minutes.
 _QUIET_MS = 300_000
 # Whoever wants to change one of them waits for them all.
 _AT_ONCE = 100
 
+# Processes of the former version end within this time after an upgrade; clocks differ by less.
+_OLD_PROCESSES_MS, _CLOCKS_MS = 600_000, 60_000
+
 _Key = tuple[int, int, int]
 # Behind the rows of account 0, which is none: accounts count from 1.
 _BEFORE_ALL: _Key = (1, 0, 0)
 
 _behind = index_behind.c
+_ACCOUNT_IDS = Statement(sa.select(account.c.id).order_by(account.c.id))
 _key = (_behind.account_id, _behind.kind, _behind.id)
 _NEXT_OF_ALL_ACCOUNTS = Statement(
     sa.select(*_key)
@@ -43,6 +48,25 @@ _NEXT_OF_ALL_ACCOUNTS = Statement(
     )
     .order_by(*_key)
     .limit(param("most"))
+)
+_UPGRADED_AT = Statement(
+    sa.select(_behind.updated_at).where(
+        _behind.account_id == sa.literal_column("0"), _behind.kind == 1, _behind.id == 0
+    )
+)
+_FORGET_UPGRADE = Statement(
+    sa.delete(index_behind).where(
+        _behind.account_id == sa.literal_column("0"), _behind.kind == 1, _behind.id == 0
+    )
+)
+_CHANGED_SINCE = Statement(
+    sa.select(records.c.id)
+    .where(
+        records.c.account_id == param("account_id"),
+        records.c.kind == param("kind"),
+        records.c.updated_at >= param("since"),
+    )
+    .order_by(records.c.updated_at)
 )
 _LOCK = Statement(
     sa.select(
@@ -70,6 +94,7 @@ class Redating:
         self._database = database
         self._catalogues = Catalogues(database)
         self._last = _BEFORE_ALL
+        self._is_caught_up = False
 
     def run(self, seconds: float, *, quiet_ms: int = _QUIET_MS) -> bool:
         """Update the rows of records unchanged for a while; return whether more wait.
@@ -77,6 +102,7 @@ class Redating:
         Takes about `seconds`. Raises Unavailable.
         """
         until = time.monotonic() + seconds
+        self._catch_up()
         while keys := self._next(now_ms() - quiet_ms):
             for (account_id, kind), some in groupby(keys, key=lambda key: key[:2]):
                 if not self._date(account_id, kind, [id for *_, id in some]):
@@ -86,6 +112,35 @@ class Redating:
                 return True
         self._last = _BEFORE_ALL
         return False
+
+    def _catch_up(self) -> None:
+        """Note what was changed since an upgrade by processes of a version that notes nothing.
+
+        It waits until they have ended, and is done once.
+        """
+        if self._is_caught_up:
+            return
+        with self._database.reading() as db:
+            since = db.scalar(_UPGRADED_AT)
+            self._is_caught_up = since is None
+            if since is None or now_ms() < since + _OLD_PROCESSES_MS:
+                return
+            account_ids = [row.id for row in db.rows(_ACCOUNT_IDS)]
+        for account_id in account_ids:
+            for kind in KINDS.values():
+                self._note_since(account_id, kind, since - _CLOCKS_MS)
+        self._database.transact(lambda tx: tx.run(_FORGET_UPGRADE))
+        self._is_caught_up = True
+
+    def _note_since(self, account_id: int, kind: Kind, since: int) -> None:
+        of = {"account_id": account_id, "kind": kind.code, "since": since}
+        with self._database.reading() as db:
+            ids = [row.id for row in db.rows(_CHANGED_SINCE, of)]
+        for start in range(0, len(ids), _AT_ONCE):
+            some = ids[start : start + _AT_ONCE]
+            self._database.transact(
+                partial(note_changed, account_id=account_id, kind=kind, ids=some)
+            )
 
     def _next(self, before: int) -> list[_Key]:
         with self._database.reading() as connection:

@@ -17,12 +17,20 @@ import sqlalchemy as sa
 
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Insert, Statement, in_list, param
+from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import index_behind, metadata, record_count
 from crmhub.database.tables import records as records_table
 from crmhub.properties.catalogue import Catalogue, Catalogues, Property
 from crmhub.properties.kinds import KINDS, Kind
-from crmhub.records.index import DATE, DATED, KEY_COLUMNS, NO_DOCUMENT, TABLES, whole
+from crmhub.records.index import (
+    DATE,
+    DATED,
+    KEY_COLUMNS,
+    NO_DOCUMENT,
+    TABLES,
+    note_changed,
+    whole,
+)
 
 # A sample: so many places among the ids and among the properties, and at each a few neighbours.
 _PLACES = 20
@@ -84,18 +92,6 @@ _DOCUMENTS = Statement(
         _OF_KIND, in_list(_record.id, "ids")
     )
 )
-
-
-@Statement
-def _NOTE_BEHIND(insert: Insert) -> Any:
-    columns = ("account_id", "kind", "id", "updated_at")
-    noted = insert(index_behind).from_select(
-        columns,
-        sa.select(*(_record[name] for name in columns)).where(_OF_KIND, in_list(_record.id, "ids")),
-    )
-    return noted.on_conflict_do_update(
-        index_elements=columns[:3], set_={"updated_at": noted.excluded.updated_at}
-    )
 
 
 def _rows_in(table: sa.Table) -> sa.Select[Any]:
@@ -242,10 +238,9 @@ def _look_again(
         if mend:
             for table, columns in TABLES.items():
                 tx.delete(table, _KEYS[table], sorted(map(_key, found.stray[table])))
-                # Without a date: the database notes itself that their records are behind.
                 tx.insert(table, columns, sorted(found.missing[table], key=_key), or_skip=True)
-            # All their rows are dated anew.
-            tx.run(_NOTE_BEHIND, _of(fresh) | {"ids": sorted(found.misdated)})
+            # The new rows have no date yet.
+            note_changed(tx, fresh.account_id, fresh.kind, sorted(found.ids))
             # Of two that lacked the same unique value one has it now.
             found.twins = _compare(tx, fresh, found.ids, {}).twins
         return found

@@ -35,7 +35,7 @@ from crmhub.properties.validation import (
 )
 from crmhub.records import associations
 from crmhub.records.associations import Links
-from crmhub.records.index import UNIQUE, IndexChange, unique_key
+from crmhub.records.index import UNIQUE, IndexChange, note_changed, unique_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +351,7 @@ def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> 
                 for r in some
             ],
         )  # fmt: skip
+    note_changed(tx, catalogue.account_id, catalogue.kind, [record.id for record in records])
 
 
 def _piece(records: Iterator[Record]) -> Iterator[Record]:
@@ -450,7 +451,10 @@ def move_to_archive(
 def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> bool:
     """Set a record's `updated_at`, not its version; return whether the record exists."""
     of = {"account_id": account_id, "kind": kind.code, "id": id}
-    return tx.run(_TOUCH, of | {"now": now}) > 0
+    exists = tx.run(_TOUCH, of | {"now": now}) > 0
+    if exists:
+        note_changed(tx, account_id, kind, [id])
+    return exists
 
 
 def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Record]:

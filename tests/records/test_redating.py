@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -16,12 +15,10 @@ from alembic import command
 
 from crmhub.app import create_app
 from crmhub.database import schema
-from crmhub.database.bulk import Rows
 from crmhub.database.connection import Connection, Database
 from crmhub.hub import Hub
 from crmhub.properties.kinds import KINDS
-from crmhub.records import index, redating
-from crmhub.records.index import IndexChange
+from crmhub.records import redating, writing
 from crmhub.records.redating import Redating
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
@@ -181,27 +178,31 @@ def test_nobody_is_waited_for(client: Client, hub: Hub) -> None:
     assert behind(hub, client) == set()
 
 
-def test_what_a_former_version_creates_is_behind(
-    client: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", DATABASES)
+def test_what_a_former_version_changes_during_an_upgrade_is_noted_later(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It dates no rows, and may run beside this one until it is stopped."""
-    monkeypatch.setattr("crmhub.records.index._STORED", index._COLUMNS)
-    rows = IndexChange.rows
-
-    def undated(self: IndexChange) -> list[Rows]:
-        return [replace(each, rows=[row[:-1] for row in each.rows]) for each in rows(self)]
-
-    monkeypatch.setattr(IndexChange, "rows", undated)
-    inputs = [{"properties": {"firstname": f"Ada {n}", "city": "Rome"}} for n in range(25)]
-    answer = client.post("/contacts/batch/create", {"inputs": inputs})
-    assert answer.status_code == 201
-    ids = [each["id"] for each in answer.get_json()] + [client.make(city="Rome")]
-    client.patch(f"/contacts/{ids[7]}", {"properties": {"jobtitle": "Writer"}})
-    monkeypatch.undo()
-    assert behind(hub, client) == set(ids)
-    assert_dates_are_known(hub, client)
-    rome = {"filters": [{"propertyName": "city", "operator": "EQ", "value": "Rome"}]}
-    assert sorted(each["id"] for each in walk(client, "/contacts/search", rome)) == sorted(ids)
+    """Its processes may run on for a moment, and note nothing themselves."""
+    with own_database(kind, tmp_path) as url:
+        command.downgrade(schema._alembic(url), "0017")
+        schema.upgrade(url)
+        with opened(url, tmp_path) as (hub, client):
+            ids = [client.make(city="Rome") for _ in range(3)]
+            monkeypatch.setattr(writing, "note_changed", lambda *_: None)
+            client.patch(f"/contacts/{ids[1]}", {"properties": {"jobtitle": "Writer"}})
+            monkeypatch.undo()
+            working = Redating(hub.database)
+            assert not working.run(60)
+            assert behind(hub, client) == set()
+            monkeypatch.setattr(redating, "_OLD_PROCESSES_MS", 0)
+            # All three were written within a minute of the upgrade.
+            assert not working.run(60)
+            assert behind(hub, client) == set(ids)
+            redate(hub)
+            assert behind(hub, client) == set()
+            assert_dates_are_known(hub, client)
+            assert not working.run(60)
+            assert behind(hub, client) == set()
 
 
 def test_dates_are_known_whatever_is_written_meanwhile(equipped: Client, hub: Hub) -> None:  # noqa: F811
