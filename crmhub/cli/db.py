@@ -66,6 +66,32 @@ def index(trigram: bool, drop_trigram: bool) -> None:
 
 
 @db.command()
+@click.option(
+    "--shards",
+    type=click.IntRange(1, 1024),
+    default=32,
+    show_default=True,
+    help="Parts of each table, which Citus spreads over its nodes. Cannot be changed later.",
+)
+def distribute(shards: int) -> None:
+    """Distribute the accounts over several servers (PostgreSQL with the extension Citus).
+
+    All rows of an account are on one server. Writers wait while rows are moved, so stop the
+    service first if the database holds many. Safe to run again; `crmhub db upgrade` distributes
+    the tables of later versions.
+    """
+    from crmhub.cli.open_hub import opened_hub
+    from crmhub.database import distribution
+
+    with opened_hub() as hub:
+        names = distribution.distribute(hub.database, shards=shards)
+    if names:
+        click.echo(f"{len(names)} tables are distributed by account.")
+    else:
+        click.echo("All tables are distributed already.")
+
+
+@db.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def backup(file: Path, as_json: bool) -> None:

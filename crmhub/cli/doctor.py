@@ -91,6 +91,7 @@ def _run_checks(*, everything: bool, repair: bool) -> Iterator[Finding]:
         if migrations is not None:
             yield migrations
             yield _connections(hub)
+            yield from _distribution(hub.database)
             yield _clock(hub.database)
         yield _redis(settings)
         yield from _adapters(hub)
@@ -192,6 +193,27 @@ def _connections(hub: Hub) -> Finding:
     fault = f"{hub.settings.workers} server processes and a worker may open {hub_limit}"
     fault = f"{fault}, but the database takes {database_limit}"
     return Finding("connections", "warn", f"{fault}; lower workers or threads, or raise {setting}.")
+
+
+def _distribution(database: Database) -> Iterator[Finding]:
+    """Say how the tables are distributed; nothing where they are not."""
+    from crmhub.database.distribution import DISTRIBUTED, REFERENCE, read_distribution
+
+    found = read_distribution(database)
+    if found is None or not found.tables:
+        return
+    name = "distribution"
+    if not found.is_coordinator:
+        fault = (
+            "CRMHUB_DATABASE_URL leads to a worker node; all processes connect to the coordinator."
+        )
+        yield Finding(name, "fail", fault)
+    elif missing := found.missing:
+        fault = f"not distributed: {', '.join(missing)}; run `crmhub db distribute`."
+        yield Finding(name, "fail", fault)
+    else:
+        tables = f"{len(DISTRIBUTED)} tables by account, {len(REFERENCE)} on every node"
+        yield Finding(name, "ok", f"{tables}; {found.nodes} nodes with accounts")
 
 
 def _clock(database: Database) -> Finding:

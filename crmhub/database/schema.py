@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 from crmhub.database.connection import Database
@@ -15,6 +16,18 @@ def upgrade(url: str) -> None:
     from alembic import command
 
     command.upgrade(_alembic(url), "head")
+    if url.startswith("postgresql"):
+        _distribute_new_tables(url)
+
+
+def _distribute_new_tables(url: str) -> None:
+    """On a distributed database, distribute what the migrations have created."""
+    from crmhub.database.distribution import distribute, read_distribution
+
+    with closing(Database(url, pool_size=1)) as database:
+        found = read_distribution(database)
+        if found is not None and found.tables and found.missing:
+            distribute(database)
 
 
 def pending(database: Database) -> str | None:

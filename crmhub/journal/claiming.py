@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, in_list, one_of, param, params
+from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import action, connection, outage
 from crmhub.journal.models import Due, Entry
 from crmhub.journal.outages import Outage
@@ -23,12 +23,8 @@ _OF_ACCOUNT = _a.account_id == param("account_id")
 
 
 @cache
-def _lock_due(narrowed: str) -> Statement:
-    """Return the statement that locks due actions: one (`only`), of a kind, or of other kinds.
-
-    They are locked by a statement of their own, since an engine that distributes the table locks
-    no rows in a part of another statement.
-    """
+def _claim(narrowed: str) -> Statement:
+    """Return the claim statement: of one action (`only`), of a kind, or of all other kinds."""
     due, first, other = (action.alias(name) for name in ("a", "e", "r"))
     only_queued = sa.and_(due.c.id == param("id"), one_of(due.c.state, "queued"))
     conditions = {
@@ -43,7 +39,7 @@ def _lock_due(narrowed: str) -> Statement:
     first_of_person = (
         sa.select(first.c.id)
         .where(
-            first.c.account_id == due.c.account_id,
+            first.c.account_id == param("account_id"),
             first.c.person == due.c.person,
             one_of(first.c.state, "running", "queued"),
         )
@@ -54,13 +50,14 @@ def _lock_due(narrowed: str) -> Statement:
     # A retried action may stand before one that is in progress.
     in_progress = sa.exists(
         sa.select(sa.literal_column("1")).where(
-            other.c.account_id == due.c.account_id,
+            other.c.account_id == param("account_id"),
             other.c.person == due.c.person,
             one_of(other.c.state, "running"),
             other.c.run_at > param("now"),
         )
     )
-    return Statement(
+    # Not a subquery of the update: PostgreSQL might run it, and lock, again and again.
+    taken = (
         sa.select(due.c.id)
         .where(
             due.c.account_id == param("account_id"),
@@ -74,34 +71,35 @@ def _lock_due(narrowed: str) -> Statement:
         .order_by(due.c.run_at)
         .limit(param("limit"))
         .with_for_update(skip_locked=True)
+        .cte("due")
+    )
+    return Statement(
+        sa.update(action)
+        .where(_OF_ACCOUNT, _a.id.in_(sa.select(taken.c.id)))
+        .values(
+            state=sa.literal_column("'running'"),
+            lease=param("lease"),
+            run_at=param("run_at"),
+            doubt_since=sa.func.coalesce(_a.doubt_since, param("now")),
+            # A process that died may have sent a write until its lease ended.
+            written_at=sa.case((one_of(_a.state, "running"), _a.run_at), else_=_a.written_at),
+        )
+        .returning(
+            _a.id,
+            _a.kind,
+            _a.person,
+            _a.hub_id,
+            _a.request,
+            _a.tries,
+            _a.doubt_since,
+            _a.created_at,
+            _a.give_up_at,
+            _a.corrected,
+            _a.written_at,
+        )
     )
 
 
-_CLAIM = Statement(
-    sa.update(action)
-    .where(_OF_ACCOUNT, in_list(_a.id, "ids"))
-    .values(
-        state=sa.literal_column("'running'"),
-        lease=param("lease"),
-        run_at=param("run_at"),
-        doubt_since=sa.func.coalesce(_a.doubt_since, param("now")),
-        # A process that died may have sent a write until its lease ended.
-        written_at=sa.case((one_of(_a.state, "running"), _a.run_at), else_=_a.written_at),
-    )
-    .returning(
-        _a.id,
-        _a.kind,
-        _a.person,
-        _a.hub_id,
-        _a.request,
-        _a.tries,
-        _a.doubt_since,
-        _a.created_at,
-        _a.give_up_at,
-        _a.corrected,
-        _a.written_at,
-    )
-)
 # By whether the doubt of an earlier attempt stays.
 _RELEASE = {
     in_doubt: Statement(
@@ -184,32 +182,22 @@ def claim(
         if not free:
             return []
         token = random_token(96, BASE36)
-        locked = tx.rows(
-            _lock_due(narrowed),
+        rows = tx.rows(
+            _claim(narrowed),
             {
                 "account_id": account_id,
                 "connection_id": connection_id,
                 "now": moment,
+                "run_at": moment + int(lease_s * 1000),
+                "lease": token,
                 "limit": 1 if probing else most,
                 "kind": kind,
                 "id": only,
             },
         )
-        if not locked:
-            if probing:
-                # No action is attempted now: the next one may be, without a wait for this one.
-                outage.probe_again(moment)
-            return []
-        rows = tx.rows(
-            _CLAIM,
-            {
-                "account_id": account_id,
-                "ids": [row.id for row in locked],
-                "now": moment,
-                "run_at": moment + int(lease_s * 1000),
-                "lease": token,
-            },
-        )
+        if probing and not rows:
+            # Nobody finds out now: the next one may, and must not wait for it.
+            outage.probe_again(moment)
         return [_entry(account_id, connection_id, row, token, moment, probing) for row in rows]
 
     return sorted(database.transact(work), key=lambda one: one.created_at)

@@ -1,0 +1,107 @@
+"""Distribution of a PostgreSQL database by account, with the extension Citus.
+
+All rows of an account lie on one node: the tables are distributed by `account_id`, together. The
+tables that find an account are reference tables, of which each node has a copy. The others stay
+on the coordinator, the server to which all processes of the hub connect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crmhub.database.connection import Connection, Database
+from crmhub.database.tables import metadata
+from crmhub.errors import BadRequest
+
+REFERENCE = ("account", "api_key", "webhook_id")
+"""The tables that find an account."""
+COORDINATOR = ("admin_token", "alert", "audit", "console_session", "console_user", "outbox")
+"""The tables that stay on the coordinator: those of operators, and small ones of all accounts."""
+DISTRIBUTED = tuple(
+    table.name
+    for table in metadata.sorted_tables
+    if table.name not in REFERENCE and table.name not in COORDINATOR
+)
+"""The tables that are distributed by `account_id`."""
+
+_TRUNCATE = "select truncate_local_data_after_distributing_table(cast(:name as regclass))"
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """How a database is distributed.
+
+    `tables` holds `distributed`, `reference` or `local` by the name of each table that Citus
+    knows. `nodes` is the number of servers with accounts, the coordinator included if it has some.
+    """
+
+    is_coordinator: bool
+    nodes: int
+    tables: Mapping[str, str]
+
+    @property
+    def missing(self) -> list[str]:
+        """The hub's tables that are to be distributed, and are not."""
+        kinds = dict.fromkeys(REFERENCE, "reference") | dict.fromkeys(DISTRIBUTED, "distributed")
+        return [name for name, kind in kinds.items() if self.tables.get(name) != kind]
+
+
+def read_distribution(database: Database) -> Distribution | None:
+    """Return how the database is distributed; None on SQLite and without the extension."""
+    if database.dialect != "postgresql":
+        return None
+    with database.reading() as db:
+        if not db.scalar("select count(*) from pg_extension where extname = 'citus'"):
+            return None
+        rows = db.rows("select cast(table_name as text), citus_table_type from citus_tables")
+        return Distribution(
+            is_coordinator=db.scalar("select groupid from pg_dist_local_group") == 0,
+            nodes=db.scalar(
+                "select count(*) from pg_dist_node where isactive and shouldhaveshards"
+                " and noderole = 'primary'"
+            ),
+            tables=dict(rows),
+        )
+
+
+def distribute(database: Database, *, shards: int = 32) -> list[str]:
+    """Distribute every table that is not distributed yet; return their names.
+
+    The first time the tables are split into `shards` parts, which Citus spreads over its nodes.
+    Writers wait until a table's rows have been moved. Safe to run again. Raises BadRequest where
+    the database cannot be distributed.
+    """
+    found = read_distribution(database)
+    if found is None:
+        raise BadRequest(
+            "Only PostgreSQL with the extension Citus can be distributed. On the coordinator, run"
+            " CREATE EXTENSION citus and add the nodes (citus_add_node); then run this again."
+        )
+    if not found.is_coordinator:
+        raise BadRequest("CRMHUB_DATABASE_URL leads to a worker node; set it to the coordinator.")
+    if not found.nodes:
+        raise BadRequest("Citus has no node that takes shards; add one (citus_add_node).")
+    names = found.missing
+    with database.reading() as db:
+        for name in names:
+            if name in REFERENCE:
+                db.row("select create_reference_table(cast(:name as regclass))", {"name": name})
+            elif DISTRIBUTED[0] in found.tables or name != DISTRIBUTED[0]:
+                _distribute_with(db, name, DISTRIBUTED[0])
+            else:
+                db.row(
+                    "select create_distributed_table(cast(:name as regclass), 'account_id',"
+                    " colocate_with => 'none', shard_count => :shards)",
+                    {"name": name, "shards": shards},
+                )
+            db.row(_TRUNCATE, {"name": name})
+    return names
+
+
+def _distribute_with(db: Connection, name: str, other: str) -> None:
+    db.row(
+        "select create_distributed_table(cast(:name as regclass), 'account_id',"
+        " colocate_with => :other)",
+        {"name": name, "other": other},
+    )
