@@ -259,7 +259,7 @@ class Worker:
         tells = self._hub.database.dialect == "postgresql"
         while tells and not self._stopping.is_set():
             try:
-                for told in self._hub.database.listen("crmhub_journal"):
+                for told in self._hub.database.listen():
                     if self._stopping.is_set():
                         return
                     if told:

@@ -74,9 +74,9 @@ def test_a_postgresql_database_is_dropped_although_someone_holds_it(postgresql_u
 def test_what_is_told_is_heard_whatever_options_the_address_has(postgresql_url):
     options = "options=-c%20search_path%3Dpublic&application_name=a%20b"
     with closing(Database(f"{postgresql_url}?{options}")) as database:
-        heard = database.listen("crmhub_test")
+        heard = database.listen()
         assert next(heard) is False
-        database.transact(lambda tx: tx.run("notify crmhub_test"))
+        database.transact(lambda tx: database.notify_workers())
         assert next(heard) is True
         heard.close()
 

@@ -53,6 +53,7 @@ from crmhub.database.drivers import (
     translate_psycopg,
     translate_sqlite,
 )
+from crmhub.database.notifications import CHANNEL, Notifications
 from crmhub.database.statements import Statement
 from crmhub.database.write_queue import WriteQueue
 from crmhub.errors import Unavailable
@@ -425,6 +426,10 @@ class Connection:
         """The suffix that keeps selected rows from being deleted; they may change meanwhile."""
         return " for key share" if self.dialect == "postgresql" else ""
 
+    def notify_workers(self) -> None:
+        """Tell the workers, after the commit, that actions are queued."""
+        self._database.notify_workers()
+
     def now_ms(self) -> int:
         """Return the database's own time in ms, the same for every host.
 
@@ -444,6 +449,7 @@ class Connection:
 class _Transaction:
     connection: Connection
     afterwards: list[Callable[[], None]] = field(default_factory=list)
+    notifies: bool = False
 
 
 class _Here(threading.local):
@@ -471,6 +477,7 @@ class Database:
         # Searches leave half of the connections to others.
         self._search_turns = threading.BoundedSemaphore(max(1, pool_size // 2))
         self._here = _Here()
+        self._notifications = Notifications(self._notify_apart)
         self._waiters = threading.BoundedSemaphore(max(1, pool_size - _THREADS_THAT_NEVER_WAIT))
         # What was connected before leads to a server that takes no writes.
         self._anew_from = 0.0
@@ -626,6 +633,27 @@ class Database:
         else:
             self._here.transaction.afterwards.append(work)
 
+    def notify_workers(self) -> None:
+        """Tell the workers that actions are queued, after the commit of this thread's transaction.
+
+        On SQLite, where workers poll, nothing is sent.
+        """
+        if self.dialect != "postgresql":
+            return
+        if self._here.transaction is None:
+            self._notifications.note(self._notify_apart)
+        else:
+            self._here.transaction.notifies = True
+
+    def _notify(self, connection: Connection) -> None:
+        # A hint that is lost costs a second; what was committed stays committed.
+        with suppress(Unavailable, self.drivers_errors):
+            connection.run(f"notify {CHANNEL}")
+
+    def _notify_apart(self) -> None:
+        with suppress(Unavailable), self.reading() as connection:
+            connection.run(f"notify {CHANNEL}")
+
     def _transact_on(self, connection: Connection, work: Callable[[Connection], T]) -> T:
         with self._queue.next_in_line() if self._queue else nullcontext():
             connection.begin()
@@ -638,6 +666,8 @@ class Database:
             raise
         finally:
             self._here.transaction = None
+        if opened.notifies:
+            self._notifications.note(partial(self._notify, connection))
         for each in opened.afterwards:
             each()
         return result
@@ -661,8 +691,8 @@ class Database:
         with suppress(Unavailable, self.drivers_errors):
             connection.end(*statements)
 
-    def listen(self, channel: str) -> Iterator[bool]:
-        """Yield True for each NOTIFY on this channel, for ever.
+    def listen(self) -> Iterator[bool]:
+        """Yield True for each notification of the workers, for ever.
 
         Yields False once a second without one, so that a listener can end. Raises Unavailable when
         its connection breaks.
@@ -672,7 +702,7 @@ class Database:
         _, options = self._engine.dialect.create_connect_args(self.url)
         options.update(autocommit=True, **patience(self.url))
         with self.mapped_errors(), psycopg.connect(**options) as driver:
-            driver.execute(f"listen {channel}")
+            driver.execute(f"listen {CHANNEL}")
             while True:
                 told = False
                 for _ in driver.notifies(timeout=1.0, stop_after=1):
@@ -775,6 +805,7 @@ class Database:
 
     def close(self) -> None:
         """Close all pooled connections."""
+        self._notifications.close()
         self._searches.close()
         self._engine.dispose()
 

@@ -17,7 +17,6 @@ from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import action
 from crmhub.errors import Semantic
 from crmhub.identity.bindings import same_contact
-from crmhub.journal.claiming import wake
 from crmhub.journal.models import Accepted, Entry, New, as_json, as_result, new_id
 from crmhub.journal.outages import Outage
 from crmhub.journal.schedule import IDENTITY_MS, KEY_MS, LONGEST_MS
@@ -161,7 +160,7 @@ def accept(
         if free:
             return Accepted(row["id"], new.hub_id, _entry(row, new))
         if not wait_s:
-            wake(tx)
+            tx.notify_workers()
         return Accepted(row["id"], new.hub_id, behind=behind)
 
     try:

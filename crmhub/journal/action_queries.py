@@ -21,7 +21,6 @@ from crmhub.journal.action_filters import ACTION, STOPPED, Conditions, condition
 from crmhub.journal.action_filters import KINDS as KINDS
 from crmhub.journal.action_filters import STATES as STATES
 from crmhub.journal.action_filters import Wanted as Wanted
-from crmhub.journal.claiming import wake as wake
 from crmhub.journal.schedule import LONGEST_MS
 
 MOST = 500
@@ -391,7 +390,7 @@ def _retry(wanted: Wanted, tx: Connection, *, by: Author) -> Part:
     for account_id, ids in by_account(found):
         count += _queue(tx, _QUEUE, account_id, ids) + queue_blocked(tx, account_id, ids)
     if count:
-        wake(tx)
+        tx.notify_workers()
         note(tx, by, "retry", found, {"retried": count})
     return count, len(found), next(reversed(found), "")
 

@@ -238,9 +238,9 @@ def release(database: Database, entries: Sequence[Entry]) -> None:
         for entry in entries:
             held = {"account_id": entry.account_id, "id": entry.id, "lease": entry.lease}
             tx.run(_RELEASE[bool(entry.doubt_since)], held | {"run_at": moment})
-        wake(tx)
 
     database.transact(work)
+    database.notify_workers()
 
 
 def spare(database: Database) -> None:
@@ -271,12 +271,3 @@ def due(database: Database) -> Due:
     return Due(
         [(one[1], one[2]) for one in sorted(now)], soonest and max(0, soonest - moment), moment
     )
-
-
-def wake(tx: Connection) -> None:
-    """Notify the workers, after the commit, that actions are queued.
-
-    PostgreSQL sends one NOTIFY per transaction; workers on SQLite poll.
-    """
-    if tx.dialect == "postgresql":
-        tx.run("notify crmhub_journal")

@@ -106,7 +106,7 @@ def _discard(
     if closed:
         for one in closed:
             database.after_commit(partial(metrics.ended, one.kind, "discarded"))
-        action_queries.wake(tx)
+        tx.notify_workers()
         action_queries.note(tx, by, "discard", found, {"discarded": len(closed)})
     return len(closed), len(found), next(reversed(found), "")
 

@@ -16,7 +16,6 @@ from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import action, action_try, binding
 from crmhub.identity.bindings import same_contact
-from crmhub.journal.claiming import wake
 from crmhub.journal.models import UNFINISHED, Entry, Outcome, State, as_json, shown
 from crmhub.journal.outages import Outage
 from crmhub.journal.schedule import DELAYS_S, LONGEST_MS
@@ -114,7 +113,7 @@ def _finish(
         database.after_commit(partial(metrics.ended, entry.kind, state))
     extra_writes(tx)
     if state == "done" and entry.kind == "createLead" and unblock(tx, entry, moment):
-        wake(tx)
+        tx.notify_workers()
     _note_outage(tx, entry, outcome, moment)
     return True
 
@@ -178,7 +177,7 @@ def _note_outage(tx: Connection, entry: Entry, outcome: Outcome, moment: int) ->
         outage.probe_again(moment)
     elif entry.probing:
         outage.end()
-        wake(tx)
+        tx.notify_workers()
 
 
 def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]:

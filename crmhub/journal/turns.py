@@ -14,7 +14,6 @@ from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import action
 from crmhub.identity import bindings, resolution
 from crmhub.identity.bindings import same_contact
-from crmhub.journal.claiming import wake
 from crmhub.journal.models import Entry, State, as_result
 from crmhub.journal.outcomes import unblock
 
@@ -87,7 +86,7 @@ def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -
         other = tx.row(_GOES_FIRST, of | {"person": person, "now": moment})
         # What waited for a lead to create the contact goes on behind this one: it exists.
         if found and unblock(tx, entry, moment):
-            wake(tx)
+            tx.notify_workers()
         return other is not None
 
     if database.transact(unite):

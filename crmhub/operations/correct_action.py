@@ -189,7 +189,7 @@ class _Correction:
             },
         )
         count = 1 + action_queries.queue_blocked(tx, summary.account_id, [summary.id])
-        action_queries.wake(tx)
+        tx.notify_workers()
         audit.note(
             tx,
             by,

@@ -281,9 +281,9 @@ class Erasure:
         if failed := [row.id for row in rows if row.state == "dead"]:
             # They are of others who share a phone, and nothing else would ever unblock them.
             self._tx.run(_FAIL_BLOCKED, {"account_id": account_id, "failed": failed})
-        if rows and self._tx.dialect == "postgresql":
+        if rows:
             # Other actions may have waited for these.
-            self._tx.run("notify crmhub_journal")
+            self._tx.notify_workers()
 
     def _delete(self, table: str, column: str, pairs: Iterable[tuple[int, str]]) -> int:
         rows = [(self._account.id, *pair) for pair in sorted(pairs)]

@@ -198,8 +198,7 @@ def _move(tx: Connection, before: Account, after: Account, people: Sequence[str]
     moment = tx.now_ms()
     tx.run(_MOVE_BINDINGS, move)
     moved = tx.run(_MOVE_ACTIONS, move | {"now": moment})
-    if tx.dialect == "postgresql":
-        tx.run("notify crmhub_journal")
+    tx.notify_workers()
     return moved
 
 
