@@ -205,6 +205,8 @@ _PASSING: dict[str, tuple[type[Unavailable], str]] = {
     "53100": (Unwritable, f"{FULL}; try again."),
     "57014": (Unavailable, "The database ended a statement that took it too long; try again."),
 }
+# Of a row that Citus copies to a node the words alone tell it: the SQLSTATE is XX000.
+_DUPLICATE = "duplicate key value violates unique constraint"
 # data_corrupted, index_corrupted
 _CORRUPTED = {"XX001", "XX002"}
 
@@ -213,7 +215,7 @@ def translate_psycopg(exc: Any) -> Exception | None:
     """Return the hub's error for an error of psycopg; None for a programming error."""
     import psycopg
 
-    if isinstance(exc, psycopg.errors.UniqueViolation):
+    if isinstance(exc, psycopg.errors.UniqueViolation) or str(exc).startswith(_DUPLICATE):
         return Duplicate(str(exc))
     if isinstance(exc, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure):
         return Deadlocked("The database is busy with conflicting writes; try again.")
