@@ -46,6 +46,7 @@ from crmhub.database.drivers import (
     check_disk,
     file_of,
     hung_up,
+    is_behind_pooler,
     is_full,
     patience,
     prepare_postgresql,
@@ -74,6 +75,7 @@ _THREADS_THAT_NEVER_WAIT = 8
 _ANEW_EVERY_S = 1.0
 # After this time a request to cancel a statement is given up, and sent again.
 _CANCEL_S = 2.0
+_LISTEN_S = 1.0
 # How PostgreSQL plans a join of large sets. It takes them for small ones: values go along with
 # their property, of which its statistics know nothing, and a plan for any value knows none at all.
 # To hash a set takes twice as long as to sort and to merge it; several processes would do so in the
@@ -371,14 +373,18 @@ class Connection:
         kb = max(_SORTED_KB // sets, _LEAST_SORTED_KB)
         memory = f"greatest({kb}, pg_size_bytes(current_setting('work_mem')) / 1024)"
         joined = _JOINING | ({"enable_hashjoin": "on"} if hashed else {})
-        settings = "; ".join(f"set {name} = {value}" for name, value in joined.items())
+        settings = "; ".join(f"set local {name} = {value}" for name, value in joined.items())
+        settings += f"; select set_config('work_mem', ({memory})::text, true)"
+        # A pooler keeps settings within a transaction alone.
+        apart = not self._database.in_transaction
         try:
-            self._message(f"{settings}; select set_config('work_mem', ({memory})::text, false)")
+            self._message(f"begin; {settings}" if apart else settings)
             yield
         finally:
+            reset = "; ".join(f"reset {name}" for name in (*_JOINING, "work_mem"))
             # Where that fails the connection is gone, or the rollback to come undoes the settings.
             with suppress(Unavailable, self._database.drivers_errors):
-                self._message("; ".join(f"reset {name}" for name in (*_JOINING, "work_mem")))
+                self._message("commit" if apart else reset)
 
     def take_time(self) -> None:
         """Lift the time limit of statements until this transaction ends."""
@@ -694,18 +700,23 @@ class Database:
     def listen(self) -> Iterator[bool]:
         """Yield True for each notification of the workers, for ever.
 
-        Yields False once a second without one, so that a listener can end. Raises Unavailable when
-        its connection breaks.
+        Yields False once a second without one, so that a listener can end; behind a pooler, which
+        passes no notifications on, always. Raises Unavailable when its connection breaks.
         """
         import psycopg
 
         _, options = self._engine.dialect.create_connect_args(self.url)
         options.update(autocommit=True, **patience(self.url))
         with self.mapped_errors(), psycopg.connect(**options) as driver:
+            if is_behind_pooler(driver):
+                driver.close()
+                while True:
+                    time.sleep(_LISTEN_S)
+                    yield False
             driver.execute(f"listen {CHANNEL}")
             while True:
                 told = False
-                for _ in driver.notifies(timeout=1.0, stop_after=1):
+                for _ in driver.notifies(timeout=_LISTEN_S, stop_after=1):
                     told = True
                 yield told
 

@@ -138,11 +138,16 @@ def _exact_number(text: str | None) -> float | None:
 def prepare_postgresql(driver: Any, record: Any, *, statement_seconds: float | None = None) -> None:
     """Set up each connection, and store when it was `made`, by `time.monotonic`.
 
-    PostgreSQL ends a statement that takes longer than `statement_seconds`.
+    PostgreSQL ends a statement that takes longer than `statement_seconds`. Behind a pooler, which
+    may run each transaction on another connection of the server, nothing is set up or prepared:
+    settings belong to the role there (docs/scaling.md).
     """
     import psycopg
 
     record.info["made"] = time.monotonic()
+    if is_behind_pooler(driver):
+        driver.prepare_threshold = None
+        return
     # A plan it takes for a dear one is compiled each time it runs, and is not worth that here.
     settings = "set jit = off"
     if statement_seconds is not None:
@@ -152,6 +157,16 @@ def prepare_postgresql(driver: Any, record: Any, *, statement_seconds: float | N
     # finishes the statements of a process that was killed.
     with suppress(psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue):
         driver.execute(f"set client_connection_check_interval = '{_CLIENT_CHECK}'")
+
+
+def is_behind_pooler(driver: Any) -> bool:
+    """Return whether a pooler, such as pgbouncer, stands between the hub and PostgreSQL.
+
+    The pooler answers for the server with a process id of its own.
+    """
+    # Not prepared: the next statement may come to another connection of the server.
+    row = driver.execute("select pg_backend_pid()", prepare=False).fetchone()
+    return bool(row[0] != driver.info.backend_pid)
 
 
 _AWAY = {
