@@ -17,7 +17,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -367,6 +367,41 @@ class Cluster:
         """Stop it."""
         self._control("stop", "-m", "immediate")
 
+    def kill(self) -> None:
+        """Kill it with every process, as the end of its machine would."""
+        pid = Path(self.folder, "data", "postmaster.pid").read_text().partition("\n")[0]
+        os.killpg(int(pid), signal.SIGKILL)
+
+    def follow(self, primary: Cluster) -> None:
+        """Make it a running standby of another server, from a new copy of its data."""
+        data = Path(self.folder, "data")
+        shutil.rmtree(data, ignore_errors=True)
+        source = make_url(primary.url).set(drivername="postgresql", database=None)
+        _as(
+            self.user,
+            postgres_program("pg_basebackup"),
+            *("--checkpoint=fast", "--write-recovery-conf", "-D", str(data)),
+            *("-d", source.render_as_string(hide_password=False)),
+        )
+        self.set_synchronous(False)
+        with (data / "postgresql.conf").open("a") as file:
+            file.write(f"port = {make_url(self.url).port}\n")
+            file.write(f"unix_socket_directories = '{self.folder}'\n")
+        self.start()
+
+    def promote(self) -> None:
+        """Make a standby take writes."""
+        self._control("promote")
+
+    def set_synchronous(self, wait: bool) -> None:
+        """Let commits wait for a standby from the next reload on, or wait for none."""
+        file = Path(self.folder, "data", "synchronous.conf")
+        file.write_text(f"synchronous_standby_names = '{'*' if wait else ''}'\n")
+
+    def reload(self) -> None:
+        """Read the settings again."""
+        self._control("reload")
+
     def _control(self, *command: str) -> None:
         data = ["-D", f"{self.folder}/data", "-l", f"{self.folder}/log", "-w", "-s"]
         _as(self.user, postgres_program("pg_ctl"), *command, *data)
@@ -393,11 +428,13 @@ def cluster(*, connections: int = 100) -> Iterator[Cluster]:
         }
         with Path(folder, "data", "postgresql.conf").open("a") as file:
             file.writelines(f"{name} = {value}\n" for name, value in settings.items())
+            file.write("include_if_exists = 'synchronous.conf'\n")
         made.start()
         try:
             yield made
         finally:
-            made.stop()
+            with suppress(subprocess.CalledProcessError):  # it may have been killed
+                made.stop()
 
 
 def postgres_program(name: str) -> str:

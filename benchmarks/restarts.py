@@ -43,13 +43,13 @@ def main() -> None:
             bots = Bots(service.address, ids)
             restarting = threading.Thread(target=_restart, args=(postgres, options.seconds))
             restarting.start()
-            sent = _talk(bots, options)
+            sent = talk(bots, options)
             restarting.join()
             took = until_empty(here.url)
         found = states(here.url)
         failed = [one for one in bots.told if not one.accepted]
         print(f"{len(bots.told)} calls, answers {bots.statuses()} (0: the connection broke)")
-        print(f"  slowest answer {max(one.seconds for one in bots.told):.1f} s; {_gaps(failed)}")
+        print(f"  slowest answer {max(one.seconds for one in bots.told):.1f} s; {gaps(failed)}")
         print(f"  queue empty {took:.1f} s after the last call; journal {found}")
         fine = judged(
             {
@@ -73,8 +73,9 @@ def _restart(postgres: Cluster, seconds: float) -> None:
         print(f"restarted ({mode}) in {time.perf_counter() - began:.1f} s")
 
 
-def _talk(bots: Bots, options: argparse.Namespace) -> _Sent:
-    sent, began = _Sent(), time.monotonic()
+def talk(bots: Bots, options: argparse.Namespace) -> Sent:
+    """Send a lead and a deal of `options.rate` people a second, for `options.seconds` seconds."""
+    sent, began = Sent(), time.monotonic()
 
     def person(number: int) -> None:
         due = began + number / options.rate
@@ -91,7 +92,7 @@ def _talk(bots: Bots, options: argparse.Namespace) -> _Sent:
     return sent
 
 
-class _Sent:
+class Sent:
     """The accepted calls, and the calls without an answer that may have been accepted."""
 
     def __init__(self) -> None:
@@ -99,6 +100,7 @@ class _Sent:
         self._lock = threading.Lock()
 
     def note(self, helper: str, name: str, told: Told) -> None:
+        """Note what a call wrote under this name, and its answer."""
         with self._lock:
             self._names.setdefault((helper, told.accepted), []).append(name)
 
@@ -110,15 +112,25 @@ class _Sent:
         }
 
 
-def _gaps(failed: list[Told]) -> str:
-    """Return in words when callers were not served, gaps of a second apart."""
+def longest_gap(failed: list[Told]) -> float:
+    """Return for how many seconds on end callers were refused, at most."""
+    return max(_gaps(failed), default=0.0)
+
+
+def gaps(failed: list[Told]) -> str:
+    """Return in words how long callers were refused, for each time."""
+    told = ", ".join(f"{seconds:.1f} s" for seconds in _gaps(failed))
+    return f"callers were refused for {told}" if told else "no caller was refused"
+
+
+def _gaps(failed: list[Told]) -> list[float]:
+    """Return the seconds of each time without service; a second without a refusal ends one."""
     gaps: list[list[float]] = []
     for one in sorted(failed, key=lambda one: one.began):
         if not gaps or one.began > gaps[-1][1] + 1:
             gaps.append([one.began, one.began])
         gaps[-1][1] = max(gaps[-1][1], one.began + one.seconds)
-    told = ", ".join(f"{end - start:.1f} s" for start, end in gaps)
-    return f"callers were refused for {told}" if told else "no caller was refused"
+    return [end - start for start, end in gaps]
 
 
 if __name__ == "__main__":
