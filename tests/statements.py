@@ -26,33 +26,20 @@ ACROSS_ACCOUNTS = {
     "crmhub.accounts.directory:_routed",
     "crmhub.identity.bindings:accounts_of_token",
     # An operator looks at several accounts.
-    "crmhub.accounts.accounts:search_accounts",
-    "crmhub.accounts.accounts:unreadable",
+    "crmhub.accounts.accounts:_rows_of_several",
     "crmhub.audit:listed",
-    "crmhub.journal.action_queries:listed",
-    "crmhub.journal.action_queries:listed_whole",
-    "crmhub.journal.action_queries:chosen",
-    "crmhub.journal.action_queries:newest",
-    "crmhub.journal.attention:of_accounts",
-    "crmhub.journal.attention:of_all",
+    "crmhub.journal.action_queries:_rows",
+    "crmhub.journal.attention:_rows_of_several",
     "crmhub.journal.history:_counted",
-    "crmhub.operations.queue_statistics:waiting",
-    "crmhub.operations.queue_statistics:_gauges",
-    "crmhub.operations.alerts:current",
-    "crmhub.operations.alerts:update",
-    "crmhub.operations.alerts:count_by_kind",
-    # The worker looks for what is due, and deletes what is old.
+    "crmhub.operations.queue_statistics:_rows_of_several",
+    "crmhub.operations.alerts:_rows_of_all",
+    # The worker looks for what is due, and for what is old.
     "crmhub.journal.claiming:due",
-    "crmhub.journal.claiming:spare",
     "crmhub.journal.clock_jumps:set_back_ms",
-    "crmhub.journal.clock_jumps:restart_waits",
     "crmhub.database.expired:find_expired",
     "crmhub.records.redating:_next",
-    # A backup, and new keys for all secrets.
+    # A restored database is prepared as a whole.
     "crmhub.operations.backup:settle",
-    "crmhub.operations.backup:contents",
-    "crmhub.operations.reseal_secrets:counts",
-    "crmhub.operations.reseal_secrets:reseal",
 }
 """The functions ("module:name") whose statements may look at several accounts."""
 

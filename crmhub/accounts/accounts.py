@@ -97,6 +97,7 @@ _SOME_OF_ALL_ACCOUNTS = Statement(
 )
 # Accounts that one statement loads.
 _AT_ONCE = 500
+_IDS = Statement(sa.select(_account.id).order_by(_account.id))
 _PLANS_OF_ALL_ACCOUNTS = Statement(sa.select(_account.plan).distinct())
 CLIENT_IDS_OF_ALL_ACCOUNTS = Statement(sa.select(_account.client_id).order_by(_account.id))
 # An outer join: SELECT_ACCOUNTS leaves out an account without its connection.
@@ -231,7 +232,7 @@ def search_accounts(
     size = min(limit or _AT_ONCE, _AT_ONCE)
     while ids and (limit is None or len(found) < limit):
         page, ids = ids[:size], ids[size:]
-        for row in db.rows(_SOME_OF_ALL_ACCOUNTS, {"ids": page}):
+        for row in _rows_of_several(db, _SOME_OF_ALL_ACCOUNTS, {"ids": page}):
             with suppress(Unreadable):
                 found.append(account_of(row, plans))
     return found[:limit]
@@ -240,6 +241,11 @@ def search_accounts(
 def plans_in_use(db: Connection) -> set[str]:
     """Return the names of the plans of all accounts, also of plans that no longer exist."""
     return {row.plan for row in db.rows(_PLANS_OF_ALL_ACCOUNTS)}
+
+
+def account_ids(db: Connection) -> list[int]:
+    """Return the ids of all accounts, the oldest first."""
+    return [row.id for row in db.rows(_IDS)]
 
 
 def client_ids(db: Connection) -> list[str]:
@@ -253,7 +259,7 @@ def unreadable(db: Connection) -> dict[str, list[str]]:
     `list_accounts` leaves out these accounts, and those whose connection is missing.
     """
     found: dict[str, list[str]] = {}
-    for row in db.rows(_TEXTS_OF_ALL_ACCOUNTS):
+    for row in _rows_of_several(db, _TEXTS_OF_ALL_ACCOUNTS):
         texts = (row.switches, row.settings, row.field_map)
         for (column, read), text in zip(_READERS.items(), texts, strict=True):
             try:
@@ -261,6 +267,13 @@ def unreadable(db: Connection) -> dict[str, list[str]]:
             except _PARSE_ERRORS:
                 found.setdefault(row.client_id, []).append(column)
     return found
+
+
+def _rows_of_several(
+    db: Connection, statement: Statement, params: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """Return rows of several accounts with their connections."""
+    return db.rows(statement, params)
 
 
 def _read_switches(text: str) -> None:

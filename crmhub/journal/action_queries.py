@@ -224,7 +224,7 @@ def _newest(
         .order_by((sa.func.lower(_a.id) if of_one else _a.id).desc())
         .limit(param("limit"))
     )
-    return connection.rows(Statement(statement), values | {"limit": min(limit, MOST)})
+    return _rows(connection, Statement(statement), values | {"limit": min(limit, MOST)})
 
 
 def _whole(connection: Connection, rows: Sequence[Any]) -> list[Full]:
@@ -255,7 +255,13 @@ def _of_shown(connection: Connection, statement: Statement, rows: Sequence[Any])
     if not rows:
         return []
     accounts = sorted({row.account_id for row in rows})
-    return connection.rows(statement, {"account_ids": accounts, "ids": [row.id for row in rows]})
+    ids = [row.id for row in rows]
+    return _rows(connection, statement, {"account_ids": accounts, "ids": ids})
+
+
+def _rows(connection: Connection, statement: Statement, values: Mapping[str, Any]) -> list[Any]:
+    """Return the rows of a query over the actions of one account or of several."""
+    return connection.rows(statement, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,9 +289,9 @@ def chosen(database: Database, wanted: Wanted, states: Sequence[str], *, most: i
         conditions, values = conditions_of(connection, failed_by_default(wanted))
         conditions.append(of_states(states))
         values["most"] = most
-        rows = connection.rows(Statement(_count_by_state(conditions)), values)
-        blocked = connection.scalar(Statement(_count_blocked(conditions)), values)
-    return Chosen({row.state: int(row.count) for row in rows}, int(blocked))
+        rows = _rows(connection, Statement(_count_by_state(conditions)), values)
+        [blocked] = _rows(connection, Statement(_count_blocked(conditions)), values)
+    return Chosen({row.state: int(row.count) for row in rows}, int(blocked[0]))
 
 
 def _count_by_state(conditions: Conditions) -> sa.Select[Any]:
@@ -380,7 +386,7 @@ def newest(tx: Connection, wanted: Wanted, states: Sequence[str]) -> dict[str, i
         .order_by(_a.id.desc())
         .limit(param("limit"))
     )
-    rows = tx.rows(Statement(statement), values | {"limit": AT_ONCE})
+    rows = _rows(tx, Statement(statement), values | {"limit": AT_ONCE})
     return {row.id: row.account_id for row in rows}
 
 

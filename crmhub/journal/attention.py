@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -61,7 +62,7 @@ class Attention:
 def of_accounts(db: Connection, account_ids: Sequence[int]) -> Mapping[int, Attention]:
     """Return the count of each of these accounts."""
     found = dict.fromkeys(account_ids, Attention())
-    for row in db.rows(_OF_ACCOUNTS, {"account_ids": account_ids}):
+    for row in _rows_of_several(db, _OF_ACCOUNTS, {"account_ids": account_ids}):
         before = found[row.account_id]
         found[row.account_id] = Attention(
             before.failed + int(row.failed), before.blocked + int(row.blocked)
@@ -71,5 +72,12 @@ def of_accounts(db: Connection, account_ids: Sequence[int]) -> Mapping[int, Atte
 
 def of_all(db: Connection) -> Attention:
     """Return the count over all accounts, from an index alone."""
-    counts = {row.state: row.count for row in db.rows(_OF_ALL_ACCOUNTS)}
+    counts = {row.state: row.count for row in _rows_of_several(db, _OF_ALL_ACCOUNTS)}
     return Attention(int(counts.get("dead", 0)), int(counts.get("parked", 0)))
+
+
+def _rows_of_several(
+    db: Connection, statement: Statement, params: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """Return the rows of a query over several accounts."""
+    return db.rows(statement, params)

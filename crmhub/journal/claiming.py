@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from crmhub.accounts.accounts import account_ids
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import action, connection, outage
@@ -114,9 +115,9 @@ _RELEASE = {
     )
     for in_doubt in (False, True)
 }
-_SPARE_OF_ALL_ACCOUNTS = Statement(
+_SPARE = Statement(
     sa.update(action)
-    .where(one_of(_a.state, "running"), _a.run_at <= param("now"))
+    .where(_OF_ACCOUNT, one_of(_a.state, "running"), _a.run_at <= param("now"))
     .values(params("run_at"))
 )
 
@@ -246,11 +247,16 @@ def release(database: Database, entries: Sequence[Entry]) -> None:
 def spare(database: Database) -> None:
     """Extend all leases for a moment; see `Journal.spare`."""
 
-    def work(tx: Connection) -> None:
-        moment = tx.now_ms()
-        tx.run(_SPARE_OF_ALL_ACCOUNTS, {"now": moment, "run_at": moment + GRACE_MS})
+    with database.reading() as reading:
+        ids = account_ids(reading)
 
-    database.transact(work)
+    def extend(tx: Connection) -> None:
+        moment = tx.now_ms()
+        for account_id in ids:
+            times = {"account_id": account_id, "now": moment, "run_at": moment + GRACE_MS}
+            tx.run(_SPARE, times)
+
+    database.transact(extend)
 
 
 def due(database: Database) -> Due:

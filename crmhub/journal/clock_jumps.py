@@ -6,8 +6,11 @@ time it looks for due actions. Adjusting twice for one jump does no harm.
 
 from __future__ import annotations
 
+from functools import partial
+
 import sqlalchemy as sa
 
+from crmhub.accounts.accounts import account_ids
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import action, budget, lease, outage, outbox
@@ -22,31 +25,39 @@ _TIMES = sa.union_all(
     sa.select(sa.func.max(lease.c.expires_at) - param("lease_ms")),
 ).subquery("stored")
 _NEWEST_OF_ALL_ACCOUNTS = Statement(sa.select(sa.func.max(_TIMES.c.moment)))
-_RESTART_OF_ALL_ACCOUNTS = tuple(
+_RESTART_MESSAGES = Statement(
+    sa.update(outbox).where(outbox.c.run_at > param("now")).values(run_at=param("now"))
+)
+
+
+def _update(table: sa.Table) -> sa.Update:
+    return sa.update(table).where(table.c.account_id == param("account_id"))
+
+
+_RESTART = tuple(
     map(
         Statement,
         (
             # Whoever works on an action keeps it for one more lease; then the dead lose theirs.
-            sa.update(action).where(one_of(_a.state, "running")).values(run_at=param("lease_end")),
-            sa.update(lease).values(expires_at=param("lease_end")),
+            _update(action).where(one_of(_a.state, "running")).values(run_at=param("lease_end")),
+            _update(lease).values(expires_at=param("lease_end")),
             # A wait of seconds must not last as long as the clock was ahead.
-            sa.update(action)
+            _update(action)
             .where(one_of(_a.state, "queued"), _a.run_at > param("now"))
             .values(run_at=param("now")),
-            sa.update(outage).where(outage.c.until > param("now")).values(until=param("now")),
-            sa.update(budget)
+            _update(outage).where(outage.c.until > param("now")).values(until=param("now")),
+            _update(budget)
             .where(budget.c.paused_until > param("now"))
             .values(paused_until=param("now")),
-            sa.update(outbox).where(outbox.c.run_at > param("now")).values(run_at=param("now")),
             # A write that may still land is waited for again, and looked for early enough.
-            sa.update(action)
+            _update(action)
             .where(_UNFINISHED, _a.written_at.is_not(None))
             .values(written_at=param("now")),
-            sa.update(action)
+            _update(action)
             .where(_UNFINISHED, _a.doubt_since.is_not(None))
             .values(doubt_since=_a.doubt_since - param("back")),
             # What was done within the last minute still answers for the same action.
-            sa.update(action)
+            _update(action)
             .where(
                 one_of(_a.state, "done"),
                 _a.identity.is_not(None),
@@ -68,17 +79,23 @@ def set_back_ms(database: Database) -> int:
 def restart_waits(database: Database, jump_ms: int) -> None:
     """Make waiting actions due now and renew all leases; the clock was set by `jump_ms`."""
 
-    def restart(tx: Connection) -> None:
-        now = tx.now_ms()
-        times = {
-            "now": now,
-            "done_from": now - IDENTITY_MS - jump_ms,
-            "done_until": now - jump_ms,
-            "lease_end": now + LONGEST_LEASE_MS,
-            "jump": jump_ms,
-            "back": max(0, -jump_ms),
-        }
-        for statement in _RESTART_OF_ALL_ACCOUNTS:
-            tx.run(statement, times)
+    with database.reading() as db:
+        ids = account_ids(db)
+    for account_id in ids:
+        database.transact(partial(_restart, account_id=account_id, jump_ms=jump_ms))
+    database.transact(lambda tx: tx.run(_RESTART_MESSAGES, {"now": tx.now_ms()}))
 
-    database.transact(restart)
+
+def _restart(tx: Connection, *, account_id: int, jump_ms: int) -> None:
+    now = tx.now_ms()
+    times = {
+        "account_id": account_id,
+        "now": now,
+        "done_from": now - IDENTITY_MS - jump_ms,
+        "done_until": now - jump_ms,
+        "lease_end": now + LONGEST_LEASE_MS,
+        "jump": jump_ms,
+        "back": max(0, -jump_ms),
+    }
+    for statement in _RESTART:
+        tx.run(statement, times)

@@ -221,7 +221,7 @@ def current(db: Connection, *, old_ms: int) -> list[Alert]:
             int(row.blocked),
         )
         for kind, statement in _CURRENT_OF_ALL_ACCOUNTS.items()
-        for row in db.rows(statement, params_by_kind.get(kind))
+        for row in _rows_of_all(db, statement, params_by_kind.get(kind))
     ]
     return sorted(alerts, key=lambda alert: (alert.since, alert.account_id, alert.kind))
 
@@ -259,7 +259,7 @@ def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]
     """Return the alerts that started, continued or ended, each with its message type."""
     stored = {
         (row.account_id, row.connection_id, row.kind): row
-        for row in db.rows(_STORED_OF_ALL_ACCOUNTS)
+        for row in _rows_of_all(db, _STORED_OF_ALL_ACCOUNTS)
     }
     changes = []
     for alert in alerts:
@@ -278,6 +278,13 @@ def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]
     return changes
 
 
+def _rows_of_all(
+    db: Connection, statement: Statement, params: Mapping[str, int] | None = None
+) -> list[Any]:
+    """Return the rows of a query over all accounts."""
+    return db.rows(statement, params)
+
+
 def _message_data(alert: Alert) -> dict[str, object]:
     # Without the CRM's own message: it may quote personal data.
     return {
@@ -292,5 +299,5 @@ def _message_data(alert: Alert) -> dict[str, object]:
 
 def count_by_kind(db: Connection) -> dict[str, int]:
     """Return the number of alerts of each kind at the last update."""
-    rows = db.rows(_COUNT_OF_ALL_ACCOUNTS)
+    rows = _rows_of_all(db, _COUNT_OF_ALL_ACCOUNTS)
     return dict.fromkeys(KINDS, 0) | {row.kind: int(row.n) for row in rows}

@@ -20,9 +20,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import URL, make_url
 
+from crmhub.accounts.accounts import account_ids
 from crmhub.database.connection import Database
-from crmhub.database.statements import Statement, one_of
-from crmhub.database.tables import account, action, id_block, record_count
+from crmhub.database.statements import Statement, one_of, param
+from crmhub.database.tables import action, id_block, record_count
 from crmhub.errors import BadRequest, Conflict, Semantic, Unavailable
 
 _FIRST_BYTES = {"sqlite": b"SQLite format 3\0", "postgresql": b"PGDMP"}
@@ -44,12 +45,15 @@ _SETTLE_ALL_ACCOUNTS = (
     ),
     Statement(sa.update(id_block).values(next_id=id_block.c.next_id + _SKIPPED_IDS)),
 )
-_COUNT_ACCOUNTS = Statement(sa.select(sa.func.count()).select_from(account))
-_COUNT_RECORDS_OF_ALL_ACCOUNTS = Statement(
-    sa.select(sa.func.coalesce(sa.func.sum(record_count.c.n), 0))
+_COUNT_RECORDS = Statement(
+    sa.select(sa.func.coalesce(sa.func.sum(record_count.c.n), 0)).where(
+        record_count.c.account_id == param("account_id")
+    )
 )
-_COUNT_UNFINISHED_OF_ALL_ACCOUNTS = Statement(
-    sa.select(sa.func.count()).select_from(action).where(_UNFINISHED)
+_COUNT_UNFINISHED = Statement(
+    sa.select(sa.func.count())
+    .select_from(action)
+    .where(action.c.account_id == param("account_id"), _UNFINISHED)
 )
 # One transaction, committed only if pg_restore succeeds; the last line confirms the commit.
 # sed removes a setting of pg_restore 17 that older servers do not know.
@@ -121,11 +125,12 @@ def settle(url: str) -> None:
 def contents(url: str) -> Contents:
     """Return the counts of a database with the newest schema."""
     with closing(Database(url, pool_size=1)) as database, database.reading() as db:
-        return Contents(
-            accounts=db.scalar(_COUNT_ACCOUNTS),
-            records=int(db.scalar(_COUNT_RECORDS_OF_ALL_ACCOUNTS)),
-            unfinished=db.scalar(_COUNT_UNFINISHED_OF_ALL_ACCOUNTS),
-        )
+        ids = account_ids(db)
+
+        def total(count: Statement) -> int:
+            return sum(int(db.scalar(count, {"account_id": account_id})) for account_id in ids)
+
+        return Contents(len(ids), total(_COUNT_RECORDS), total(_COUNT_UNFINISHED))
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub import audit
+from crmhub.accounts.accounts import account_ids
 from crmhub.audit import Author
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database
@@ -78,16 +79,20 @@ def counts(database: Database) -> Counter[str]:
     """Return the number of values sealed with each key, by key id."""
     counts: Counter[str] = Counter()
     with database.reading() as db:
+        ids = account_ids(db)
         for column in SEALED:
-            for row in db.rows(_count_of_all_accounts(column, db.dialect)):
-                counts[row.key_id] += row.n
+            count = _count(column, db.dialect)
+            for account_id in ids:
+                for row in db.rows(count, {"account_id": account_id}):
+                    counts[row.key_id] += row.n
     return counts
 
 
-def _count_of_all_accounts(column: SealedColumn, dialect: str) -> Statement:
+def _count(column: SealedColumn, dialect: str) -> Statement:
     key_id, count = _key_id(column.value, dialect).label("key_id"), sa.func.count().label("n")
     keys: sa.Select[Any] = sa.select(key_id, count)
-    return Statement(keys.where(column.value != "").group_by(key_id))
+    of_account = column.source.c.account_id == param("account_id")
+    return Statement(keys.where(of_account, column.value != "").group_by(key_id))
 
 
 def _key_id(sealed: sa.Column[Any], dialect: str) -> sa.ColumnElement[Any]:
@@ -128,29 +133,31 @@ def _note(tx: Connection, *, by: Author, key_id: str, count: int) -> None:
 
 def _batches(database: Database, vault: Vault, column: SealedColumn) -> Iterator[Sequence[Row]]:
     """Yield the values that are not sealed with the first key: client id, value, key columns."""
-    statement = _sealed_with_others_of_all_accounts(column)
-    last: Row = (0,) * len(column.keys)
-    params = {"length": len(vault.prefix), "prefix": vault.prefix, "most": _BATCH}
-    while True:
+    statement = _sealed_with_others(column)
+    params = {"length": len(vault.prefix), "prefix": vault.prefix}
+    with database.reading() as db:
+        ids = account_ids(db)
+    batch: list[Row] = []
+    for account_id in ids:
         with database.reading() as db:
-            rows = db.rows(statement, params | dict(zip(column.keys, last, strict=True)))
-        if not rows:
-            return
-        yield rows
-        last = rows[-1][2:]
+            batch += db.rows(statement, params | {"account_id": account_id})
+        if len(batch) >= _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
-def _sealed_with_others_of_all_accounts(column: SealedColumn) -> Statement:
-    client_id = sa.select(account.c.client_id).where(account.c.id == column.source.c.account_id)
+def _sealed_with_others(column: SealedColumn) -> Statement:
+    client_id = sa.select(account.c.client_id).where(account.c.id == param("account_id"))
     return Statement(
         sa.select(client_id.scalar_subquery().label("client_id"), column.value, *column.key_columns)
         .where(
+            column.source.c.account_id == param("account_id"),
             column.value != "",
             sa.func.substr(column.value, 1, param("length")) != param("prefix"),
-            sa.tuple_(*column.key_columns) > sa.tuple_(*map(param, column.keys)),
         )
         .order_by(*column.key_columns)
-        .limit(param("most"))
     )
 
 

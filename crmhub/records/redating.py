@@ -16,10 +16,11 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
+from crmhub.accounts.accounts import account_ids
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, in_list, param
-from crmhub.database.tables import account, index_behind, records
+from crmhub.database.tables import index_behind, records
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import Catalogue, Catalogues
 from crmhub.properties.kinds import BY_CODE, KINDS, Kind
@@ -38,7 +39,6 @@ _Key = tuple[int, int, int]
 _BEFORE_ALL: _Key = (1, 0, 0)
 
 _behind = index_behind.c
-_ACCOUNT_IDS = Statement(sa.select(account.c.id).order_by(account.c.id))
 _key = (_behind.account_id, _behind.kind, _behind.id)
 _NEXT_OF_ALL_ACCOUNTS = Statement(
     sa.select(*_key)
@@ -125,8 +125,8 @@ class Redating:
             self._is_caught_up = since is None
             if since is None or now_ms() < since + _OLD_PROCESSES_MS:
                 return
-            account_ids = [row.id for row in db.rows(_ACCOUNT_IDS)]
-        for account_id in account_ids:
+            ids = account_ids(db)
+        for account_id in ids:
             for kind in KINDS.values():
                 self._note_since(account_id, kind, since - _CLOCKS_MS)
         self._database.transact(lambda tx: tx.run(_FORGET_UPGRADE))
