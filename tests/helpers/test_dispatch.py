@@ -34,8 +34,9 @@ from crmhub.helpers.crm_connection import connect
 from crmhub.hub import Hub
 from crmhub.identity import bindings, resolution
 from crmhub.journal import circuit_breaker, slots
-from crmhub.journal.action_queries import Wanted, retry
+from crmhub.journal.action_queries import Wanted
 from crmhub.journal.circuit_breaker import Health
+from crmhub.journal.retry_action import retry
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import (
     CREATE_DEAL,
