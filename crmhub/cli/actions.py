@@ -144,11 +144,11 @@ def retry(ids: tuple[str, ...], everything: bool, **filters: Any) -> None:
 
     Without --state and IDs: every failed action that matches. Nothing is written twice.
     """
-    from crmhub.journal import action_queries
+    from crmhub.journal import retry_action
 
     _require_selection(ids, everything, filters)
     with opened_hub() as hub:
-        count = action_queries.retry(hub.database, _selection(hub, ids=ids, **filters), by=author())
+        count = retry_action.retry(hub.database, _selection(hub, ids=ids, **filters), by=author())
     click.echo(f"{_count_actions(count)} will be retried.")
     if not count:
         raise Exit(1)

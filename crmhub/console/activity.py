@@ -19,6 +19,7 @@ from crmhub.console.template_filters import counted, label
 from crmhub.errors import BadRequest, HubError
 from crmhub.journal import action_queries, attention
 from crmhub.journal import discard_action as discarding
+from crmhub.journal import retry_action as retrying
 from crmhub.journal.action_queries import KINDS, STATES, Full, Wanted
 from crmhub.journal.attention import Attention
 from crmhub.journal.blockers import standing
@@ -65,8 +66,7 @@ def activity() -> flask.Response:
         "activity/list.html",
         actions=shown,
         needs=_count_attention(selection.account),
-        retriable=not selection.states
-        or not set(action_queries.RETRIED).isdisjoint(selection.states),
+        retriable=not selection.states or not set(retrying.RETRIED).isdisjoint(selection.states),
         discardable=not selection.states
         or not set(discarding.DISCARDED).isdisjoint(selection.states),
         after=after,
@@ -91,7 +91,7 @@ def _action_context(action_id: str) -> dict[str, Any]:
         "one": action.summary,
         "standing": standing(hub().database, action.summary),
         "now": time.time_ns() // 1_000_000,
-        "retriable": state in action_queries.RETRIED,
+        "retriable": state in retrying.RETRIED,
         "correctable": state in correct_action.CORRECTED,
         "discardable": state in discarding.DISCARDED,
         "values": values,
@@ -129,7 +129,7 @@ def contact() -> flask.Response:
 @blueprint.post("/activity/<action_id>/retry")
 def retry_action(action_id: str) -> flask.Response:
     """Retry an action and the actions blocked behind it."""
-    count = action_queries.retry_one(hub().database, action_id, by=author())
+    count = retrying.retry_one(hub().database, action_id, by=author())
     return done(_retry_message("This action", count), "console.action", action_id=action_id)
 
 
@@ -178,7 +178,7 @@ def confirm_retry() -> flask.Response:
     """Show how many actions match, and ask whether to retry them."""
     given = params(*FILTERS)
     selection = _selection(given)
-    matches = action_queries.retriable(hub().database, selection, most=_MAX_COUNT + 1)
+    matches = retrying.retriable(hub().database, selection, most=_MAX_COUNT + 1)
     return page(
         "activity/retry.html", given=given, found=matches, most=_MAX_COUNT, wanted=selection
     )
@@ -187,7 +187,7 @@ def confirm_retry() -> flask.Response:
 @blueprint.post("/activity/retry")
 def retry_actions() -> flask.Response:
     """Retry all matching actions."""
-    count = action_queries.retry(hub().database, _selection(params(*FILTERS)), by=author())
+    count = retrying.retry(hub().database, _selection(params(*FILTERS)), by=author())
     message = f"{counted(count, 'action')} will be retried now."
     return done(message if count else "Nothing was left to retry.", "console.activity")
 

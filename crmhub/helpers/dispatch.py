@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -35,7 +35,12 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
     deadline_s, began = account.switches.deadline_s, arrived()
     action_id = ""
     try:
-        with as_hub_errors(account), within(deadline_s - _WRITING_S), _slot(hub, account) as free:
+        with ExitStack() as call:
+            call.enter_context(as_hub_errors(account))
+            call.enter_context(within(deadline_s - _WRITING_S))
+            free, is_remote = not is_deferred(), _is_remote(hub, account)
+            if free and is_remote:
+                free = call.enter_context(hub.slots.one(deadline_s))
             rate = hub.limits.hit_account(account)
             with hub.slots.writing:
                 accepted = hub.journal.accept(
@@ -48,9 +53,7 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
                     key=key,
                 )
             action_id = accepted.action_id
-            took = time.monotonic() - began
-            hub.slots.took(took)
-            late = hub.slots.late(took, deadline_s) and _is_remote(hub, account)
+            late = hub.slots.took(time.monotonic() - began, deadline_s) and is_remote
             return _attempt(hub, account, action, accepted, late=late)
     except errors.HubError as exc:
         exc.action_id = action_id
@@ -133,20 +136,8 @@ def _queued(accepted: Accepted, why: str = QUEUED) -> Done:
     )
 
 
-@contextmanager
-def _slot(hub: Hub, account: Account) -> Iterator[bool]:
-    """Hold a thread that may wait for the CRM; yield whether this call may be attempted now."""
-    if is_deferred():
-        yield False
-        return
-    if not _is_remote(hub, account):
-        yield True
-        return
-    with hub.slots.one(account.switches.deadline_s) as free:
-        yield free
-
-
 def _is_remote(hub: Hub, account: Account) -> bool:
+    """Return whether attempts on this account wait for a CRM outside of the hub."""
     try:
         return hub.registry.load(account.connection.adapter).remote
     except contract.BadConfig:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -29,6 +28,7 @@ from crmhub.helpers.deadlines import is_deferred, within
 from crmhub.helpers.inputs import filled, phone_fault, shortened
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats, merged_contacts
+from crmhub.identity.bindings import connection_key
 from crmhub.identity.phones import readings
 from crmhub.journal.slots import too_many_at_once
 
@@ -155,7 +155,8 @@ def get_type(
                 adapter = connect(hub, account)
                 contact = _contact(hub, account, adapter, asked.number)
                 if contact is None:
-                    return _of_waiting_lead(hub, account, asked) or _nobody(asked)
+                    nobody = f"no contact has the phone {shortened(asked.number)}"
+                    return _of_waiting_lead(hub, account, asked) or ActiveWorkflow("", nobody)
                 return _active_now(hub, account, adapter, contact.id, asked)
         except AWAY as exc:
             note_failure(hub, account, exc, record="workflows")
@@ -182,15 +183,11 @@ def _last_known(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | N
     return replace(_active_now(hub, account, adapter, contact_id, asked), stale=True)
 
 
-def _nobody(asked: _Asked) -> ActiveWorkflow:
-    return ActiveWorkflow("", f"no contact has the phone {shortened(asked.number)}")
-
-
 def _of_waiting_lead(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
     """Return the answer for a phone whose lead is queued, None without such a lead."""
     with hub.database.reading() as connection:
         phones = readings(asked.number, account.switches.region)
-        waits = connection.row(_LEAD_WAITS, _of(account) | {"phones": phones})
+        waits = connection.row(_LEAD_WAITS, connection_key(account) | {"phones": phones})
     if waits is None:
         return None
     reason = f"the lead with the phone {shortened(asked.number)} has not reached the CRM yet"
@@ -226,7 +223,9 @@ def enrol(
     does not have, BadRequest for a longer id than allowed, Unavailable.
     """
     row = _row(account, workflow_id, contact_id)
-    row["contact_id"] = _known_contact(hub, account, str(row["contact_id"]))
+    with as_hub_errors(account):
+        # The id as the CRM writes it: 7 for 007.
+        row["contact_id"] = connect(hub, account).get_contact(str(row["contact_id"]), ()).id
 
     def work(tx: Connection) -> None:
         tx.run(_ENROL, row)
@@ -284,7 +283,7 @@ def enrolments(
     """
     rows = db.rows(
         _LIST,
-        _of(account)
+        connection_key(account)
         | {
             "after_contact_id": after[0],
             "after_workflow_id": after[1],
@@ -330,22 +329,18 @@ def move_back(tx: Connection, account: Account, merged_id: str, kept_id: str, mo
 
 def _entered(tx: Connection, account: Account, contact_id: str) -> dict[str, int]:
     """Return when a contact entered each of its workflows (ms)."""
-    rows = tx.rows(_ENTERED, _of(account) | {"contact_id": contact_id})
+    rows = tx.rows(_ENTERED, connection_key(account) | {"contact_id": contact_id})
     return {row.workflow_id: row.enrolled_at for row in rows}
 
 
 def _set_entered(tx: Connection, account: Account, contact_id: str, name: str, at: int) -> None:
     """Store when a contact entered a workflow; 0 deletes the enrolment."""
     row = {"contact_id": contact_id, "workflow_id": name, "enrolled_at": at}
-    tx.run(_ENROL if at else _UNENROL, _of(account) | row)
-
-
-def _of(account: Account) -> dict[str, Any]:
-    return {"account_id": account.id, "connection_id": account.connection.id}
+    tx.run(_ENROL if at else _UNENROL, connection_key(account) | row)
 
 
 def _row(account: Account, workflow_id: str, contact_id: str) -> dict[str, str | int]:
-    row: dict[str, str | int] = _of(account) | {"enrolled_at": now_ms()}
+    row: dict[str, str | int] = connection_key(account) | {"enrolled_at": now_ms()}
     for name, where, text in (
         ("workflow_id", "workflowId", workflow_id),
         ("contact_id", "contactId", contact_id),
@@ -354,12 +349,6 @@ def _row(account: Account, workflow_id: str, contact_id: str) -> dict[str, str |
             raise BadRequest(f"{where}: send 1 to {_LONGEST_ID} printable characters")
         row[name] = text.strip()
     return row
-
-
-def _known_contact(hub: Hub, account: Account, contact_id: str) -> str:
-    """Return the contact's id as the CRM writes it (7 for 007); raises NotFound."""
-    with as_hub_errors(account):
-        return connect(hub, account).get_contact(contact_id, ()).id
 
 
 def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Contact | None:
@@ -395,7 +384,7 @@ def _active(hub: Hub, account: Account, adapter: Adapter, contact_id: str, since
         return adapter.active_workflow(contact_id, since_ms=since)
     with hub.database.reading() as connection:
         workflow_id: str | None = connection.scalar(
-            _OF_CONTACT_SINCE, _of(account) | {"contact_id": contact_id, "since": since}
+            _OF_CONTACT_SINCE, connection_key(account) | {"contact_id": contact_id, "since": since}
         )
     return workflow_id or ""
 

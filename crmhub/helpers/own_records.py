@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import sqlalchemy as sa
@@ -23,7 +24,6 @@ from crmhub.adapter import (
     Saved,
     is_record_id,
 )
-from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import ix_text, records
 from crmhub.errors import NotFound as NoRecord
@@ -33,7 +33,7 @@ from crmhub.helpers.inputs import shortened
 from crmhub.identity import merged_contacts
 from crmhub.identity.phones import forms
 from crmhub.properties import values
-from crmhub.properties.catalogue import Catalogue, Property
+from crmhub.properties.catalogue import Property
 from crmhub.properties.kinds import CONTACTS, KINDS
 from crmhub.properties.validation import DuplicateValue, InvalidProperties
 from crmhub.records.index import PREFIX
@@ -86,9 +86,7 @@ class OwnRecords:
 
         The email of a merged contact leads to the kept contact.
         """
-        catalogue = self._records.catalogue(self._account, CONTACTS)
-        with self._records.database.reading() as connection:
-            found = self._holder(connection, catalogue, email=email, phone=phone)
+        found = self._holder(email=email, phone=phone)
         if found is None:
             return None
         try:
@@ -123,53 +121,65 @@ class OwnRecords:
         mark: str = "",
     ) -> Saved:
         """Create a record, linked to a contact if one is named; see `adapter.Store.create`."""
-        if contact_id is not None:
-            return self._following(
-                contact_id, lambda contact: self._create(kind, properties, contact, mark)
-            )
-        return self._create(kind, properties, None, mark)
+        if contact_id is None:
+            return self._create(kind, properties, None, mark)
+        contact = self._record(contact_id)
+        try:
+            return self._create(kind, properties, contact, mark)
+        except (NotFound, Rejected):
+            if (kept := self._record(contact_id)).id == contact.id:
+                raise
+            # The contact was merged meanwhile.
+            return self._create(kind, properties, kept, mark)
 
     def _create(
         self, kind: Kind, properties: Mapping[str, str], contact: Record | None, mark: str
     ) -> Saved:
-        links = {} if contact is None else {"contacts": [contact.id]}
-
-        def write() -> Saved:
-            (record,) = self._records.create(
-                self._account,
-                KINDS[kind],
-                [NewRecord(properties, links)],
-                define_unknown=True,
-                # A bot knows nothing of it, and a lead that lacks a property is better than none.
-                may_lack=True,
-                mark=mark,
-            )
-            return Saved(str(record.id), "created")
-
-        try:
-            return self._told(kind, properties, write)
-        except Rejected as exc:
-            made = pipeline_stages.make(self._records, self._account, KINDS[kind], properties)
-            if not made:
-                raise
-            others = [one for one in exc.problems if one.name not in made]
-            if others:
-                raise Rejected(others) from exc
-        return self._told(kind, properties, write)
+        """Create a record; define its pipeline or stage first where the account lacks them."""
+        new = NewRecord(properties, {} if contact is None else {"contacts": [contact.id]})
+        made: frozenset[str] = frozenset()
+        while True:
+            try:
+                with self._contract_errors(kind, properties):
+                    (record,) = self._records.create(
+                        self._account,
+                        KINDS[kind],
+                        [new],
+                        define_unknown=True,
+                        # A lead that lacks a required property is better than no lead.
+                        may_lack=True,
+                        mark=mark,
+                    )
+                return Saved(str(record.id), "created")
+            except AlreadyWritten as exc:
+                return Saved(str(exc.record_id), "created")
+            except Rejected as exc:
+                if made:
+                    raise
+                made = pipeline_stages.make(self._records, self._account, KINDS[kind], properties)
+                if not made:
+                    raise
+                if others := [one for one in exc.problems if one.name not in made]:
+                    raise Rejected(others) from exc
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
         """Change the named properties of a contact; raises NotFound, Rejected, Conflict."""
-        return self._following(contact_id, lambda contact: self._update(contact, properties))
+        contact = self._record(contact_id)
+        try:
+            return self._update(contact, properties)
+        except (NotFound, Rejected):
+            if (kept := self._record(contact_id)).id == contact.id:
+                raise
+            # The contact was merged meanwhile.
+            return self._update(kept, properties)
 
     def _update(self, before: Record, properties: Mapping[str, str]) -> Saved:
-        def write() -> Saved:
+        with self._contract_errors("contacts", properties):
             (after,) = self._records.update(
                 self._account, CONTACTS, [Change(before.id, properties)], define_unknown=True
             )
-            same = after.version == before.version
-            return Saved(str(after.id), "unchanged" if same else "updated")
-
-        return self._told("contacts", properties, write)
+        same = after.version == before.version
+        return Saved(str(after.id), "unchanged" if same else "updated")
 
     def describe(self, kind: Kind) -> list[Described]:
         """Return the properties of a kind, with the read-only ones of the hub."""
@@ -199,23 +209,11 @@ class OwnRecords:
                 raise _no_contact(contact_id) from exc
             return self._record(kept_id)
 
-    def _following(self, contact_id: str, write: Callable[[Record], Saved]) -> Saved:
-        """Run `write` for a contact; run it again for the kept contact after a merge meanwhile."""
-        contact = self._record(contact_id)
+    @contextmanager
+    def _contract_errors(self, kind: Kind, properties: Mapping[str, str]) -> Iterator[None]:
+        """Turn the store's errors into those of the adapter contract."""
         try:
-            return write(contact)
-        except (NotFound, Rejected):
-            now = self._record(contact_id)
-            if now.id == contact.id:
-                raise
-            return write(now)
-
-    def _told(self, kind: Kind, properties: Mapping[str, str], write: Callable[[], Saved]) -> Saved:
-        """Run `write` and turn the store's errors into those of the adapter contract."""
-        try:
-            return write()
-        except AlreadyWritten as exc:
-            return Saved(str(exc.record_id), "created")
+            yield
         except Closed as exc:
             raise NotFound("the action was discarded or its contact erased meanwhile") from exc
         except InvalidProperties as exc:
@@ -234,29 +232,30 @@ class OwnRecords:
             new = [name for name in properties if catalogue.get(name) is None]
             raise Rejected([Problem(name, exc.message) for name in new], exc.message) from exc
 
-    def _holder(
-        self, connection: Connection, catalogue: Catalogue, *, email: str = "", phone: str = ""
-    ) -> int | None:
+    def _holder(self, *, email: str, phone: str) -> int | None:
+        """Return the id of the oldest contact with this email or phone, or None."""
+        catalogue = self._records.catalogue(self._account, CONTACTS)
         emails = [values.for_search("email", email)] if email else []
         phones = forms(phone, self._account.switches.region) if phone else []
-        for name, wanted in (("email", emails), ("phone", phones), ("mobilephone", phones)):
-            known = catalogue.get(name)
-            if not wanted or known is None or known.index != "ix_text":
-                continue
-            found: int | None = connection.scalar(
-                _OLDEST_WITH_VALUE,
-                {
-                    "account_id": self._account.id,
-                    "kind": CONTACTS.code,
-                    "prop_id": known.prop_id,
-                    "values": [text[:PREFIX] for text in wanted],
-                },
-            )
-            if found is not None:
-                return found
-        if emails:
-            kept_id = merged_contacts.with_former_email(connection, self._account, emails[0])
-            return int(kept_id) if kept_id else None
+        with self._records.database.reading() as connection:
+            for name, wanted in (("email", emails), ("phone", phones), ("mobilephone", phones)):
+                known = catalogue.get(name)
+                if not wanted or known is None or known.index != "ix_text":
+                    continue
+                found: int | None = connection.scalar(
+                    _OLDEST_WITH_VALUE,
+                    {
+                        "account_id": self._account.id,
+                        "kind": CONTACTS.code,
+                        "prop_id": known.prop_id,
+                        "values": [text[:PREFIX] for text in wanted],
+                    },
+                )
+                if found is not None:
+                    return found
+            if emails:
+                kept_id = merged_contacts.with_former_email(connection, self._account, emails[0])
+                return int(kept_id) if kept_id else None
         return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,7 @@ _MOVE_BACK = Statement(
     .where(_HERE, _b.crm_id == param("kept"), in_list(_b.hub_id, "hub_ids"))
     .values(crm_id=param("merged"))
 )
-_UNITE_ALL = tuple(
+_MERGE_PERSONS = tuple(
     Statement(
         sa.update(table)
         .where(
@@ -149,10 +149,17 @@ def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Join
     former = sorted({*of_kept, *of_merged, *own, *own.values()} - {person})
     changed = tx.rows(_OF_PERSONS, here | {"persons": former})
     tx.run(_MOVE_ALL, here | contacts)
-    for statement in _UNITE_ALL:
-        tx.run(statement, here | {"persons": former, "person": person})
+    merge_persons(tx, account, {*former}, person)
     hub_ids = tuple(row.hub_id for row in rows if row.crm_id == merged_id)
     return Joined(person, hub_ids, {**own, **{row.hub_id: row.person for row in changed}})
+
+
+def merge_persons(tx: Connection, account: Account, persons: Set[str], into: str) -> None:
+    """Make one person of several: their actions keep one order from now on."""
+    if persons:
+        values = _of(account) | {"persons": sorted(persons), "person": into}
+        for statement in _MERGE_PERSONS:
+            tx.run(statement, values)
 
 
 def part(tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined) -> None:

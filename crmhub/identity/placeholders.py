@@ -231,11 +231,10 @@ def filled_words(name: str) -> list[str]:
     """Return the words of a name, with "" in place of each unreplaced variable."""
     # No text of a helper holds U+0000.
     marked = _IN_KEY.sub("\0", name.replace(_OBJECT, "\0"))
-    return ["" if _is_unfilled_word(word) else word for word in marked.split()]
-
-
-def _is_unfilled_word(word: str) -> bool:
-    return "\0" in word or word in _NOTHING or _WHOLE.fullmatch(word) is not None
+    return [
+        "" if "\0" in word or word in _NOTHING or _WHOLE.fullmatch(word) else word
+        for word in marked.split()
+    ]
 
 
 def is_junk_phone(text: str) -> bool:

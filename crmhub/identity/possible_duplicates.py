@@ -20,7 +20,7 @@ from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import possible_duplicate
 from crmhub.errors import NotFound
 from crmhub.identity import merged_contacts
-from crmhub.identity.bindings import LONGEST
+from crmhub.identity.bindings import LONGEST, connection_key
 
 State = Literal["open", "merged", "dismissed"]
 STATES: tuple[State, ...] = get_args(State)
@@ -161,7 +161,7 @@ def _add(tx: Connection, account: Account, new: Pair) -> None:
     """Store an open pair, or add what it shares to a stored one."""
     if _insert(tx, account, new):
         return
-    known = locked(tx, account, *new.ids)
+    known = find(tx, account, *new.ids, lock=True)
     shared = tuple(sorted({*known.shares, *new.shares}))
     if shared == known.shares:
         return
@@ -204,9 +204,16 @@ def count_open(db: Connection, account: Account) -> int:
     return count
 
 
-def find(db: Connection, account: Account, one: str, other: str) -> Pair:
-    """Return the pair of two contacts, in any order; raises NotFound."""
-    return _find(db, account, one, other, statement=_FIND)
+def find(db: Connection, account: Account, one: str, other: str, *, lock: bool = False) -> Pair:
+    """Return the pair of two contacts, in any order; raises NotFound.
+
+    With `lock`, nobody else changes the pair until the transaction ends.
+    """
+    ids = sorted((one, other))
+    row = db.row(_LOCK if lock else _FIND, _of(account) | {"one": ids[0], "other": ids[1]})
+    if row is None:
+        raise NotFound(f"Contacts {one[:60]} and {other[:60]} are no possible duplicates.")
+    return _pair(row)
 
 
 # --- decided by operators ----------------------------------------------------------------------
@@ -217,7 +224,7 @@ def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pai
 
     def work(tx: Connection) -> Pair:
         merged_contacts.hold_contacts(tx, account, pair.ids)
-        known = locked(tx, account, *pair.ids)
+        known = find(tx, account, *pair.ids, lock=True)
         if known.state != "open":
             return known
         merged_id = known.but(kept_id) if kept_id in known.ids else ""
@@ -329,19 +336,6 @@ def set_undo(tx: Connection, account: Account, pair: Pair, undo: Mapping[str, An
     tx.run(_SET_UNDO, _of(account, pair) | {"undo": json.dumps(undo)})
 
 
-def _find(db: Connection, account: Account, one: str, other: str, *, statement: Statement) -> Pair:
-    ids = sorted((one, other))
-    row = db.row(statement, _of(account) | {"one": ids[0], "other": ids[1]})
-    if row is None:
-        raise NotFound(f"Contacts {one[:60]} and {other[:60]} are no possible duplicates.")
-    return _pair(row)
-
-
-def locked(tx: Connection, account: Account, one: str, other: str) -> Pair:
-    """Return the pair of two contacts and lock it until the transaction ends; raises NotFound."""
-    return _find(tx, account, one, other, statement=_LOCK)
-
-
 def _insert(tx: Connection, account: Account, pair: Pair) -> bool:
     """Store a pair unless these contacts have one; return whether it was stored."""
     return bool(tx.run(_INSERT, _of(account, pair) | _stored(pair)))
@@ -391,5 +385,5 @@ def _pair(row: Any) -> Pair:
 
 
 def _of(account: Account, pair: Pair | None = None) -> dict[str, Any]:
-    of: dict[str, Any] = {"account_id": account.id, "connection_id": account.connection.id}
-    return of | ({"one": pair.one, "other": pair.other} if pair is not None else {})
+    ids = {"one": pair.one, "other": pair.other} if pair is not None else {}
+    return connection_key(account) | ids

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,18 +49,6 @@ _SET_CRM_ID = Statement(
     sa.update(tables.binding)
     .where(IS_BINDING, sa.or_(_b.crm_id.is_(None), _b.crm_id != param("crm_id")))
     .values(crm_id=param("crm_id"), accepted=None)
-)
-_MERGE_PERSONS = tuple(
-    Statement(
-        sa.update(table)
-        .where(
-            table.c.account_id == param("account_id"),
-            table.c.connection_id == param("connection_id"),
-            table.c.person == param("former"),
-        )
-        .values(params("person"))
-    )
-    for table in (tables.binding, tables.action)
 )
 _NOTE_SAID = Statement(
     sa.update(tables.binding)
@@ -150,10 +138,7 @@ _OTHERS_WITHOUT_CONTACT = {
     ),
 }
 _SET_SAID = {
-    name: Statement(
-        sa.update(tables.binding).where(IS_BINDING).values({column.name: param("said")})
-    )
-    for name, column in LOOKUP_COLUMNS.items()
+    name: _updating(**{column.name: param("said")}) for name, column in LOOKUP_COLUMNS.items()
 }
 _PERSON_ALIKE = Statement(
     sa.select(_other.c.person)
@@ -161,8 +146,7 @@ _PERSON_ALIKE = Statement(
     .join(
         _other,
         sa.and_(
-            _other.c.account_id == _b.account_id,
-            _other.c.connection_id == _b.connection_id,
+            _OTHERS_HERE,
             _other.c.hub_id != _b.hub_id,
             sa.or_(
                 _other.c.email == _b.email,
@@ -210,11 +194,14 @@ def resolve_binding(
     hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items()])
     found = find_all(tx, account, said)
     before, theirs = found.get("token"), found.get("email")
-    if before is not None and _keeps_contact(before, said.get("email", "")):
+    # Another email, or a first one, may mean another contact.
+    if before is not None and said.get("email", before.email) == before.email:
         binding = before
     elif theirs is not None and theirs.free:
         binding = theirs
-        _point_token(tx, account, token, theirs)
+        _detach_token(tx, account, token)
+        here = connection_key(account) | {"hub_id": theirs.hub_id}
+        tx.run(_SET_TOKEN, here | {"contact_token": token})
     else:
         alike = theirs or before or found.get("phone")
         person = _person_now(tx, account, alike) if alike else _new_id()
@@ -247,12 +234,6 @@ def _person_now(tx: Connection, account: Account, binding: Binding) -> str:
         _PERSON_NOW, connection_key(account) | {"hub_id": binding.hub_id}
     )
     return person or binding.person
-
-
-def _keeps_contact(before: Binding, email: str) -> bool:
-    """Return whether a lead with this email is still about the conversation's contact."""
-    # Another email, or a first one, may mean another contact.
-    return not email or before.email == email
 
 
 def set_contact(
@@ -290,7 +271,7 @@ def set_contact(
     person = row.other_person or binding.person
     # Actions that named the contact by the CRM's id, when no binding had it yet.
     named = [crm_id] if row.named_by_crm_id else []
-    merge_persons(tx, account, {binding.person, *named} - {person}, person)
+    merged_contacts.merge_persons(tx, account, {binding.person, *named} - {person}, person)
 
 
 def keep_values(
@@ -336,11 +317,6 @@ def _add(
     tx.run(_ADD, here)
     email = said.get("email", "")
     return Binding(here["hub_id"], person, crm_id, email, dict(values), free="token" not in said)
-
-
-def _point_token(tx: Connection, account: Account, token: str, binding: Binding) -> None:
-    _detach_token(tx, account, token)
-    tx.run(_SET_TOKEN, connection_key(account) | {"contact_token": token, "hub_id": binding.hub_id})
 
 
 def _detach_token(tx: Connection, account: Account, token: str) -> None:
@@ -394,7 +370,7 @@ def correct(
         return
     other: str | None = tx.scalar(_PERSON_ALIKE, here)
     if other and other != person:
-        merge_persons(tx, account, [person], other)
+        merged_contacts.merge_persons(tx, account, {person}, other)
 
 
 def lock_phone(tx: Connection, account: Account, phone: str) -> None:
@@ -406,13 +382,6 @@ def set_crm_id(tx: Connection, account: Account, hub_id: str, crm_id: str) -> bo
     """Move a binding to a contact of the CRM; return whether that changed it."""
     changed = tx.run(_SET_CRM_ID, connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id})
     return bool(changed)
-
-
-def merge_persons(tx: Connection, account: Account, persons: Iterable[str], into: str) -> None:
-    """Make one person of several: their actions keep one order from now on."""
-    for person in persons:
-        for statement in _MERGE_PERSONS:
-            tx.run(statement, connection_key(account) | {"former": person, "person": into})
 
 
 def _kept(binding: Binding, values: Mapping[str, str]) -> str | None:

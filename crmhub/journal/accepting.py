@@ -119,7 +119,13 @@ def accept(
         moment = tx.now_ms()
         new = prepare(tx)
         request = as_json(new.request)
-        if earlier := _earlier(tx, account, new, key, moment):
+        earlier = None
+        if key:
+            # A different key always makes a second action.
+            earlier = _with_key(tx, account, new, key, moment)
+        elif new.identity:
+            earlier = _with_identity(tx, account, new, moment)
+        if earlier is not None:
             if earlier.replayed:
                 # What `prepare` wrote was written then; others have spoken since.
                 raise _Replayed(earlier)
@@ -158,7 +164,21 @@ def accept(
         tx.run(_INSERT, row)
         database.after_commit(partial(metrics.accepted, new.kind))
         if free:
-            return Accepted(row["id"], new.hub_id, _entry(row, new))
+            entry = Entry(
+                account_id=account.id,
+                id=row["id"],
+                connection_id=account.connection.id,
+                kind=new.kind,
+                person=new.person,
+                hub_id=new.hub_id,
+                request=new.request,
+                tries=0,
+                lease=row["lease"],
+                doubt_since=0,
+                created_at=created_at,
+                give_up_at=row["give_up_at"],
+            )
+            return Accepted(entry.id, new.hub_id, entry)
         if not wait_s:
             tx.notify_workers()
         return Accepted(row["id"], new.hub_id, behind=behind)
@@ -183,15 +203,8 @@ def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int
     return row.last, row.waits_until, row.said or 0
 
 
-def _earlier(tx: Connection, account: Account, new: New, key: str, moment: int) -> Accepted | None:
-    """Return the same action as accepted before, by its Idempotency-Key or its identity."""
-    if key:
-        # A different key always makes a second one.
-        return _with_key(tx, account, new, key, moment)
-    return _with_identity(tx, account, new, moment) if new.identity else None
-
-
 def _with_key(tx: Connection, account: Account, new: New, key: str, moment: int) -> Accepted | None:
+    """Return the action that was accepted with this Idempotency-Key before."""
     hold(tx, account.id, "idempotency key", key)
     row = tx.row(_WITH_KEY, {"account_id": account.id, "idempotency_key": key})
     if row is None:
@@ -215,6 +228,7 @@ def _with_key(tx: Connection, account: Account, new: New, key: str, moment: int)
 
 
 def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> Accepted | None:
+    """Return an equal action of the contact that was accepted within the last minute."""
     hold(tx, account.id, "identity", new.person, new.identity)
     row = tx.row(
         _WITH_IDENTITY,
@@ -233,23 +247,6 @@ def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> A
     earlier = as_result(row.result)
     unchanged = {**earlier, "status": "unchanged"} if earlier is not None else None
     return Accepted(row.id, row.hub_id, earlier=unchanged)
-
-
-def _entry(row: Mapping[str, Any], new: New) -> Entry:
-    return Entry(
-        account_id=row["account_id"],
-        id=row["id"],
-        connection_id=row["connection_id"],
-        kind=new.kind,
-        person=new.person,
-        hub_id=new.hub_id,
-        request=new.request,
-        tries=0,
-        lease=row["lease"],
-        doubt_since=0,
-        created_at=row["created_at"],
-        give_up_at=row["give_up_at"],
-    )
 
 
 def _said(request: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Queries of the journal for operators, and the retry of failed actions."""
+"""Queries of the journal for operators, and how they change many actions at once."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.database import tables
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, in_list, one_of, param, params
+from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.errors import Conflict, NotFound
 from crmhub.journal.action_filters import ACTION, STOPPED, Conditions, conditions_of, of_states
 from crmhub.journal.action_filters import KINDS as KINDS
 from crmhub.journal.action_filters import STATES as STATES
 from crmhub.journal.action_filters import Wanted as Wanted
-from crmhub.journal.schedule import LONGEST_MS
 
 MOST = 500
-RETRIED = ("dead", "refused", "parked", "queued")
 # So many at once come back, so that a transaction is short whatever is chosen.
 AT_ONCE = 1_000
 _a = ACTION.c
@@ -98,27 +96,10 @@ _BLOCKED = Statement(
 )
 
 
-def _queue_where(*conditions: sa.ColumnElement[bool]) -> Statement:
-    return Statement(
-        sa.update(tables.action)
-        .where(tables.action.c.account_id == param("account_id"), *conditions)
-        .values(
-            **params("run_at", "give_up_at"),
-            state=sa.literal_column("'queued'"),
-            tries=sa.literal_column("0"),
-            finished_at=sa.null(),
-            behind=sa.null(),
-            result=sa.null(),
-        )
-    )
-
-
 BLOCKED_BEHIND = sa.and_(
     in_list(tables.action.c.behind, "ids"), one_of(tables.action.c.state, "parked")
 )
 """An action is blocked behind one of `ids`."""
-_QUEUE = _queue_where(in_list(tables.action.c.id, "ids"), one_of(tables.action.c.state, *RETRIED))
-_QUEUE_BLOCKED = _queue_where(BLOCKED_BEHIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,23 +297,6 @@ def _count_blocked(conditions: Conditions) -> sa.Select[Any]:
     return sa.select(sa.func.count()).select_from(blocked.subquery("f"))
 
 
-def retriable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
-    """Count the actions that `retry` would queue; see `chosen`."""
-    return chosen(database, wanted, RETRIED, most=most)
-
-
-def retry_one(database: Database, action_id: str, *, by: Author) -> int:
-    """Retry an action as `retry` does; return how many actions are queued.
-
-    Raises NotFound, and Conflict for an action that cannot be retried.
-    """
-    count = retry(database, Wanted(ids=(action_id,)), by=by)
-    if not count:
-        state = shown(database, action_id).summary.state
-        raise wrong_state(state, f"only {listing(RETRIED)} actions can be retried")
-    return count
-
-
 def wrong_state(state: str, rule: str) -> Conflict:
     """Return the error for an action whose state does not allow an operation."""
     if state == "running":
@@ -343,16 +307,6 @@ def wrong_state(state: str, rule: str) -> Conflict:
 def listing(words: Sequence[str]) -> str:
     """Join words for a sentence: `dead, parked and queued`."""
     return f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def retry(database: Database, wanted: Wanted, *, by: Author) -> int:
-    """Queue the selected failed, refused, blocked or waiting actions; return how many.
-
-    A selection without states and ids means the failed actions. Actions that a failed one blocks
-    are queued with it and counted. Each keeps its id, its place in the person's order, and the
-    doubt whether it was written before.
-    """
-    return in_parts(database, failed_by_default(wanted), partial(_retry, by=by))
 
 
 Part = tuple[int, int, str]
@@ -390,34 +344,12 @@ def newest(tx: Connection, wanted: Wanted, states: Sequence[str]) -> dict[str, i
     return {row.id: row.account_id for row in rows}
 
 
-def _retry(wanted: Wanted, tx: Connection, *, by: Author) -> Part:
-    found = newest(tx, wanted, RETRIED)
-    count = 0
-    for account_id, ids in by_account(found):
-        count += _queue(tx, _QUEUE, account_id, ids) + queue_blocked(tx, account_id, ids)
-    if count:
-        tx.notify_workers()
-        note(tx, by, "retry", found, {"retried": count})
-    return count, len(found), next(reversed(found), "")
-
-
 def by_account(found: Mapping[str, int]) -> list[tuple[int, list[str]]]:
     """Group the ids of actions, given with their accounts' ids, by account."""
     ids: dict[int, list[str]] = {}
     for action_id, account_id in found.items():
         ids.setdefault(account_id, []).append(action_id)
     return sorted(ids.items())
-
-
-def queue_blocked(tx: Connection, account_id: int, ids: Sequence[str]) -> int:
-    """Queue an account's actions that are blocked behind these; return how many."""
-    return _queue(tx, _QUEUE_BLOCKED, account_id, ids)
-
-
-def _queue(tx: Connection, statement: Statement, account_id: int, ids: Sequence[str]) -> int:
-    now = tx.now_ms()
-    values = {"account_id": account_id, "ids": ids, "run_at": now, "give_up_at": now + LONGEST_MS}
-    return tx.run(statement, values)
 
 
 def note(

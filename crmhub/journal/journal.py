@@ -29,6 +29,9 @@ from crmhub.journal.models import Accepted, Due, Entry, New, Outcome, State, as_
 from crmhub.journal.outages import Outage
 from crmhub.records import marks
 
+Tried = tuple[Entry, Outcome, Callable[[Connection], None]]
+"""An action, its attempt's outcome, and what else is written with it."""
+
 _RESULT = Statement(
     sa.select(action.c.result).where(
         action.c.account_id == param("account_id"),
@@ -88,11 +91,21 @@ class Journal:
         Returns False and writes nothing if the lease is gone: another process has taken the action
         over.
         """
-        return self.finish_all([(entry, outcome, extra_writes)])[0]
+        return self._database.transact(
+            lambda tx: outcomes.finish(
+                tx, self._database, tx.now_ms(), entry, outcome, extra_writes
+            )
+        )
 
-    def finish_all(self, tries: Sequence[outcomes.Tried]) -> list[bool]:
-        """Record the outcomes of several attempts on one connection; see `finish`."""
-        return outcomes.finish_all(self._database, tries)
+    def finish_all(self, tries: Sequence[Tried]) -> None:
+        """Record the outcomes of several attempts in one transaction; see `finish`."""
+
+        def record(tx: Connection) -> None:
+            moment = tx.now_ms()
+            for tried in tries:
+                outcomes.finish(tx, self._database, moment, *tried)
+
+        self._database.transact(record)
 
     def open_circuit(self, account: Account, reason: str, word: str = "") -> None:
         """Open the circuit of an account's connection after a failed read: the error `word`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -23,8 +23,6 @@ from crmhub.journal.schedule import DELAYS_S, LONGEST_MS
 _JITTER = 0.2
 # What a try ends with that has not asked the CRM anything.
 _UNASKED = ("Behind", "NotYet", "LimitExceeded", "TooManyRequests")
-Tried = tuple[Entry, Outcome, Callable[[Connection], None]]
-"""An action, its attempt's outcome, and what else is written with it."""
 
 _a, _b = action.c, binding.c
 _IS_ACTION = sa.and_(_a.account_id == param("account_id"), _a.id == param("id"))
@@ -85,24 +83,18 @@ _UNBLOCK = Statement(
 )
 
 
-def finish_all(database: Database, tries: Sequence[Tried]) -> list[bool]:
-    """Record the outcomes of several attempts on one connection; see `Journal.finish`."""
-
-    def work(tx: Connection) -> list[bool]:
-        moment = tx.now_ms()
-        return [_finish(database, tx, *one, moment) for one in tries]
-
-    return database.transact(work)
-
-
-def _finish(
-    database: Database,
+def finish(
     tx: Connection,
+    database: Database,
+    moment: int,
     entry: Entry,
     outcome: Outcome,
     extra_writes: Callable[[Connection], None],
-    moment: int,
 ) -> bool:
+    """Record an attempt's outcome in a transaction that began at `moment` (ms).
+
+    See `Journal.finish`.
+    """
     if outcome.state == "parked" and not _is_blocked(tx, entry, outcome.behind):
         # No longer, since this attempt looked: nothing would queue this action again.
         outcome = replace(outcome, state="queued", behind="", wait_s=DELAYS_S[0])

@@ -78,8 +78,7 @@ class Gate:
             if line:
                 self._waiting[group] = line
 
-    def __enter__(self) -> None:
-        self.enter()
+    __enter__ = enter
 
     def __exit__(self, *_: object) -> None:
         self.leave()
@@ -128,24 +127,22 @@ class Slots:
     @contextmanager
     def one(self, deadline_s: float) -> Iterator[bool]:
         """Hold a slot during the block; yield whether the call may wait for the CRM."""
-        free = not self.late(self._behind(), deadline_s) and self._free.acquire(blocking=False)
+        is_fresh = time.monotonic() - self._seen_at < _FORGOTTEN_S
+        is_late = is_fresh and self._behind_s > deadline_s * _MOST_OF_DEADLINE
+        free = not is_late and self._free.acquire(blocking=False)
         try:
             yield free
         finally:
             if free:
                 self._free.release()
 
-    def late(self, seconds: float, deadline_s: float) -> bool:
-        """Return whether too little of the deadline is left after `seconds`."""
-        return seconds > deadline_s * _MOST_OF_DEADLINE
+    def took(self, seconds: float, deadline_s: float) -> bool:
+        """Store how many seconds a call took until it was accepted.
 
-    def took(self, seconds: float) -> None:
-        """Store how many seconds the last call took until it was accepted."""
+        Returns whether too little of its deadline is left to wait for the CRM.
+        """
         self._behind_s, self._seen_at = seconds, time.monotonic()
-
-    def _behind(self) -> float:
-        fresh = time.monotonic() - self._seen_at < _FORGOTTEN_S
-        return self._behind_s if fresh else 0.0
+        return seconds > deadline_s * _MOST_OF_DEADLINE
 
 
 class Shares:

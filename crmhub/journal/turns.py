@@ -12,7 +12,7 @@ from crmhub.database.advisory_locks import hold
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import action
-from crmhub.identity import bindings, resolution
+from crmhub.identity import bindings, merged_contacts, resolution
 from crmhub.identity.bindings import same_contact
 from crmhub.journal.models import Entry, State, as_result
 from crmhub.journal.outcomes import unblock
@@ -80,7 +80,7 @@ def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -
         mine = tx.scalar(_PERSON, of)
         person, *others = bindings.of_crm_id(tx, account, crm_id).persons or (mine,)
         found = resolution.set_crm_id(tx, account, entry.hub_id, crm_id)
-        resolution.merge_persons(tx, account, {mine, *others} - {person}, person)
+        merged_contacts.merge_persons(tx, account, {mine, *others} - {person}, person)
         hold(tx, account.id, "person", person)
         moment = tx.now_ms()
         other = tx.row(_GOES_FIRST, of | {"person": person, "now": moment})

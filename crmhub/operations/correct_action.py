@@ -31,7 +31,7 @@ from crmhub.helpers.create_linked import CreateForContact
 from crmhub.helpers.inputs import filled
 from crmhub.hub import Hub
 from crmhub.identity import bindings, resolution
-from crmhub.journal import action_queries
+from crmhub.journal import action_queries, retry_action
 from crmhub.journal.action_queries import Full
 from crmhub.journal.schedule import LONGEST_MS
 
@@ -188,7 +188,7 @@ class _Correction:
                 **contact,
             },
         )
-        count = 1 + action_queries.queue_blocked(tx, summary.account_id, [summary.id])
+        count = 1 + retry_action.queue_blocked(tx, summary.account_id, [summary.id])
         tx.notify_workers()
         audit.note(
             tx,

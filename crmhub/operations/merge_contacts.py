@@ -117,7 +117,7 @@ def _lock_pair(tx: Connection, account: Account, one: str, other: str) -> Pair:
     catalogues.hold(tx, account.id)
     merged_contacts.hold_actions(tx, account, (one, other))
     merged_contacts.hold_contacts(tx, account, (one, other))
-    return possible_duplicates.locked(tx, account, one, other)
+    return possible_duplicates.find(tx, account, one, other, lock=True)
 
 
 def _merge_contacts(
@@ -234,7 +234,7 @@ def dismiss(
     A pair that is closed in this way already is left unchanged. Raises NotFound for an unknown
     pair; Conflict if it is merged here, or if `merged` is given for contacts of the hub.
     """
-    pair = possible_duplicates.locked(tx, account, one, other)
+    pair = possible_duplicates.find(tx, account, one, other, lock=True)
     state: State = "merged" if merged else "dismissed"
     if merged and is_mergeable(hub, account):
         raise Conflict("These contacts are the hub's own records; merge them here.")

@@ -16,7 +16,7 @@ from crmhub.app import create_app
 from crmhub.database.connection import Connection
 from crmhub.helpers.actions import action_of
 from crmhub.hub import Hub
-from crmhub.journal import action_queries, claiming
+from crmhub.journal import action_queries, claiming, retry_action
 from crmhub.journal.models import Accepted, Entry
 from crmhub.operations import erase_person, set_crm
 from crmhub.operations.correct_action import correct
@@ -240,7 +240,7 @@ def some_dead(place: Place) -> None:
 
 
 def retry(place: Place) -> None:
-    action_queries.retry(
+    retry_action.retry(
         place.hub.database, action_queries.Wanted(account=place.client.account), by=TESTS
     )
 

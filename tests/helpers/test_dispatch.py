@@ -34,8 +34,9 @@ from crmhub.helpers.crm_connection import connect
 from crmhub.hub import Hub
 from crmhub.identity import bindings, resolution
 from crmhub.journal import circuit_breaker, slots
-from crmhub.journal.action_queries import Wanted, retry
+from crmhub.journal.action_queries import Wanted
 from crmhub.journal.circuit_breaker import Health
+from crmhub.journal.retry_action import retry
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import (
     CREATE_DEAL,
@@ -755,7 +756,7 @@ def test_an_outcome_that_cannot_be_written_down_loses_nothing(
         raise errors.Unavailable("the database is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(hub.journal, "finish_all", fail)
+        patched.setattr(hub.journal, "finish", fail)
         answer = lead(bot)
         assert status(answer) == (202, "queued")
         assert states(hub, bot) == ["running"]
@@ -766,7 +767,7 @@ def test_an_outcome_that_cannot_be_written_down_loses_nothing(
     assert (states(hub, bot), len(crm.contacts)) == (["done"], 1)
 
 
-@pytest.mark.parametrize("step", ["release", "finish_all"])
+@pytest.mark.parametrize("step", ["release", "finish"])
 def test_once_it_is_written_down_no_caller_is_told_to_come_back(
     hub: Hub, bot: Client, crm: FakeCrm, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

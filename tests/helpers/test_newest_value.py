@@ -13,7 +13,8 @@ import pytest
 from adapters.hubspot.fake.fake import FakeHubSpot, Options
 from crmhub.adapter import Rejected, Unavailable
 from crmhub.hub import Hub
-from crmhub.journal.action_queries import Wanted, retry
+from crmhub.journal.action_queries import Wanted
+from crmhub.journal.retry_action import retry
 from crmhub.operations import correct_action
 from tests.api.helpers.helper_calls import SET_PROPERTIES, known, lead, switch
 from tests.clients import TESTS, Client

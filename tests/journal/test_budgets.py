@@ -237,7 +237,7 @@ def test_a_limit_that_cannot_be_written_down_now_is_followed_later(
         raise Unavailable("the database is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(budgets._shelf), "follow", fail)
+        patched.setattr(type(budgets._store), "set_limit", fail)
         budget.follow(500, 36_000)
     budget.follow(500, 36_000)
     assert taken(budget) == 50

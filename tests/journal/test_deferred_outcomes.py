@@ -92,7 +92,7 @@ def full(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Full:
                 raise disk_is_full
 
         with monkeypatch.context() as patched:
-            patched.setattr(outcomes, "_finish", fail)
+            patched.setattr(outcomes, "finish", fail)
             yield
 
     return full

@@ -13,7 +13,7 @@ from crmhub.errors import Conflict, NotFound, Semantic
 from crmhub.helpers.attempts import attempt
 from crmhub.helpers.create_linked import CreateDeal
 from crmhub.hub import Hub
-from crmhub.journal import action_queries, attention, discard_action
+from crmhub.journal import action_queries, attention, discard_action, retry_action
 from crmhub.journal.action_queries import Wanted
 from crmhub.journal.discard_action import discard, discard_one
 from crmhub.journal.models import Entry, New
@@ -126,8 +126,8 @@ def test_what_is_discarded_is_never_retried(hub: Hub, client: Client) -> None:
     id = put(hub, client, "dead")
     discard_one(hub.database, id, reason=WHY, by=TESTS)
     with pytest.raises(Conflict, match="discarded"):
-        action_queries.retry_one(hub.database, id, by=TESTS)
-    assert action_queries.retry(hub.database, of(client), by=TESTS) == 0
+        retry_action.retry_one(hub.database, id, by=TESTS)
+    assert retry_action.retry(hub.database, of(client), by=TESTS) == 0
 
 
 def test_of_a_retry_and_a_discard_at_once_one_happens(hub: Hub, client: Client) -> None:
@@ -136,7 +136,7 @@ def test_of_a_retry_and_a_discard_at_once_one_happens(hub: Hub, client: Client) 
         both = {lead, put(hub, client, "parked", lead, person=f"p{i}")}
         with ThreadPoolExecutor(2) as pool:
             discarded = pool.submit(discard, hub.database, of(client), reason=WHY, by=TESTS)
-            retried = pool.submit(action_queries.retry, hub.database, of(client), by=TESTS)
+            retried = pool.submit(retry_action.retry, hub.database, of(client), by=TESTS)
         counts = {"discarded": discarded.result(), "queued": retried.result()}
         assert sorted(counts.values()) == [0, 2]
         found = {state for id, state in rows(hub, client, "id, state") if id in both}

@@ -29,7 +29,7 @@ def test_some_threads_stay_free_for_what_needs_no_crm() -> None:
 def test_nobody_waits_while_the_process_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = Slots(16)
     monkeypatch.setattr(slots, "_FORGOTTEN_S", 3600)
-    busy.took(2.0)
+    assert busy.took(2.0, 3)
     with busy.one(3) as free, busy.one(25) as patient:
         assert (free, patient) == (False, True)
     # It is not behind for ever because nobody tries.

@@ -25,7 +25,7 @@ from crmhub.api.http.authentication import hub, needs
 from crmhub.api.schemas import MOMENT, Shown
 from crmhub.errors import BadRequest
 from crmhub.identity.bindings import LONGEST
-from crmhub.journal import action_queries, discard_action
+from crmhub.journal import action_queries, discard_action, retry_action
 from crmhub.journal.action_queries import KINDS, STATES, Wanted
 from crmhub.journal.discard_action import LONGEST_REASON
 from crmhub.operations import correct_action
@@ -214,7 +214,7 @@ def _get(action_id: str) -> flask.Response:
 )
 @needs("actions:write")
 def _retry_one(action_id: str) -> flask.Response:
-    return as_json({"retried": action_queries.retry_one(hub().database, action_id, by=author())})
+    return as_json({"retried": retry_action.retry_one(hub().database, action_id, by=author())})
 
 
 @blueprint.post("/actions/<action:action_id>/edit")
@@ -255,7 +255,7 @@ def _discard_one(body: dict[str, Any], action_id: str) -> flask.Response:
 @needs("actions:write")
 @blueprint.arguments(RetryInput())
 def _retry(body: dict[str, Any]) -> flask.Response:
-    return as_json({"retried": action_queries.retry(hub().database, _chosen(body), by=author())})
+    return as_json({"retried": retry_action.retry(hub().database, _chosen(body), by=author())})
 
 
 @blueprint.post("/actions/discard")

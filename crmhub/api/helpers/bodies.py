@@ -43,7 +43,11 @@ def body() -> dict[str, Any]:
     raw = flask.request.get_data().removeprefix(b"\xef\xbb\xbf").strip()
     if flask.request.mimetype == _PARTS_TYPE and raw.startswith(b"--"):
         raise BadRequest(f"body: {_PARTS_TYPE} is not taken; send JSON, or a form as {_FORM_TYPE}.")
-    if _is_form(raw):
+    # By content first: builders send JSON under a form's Content-Type.
+    is_form = raw[:1] not in (b"{", b"[") and (
+        flask.request.mimetype == _FORM_TYPE or (b"=" in raw and raw[:1] not in (b'"', b""))
+    )
+    if is_form:
         return _form(raw)
     value = read_json(raw, strict=False)
     if not isinstance(value, dict):
@@ -58,13 +62,6 @@ def load(schema: ma.Schema, posted: dict[str, Any]) -> dict[str, Any]:
     except ma.ValidationError as exc:
         raise BadRequest(listed(problems_of(exc.messages))) from None
     return taken
-
-
-def _is_form(raw: bytes) -> bool:
-    # By content first: builders send JSON under a form's Content-Type.
-    if raw[:1] in (b"{", b"["):
-        return False
-    return flask.request.mimetype == _FORM_TYPE or (b"=" in raw and raw[:1] not in (b'"', b""))
 
 
 def _form(raw: bytes) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
-from crmhub.journal import action_queries
+from crmhub.journal import retry_action
 from crmhub.journal.models import Accepted, New, new_id
 from crmhub.records.search.filters import iso
 from tests.admin import Admin, open_admin
@@ -407,7 +407,7 @@ def test_attempts_are_counted_as_the_action_itself_counts_them(
     hub: Hub, admin: Admin, client: Client
 ) -> None:
     id = failed(hub, client)
-    action_queries.retry_one(hub.database, id, by=TESTS)
+    retry_action.retry_one(hub.database, id, by=TESTS)
     work_off(hub, client)
     queue(hub, client)
     (waiting, listed) = actions(admin, client)

@@ -22,7 +22,8 @@ from adapters.hubspot.fake.writing import merge
 from crmhub.accounts.connections import configure
 from crmhub.app import create_app
 from crmhub.hub import Hub
-from crmhub.journal.action_queries import Wanted, retry
+from crmhub.journal.action_queries import Wanted
+from crmhub.journal.retry_action import retry
 from crmhub.journal.slots import Slots
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import (

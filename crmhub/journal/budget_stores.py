@@ -1,0 +1,284 @@
+"""Where budgets are stored: rows of the database, or Redis while it is available.
+
+A budget is a row that says when the next call is due (`tat`, the theoretical arrival time of the
+generic cell rate algorithm). A call reserves its turn in one statement. A tenth of the limit may be
+called at once and the rest trickles through the window:
+
+    burst = calls / 10    step = seconds / (calls - burst)
+
+so that no window of that length, wherever it begins, holds more calls than the limit; a bucket
+as large as the limit would let twice as many through. All times are those of the database or of
+Redis, so the clocks of the hosts do not matter.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.accounts.limits import Breaker, redis_pool
+from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import budget
+
+# No call waits longer for a turn, and no pause is longer; what lies further ahead was written
+# before the clock was set back.
+LONGEST_WAIT_MS = 60_000.0
+LONGEST_PAUSE_MS = 86_400_000.0
+_KEPT_MS = 7 * 86_400_000
+# Some CRMs say that there is no limit with the largest number they have; the column ends here.
+_LARGEST_BURST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A CRM's limit: `burst` calls at once, then one call each `step` ms."""
+
+    burst: int
+    step: float
+
+    @classmethod
+    def of(cls, calls: int, seconds: float) -> Limit:
+        if calls < 1 or not 0 < seconds < math.inf:
+            raise ValueError(f"{calls} calls in {seconds} s is no limit; both must be above 0")
+        burst = min(max(1, calls // 10), _LARGEST_BURST)
+        return cls(burst, seconds * 1000.0 / max(1, calls - burst))
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The connection and lane whose calls are counted, and the limit to start with."""
+
+    account: int
+    connection: int
+    lane: str
+    start: Limit
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return {
+            "account_id": self.account,
+            "connection_id": self.connection,
+            "lane": self.lane,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """When a call is due: `wait` ms from now, under `limit`; `granted` if it is reserved."""
+
+    granted: bool
+    wait: float
+    limit: Limit
+
+
+_b = budget.c
+_HERE = sa.and_(
+    _b.account_id == param("account_id"),
+    _b.connection_id == param("connection_id"),
+    _b.lane == param("lane"),
+)
+_NOW = param("now")
+_BURST_USED = param("share") * _b.burst
+# How far the theoretical arrival time may lie ahead while a call is due at once.
+_SLACK = sa.case((_BURST_USED > 1, _BURST_USED - 1), else_=0) * _b.step
+_EMPTY = (_b.burst - 1) * _b.step
+_RESERVE = Statement(
+    sa.update(budget)
+    .where(_HERE, _b.tat - _SLACK <= _NOW + param("patience"))
+    .values(tat=sa.case((_b.tat > _NOW, _b.tat), else_=_NOW) + _b.step)
+    .returning((_b.tat - _b.burst * _b.step - _NOW).label("wait"), _b.burst, _b.step)
+)
+_LOOK = Statement(
+    sa.select(
+        (_b.tat - _SLACK - _NOW).label("wait"),
+        _b.burst,
+        _b.step,
+        (_b.tat - _NOW).label("ahead"),
+        (_b.paused_until - _NOW).label("paused"),
+    ).where(_HERE)
+)
+_PAUSED_UNTIL = Statement(sa.select(_b.paused_until).where(_HERE))
+_FOLLOW = Statement(sa.update(budget).where(_HERE).values(params("burst", "step")))
+_PAUSE_ENDS = _NOW + param("ms")
+_TAT_AFTER_PAUSE = _PAUSE_ENDS + _EMPTY
+_PAUSE = Statement(
+    sa.update(budget)
+    .where(_HERE)
+    .values(
+        paused_until=sa.case((_b.paused_until > _PAUSE_ENDS, _b.paused_until), else_=_PAUSE_ENDS),
+        tat=sa.case((_b.tat > _TAT_AFTER_PAUSE, _b.tat), else_=_TAT_AFTER_PAUSE),
+    )
+)
+_START_AFRESH = Statement(
+    sa.update(budget).where(_HERE).values(tat=_NOW + _EMPTY, paused_until=sa.literal_column("0"))
+)
+_OPEN = Statement(
+    lambda insert: (
+        insert(budget)
+        .values(
+            **params("account_id", "connection_id", "lane", "tat", "burst", "step"),
+            paused_until=sa.literal_column("0"),
+        )
+        .on_conflict_do_nothing(index_elements=["account_id", "connection_id", "lane"])
+    )
+)
+
+
+class DatabaseBudgets:
+    """Budgets as rows of the table `budget`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # SQLite lets one write and has the others ask again in ever longer intervals.
+        one_writer = database.dialect == "sqlite"
+        self._writing: AbstractContextManager[object] = (
+            threading.Lock() if one_writer else nullcontext()
+        )
+
+    def reserve(self, key: Key, patience: float, share: float) -> Turn:
+        """Reserve the next turn if it comes within `patience` ms, using `share` of the burst."""
+        params = key.params | {"patience": patience, "share": share}
+        with self._writing, self._database.reading() as connection:
+            while True:
+                params["now"] = connection.now_ms()
+                row = connection.row(_RESERVE, params)
+                if row is not None:
+                    return Turn(True, max(0.0, row.wait), Limit(row.burst, row.step))
+                if turn := self._refused(connection, key, params):
+                    return turn
+
+    def _refused(self, connection: Connection, key: Key, params: dict[str, Any]) -> Turn | None:
+        """Return when a call would be due, or None when it may try again."""
+        row = connection.row(_LOOK, params)
+        if row is None:
+            self._open(connection, key, params["now"])
+            return None
+        if row.wait <= params["patience"]:
+            # Opened, or given another limit, since the reservation found nothing to update.
+            return None
+        limit = Limit(row.burst, row.step)
+        # No process writes a time further ahead than that, unless the clock was set back since.
+        farthest = max(0.0, row.paused) + (limit.burst + 1) * limit.step + LONGEST_WAIT_MS
+        if row.paused > LONGEST_PAUSE_MS or row.ahead > farthest:
+            connection.run(_START_AFRESH, params)
+            return None
+        return Turn(False, max(0.0, row.wait), limit)
+
+    def paused(self, key: Key) -> float:
+        """Return for how many more ms no call is allowed."""
+        with self._database.reading() as connection:
+            end = connection.scalar(_PAUSED_UNTIL, key.params)
+            return end - connection.now_ms() if end else 0.0
+
+    def set_limit(self, key: Key, limit: Limit) -> None:
+        """Store another limit."""
+        params = key.params | {"burst": limit.burst, "step": limit.step}
+        self._change(key, _FOLLOW, params)
+
+    def pause(self, key: Key, ms: float) -> None:
+        """Allow no call for so many ms, and start afterwards without a burst."""
+        self._change(key, _PAUSE, key.params | {"ms": ms})
+
+    def _change(self, key: Key, statement: Statement, params: dict[str, Any]) -> None:
+        with self._database.reading() as connection:
+            params["now"] = connection.now_ms()
+            if not connection.run(statement, params):
+                self._open(connection, key, params["now"])
+                connection.run(statement, params)
+
+    def _open(self, connection: Connection, key: Key, now: int) -> None:
+        start = {"burst": key.start.burst, "step": key.start.step, "tat": now}
+        connection.run(_OPEN, key.params | start)
+
+    def close(self) -> None:
+        """Close the connections that belong to the budgets alone: here, none."""
+
+
+# --- In Redis ---------------------------------------------------------------------------------
+
+_LUA = """
+local now = redis.call('TIME')
+now = now[1] * 1000 + now[2] / 1000
+local row = redis.call('HMGET', KEYS[1], 'tat', 'burst', 'step', 'paused')
+local burst = tonumber(row[2] or ARGV[2])
+local step = tonumber(row[3] or ARGV[3])
+local paused = tonumber(row[4] or '0')
+local tat = tonumber(row[1] or now)
+if paused - now > tonumber(ARGV[6]) then paused = 0 end
+if tat > math.max(now, paused) + (burst + 1) * step + tonumber(ARGV[7]) then
+  tat = now + (burst - 1) * step
+end
+local mine = 0
+local wait = 0
+if ARGV[1] == 'reserve' then
+  local slack = math.max(0, tonumber(ARGV[5]) * burst - 1) * step
+  wait = math.max(0, tat - slack - now)
+  if wait <= tonumber(ARGV[4]) then
+    mine = 1
+    wait = math.max(0, math.max(tat, now) - (burst - 1) * step - now)
+    tat = math.max(tat, now) + step
+  end
+elseif ARGV[1] == 'pause' then
+  paused = math.max(paused, now + tonumber(ARGV[4]))
+  tat = math.max(tat, paused + (burst - 1) * step)
+elseif ARGV[1] == 'follow' then
+  burst = tonumber(ARGV[2])
+  step = tonumber(ARGV[3])
+end
+if mine == 1 or ARGV[1] == 'pause' or ARGV[1] == 'follow' then
+  redis.call('HSET', KEYS[1], 'tat', string.format('%.3f', tat), 'burst', burst,
+    'step', string.format('%.17g', step), 'paused', string.format('%.3f', paused))
+  redis.call('PEXPIRE', KEYS[1], ARGV[8])
+end
+return {mine, string.format('%.3f', wait), burst, string.format('%.17g', step),
+  string.format('%.3f', paused - now)}
+"""
+
+
+class RedisBudgets(DatabaseBudgets):
+    """Budgets in Redis, by the same rules; in the database while Redis is unavailable."""
+
+    def __init__(self, database: Database, url: str) -> None:
+        import redis
+
+        super().__init__(database)
+        self._pool = redis_pool(url)
+        self._script = redis.Redis(connection_pool=self._pool).register_script(_LUA)
+        self._breaker = Breaker(
+            "budgets of calls to CRMs are kept in the database",
+            "budgets of calls to CRMs are shared through it again",
+        )
+
+    def reserve(self, key: Key, patience: float, share: float) -> Turn:
+        answer = self._run("reserve", key, key.start, patience, share)
+        if answer is None:
+            return super().reserve(key, patience, share)
+        granted, wait, burst, step, _ = answer
+        return Turn(bool(granted), float(wait), Limit(int(burst), float(step)))
+
+    def paused(self, key: Key) -> float:
+        answer = self._run("look", key, key.start)
+        return float(answer[4]) if answer else super().paused(key)
+
+    def set_limit(self, key: Key, limit: Limit) -> None:
+        if self._run("follow", key, limit) is None:
+            super().set_limit(key, limit)
+
+    def pause(self, key: Key, ms: float) -> None:
+        if self._run("pause", key, key.start, ms) is None:
+            super().pause(key, ms)
+
+    def close(self) -> None:
+        self._pool.disconnect()
+
+    def _run(self, what: str, key: Key, limit: Limit, ms: float = 0.0, share: float = 1.0) -> Any:
+        args: list[str | float] = [what, limit.burst, limit.step, ms, share]
+        args += [LONGEST_PAUSE_MS, LONGEST_WAIT_MS, _KEPT_MS]
+        name = f"crmhub:budget:{key.account}/{key.connection}/{key.lane}"
+        return self._breaker.attempt(lambda: self._script(keys=[name], args=args))

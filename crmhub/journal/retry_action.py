@@ -1,0 +1,93 @@
+"""Retry: queue failed, refused, blocked or waiting actions again.
+
+Each keeps its id, its place in the person's order, and the doubt whether it was written before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import sqlalchemy as sa
+
+from crmhub.audit import Author
+from crmhub.database import tables
+from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, in_list, one_of, param, params
+from crmhub.journal import action_queries
+from crmhub.journal.action_queries import Chosen, Part, Wanted
+from crmhub.journal.schedule import LONGEST_MS
+
+RETRIED = ("dead", "refused", "parked", "queued")
+
+
+def _queue_where(*conditions: sa.ColumnElement[bool]) -> Statement:
+    return Statement(
+        sa.update(tables.action)
+        .where(tables.action.c.account_id == param("account_id"), *conditions)
+        .values(
+            **params("run_at", "give_up_at"),
+            state=sa.literal_column("'queued'"),
+            tries=sa.literal_column("0"),
+            finished_at=sa.null(),
+            behind=sa.null(),
+            result=sa.null(),
+        )
+    )
+
+
+_QUEUE = _queue_where(in_list(tables.action.c.id, "ids"), one_of(tables.action.c.state, *RETRIED))
+_QUEUE_BLOCKED = _queue_where(action_queries.BLOCKED_BEHIND)
+
+
+def retriable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
+    """Count the actions that `retry` would queue; see `chosen`."""
+    return action_queries.chosen(database, wanted, RETRIED, most=most)
+
+
+def retry_one(database: Database, action_id: str, *, by: Author) -> int:
+    """Retry an action as `retry` does; return how many actions are queued.
+
+    Raises NotFound, and Conflict for an action that cannot be retried.
+    """
+    count = retry(database, Wanted(ids=(action_id,)), by=by)
+    if not count:
+        state = action_queries.shown(database, action_id).summary.state
+        raise action_queries.wrong_state(
+            state, f"only {action_queries.listing(RETRIED)} actions can be retried"
+        )
+    return count
+
+
+def retry(database: Database, wanted: Wanted, *, by: Author) -> int:
+    """Queue the selected failed, refused, blocked or waiting actions; return how many.
+
+    A selection without states and ids means the failed actions. Actions that a failed one blocks
+    are queued with it and counted. Each keeps its id, its place in the person's order, and the
+    doubt whether it was written before.
+    """
+    return action_queries.in_parts(
+        database, action_queries.failed_by_default(wanted), partial(_retry, by=by)
+    )
+
+
+def _retry(wanted: Wanted, tx: Connection, *, by: Author) -> Part:
+    found = action_queries.newest(tx, wanted, RETRIED)
+    count = 0
+    for account_id, ids in action_queries.by_account(found):
+        count += _queue(tx, _QUEUE, account_id, ids) + queue_blocked(tx, account_id, ids)
+    if count:
+        tx.notify_workers()
+        action_queries.note(tx, by, "retry", found, {"retried": count})
+    return count, len(found), next(reversed(found), "")
+
+
+def queue_blocked(tx: Connection, account_id: int, ids: Sequence[str]) -> int:
+    """Queue an account's actions that are blocked behind these; return how many."""
+    return _queue(tx, _QUEUE_BLOCKED, account_id, ids)
+
+
+def _queue(tx: Connection, statement: Statement, account_id: int, ids: Sequence[str]) -> int:
+    now = tx.now_ms()
+    values = {"account_id": account_id, "ids": ids, "run_at": now, "give_up_at": now + LONGEST_MS}
+    return tx.run(statement, values)
