@@ -15,7 +15,8 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.bounds import MAX_PROPERTIES
-from crmhub.database.connection import Connection, Database, GuardFailed, now_ms
+from crmhub.database.bulk import GuardFailed
+from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.drivers import Deadlocked, HeldUp
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import record_count
