@@ -185,7 +185,7 @@ def _plain(kind: str) -> str:
 
 
 class GuardFailed(Exception):
-    """The guard of an insert did not hold; no row was written."""
+    """A write's guard did not hold, such as a catalogue's version; nothing was written."""
 
 
 class BulkStatements(ABC):
