@@ -24,6 +24,7 @@ from crmhub.adapter import Adapter, AdapterError, Conflict, Rejected
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import SavedLead, upsert_contacts
 from crmhub.database.connection import now_ms
+from crmhub.database.maintenance import vacuum
 from crmhub.errors import HubError, NotFound, Unavailable
 from crmhub.helpers.actions import action_of
 from crmhub.helpers.attempts import (
@@ -103,7 +104,7 @@ class Worker:
         leisurely = [
             threading.Thread(target=self._at_leisure, args=each, daemon=True)
             for each in (
-                (self._hub.database.tidy_up, "The database's tables cannot be tidied up"),
+                (partial(vacuum, self._hub.database), "The database's tables cannot be tidied up"),
                 (redating, "What was changed cannot be dated"),
             )
         ]

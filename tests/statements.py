@@ -19,6 +19,7 @@ import sqlglot
 from sqlglot import exp
 
 from crmhub.database import tables
+from crmhub.database.bulk import BulkStatements
 from crmhub.database.connection import Connection
 
 ACROSS_ACCOUNTS = {
@@ -64,7 +65,7 @@ class StatementRecorder:
         """Look at each statement before the driver gets it."""
         # sqlglot warns of what it reads only as text.
         logging.getLogger("sqlglot").setLevel(logging.ERROR)
-        for name in ("_sent", "_message"):
+        for name in ("_send", "_message"):
             setattr(Connection, name, self._looking(getattr(Connection, name)))
 
     def _looking(self, send: Any) -> Any:
@@ -99,7 +100,7 @@ class StatementRecorder:
 
 def _callers(frame: FrameType | None) -> Iterator[str]:
     """Yield the hub's functions that led to a statement, innermost first; none for a test's own."""
-    sending = (__name__, Connection.__module__)
+    sending = (__name__, Connection.__module__, BulkStatements.__module__)
     while frame is not None and frame.f_globals.get("__name__") in sending:
         frame = frame.f_back
     while frame is not None:

@@ -353,8 +353,9 @@ def _records(
 ) -> Iterator[Finding]:
     """Yield a finding per wrong counter or index row, then the number of checked records."""
     from crmhub.properties.kinds import KINDS
-    from crmhub.records.repair import examine, recount
+    from crmhub.records.repair import examine, rebuild, recount
 
+    catalogues, database = hub.records.catalogues, hub.database
     # The order is random: if time runs out, the next run checks other accounts.
     random.shuffle(readable)
     until = time.monotonic() + _RECORDS_SECONDS
@@ -363,26 +364,20 @@ def _records(
         if time.monotonic() > until and not everything:
             break
         name = f"records {account.client_id}"
-        for miscount in recount(hub.database, account.id, mend=repair):
+        for miscount in recount(database, account.id, repair=repair):
             yield _repair_finding(
                 name,
-                f"{miscount.kind.name}: the counter said {miscount.told},"
-                f" there are {miscount.live}",
+                f"{miscount.kind.name}: the counter said {miscount.stored},"
+                f" there are {miscount.actual}",
                 repair,
                 "--repair",
             )
         for kind in KINDS.values():
-            examined = examine(
-                hub.records.catalogues,
-                hub.database,
-                account.id,
-                kind,
-                everything=everything,
-                mend=repair,
-            )
+            examined = examine(catalogues, database, account.id, kind, everything=everything)
             looked_at += examined.looked_at
-            twins = {id for _, id, _ in examined.twins}
-            if wrong_ids := examined.wrong - twins:
+            if repair and examined.wrong:
+                examined.twins |= rebuild(catalogues, database, account.id, kind)
+            if wrong_ids := examined.wrong - {id for _, id, _ in examined.twins}:
                 message = f"{kind.name}: wrong in the index: {_list_ids(wrong_ids)}"
                 yield _repair_finding(name, message, repair, "--repair --all")
             for property_name, id, other in sorted(examined.twins):

@@ -1,11 +1,13 @@
-"""Rows for bulk writes, and PostgreSQL's statements that write any number of them.
+"""Bulk statements: they write or look up any number of rows.
 
-The text is the same for any number of rows, so that it is prepared once: each column is an array.
+PostgreSQL's text is the same for any number of rows, so that it is prepared once: each column is an
+array.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,6 +18,8 @@ Params = Mapping[str, Any]
 # How long rows of several callers wait for what another transaction holds: more than the commit of
 # one that is at work takes, and too little for it to be noticed that one of them stood still.
 _TOGETHER_MS = 200
+# Rows that a statement of SQLite names; more take no less time.
+_AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +178,166 @@ def cast_of(column: str, kind: str) -> str:
 
 def _plain(kind: str) -> str:
     return "text" if kind == "jsonb" else kind
+
+
+class GuardFailed(Exception):
+    """A write's guard did not hold, such as a catalogue's version; nothing was written."""
+
+
+class BulkStatements(ABC):
+    """The bulk statements of a connection."""
+
+    dialect: str
+
+    @abstractmethod
+    def _send(self, sql: str, params: Any = None) -> Any:
+        """Run a statement in the driver's form and return its cursor."""
+
+    @abstractmethod
+    def _send_many(self, sql: str, rows: Sequence[Row]) -> int:
+        """Run a statement for each row and return the number of rows it touched."""
+
+    def insert(
+        self, table: str, types: Params, rows: Sequence[Row], *, or_skip: bool = False
+    ) -> int:
+        """Insert `rows` in one statement and return how many went in.
+
+        `types` maps the columns, in the order of the rows' values, to PostgreSQL's types. With
+        `or_skip`, a row whose key exists is left out instead of raising `Duplicate`.
+        """
+        if not rows:
+            return 0
+        skip = " on conflict do nothing" if or_skip else ""
+        into = f"insert into {table} ({', '.join(types)})"
+        if self.dialect == "postgresql":
+            source = f"select {columns(types.items())} from {unnested(types.items())}"
+            if not or_skip:
+                self._send(f"{into} {source}", arrays(types, rows))
+                return len(rows)
+            # Counted by what it returns: Citus counts the rows that were left out, too.
+            went = self._send(f"{into} {source}{skip} returning 1", arrays(types, rows))
+            return len(went.fetchall())
+        marks = ", ".join("?" * len(types))
+        return self._send_many(f"{into} values ({marks}){skip}", rows)
+
+    def insert_all(self, *parts: Rows, added: Increment | None = None) -> tuple[int, int]:
+        """Insert rows into several tables; return how many went into the first one.
+
+        The second value is the result of `added`, else 0; its row is locked after the first part is
+        inserted. On PostgreSQL that is one statement, whatever the number of tables and rows.
+        """
+        if self.dialect == "sqlite":
+            went = [self.insert(p.table, p.types, p.rows, or_skip=p.or_skip) for p in parts]
+            return went[0], self.add(added) if added else 0
+        filled = [each.sent(one=len(each.rows) == 1) for each in parts if each.rows]
+        if not filled:
+            return 0, self.add(added) if added else 0
+        values = [value for _, sent in filled for value in sent]
+        adding = ""
+        if added is not None:
+            adding = added.sql("%s", source="where (select count(*) from p0) >= 0")
+            values += added.values
+        went, it = self._send(inserting(tuple(p for p, _ in filled), adding), values).fetchone()
+        return (went if parts[0].rows else 0), it
+
+    def insert_unclaimed(
+        self, claims: Rows, items: Rows, *parts: Rows, added: Increment, guard: Guard
+    ) -> set[int]:
+        """Insert the items of which nobody else holds the claim, and return their ids.
+
+        It is one statement, of PostgreSQL. An item has an `id`, which `record_id` names in its
+        claim, of which it has one at most, and in all that goes in along with it, and only with it.
+        The counter `added` grows by one for each. Raises `GuardFailed`; and `HeldUp` where one of
+        several items waits for another transaction: insert them one by one then.
+        """
+        one = len(items.rows) == 1
+        claim = claims.sent(one=one) if claims.rows else None
+        item = items.sent(one=one)
+        rest = [each.sent(one=one and len(each.rows) == 1) for each in parts if each.rows]
+        values = [*guard.values]
+        for _, sent in [claim, item, *rest] if claim else [item, *rest]:
+            values += sent
+        values += added.values
+        adding = added.sql("%s", "count(*) * cast(%s as int)", "from went having count(*) > 0")
+        sql = inserting_unclaimed(
+            claim[0] if claim else None, item[0], tuple(p for p, _ in rest), adding, guard.sql
+        )
+        ids, opened = self._send(sql, values).fetchone()
+        if not opened:
+            raise GuardFailed
+        return set(ids or ())
+
+    def add(self, added: Increment) -> int:
+        """Add to a stored number and return the result."""
+        mark = "%s" if self.dialect == "postgresql" else "?"
+        now: int = self._send(added.sql(mark), added.values).fetchone()[0]
+        return now
+
+    def delete(self, table: str, types: Params, rows: Sequence[Row]) -> int:
+        """Delete the rows of `table` whose columns named in `types` equal one of `rows`.
+
+        Each statement names one account: `types` has `account_id`.
+        """
+        if self.dialect == "postgresql":
+            sql = f"delete from {table} t using {{rows}} where {{where}}"
+            return sum(each.rowcount for each in self._over(sql, types, types, rows))
+        where = " and ".join(f"{column} = ?" for column in types)
+        return self._send_many(f"delete from {table} where {where}", rows)
+
+    def update(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> int:
+        """Set the columns of `types` in the rows whose `keys`, with `account_id`, match.
+
+        A row of `rows` holds the values of `types`, then those of `keys`.
+        """
+        if self.dialect == "postgresql":
+            values = ", ".join(f"{c} = {cast_of(f'rows.{c}', t)}" for c, t in types.items())
+            sql = f"update {table} t set {values} from {{rows}} where {{where}}"
+            return sum(each.rowcount for each in self._over(sql, {**types, **keys}, keys, rows))
+        values = ", ".join(f"{column} = ?" for column in types)
+        where = " and ".join(f"{column} = ?" for column in keys)
+        return self._send_many(f"update {table} set {values} where {where}", rows)
+
+    def matching(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> list[Row]:
+        """Return, with the columns of `types`, the rows of `table` whose `keys` match.
+
+        A row of `rows` begins with the values of `keys`, of which `account_id` is one.
+        """
+        wanted = [row[: len(keys)] for row in rows]
+        columns = ", ".join(f"t.{column}" for column in types)
+        if self.dialect == "postgresql":
+            sql = f"select {columns} from {{rows}} join {table} t on {{where}}"
+            return [row for each in self._over(sql, keys, keys, wanted) for row in each.fetchall()]
+        others = [column for column in keys if column != "account_id"]
+        where = " and ".join(f"t.{column} = rows.{column}" for column in others)
+        marks = f"({', '.join('?' * len(others))})"
+        found: list[Row] = []
+        for account_id, own in _by_account(keys, wanted):
+            for start in range(0, len(own), _AT_ONCE):
+                some = own[start : start + _AT_ONCE]
+                sql = (
+                    f"with rows ({', '.join(others)}) as (values {', '.join([marks] * len(some))})"
+                    f" select {columns} from rows cross join {table} t"
+                    f" on t.account_id = ? and {where}"
+                )
+                values = [value for row in some for value in row]
+                found += self._send(sql, [*values, account_id]).fetchall()
+        return found
+
+    def _over(self, sql: str, types: Params, keys: Params, rows: Sequence[Row]) -> Iterator[Any]:
+        """Run a statement of PostgreSQL over `rows` for each account, bound by an equality."""
+        others = {column: kind for column, kind in types.items() if column != "account_id"}
+        where = " and ".join(
+            ["t.account_id = %s", *(f"t.{each} = rows.{each}" for each in keys if each in others)]
+        )
+        sql = sql.format(rows=unnested(others.items()), where=where)
+        for account_id, own in _by_account(types, rows):
+            yield self._send(sql, [*arrays(others, own), account_id])
+
+
+def _by_account(types: Params, rows: Sequence[Row]) -> list[tuple[int, list[Row]]]:
+    """Return the rows of each account, without its id, in the order of the accounts."""
+    at = [*types].index("account_id")
+    by_account: dict[int, list[Row]] = {}
+    for row in rows:
+        by_account.setdefault(row[at], []).append((*row[:at], *row[at + 1 :]))
+    return sorted(by_account.items())

@@ -25,19 +25,7 @@ import sqlalchemy
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import QueuePool
 
-from crmhub.database.bulk import (
-    Guard,
-    Increment,
-    Params,
-    Row,
-    Rows,
-    arrays,
-    cast_of,
-    columns,
-    inserting,
-    inserting_unclaimed,
-    unnested,
-)
+from crmhub.database.bulk import BulkStatements, Guard, Params, Row
 from crmhub.database.drivers import (
     READ_ONLY,
     Away,
@@ -90,13 +78,7 @@ _JOINING = {
 # set has as much as PostgreSQL's default gives, or the operator.
 _SORTED_KB = 65_536
 _LEAST_SORTED_KB = 4096
-# Rows that a statement of SQLite names; more take no less time.
-_AT_ONCE = 200
 _log = logging.getLogger(__name__)
-
-
-class GuardFailed(Exception):
-    """The guard of an insert did not hold; no row was written."""
 
 
 @lru_cache(maxsize=1024)
@@ -104,7 +86,7 @@ def _for_psycopg(sql: str) -> str:
     return _NAME.sub(r"%(\1)s", sql.replace("%", "%%"))
 
 
-class Connection:
+class Connection(BulkStatements):
     """A pooled connection; outside `transact` each statement commits by itself.
 
     Every method raises `Unavailable` when the database cannot be reached or is busy for too
@@ -133,7 +115,7 @@ class Connection:
         for each in statements:
             self.run(each)
 
-    def _sent(self, sql: str, params: Any = None) -> Any:
+    def _send(self, sql: str, params: Any = None) -> Any:
         # Every statement comes by here; a context manager would take as long as all the rest.
         if self._limit is not None and self._limit.reason:
             # Perhaps between two statements, when there was nothing to cancel.
@@ -161,10 +143,10 @@ class Connection:
 
     def _execute(self, sql: str | Statement, params: Params | None) -> Any:
         if isinstance(sql, Statement):
-            return self._sent(sql.text(self.dialect, params), sql.values(self.dialect, params))
+            return self._send(sql.text(self.dialect, params), sql.values(self.dialect, params))
         if params and self.dialect == "postgresql":
             sql = _for_psycopg(sql)
-        return self._sent(sql, params)
+        return self._send(sql, params)
 
     @overload
     def rows(self, sql: str, params: Params | None = None) -> list[Row]: ...
@@ -202,145 +184,7 @@ class Connection:
         count: int = self._execute(sql, params).rowcount
         return count
 
-    def insert(
-        self, table: str, types: Params, rows: Sequence[Row], *, or_skip: bool = False
-    ) -> int:
-        """Insert `rows` in one statement and return how many went in.
-
-        `types` maps the columns, in the order of the rows' values, to PostgreSQL's types. With
-        `or_skip`, a row whose key exists is left out instead of raising `Duplicate`.
-        """
-        if not rows:
-            return 0
-        skip = " on conflict do nothing" if or_skip else ""
-        into = f"insert into {table} ({', '.join(types)})"
-        if self.dialect == "postgresql":
-            source = f"select {columns(types.items())} from {unnested(types.items())}"
-            if not or_skip:
-                self._sent(f"{into} {source}", arrays(types, rows))
-                return len(rows)
-            # Counted by what it returns: Citus counts the rows that were left out, too.
-            went = self._sent(f"{into} {source}{skip} returning 1", arrays(types, rows))
-            return len(went.fetchall())
-        marks = ", ".join("?" * len(types))
-        return self._each(f"{into} values ({marks}){skip}", rows)
-
-    def insert_all(self, *parts: Rows, added: Increment | None = None) -> tuple[int, int]:
-        """Insert rows into several tables; return how many went into the first one.
-
-        The second value is the result of `added`, else 0; its row is locked after the first part is
-        inserted. On PostgreSQL that is one statement, whatever the number of tables and rows.
-        """
-        if self.dialect == "sqlite":
-            went = [self.insert(p.table, p.types, p.rows, or_skip=p.or_skip) for p in parts]
-            return went[0], self.add(added) if added else 0
-        filled = [each.sent(one=len(each.rows) == 1) for each in parts if each.rows]
-        if not filled:
-            return 0, self.add(added) if added else 0
-        values = [value for _, sent in filled for value in sent]
-        adding = ""
-        if added is not None:
-            adding = added.sql("%s", source="where (select count(*) from p0) >= 0")
-            values += added.values
-        went, it = self._sent(inserting(tuple(p for p, _ in filled), adding), values).fetchone()
-        return (went if parts[0].rows else 0), it
-
-    def insert_unclaimed(
-        self, claims: Rows, items: Rows, *parts: Rows, added: Increment, guard: Guard
-    ) -> set[int]:
-        """Insert the items of which nobody else holds the claim, and return their ids.
-
-        It is one statement, of PostgreSQL. An item has an `id`, which `record_id` names in its
-        claim, of which it has one at most, and in all that goes in along with it, and only with it.
-        The counter `added` grows by one for each. Raises `GuardFailed`; and `HeldUp` where one of
-        several items waits for another transaction: insert them one by one then.
-        """
-        one = len(items.rows) == 1
-        claim = claims.sent(one=one) if claims.rows else None
-        item = items.sent(one=one)
-        rest = [each.sent(one=one and len(each.rows) == 1) for each in parts if each.rows]
-        values = [*guard.values]
-        for _, sent in [claim, item, *rest] if claim else [item, *rest]:
-            values += sent
-        values += added.values
-        adding = added.sql("%s", "count(*) * cast(%s as int)", "from went having count(*) > 0")
-        sql = inserting_unclaimed(
-            claim[0] if claim else None, item[0], tuple(p for p, _ in rest), adding, guard.sql
-        )
-        ids, opened = self._sent(sql, values).fetchone()
-        if not opened:
-            raise GuardFailed
-        return set(ids or ())
-
-    def add(self, added: Increment) -> int:
-        """Add to a stored number and return the result."""
-        mark = "%s" if self.dialect == "postgresql" else "?"
-        now: int = self._sent(added.sql(mark), added.values).fetchone()[0]
-        return now
-
-    def delete(self, table: str, types: Params, rows: Sequence[Row]) -> int:
-        """Delete the rows of `table` whose columns named in `types` equal one of `rows`.
-
-        Each statement names one account: `types` has `account_id`.
-        """
-        if self.dialect == "postgresql":
-            sql = f"delete from {table} t using {{rows}} where {{where}}"
-            return sum(each.rowcount for each in self._over(sql, types, types, rows))
-        where = " and ".join(f"{column} = ?" for column in types)
-        return self._each(f"delete from {table} where {where}", rows)
-
-    def update(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> int:
-        """Set the columns of `types` in the rows whose `keys`, with `account_id`, match.
-
-        A row of `rows` holds the values of `types`, then those of `keys`.
-        """
-        if self.dialect == "postgresql":
-            values = ", ".join(f"{c} = {cast_of(f'rows.{c}', t)}" for c, t in types.items())
-            sql = f"update {table} t set {values} from {{rows}} where {{where}}"
-            return sum(each.rowcount for each in self._over(sql, {**types, **keys}, keys, rows))
-        values = ", ".join(f"{column} = ?" for column in types)
-        where = " and ".join(f"{column} = ?" for column in keys)
-        return self._each(f"update {table} set {values} where {where}", rows)
-
-    def matching(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> list[Row]:
-        """Return, with the columns of `types`, the rows of `table` whose `keys` match.
-
-        A row of `rows` begins with the values of `keys`, of which `account_id` is one.
-        """
-        wanted = [row[: len(keys)] for row in rows]
-        columns = ", ".join(f"t.{column}" for column in types)
-        if self.dialect == "postgresql":
-            sql = f"select {columns} from {{rows}} join {table} t on {{where}}"
-            return [row for each in self._over(sql, keys, keys, wanted) for row in each.fetchall()]
-        where = " and ".join(f"t.{column} = rows.{column}" for column in keys)
-        found: list[Row] = []
-        for start in range(0, len(wanted), _AT_ONCE):
-            some = wanted[start : start + _AT_ONCE]
-            marks = ", ".join([f"({', '.join('?' * len(keys))})"] * len(some))
-            sql = (
-                f"with rows ({', '.join(keys)}) as (values {marks})"
-                f" select {columns} from rows cross join {table} t on {where}"
-            )
-            with self._database.mapped_errors():
-                values = [value for row in some for value in row]
-                found += self._driver.execute(sql, values).fetchall()
-        return found
-
-    def _over(self, sql: str, types: Params, keys: Params, rows: Sequence[Row]) -> Iterator[Any]:
-        """Run a statement of PostgreSQL over `rows` for each account, bound by an equality."""
-        at = [*types].index("account_id")
-        others = {column: kind for column, kind in types.items() if column != "account_id"}
-        where = " and ".join(
-            ["t.account_id = %s", *(f"t.{each} = rows.{each}" for each in keys if each in others)]
-        )
-        sql = sql.format(rows=unnested(others.items()), where=where)
-        by_account: dict[int, list[Row]] = {}
-        for row in rows:
-            by_account.setdefault(row[at], []).append((*row[:at], *row[at + 1 :]))
-        for account_id, own in sorted(by_account.items()):
-            yield self._sent(sql, [*arrays(others, own), account_id])
-
-    def _each(self, sql: str, rows: Sequence[Row]) -> int:
+    def _send_many(self, sql: str, rows: Sequence[Row]) -> int:
         if not rows:
             return 0
         with self._database.mapped_errors():
@@ -764,36 +608,6 @@ class Database:
                 # A restarted server has done so to the whole pool, not to this connection alone.
                 self._engine.dispose()
 
-    def tidy_up(self) -> None:
-        """Let PostgreSQL vacuum what has changed, and count afresh what has grown by a tenth.
-
-        It does so itself, but looks no more than once a minute, and where autovacuum is off never.
-        Until then its planner thinks a table that fills up empty, holds all indexes for equal, and
-        may choose one that leads through all rows of an account; and what is counted or sorted on
-        an index alone is looked up in the table, too, row by row. A new row spoils its whole page
-        for that, and it may be any page from which a row was deleted, or changed.
-
-        How much change is worth a vacuum says the table, as it says to autovacuum.
-        """
-        if self.dialect != "postgresql":
-            return
-        with self.reading() as connection:
-            changed = connection.rows(
-                "select relname, grown from (select s.relname, n_live_tup, n_dead_tup,"
-                " n_ins_since_vacuum, n_mod_since_analyze > 200"
-                " and n_mod_since_analyze > n_live_tup / 10 as grown,"
-                f" {_own_setting('autovacuum_vacuum_scale_factor')} as dead,"
-                f" {_own_setting('autovacuum_vacuum_insert_scale_factor')} as inserted"
-                " from pg_stat_user_tables as s join pg_class as c on c.oid = s.relid"
-                " where schemaname = current_schema()) as tables"
-                " where grown or n_dead_tup > 200 + n_live_tup * dead"
-                " or n_ins_since_vacuum > 200 + n_live_tup * inserted"
-            )
-            for name, grown in changed:
-                # To give back pages at the end would hold up who reads the table.
-                options = f"analyze {grown}, skip_locked, truncate false"
-                connection.run(f'vacuum ({options}) "{name}"')
-
     def check_writable(self) -> None:
         """Raise Unavailable if the database takes no writes (a standby, or a full disk)."""
         if self.dialect != "postgresql":
@@ -819,14 +633,6 @@ class Database:
         self._notifications.close()
         self._searches.close()
         self._engine.dispose()
-
-
-def _own_setting(name: str) -> str:
-    """Return the SQL of a table's own setting; null where the server's applies."""
-    return (
-        "(select cast(option_value as float) from pg_options_to_table(reloptions)"
-        f" where option_name = '{name}')"
-    )
 
 
 def containing(text: str) -> str:

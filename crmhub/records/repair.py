@@ -1,4 +1,4 @@
-"""Compares counters and index rows with the records, and repairs them.
+"""Compares counters and index rows with the records, and rebuilds them from the records.
 
 While others write, a record and its rows are read at two moments and may differ. So differences are
 checked again under the account's exclusive lock, and only that second check counts.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import orjson
@@ -53,12 +54,12 @@ _COUNT = Statement(
             record_count.c.kind == param("kind"),
         )
         .scalar_subquery()
-        .label("told"),
+        .label("stored"),
         sa.select(sa.func.count())
         .select_from(records_table)
         .where(_OF_KIND)
         .scalar_subquery()
-        .label("live"),
+        .label("actual"),
     )
 )
 _DATES = Statement(
@@ -94,57 +95,40 @@ _DOCUMENTS = Statement(
 )
 
 
-def _rows_in(table: sa.Table) -> sa.Select[Any]:
-    """Return the query of rows of a property, in the order of their key, in columns of TABLES."""
-    return (
-        sa.select(*(table.c[name] for name in TABLES[table.name]))
-        .where(table.c.account_id == param("account_id"), table.c.prop_id == param("prop_id"))
-        .order_by(table.c.value, table.c.record_id)
-        .limit(param("n"))
-    )
-
-
-def _of_properties(table: sa.Table) -> sa.ColumnElement[bool]:
-    of_account = table.c.account_id == param("account_id")
-    return sa.and_(of_account, in_list(table.c.prop_id, "prop_ids"))
-
-
 _TABLES = {name: metadata.tables[name] for name in TABLES}
 _COUNT_ROWS = {
     name: Statement(
         sa.select(table.c.prop_id, sa.func.count().label("n"))
-        .where(_of_properties(table))
+        .where(table.c.account_id == param("account_id"), in_list(table.c.prop_id, "prop_ids"))
         .group_by(table.c.prop_id)
     )
     for name, table in _TABLES.items()
 }
-_FIRST_ROWS = {name: Statement(_rows_in(table)) for name, table in _TABLES.items()}
-_ROWS_BEHIND = {
+_NEXT_ROWS = {
     name: Statement(
-        _rows_in(table).where(
+        sa.select(*(table.c[column] for column in TABLES[name]))
+        .where(
+            table.c.account_id == param("account_id"),
+            table.c.prop_id == param("prop_id"),
             sa.tuple_(table.c.value, table.c.record_id)
-            > sa.tuple_(param("value"), param("record_id"))
+            > sa.tuple_(param("value"), param("record_id")),
         )
+        .order_by(table.c.value, table.c.record_id)
+        .limit(param("n"))
     )
     for name, table in _TABLES.items()
 }
-_ROWS_OF_RECORDS = {
-    name: Statement(
-        sa.select(*(table.c[column] for column in TABLES[name])).where(
-            _of_properties(table), in_list(table.c.record_id, "ids")
-        )
-    )
-    for name, table in _TABLES.items()
-}
+# Less than any value of an index row.
+_LOWEST = {"ix_text": "", "ix_num": float("-inf"), "ix_date": -(2**31), "unique_value": ""}
 
 
 @dataclass(frozen=True, slots=True)
 class Miscount:
-    """A record counter whose stored value (`told`) differs from the real count (`live`)."""
+    """A record counter whose stored value differs from the actual number of records."""
 
     kind: Kind
-    told: int
-    live: int
+    stored: int
+    actual: int
 
 
 @dataclass(slots=True)
@@ -152,8 +136,8 @@ class Examined:
     """The result of a comparison: the number of records, and the ids of the wrong ones.
 
     `twins` are `(property name, id, other id)`: records with the same unique value, which only
-    their owner can resolve. `unreadable` are records with an invalid document or value; their index
-    rows stay as they are.
+    their owner can resolve; `wrong` contains the first id of each pair, too. `unreadable` are
+    records with an invalid document or value; their index rows stay as they are.
     """
 
     looked_at: int = 0
@@ -162,49 +146,43 @@ class Examined:
     unreadable: set[int] = field(default_factory=set)
 
 
-def recount(database: Database, account_id: int, *, mend: bool) -> list[Miscount]:
+def recount(database: Database, account_id: int, *, repair: bool) -> list[Miscount]:
     """Count the account's records of each kind and return the wrong counters.
 
-    With `mend` the counters are repaired; writers of the account wait meanwhile.
+    With `repair` the counters are corrected; writers of the account wait meanwhile.
     """
 
-    def set_right(tx: Connection) -> list[Miscount]:
+    def correct(tx: Connection) -> list[Miscount]:
         tx.hold(account_id, exclusive=True)
         wrong = _miscounts(tx, account_id)
         of = {"account_id": "int", "kind": "int"}
         columns = {**of, "shard": "int", "n": "bigint"}
         tx.delete("record_count", of, [(account_id, each.kind.code) for each in wrong])
-        rows = [(account_id, each.kind.code, 0, each.live) for each in wrong]
+        rows = [(account_id, each.kind.code, 0, each.actual) for each in wrong]
         tx.insert("record_count", columns, rows)
         return wrong
 
     with database.reading() as connection:
         wrong = _miscounts(connection, account_id)
-    return database.transact(set_right) if wrong and mend else wrong
+    return database.transact(correct) if wrong and repair else wrong
 
 
 def _miscounts(connection: Connection, account_id: int) -> list[Miscount]:
     found = []
     for kind in KINDS.values():
         n = connection.row(_COUNT, {"account_id": account_id, "kind": kind.code})
-        if n.told != n.live:
-            found.append(Miscount(kind, int(n.told or 0), n.live))
+        if n.stored != n.actual:
+            found.append(Miscount(kind, int(n.stored or 0), n.actual))
     return found
 
 
 def examine(
-    catalogues: Catalogues,
-    database: Database,
-    account_id: int,
-    kind: Kind,
-    *,
-    everything: bool,
-    mend: bool,
+    catalogues: Catalogues, database: Database, account_id: int, kind: Kind, *, everything: bool
 ) -> Examined:
     """Compare index rows with records, in both directions: `everything`, or a random sample.
 
-    With `mend` the rows of wrong records are written anew, except for `twins`. Differences are
-    checked again for at most 1,000 records at a time, while writers of the account wait.
+    Differences are checked again for at most 1,000 records at a time, while writers of the account
+    wait.
     """
     catalogue = catalogues.reload(account_id, kind)
     examined = Examined()
@@ -212,88 +190,87 @@ def examine(
     walk = _walk(database, catalogue, right) if everything else _sample(database, catalogue)
     for ids, rows in walk:
         with database.reading() as connection:
-            found = _compare(connection, catalogue, ids, rows)
-            right += found.right
-            # What else there may be of a record has no key it could be found by, but the walk
-            # over everything comes past it.
-            if found.ids and not everything:
-                rows = _rows_of(connection, catalogue, found.ids)
+            seeming, right_here = _compare(connection, catalogue, ids, rows)
+        right += right_here
         examined.looked_at += len(ids)
-        if seeming := found.ids | found.unreadable:
-            _look_again(catalogues, examined, catalogue, seeming, rows, mend=mend)
+        if again := seeming.wrong | seeming.unreadable:
+            compare = partial(_compare, ids=again, rows=rows)
+            found, _ = catalogues.edit(account_id, kind, compare)
+            examined.wrong |= found.wrong
+            examined.twins |= found.twins
+            examined.unreadable |= found.unreadable
     return examined
 
 
-def _look_again(
-    catalogues: Catalogues,
-    examined: Examined,
-    catalogue: Catalogue,
-    ids: set[int],
-    rows: Rows,
-    *,
-    mend: bool,
-) -> None:
-    def look(tx: Connection, fresh: Catalogue) -> _Difference:
-        found = _compare(tx, fresh, ids, rows)
-        if mend:
-            for table, columns in TABLES.items():
-                tx.delete(table, _KEYS[table], sorted(map(_key, found.stray[table])))
-                tx.insert(table, columns, sorted(found.missing[table], key=_key), or_skip=True)
-            # The new rows have no date yet.
-            note_changed(tx, fresh.account_id, fresh.kind, sorted(found.ids))
-            # Of two that lacked the same unique value one has it now.
-            found.twins = _compare(tx, fresh, found.ids, {}).twins
-        return found
+def rebuild(
+    catalogues: Catalogues, database: Database, account_id: int, kind: Kind
+) -> set[tuple[str, int, int]]:
+    """Rebuild the index rows of an account's records of a kind, and return the twins.
 
-    found = catalogues.edit(catalogue.account_id, catalogue.kind, look)
-    examined.wrong |= found.ids
-    examined.twins |= found.twins
-    examined.unreadable |= found.unreadable
-
-
-@dataclass(slots=True)
-class _Difference:
-    """Rows of records that their tables lack, and rows of the tables that no record is behind.
-
-    `misdated` are records that were changed at another time than a row of theirs says, or than is
-    noted of those that are behind; `right` counts the rows of records that are as they should be.
+    Writers of the account wait while 1,000 records or rows are processed. Rows that are right are
+    not written, and those of unreadable records stay as they are.
     """
+    catalogue = catalogues.reload(account_id, kind)
+    twins: set[tuple[str, int, int]] = set()
+    for ids in _all_ids(database, catalogue):
+        twins |= catalogues.edit(account_id, kind, partial(_add_missing, ids=ids))
+    for known in catalogue:
+        for table in _tables(known):
+            for rows in _all_rows(database, catalogue, known, table):
+                catalogues.edit(account_id, kind, partial(_replace_wrong, table=table, rows=rows))
+    return twins
 
-    missing: dict[str, set[Row]] = field(default_factory=dict)
-    stray: dict[str, set[Row]] = field(default_factory=dict)
-    twins: set[tuple[str, int, int]] = field(default_factory=set)
-    unreadable: set[int] = field(default_factory=set)
-    misdated: set[int] = field(default_factory=set)
-    right: Counter[_Range] = field(default_factory=Counter)
 
-    @property
-    def ids(self) -> set[int]:
-        """The records at fault."""
-        return self.misdated | {
-            _id(row)
-            for by_table in (self.missing, self.stray)
-            for rows in by_table.values()
-            for row in rows
-        }
+def _add_missing(
+    tx: Connection, catalogue: Catalogue, ids: Iterable[int]
+) -> set[tuple[str, int, int]]:
+    """Insert the missing index rows of these records, and return the twins among them."""
+    wanted, _ = _wanted(tx, catalogue, ids)
+    _, stray = _other_holders(tx, catalogue, wanted["unique_value"])
+    tx.delete("unique_value", _KEYS["unique_value"], stray)
+    _, changed = _dates(tx, catalogue, ids)
+    for table, columns in TABLES.items():
+        rows = sorted(wanted[table], key=_key)
+        if tx.insert(table, columns, rows, or_skip=True) and table in DATED:
+            # The new rows have no date yet.
+            stored = tx.matching(table, _stored(table), _KEYS[table], rows)
+            changed |= {_id(row) for row in stored if not row[-1]}
+    note_changed(tx, catalogue.account_id, catalogue.kind, sorted(changed))
+    # Of two records that lacked the same unique value one has it now.
+    twins, _ = _other_holders(tx, catalogue, wanted["unique_value"])
+    return twins
+
+
+def _replace_wrong(tx: Connection, catalogue: Catalogue, table: str, rows: Sequence[Row]) -> None:
+    """Delete those of the index rows that are wrong, and insert the right rows of their records."""
+    ids = set(map(_id, rows))
+    wanted, unreadable = _wanted(tx, catalogue, ids)
+    dates, _ = _dates(tx, catalogue, ids)
+    wrong = [
+        row
+        for row in tx.matching(table, _stored(table), _KEYS[table], rows)
+        if _id(row) not in unreadable
+        and (row[: len(TABLES[table])] not in wanted[table] or _is_misdated(table, row, dates))
+    ]
+    if wrong:
+        tx.delete(table, _KEYS[table], sorted(map(_key, wrong)))
+        _add_missing(tx, catalogue, set(map(_id, wrong)))
 
 
 def _compare(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int], rows: Rows
-) -> _Difference:
-    """Compare all rows of the records of these ids, and these index rows with what is behind them.
+) -> tuple[Examined, Counter[_Range]]:
+    """Compare all rows of the records `ids`, and the index rows `rows` with their records.
 
-    Of the rows only those are read again that seem to be stray.
+    Of `rows` only those are read again that seem to have no record. The second value counts the
+    rows of the records that are right.
     """
     ids = set(ids)
     of_rows = {_id(row) for some in rows.values() for row in some}
     wanted, unreadable = _wanted(connection, catalogue, ids | of_rows)
-    found = _Difference(unreadable=unreadable)
-    dates = dict[int, int]()
-    for record in connection.rows(_DATES, _of(catalogue) | {"ids": sorted(ids)}):
-        if record.noted is None:
-            dates[record.id] = record.updated_at
-        elif record.noted != record.updated_at:
-            found.misdated.add(record.id)
+    dates, misnoted = _dates(connection, catalogue, ids)
+    found = Examined(wrong=misnoted, unreadable=unreadable)
+    right = Counter[_Range]()
     for table, columns in TABLES.items():
         ours = {row for row in wanted[table] if _id(row) in ids}
         asked = ours.union(
@@ -301,37 +278,60 @@ def _compare(
             for row in rows.get(table, ())
             if row not in wanted[table] and _id(row) not in unreadable
         )
-        stored = columns | (DATE if table in DATED else {})
-        rows_there = connection.matching(table, stored, _KEYS[table], [*asked])
+        rows_there = connection.matching(table, _stored(table), _KEYS[table], [*asked])
         there = {row[: len(columns)] for row in rows_there}
-        if table in DATED:
-            found.misdated.update(
-                _id(row) for row in rows_there if row[-1] != dates.get(_id(row), row[-1])
-            )
-        found.missing[table] = ours - there
-        found.stray[table] = there - wanted[table]
-        found.right.update((table, prop_id) for _, prop_id, *_ in ours & there)
-    _look_at_holders(connection, catalogue, found)
-    return found
+        found.wrong.update(_id(row) for row in rows_there if _is_misdated(table, row, dates))
+        found.wrong.update(map(_id, (ours - there) | (there - wanted[table])))
+        right.update((table, prop_id) for _, prop_id, *_ in ours & there)
+        if table == "unique_value":
+            found.twins, _ = _other_holders(connection, catalogue, ours - there)
+    return found, right
 
 
-def _look_at_holders(connection: Connection, catalogue: Catalogue, found: _Difference) -> None:
-    """Note who holds the unique values that are missing: a twin, or a row that is stray."""
+def _stored(table: str) -> dict[str, str]:
+    return TABLES[table] | (DATE if table in DATED else {})
+
+
+def _is_misdated(table: str, row: Row, dates: Mapping[int, int]) -> bool:
+    return table in DATED and row[-1] != dates.get(_id(row), row[-1])
+
+
+def _dates(
+    connection: Connection, catalogue: Catalogue, ids: Iterable[int]
+) -> tuple[dict[int, int], set[int]]:
+    """Return the date of the rows of each record that is not behind, and the misnoted records.
+
+    A record is misnoted if `index_behind` has another date than the record.
+    """
+    dates, misnoted = dict[int, int](), set[int]()
+    for record in connection.rows(_DATES, _of(catalogue) | {"ids": sorted(ids)}):
+        if record.noted is None:
+            dates[record.id] = record.updated_at
+        elif record.noted != record.updated_at:
+            misnoted.add(record.id)
+    return dates, misnoted
+
+
+def _other_holders(
+    connection: Connection, catalogue: Catalogue, rows: Collection[Row]
+) -> tuple[set[tuple[str, int, int]], list[Row]]:
+    """Return the twins that hold the unique values of `rows`, and other records' stray rows."""
     columns = TABLES["unique_value"]
     of_value = dict([*columns.items()][: KEY_COLUMNS - 1])
-    missing: dict[Row, list[Row]] = {}
-    for row in found.missing["unique_value"]:
-        missing.setdefault(row[: len(of_value)], []).append(row)
-    holders = connection.matching("unique_value", columns, of_value, [*missing])
-    wanted, unreadable = _wanted(connection, catalogue, {_id(row) for row in holders})
-    rightly = wanted["unique_value"]
+    by_value: dict[Row, list[int]] = {}
+    for row in rows:
+        by_value.setdefault(row[: len(of_value)], []).append(_id(row))
+    holders = set(connection.matching("unique_value", columns, of_value, [*by_value]))
+    wanted, unreadable = _wanted(connection, catalogue, set(map(_id, holders)))
     names = {known.prop_id: known.name for known in catalogue}
-    for holder in holders:
-        if holder in rightly:
-            for row in missing[holder[: len(of_value)]]:
-                found.twins.add((names[row[1]], _id(row), _id(holder)))
-        elif _id(holder) not in unreadable:
-            found.stray["unique_value"].add(holder)
+    twins = {
+        (names[holder[1]], id, _id(holder))
+        for holder in holders & wanted["unique_value"]
+        for id in by_value[holder[: len(of_value)]]
+        if id != _id(holder)
+    }
+    stray = holders - wanted["unique_value"]
+    return twins, sorted(row for row in stray if _id(row) not in unreadable)
 
 
 def _walk(
@@ -343,29 +343,43 @@ def _walk(
     had before, each of them is right: reading them would take ten times as long as all else.
     """
     before = _counted(database, catalogue)
-    last = 0
-    while ids := _ids_from(database, catalogue, last + 1, _BATCH):
+    for ids in _all_ids(database, catalogue):
         yield ids, {}
-        last = ids[-1]
     after = _counted(database, catalogue)
     for known in catalogue:
         for table in _tables(known):
             here = table, known.prop_id
             if before[here] == right[here] == after[here]:
                 continue
-            behind: Row | None = None
-            while rows := _rows_behind(database, table, known, catalogue, behind, _BATCH):
+            for rows in _all_rows(database, catalogue, known, table):
                 yield [], {table: rows}
-                behind = rows[-1]
+
+
+def _all_ids(database: Database, catalogue: Catalogue) -> Iterator[list[int]]:
+    last = 0
+    while ids := _ids_from(database, catalogue, last + 1, _BATCH):
+        yield ids
+        last = ids[-1]
+
+
+def _all_rows(
+    database: Database, catalogue: Catalogue, known: Property, table: str
+) -> Iterator[list[Row]]:
+    behind: Row | None = None
+    while rows := _rows_behind(database, table, known, catalogue, behind, _BATCH):
+        yield rows
+        behind = rows[-1]
 
 
 def _counted(database: Database, catalogue: Catalogue) -> Counter[_Range]:
+    prop_ids = [known.prop_id for known in catalogue]
+    of = {"account_id": catalogue.account_id, "prop_ids": prop_ids}
     with database.reading() as connection:
         return Counter(
             {
                 (table, row.prop_id): row.n
                 for table, statement in _COUNT_ROWS.items()
-                for row in connection.rows(statement, _of_all_properties(catalogue))
+                for row in connection.rows(statement, of)
             }
         )
 
@@ -407,27 +421,20 @@ def _rows_behind(
     n: int,
 ) -> list[Row]:
     """Return the next rows of a property's range, or its first ones."""
+    # A row of a sample may be a plain tuple, as a record should have it.
+    value, record_id = behind[2:KEY_COLUMNS] if behind else (_LOWEST[table], -(2**63))
     of = {"account_id": catalogue.account_id, "prop_id": known.prop_id, "n": n}
+    last = {"value": value, "record_id": record_id}
     with database.reading() as connection:
-        if behind is None:
-            return connection.rows(_FIRST_ROWS[table], of)
-        # It may be what a record should have: a row without names.
-        _, _, value, record_id, *_ = behind
-        last = {"value": value, "record_id": record_id}
-        return connection.rows(_ROWS_BEHIND[table], of | last)
-
-
-def _rows_of(connection: Connection, catalogue: Catalogue, ids: Iterable[int]) -> Rows:
-    """Return all index rows of the records; it reads through the whole index of the account."""
-    of = _of_all_properties(catalogue) | {"ids": sorted(ids)}
-    return {table: connection.rows(statement, of) for table, statement in _ROWS_OF_RECORDS.items()}
+        return connection.rows(_NEXT_ROWS[table], of | last)
 
 
 def _wanted(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> tuple[dict[str, set[Row]], set[int]]:
     """Return the rows that the records should have, and the ids of those that cannot be read."""
-    texts = _documents(connection, catalogue, ids)
+    found = connection.rows(_DOCUMENTS, _of(catalogue) | {"ids": sorted(ids)})
+    texts = {row.id: row.properties for row in found}
     try:
         return whole(catalogue, {id: orjson.loads(text) for id, text in texts.items()}), set()
     except NO_DOCUMENT:
@@ -444,18 +451,8 @@ def _readable(catalogue: Catalogue, id: int, text: str) -> bool:
     return True
 
 
-def _documents(connection: Connection, catalogue: Catalogue, ids: Iterable[int]) -> dict[int, str]:
-    rows = connection.rows(_DOCUMENTS, _of(catalogue) | {"ids": sorted(ids)})
-    return {row.id: row.properties for row in rows}
-
-
 def _of(catalogue: Catalogue) -> dict[str, Any]:
     return {"account_id": catalogue.account_id, "kind": catalogue.kind.code}
-
-
-def _of_all_properties(catalogue: Catalogue) -> dict[str, Any]:
-    prop_ids = [known.prop_id for known in catalogue]
-    return {"account_id": catalogue.account_id, "prop_ids": prop_ids}
 
 
 def _key(row: Row) -> Row:

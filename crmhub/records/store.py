@@ -15,7 +15,8 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.bounds import MAX_PROPERTIES
-from crmhub.database.connection import Connection, Database, GuardFailed, now_ms
+from crmhub.database.bulk import GuardFailed
+from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.drivers import Deadlocked, HeldUp
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import record_count
@@ -51,10 +52,6 @@ _COUNTS = Statement(
     .where(record_count.c.account_id == param("account_id"))
     .group_by(record_count.c.kind)
 )
-
-
-class _CatalogueChanged(Exception):
-    pass
 
 
 class RecordStore:
@@ -233,9 +230,6 @@ class RecordStore:
         alone = len(inputs) == 1 and not inputs[0].associations and not mark
         alone = alone and quota is None and self.database.dialect == "postgresql"
 
-        def write_alone(catalogue: Catalogue, prepared: list[NewRecord]) -> list[Record]:
-            return [self._create_free(catalogue, prepared[0], ids[0])]
-
         names = (name for new in inputs for name in new.properties)
         return self._write(
             account,
@@ -243,12 +237,17 @@ class RecordStore:
             names,
             prepare,
             write,
-            alone=write_alone if alone and not self.database.in_transaction else None,
+            alone=partial(self._create_free, ids[0])
+            if alone and not self.database.in_transaction
+            else None,
             define=define_unknown,
         )
 
-    def _create_free(self, catalogue: Catalogue, new: NewRecord, id: int) -> Record:
-        """Create a record in one statement with the records that other threads create now."""
+    def _create_free(
+        self, id: int, catalogue: Catalogue, prepared: Sequence[NewRecord]
+    ) -> list[Record]:
+        """Create one record in a single statement with those that other threads create now."""
+        [new] = prepared
         owner = (catalogue.account_id, catalogue.kind.code, catalogue.version)
         creation = (catalogue, new, id)
         while True:
@@ -258,7 +257,7 @@ class RecordStore:
                 # By what one of those who share the statement needs: only that one waits for it.
                 [record] = self._create_together(owner, [creation])
             if record is not None:
-                return record
+                return [record]
             with self.database.reading() as connection, suppress(Deadlocked):
                 writing.refuse_taken(connection, catalogue, new, id=id)
 
@@ -409,7 +408,7 @@ class RecordStore:
                 return self.database.transact(
                     partial(_checked, account, catalogue, prepared, write)
                 )
-            except (_CatalogueChanged, GuardFailed):
+            except GuardFailed:
                 catalogue = self.catalogues.reload(account.id, kind)
         # What it depends on changes all the time.
         return self._write_alone(account, kind, prepare, write, define=sorted(sent))
@@ -500,7 +499,7 @@ def _checked(
     tx: Connection,
 ) -> R:
     if catalogues.hold(tx, account.id) != catalogue.version:
-        raise _CatalogueChanged
+        raise GuardFailed
     return write(tx, catalogue, prepared)
 
 

@@ -138,7 +138,7 @@ def test_one_statement_reads_a_history_from_indexes(client, hub):
 
         def rows(statement, params):
             sent = (statement.text(db.dialect, params), statement.values(db.dialect, params))
-            plan = db._sent(explain + sent[0], sent[1]).fetchall()
+            plan = db._send(explain + sent[0], sent[1]).fetchall()
             said.append(" ".join(str(row[-1]) for row in plan))
             return ask(statement, params)
 

@@ -19,6 +19,7 @@ from sqlalchemy.engine import make_url
 
 from crmhub.database.connection import Connection, Database
 from crmhub.database.drivers import Away, Damaged, Deadlocked, Duplicate
+from crmhub.database.maintenance import vacuum
 from crmhub.errors import Unavailable
 from crmhub.records.ids import Ids
 from crmhub.secrets import BASE36, token
@@ -387,7 +388,7 @@ def test_a_table_that_fills_up_is_tidied_before_its_turn(postgresql_url: str) ->
         while connection.scalar(known, {"name": name}) < 0:
             # The server tells of what was written a moment later.
             assert time.monotonic() < end
-            database.tidy_up()
+            vacuum(database)
             time.sleep(0.1)
         assert connection.scalar(known, {"name": name}) == 400
         # Whether all see it depends on whose transactions are open elsewhere.
@@ -431,6 +432,6 @@ def test_a_table_is_vacuumed_after_as_much_change_as_it_says(postgresql_url: str
             connection.run(f"insert into {name}_{which} select n, 0 from generate_series(1, 300) n")
         while told("n_mod_since_analyze") != {"changed": 250, "inserted": 300, "silent": 300}:
             pass
-        database.tidy_up()
+        vacuum(database)
         assert told("vacuum_count") == {"changed": 2, "inserted": 2, "silent": 1}
         connection.run(f"drop table {', '.join(f'{name}_{which}' for which in says)}")

@@ -79,13 +79,13 @@ def drawing(hub: Hub, client: Client) -> Drawing:
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is sent to a database from now on."""
     sent: list[str] = []
-    send = Connection._sent
+    send = Connection._send
 
     def noted(self: Connection, sql: str, params: Any = None) -> Any:
         sent.append(sql)
         return send(self, sql, params)
 
-    monkeypatch.setattr(Connection, "_sent", noted)
+    monkeypatch.setattr(Connection, "_send", noted)
     return sent
 
 

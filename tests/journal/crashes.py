@@ -73,7 +73,7 @@ def _ended(app: flask.Flask, act: Callable[[], Any], number: int) -> End:
 
 def _live(act: Callable[[], Any], boundaries: _Boundaries) -> NoReturn:
     try:
-        for name in ("_sent", "_message", "_each"):
+        for name in ("_send", "_message", "_send_many"):
             boundaries.watch(Connection, name, _statement)
         boundaries.watch(Egress, "send", _call)
         boundaries.end(json.dumps(act()), code=0)

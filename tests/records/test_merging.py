@@ -66,7 +66,7 @@ def links(client: Client, id: int, kind: str = "contacts") -> dict[str, list[int
 def sound(hub: Hub, client: Client) -> None:
     """Nothing is left for a repair, before and after the index rows are dated anew."""
     check(hub, client)
-    assert repair.recount(hub.database, client.account.id, mend=False) == []
+    assert repair.recount(hub.database, client.account.id, repair=False) == []
     assert wrong(hub, client, mend=False) == set()
     Redating(hub.database).run(60, quiet_ms=-1000)
     check(hub, client)

@@ -114,14 +114,10 @@ def page_shown(
     for listed in page.records:
         text = listed.properties
         if properties is not None:
-            text = _json_text(_select_properties(orjson.loads(text), properties))
+            text = orjson.dumps(_select_properties(orjson.loads(text), properties)).decode()
         beside = _included(listed, page.links, include) if include else ""
         shown.append(f'{{"id":{listed.id},"properties":{text}{beside}}}')
     return page_frame(f"[{','.join(shown)}]".encode(), page.cursor, page.total)
-
-
-def _json_text(value: Any) -> str:
-    return orjson.dumps(value).decode()
 
 
 def _included(listed: Listed, links: Mapping[int, Links], include: tuple[str, ...]) -> str:
@@ -132,7 +128,7 @@ def _included(listed: Listed, links: Mapping[int, Links], include: tuple[str, ..
             shown[field] = links_shown(links.get(listed.id, {}))
         else:
             shown[field] = iso(listed.created_at if field == "createdAt" else listed.updated_at)
-    return "," + _json_text(shown)[1:-1]
+    return "," + orjson.dumps(shown)[1:-1].decode()
 
 
 def page_frame(results: bytes, cursor: str, total: int | None = None) -> bytes:
