@@ -1,8 +1,8 @@
 """The audit log: who changed what and when, with the values before and after.
 
-An entry is written in the transaction of the change it tells of, so there is none without the
-other. It holds no secret (a credential is `set`, of an id that opens something there is only the
-beginning) and nothing of a person, so that erasing somebody leaves it as it is.
+An entry is written in the transaction of its change, so that both are stored or neither. It holds
+no secrets: a credential is shown as `set`, a secret id by its first characters. It holds no
+personal data either, so that erasing a person leaves the log unchanged.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ AuthorKind = Literal["cli", "token", "user"]
 AUTHOR_KINDS: tuple[AuthorKind, ...] = get_args(AuthorKind)
 
 SET = "set"
-"""What stands for a secret that is there."""
-_SHOWN = 6
+"""Shown in place of a secret that is set."""
+_SHOWN_CHARACTERS = 6
 
 _audit = tables.audit.c
 _NOTE = Statement(
@@ -67,8 +67,10 @@ _FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who changes something: a user of the operating system at the command line, the program that
-    has an admin token, or a user of the console; of the latter two `id` holds the id."""
+    """The author of a change: a command-line user, an admin token or a console user.
+
+    `id` is that of the token or the console user; it is empty at the command line.
+    """
 
     kind: AuthorKind
     name: str
@@ -77,8 +79,11 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A change. `client_id` is "" where it is of no account; `before` and `after` hold only what
-    differs."""
+    """An entry of the log: one change.
+
+    `client_id` is empty if the change belongs to no account. `before` and `after` hold the values
+    that differ. `at` is in ms since 1970.
+    """
 
     id: int
     at: int
@@ -93,8 +98,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which entries are meant; what is empty does not narrow. `by` is the name or the id of an
-    author, `before_id` the id of the last entry of the page before."""
+    """Filters of log entries; an empty filter matches every entry.
+
+    `by` is the name or the id of an author, `before_id` the id of the last entry on the previous
+    page. `newer_than_ms` is the greatest age, `older_than_ms` the least age.
+    """
 
     account_id: int | None = None
     object: str = ""
@@ -116,7 +124,10 @@ def note(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write down a change in its own transaction; a `change` of nothing is none."""
+    """Write an entry in the transaction of its change.
+
+    Nothing is written for the verb `change` if no value differs.
+    """
     was, became = before or {}, after or {}
     names = [name for name in {**was, **became} if was.get(name) != became.get(name)]
     if verb == "change" and not names:
@@ -139,12 +150,12 @@ def note(
 
 
 def beginning(id: str) -> str:
-    """Return of an id that opens something what tells it from others, and opens nothing."""
-    return f"{id[:_SHOWN]}…"
+    """Return the first characters of a secret id, enough to tell it from other ids."""
+    return f"{id[:_SHOWN_CHARACTERS]}…"
 
 
 def listed(db: Connection, wanted: Wanted, *, limit: int) -> list[Entry]:
-    """Return the newest entries that are meant, up to `limit`."""
+    """Return the newest entries that match the filters, at most `limit`."""
     given = {
         "account_id": wanted.account_id,
         "object": wanted.object or None,
@@ -155,7 +166,7 @@ def listed(db: Connection, wanted: Wanted, *, limit: int) -> list[Entry]:
         "before_id": wanted.before_id,
     }
     values = {name: value for name, value in given.items() if value is not None}
-    # Built per call: the filters that are given decide the conditions.
+    # Built per call, because the conditions depend on the filters.
     page = Statement(_ENTRIES.where(*[_FILTERS[name] for name in values]).limit(param("limit")))
     return [
         Entry(

@@ -1,6 +1,7 @@
-"""Answers that are kept for a day, so that a request that is sent twice is carried out once.
+"""Idempotency keys: a request that is sent twice with the same key is carried out once.
 
-An answer is kept in the transaction of what it tells of: a crash leaves both or neither.
+The answer to the first request is stored for a day, in the transaction of the request's writes:
+after a crash both are there or neither is.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _FIND = Statement(
 def _build_store(insert: Insert) -> sa.Insert:
     statement = insert(idempotency).values(params(*_KEY_COLUMNS, *_VALUE_COLUMNS))
     values = {name: statement.excluded[name] for name in _VALUE_COLUMNS}
-    # A row in the way is older than a day.
+    # A row with the same key is older than a day.
     upsert: sa.Insert = statement.on_conflict_do_update(index_elements=_KEY_COLUMNS, set_=values)
     return upsert
 
@@ -61,7 +62,7 @@ _DELETE = Statement(sa.delete(idempotency).where(_OF_ACCOUNT, in_list(_answer.ke
 
 
 class StillRunning(Conflict):
-    """The first request with this key has no answer yet; it is asked for again in a second."""
+    """The first request with this key is still in progress; retry after a second."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -70,9 +71,10 @@ class StillRunning(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer as it was given: its status, its headers in order, its body (UTF-8).
+    """A stored answer: status, headers in order, and body (UTF-8).
 
-    Where it is `shortened`, the body lacks values: too long to be kept, they are read again.
+    The body of a `shortened` answer lacks values that were too long to store; the caller reads them
+    again.
     """
 
     status: int
@@ -82,31 +84,38 @@ class Answer:
 
 
 def once(
-    database: Database, account_id: int, key: str, fingerprint: str, work: Callable[[], Answer]
+    database: Database,
+    account_id: int,
+    key: str,
+    fingerprint: str,
+    answer_request: Callable[[], Answer],
 ) -> tuple[Answer, bool]:
-    """Return the answer to the account's first request with this key, and whether it is an old one.
+    """Return the answer to the first request with this key, and whether it had been stored before.
 
-    The first request is answered by `work`; all that it does with the database is one
-    transaction with keeping its answer, so an exception from it undoes both. `fingerprint`
-    stands for the whole request. Raises Semantic when it is not that of the first request within
-    24 hours, StillRunning while another transaction is at that one.
+    For the first request `answer_request` is called, in one transaction with storing its answer; an
+    exception undoes both. `fingerprint` is a digest of the whole request. Raises Semantic if the
+    key was used for a different request within 24 hours, and StillRunning while the first request
+    is in progress.
     """
 
-    def look_or_work(tx: Connection) -> tuple[Answer, bool]:
-        kept = _kept(tx, account_id, key, fingerprint)
-        if kept is not None:
-            return kept, True
-        answer = work()
-        _keep(tx, account_id, key, fingerprint, answer)
+    def find_or_answer(tx: Connection) -> tuple[Answer, bool]:
+        stored = _find_answer(tx, account_id, key, fingerprint)
+        if stored is not None:
+            return stored, True
+        answer = answer_request()
+        _store_answer(tx, account_id, key, fingerprint, answer)
         return answer, False
 
-    return database.transact(look_or_work)
+    return database.transact(find_or_answer)
 
 
-def _kept(tx: Connection, account_id: int, key: str, fingerprint: str) -> Answer | None:
-    """Return what was kept; None: until the transaction ends nobody else begins with the key."""
-    # First the lock, then the look: what ended between the two has left its row.
-    alone = tx.try_hold(f"idempotency/{account_id}/{key}")
+def _find_answer(tx: Connection, account_id: int, key: str, fingerprint: str) -> Answer | None:
+    """Return the stored answer; without one, lock the key until the transaction ends.
+
+    Raises Semantic and StillRunning as `once` does.
+    """
+    # The lock comes first: a request that ended before it has stored its row.
+    is_locked = tx.try_hold(f"idempotency/{account_id}/{key}")
     since = now_ms() - KEPT_MS
     row = tx.row(_FIND, {"account_id": account_id, "key": key, "since": since})
     if row is not None:
@@ -117,7 +126,7 @@ def _kept(tx: Connection, account_id: int, key: str, fingerprint: str) -> Answer
             )
         headers = tuple((name, value) for name, value in json.loads(row.headers))
         return Answer(row.status, headers, row.body, bool(row.shortened))
-    if not alone:
+    if not is_locked:
         raise StillRunning(
             "Idempotency-Key: the first request with this key is still running;"
             " repeat this one in a second."
@@ -125,7 +134,9 @@ def _kept(tx: Connection, account_id: int, key: str, fingerprint: str) -> Answer
     return None
 
 
-def _keep(tx: Connection, account_id: int, key: str, fingerprint: str, answer: Answer) -> None:
+def _store_answer(
+    tx: Connection, account_id: int, key: str, fingerprint: str, answer: Answer
+) -> None:
     tx.run(
         _STORE,
         {
@@ -141,8 +152,8 @@ def _keep(tx: Connection, account_id: int, key: str, fingerprint: str, answer: A
     )
 
 
-def forget_old(database: Database, *, most: int = 1000) -> int:
-    """Delete up to `most` answers that are older than 24 hours; return how many."""
+def delete_expired(database: Database, *, most: int = 1000) -> int:
+    """Delete up to `most` answers older than 24 hours; return the number deleted."""
     old = find_expired(database, _answer.created_at, before=now_ms() - KEPT_MS, most=most)
     types = {"account_id": "int", "key": "text", "created_at": "bigint"}
     return database.transact(lambda tx: tx.delete(idempotency.name, types, old))
@@ -155,12 +166,12 @@ def erase(
     records: Collection[tuple[int, str]],
     texts: Collection[str],
 ) -> int:
-    """Take records out of the answers that an account's requests were given; return how many.
+    """Erase records from the stored answers of an account; return the number of changed answers.
 
-    Of `records` the id and the time of creation, as answers write it, are named: whatever an
-    answer says of such a record is blanked. The answer stays, so that its request is not carried
-    out anew. A refusal that repeats one of `texts` goes, since its request wrote nothing, and so
-    does what was kept under a key with one of them.
+    `records` holds the ids of the records and their creation times as answers show them; the data
+    of these records is removed from answers. The answer itself stays, so that its request is not
+    carried out again. Refusals that contain one of `texts`, and answers under a key that contains
+    one, are deleted.
     """
     changed = 0
     for moment in sorted({created for _, created in records}):
@@ -169,41 +180,41 @@ def erase(
                 answer = json.loads(row.body)
             except ValueError:
                 continue
-            told = {id for id, created in records if created == moment}
-            blanked = _blanked(answer, told, moment)
-            if blanked != answer:
-                body = json.dumps(blanked, ensure_ascii=False, separators=(",", ":"))
+            ids = {id for id, created in records if created == moment}
+            redacted = _redact(answer, ids, moment)
+            if redacted != answer:
+                body = json.dumps(redacted, ensure_ascii=False, separators=(",", ":"))
                 changed += tx.run(
                     _SET_BODY, {"account_id": account_id, "key": row.key, "body": body}
                 )
-    return changed + _forget_saying(tx, account_id, {text.casefold() for text in texts})
+    return changed + _delete_mentioning(tx, account_id, {text.casefold() for text in texts})
 
 
-def _forget_saying(tx: Connection, account_id: int, texts: Collection[str]) -> int:
-    """Delete what is kept under a key with one of the texts, and refusals that repeat one."""
+def _delete_mentioning(tx: Connection, account_id: int, texts: Collection[str]) -> int:
+    """Delete answers whose key contains a text, and refusals that contain one."""
     changed = 0
     page = {"account_id": account_id, "after": "", "limit": _BATCH}
     while rows := tx.rows(_REFUSALS, page):
         page["after"] = rows[-1].key
-        theirs = [
+        keys = [
             row.key
             for row in rows
             if any(text in f"{row.key}\n{row.refusal}".casefold() for text in texts)
         ]
-        if theirs:
-            changed += tx.run(_DELETE, {"account_id": account_id, "keys": theirs})
+        if keys:
+            changed += tx.run(_DELETE, {"account_id": account_id, "keys": keys})
     return changed
 
 
-def _blanked(value: Any, ids: Collection[int], moment: str) -> Any:
-    """Return a JSON value without what stands in an object with one of the ids and this time."""
+def _redact(value: Any, ids: Collection[int], moment: str) -> Any:
+    """Return a JSON value without the data of records with these ids and this creation time."""
     if isinstance(value, list):
-        return [_blanked(each, ids, moment) for each in value]
+        return [_redact(item, ids, moment) for item in value]
     if not isinstance(value, dict):
         return value
-    plain = [each for each in value.values() if isinstance(each, str | int)]
-    theirs = moment in plain and any(str(id) in map(str, plain) for id in ids)
+    plain = [item for item in value.values() if isinstance(item, str | int)]
+    is_erased = moment in plain and any(str(id) in map(str, plain) for id in ids)
     return {
-        name: {} if theirs and isinstance(each, dict) else _blanked(each, ids, moment)
-        for name, each in value.items()
+        name: {} if is_erased and isinstance(item, dict) else _redact(item, ids, moment)
+        for name, item in value.items()
     }

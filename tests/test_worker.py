@@ -48,7 +48,7 @@ def database_url(
 
 @pytest.fixture(autouse=True)
 def _workers_look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    for pause in ("_POLL_S", "_AWAY_S", "_CLEAN_ON_S"):
+    for pause in ("_POLL_S", "_UNAVAILABLE_S", "_CLEAN_ON_S"):
         monkeypatch.setattr(f"crmhub.worker.{pause}", 0.1)
 
 

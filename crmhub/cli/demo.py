@@ -15,7 +15,7 @@ import rich_click as click
 from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import print_fields
 from crmhub.errors import Conflict, NotFound
-from crmhub.server.processes import origin, reachable
+from crmhub.server.processes import local_host, origin
 
 if TYPE_CHECKING:
     from crmhub.accounts.accounts import Account
@@ -64,7 +64,7 @@ def demo(host: str | None, port: int | None) -> None:
         key = _api_key(hub, account)
         contact_id = _create_samples(hub, account)
         generated_id, portal_id = _webhook_ids(hub, account)
-        address = origin(reachable(host or hub.settings.host), port or hub.settings.port)
+        address = origin(local_host(host or hub.settings.host), port or hub.settings.port)
     print_fields(
         [
             ("Address", address),

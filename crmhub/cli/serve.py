@@ -67,7 +67,7 @@ def _serve(with_worker: bool, options: Mapping[str, str | int | None]) -> None:
     address = sockets.free_address(settings.host, settings.port)
     logs.configure(settings.log_level)
     warn_of_disk(settings)
-    worker = worker_process.beside() if with_worker else nullcontext(lambda: None)
+    worker = worker_process.keep_worker() if with_worker else nullcontext(lambda: None)
     with metrics.shared(), worker as stop_worker:
         _run(settings, address, stop_worker)
 
@@ -86,7 +86,7 @@ def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> N
     from crmhub.server.supervisor import Supervisor
 
     _allow_descriptors()
-    os.register_at_fork(after_in_child=processes.forget_supervisors_signals)
+    os.register_at_fork(after_in_child=processes.reset_signal_handlers)
     supervisor = Supervisor(lambda: http_server.serve(settings, address), settings.workers)
     supervisor.handle(signal.SIGTERM, signal.SIGINT)
     # Stop when the terminal is closed, except under nohup.
@@ -95,7 +95,7 @@ def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> N
     # Garbage collection writes to each object, and so would copy the shared memory.
     gc.freeze()
     try:
-        supervisor.begin()
+        supervisor.start_missing()
         gc.enable()
         processes.announce(settings, address)
         supervisor.run()

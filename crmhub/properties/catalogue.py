@@ -26,8 +26,6 @@ from crmhub.properties import defaults
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.properties.values import DATE_TYPES, NUMBER_TYPES, Option
 
-# More are a sign of data sent as names; each would be kept in memory by every process.
-
 # The record's own fields, by the names of the wire and by HubSpot's: no property has such a name.
 FIELDS = {
     "id": "id",
@@ -127,7 +125,7 @@ class Catalogue:
         return tuple(property_ for property_ in self if property_.unique)
 
     def nearest(self, name: str) -> list[str]:
-        """Return up to three property names similar to `name`."""
+        """Return the names of up to three properties that resemble `name`."""
         return difflib.get_close_matches(name[:100], self._properties, n=3, cutoff=0.6)
 
     def pipeline(self, pipeline_id: str) -> Pipeline | None:
@@ -136,9 +134,9 @@ class Catalogue:
 
 
 class Catalogues:
-    """The catalogues of all accounts, loaded on demand and cached while they are current.
+    """A cache of the catalogues of all accounts, loaded on demand.
 
-    At most `size` are kept, the least used go first.
+    The cache holds up to `size` catalogues; the least recently used are dropped.
     """
 
     def __init__(self, database: Database, *, size: int = 4000) -> None:
@@ -148,7 +146,7 @@ class Catalogues:
         self._lock = threading.Lock()
 
     def get(self, account_id: int, kind: Kind, *, version: int) -> Catalogue:
-        """Return the catalogue at `version` or newer."""
+        """Return the account's catalogue for a kind of record, at `version` or newer."""
         with self._lock:
             cached = self._cached.get((account_id, kind.code))
             if cached is not None:
@@ -177,8 +175,9 @@ class Catalogues:
     def edit(self, account_id: int, kind: Kind, work: Callable[[Connection, Catalogue], T]) -> T:
         """Run `work` on the current catalogue in a transaction, and return its result.
 
-        Nobody else writes to the account's records meanwhile. What `work` changes in the catalogue
-        it begins with `change`; this process sees it as soon as it is committed.
+        The account is locked, so no other process writes its records meanwhile. `work` calls
+        `change` before it changes the catalogue. This process uses the new catalogue after the
+        commit.
         """
 
         def locked_work(tx: Connection) -> T:
@@ -227,7 +226,10 @@ _SET_NEXT_ID = Statement(
 
 
 def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
-    """Read a catalogue; its version may be older than its content, never newer."""
+    """Return a catalogue read from the database.
+
+    Its version may be older than its content, but never newer.
+    """
     of_kind = {"account_id": account_id, "kind": kind.code}
     version = version_of(connection, account_id)
     pipelines = tuple(
@@ -278,9 +280,10 @@ def _options(source: str, stored: str, pipelines: tuple[Pipeline, ...]) -> tuple
 
 
 def change(tx: Connection, account_id: int) -> int:
-    """Begin a change of the account's catalogue and return the new version.
+    """Increment the version of the account's catalogue and return the new version.
 
-    Writers of records wait until the transaction ends, and those that wrote first are waited for.
+    Call this first in a transaction that changes the catalogue: it waits for writers of records,
+    and later writers wait until the transaction ends. Raises NotFound if the account is gone.
     """
     tx.hold(account_id, exclusive=True)
     version: int | None = tx.scalar(_NEXT_VERSION, {"id": account_id})
@@ -290,7 +293,10 @@ def change(tx: Connection, account_id: int) -> int:
 
 
 def hold(tx: Connection, account_id: int) -> int:
-    """Lock the account's catalogue until the transaction ends; return its version."""
+    """Lock the account's catalogue until the transaction ends; return its version.
+
+    The lock is shared: it excludes changes of the catalogue, not other writers of records.
+    """
     version_now = f"select catalogue_version from account where id = {account_id:d}"
     row = tx.hold(account_id, exclusive=False, then=version_now)
     if row is None:
@@ -300,9 +306,9 @@ def hold(tx: Connection, account_id: int) -> int:
 
 
 def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> Property:
-    """Store a definition under a fresh `prop_id`; raise `Duplicate` when the name is taken.
+    """Store a property under a new `prop_id`; raise `Duplicate` if the name is taken.
 
-    The caller has begun the change.
+    The caller has called `change` in this transaction.
     """
     new = replace(new, prop_id=next_id(tx, account_id))
     tx.insert("property_def", _DEFINITION, [_row(account_id, kind, new, new.prop_id)])
@@ -316,7 +322,7 @@ def next_id(tx: Connection, account_id: int) -> int:
 
 
 def readable(name: str) -> str:
-    """Return the default label of a property."""
+    """Return a property's default label, made from its name."""
     return name.replace("_", " ").capitalize()
 
 
@@ -374,7 +380,7 @@ def dump_stages(stages: tuple[Stage, ...]) -> str:
 
 
 def fill(tx: Connection, account_id: int) -> None:
-    """Create the initial catalogue and pipelines of a new account."""
+    """Store the default properties and pipelines of a new account."""
     definitions = []
     pipelines = []
     counts = []

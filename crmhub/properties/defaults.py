@@ -15,10 +15,10 @@ from crmhub.properties.values import Option
 
 @dataclass(frozen=True, slots=True)
 class PropertySpec:
-    """A property of the initial catalogue.
+    """A default property of a new account.
 
     With `options_from` the options are the account's pipelines or their stages, and `options` is
-    empty. With `any_case` the options' values are taken in any case.
+    empty. With `any_case` the values of options are accepted in any case.
     """
 
     name: str

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of record: its number in the database and its name on the wire.
+    """A kind of record: its number in the database and its names on the wire.
 
-    Of `one_of` at least one property must have a value. `pipeline` and `stage` name the
-    properties that place a record in a pipeline; both are empty where there is none.
+    A record needs a value for at least one property of `one_of`. `pipeline` and `stage` name the
+    properties that hold a record's pipeline and stage; both are empty for kinds without pipelines.
     """
 
     code: int

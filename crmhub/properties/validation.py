@@ -20,9 +20,9 @@ _SUGGESTIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One invalid property of one input.
+    """An invalid property in an input.
 
-    `index` is the place of the input in its batch, `path` the JSON path of the property.
+    `index` is the position of the input in its batch, `path` the JSON path of the property.
     """
 
     index: int
@@ -32,7 +32,7 @@ class Problem:
 
 
 class InvalidProperties(Semantic):
-    """Properties that cannot be stored, each with its reason."""
+    """Error for properties that cannot be stored; `problems` holds the reasons."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(listed([(problem.path, problem.reason) for problem in problems]))
@@ -40,10 +40,10 @@ class InvalidProperties(Semantic):
 
 
 class DuplicateValue(Conflict):
-    """Unique values that belong to other records of the account.
+    """Error for unique values that belong to other records of the account.
 
-    `taken` lists the path of the input, the property and the id of the other record for each value.
-    `name` and `existing_id` are those of the first one.
+    `taken` lists the input's path, the property and the other record's id for each value. `name`
+    and `existing_id` are those of the first value.
     """
 
     def __init__(self, message: str, taken: Sequence[tuple[str, str, int]]) -> None:
@@ -55,9 +55,9 @@ class DuplicateValue(Conflict):
 def check(
     catalogue: Catalogue, sent: Mapping[str, str], *, region: str, index: int = 0, path: str = ""
 ) -> tuple[dict[str, str], list[Problem]]:
-    """Return `sent` in canonical form ("" clears a value), and the problems.
+    """Return the valid properties in canonical form ("" clears a value), and the problems.
 
-    `path` is that of the input, for example `inputs[3].`; names with a problem are left out.
+    `path` is the JSON path of the input, for example `inputs[3].`.
     """
     clean: dict[str, str] = {}
     problems: list[Problem] = []
@@ -84,7 +84,7 @@ def check(
 
 
 def definable(name: str) -> bool:
-    """Return whether a property may have this name."""
+    """Return whether a property may be defined under this name."""
     return NAME.fullmatch(name) is not None and name not in FIELDS
 
 
@@ -108,9 +108,10 @@ def property_path(path: str, name: str) -> str:
 def complete(
     catalogue: Catalogue, record: Mapping[str, str], *, of_its_own: bool = True
 ) -> list[tuple[str, str]]:
-    """Return `(name, reason)` for each property that `record` requires and lacks.
+    """Return `(name, reason)` for each required property that `record` lacks.
 
-    With `of_its_own` false, properties that the account itself made required may be missing.
+    With `of_its_own` false, only built-in properties are required, not those that the account
+    itself made required.
     """
     missing = [
         (property_.name, f"a {catalogue.kind.singular} needs this property")
@@ -125,10 +126,10 @@ def complete(
 
 
 def too_long(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return `(name, reason)` for values that make a record too long.
+    """Return `(name, reason)` for the values that make a record too long.
 
-    They are the longest of those that grew since `before`, as many as it takes for the record to
-    fit without them. A record that is longer already may go on as it is, and shrink.
+    The values that grew most since `before` are reported, until the rest of the record fits. A
+    record that was too long already may keep its length or shrink.
     """
     total = sum(map(len, after.values()))
     if total <= MAX_RECORD_LENGTH:
@@ -151,10 +152,10 @@ def too_long(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[
 def place(
     catalogue: Catalogue, record: dict[str, str], *, changed: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """Set a matching pipeline and stage in `record`; return `(name, reason)` for a mismatch.
+    """Set a record's pipeline and stage; return `(name, reason)` if they do not match.
 
-    What is missing is filled in: the pipeline from the stage, the stage with the pipeline's
-    first one. `changed` names the properties that were sent.
+    A missing pipeline is derived from the stage; a missing stage is the first stage of the
+    pipeline. `changed` holds the properties that were sent.
     """
     pipeline_name, stage_name = catalogue.kind.pipeline, catalogue.kind.stage
     if not pipeline_name or not catalogue.pipelines:

@@ -126,9 +126,9 @@ def canonical(
 ) -> str:
     """Return the canonical text of a non-empty value.
 
-    `options` serve the two enumerations, `region` (such as "DE") phones without a country code;
-    with `any_case` an enumeration takes its values in any case. Raises InvalidValue where the
-    value does not fit, and KeyError for a type that is not in TYPES.
+    `options` are the choices of an enumeration, accepted in any case with `any_case`; `region`
+    (such as "DE") is the country of phone numbers without a country code. Raises InvalidValue for
+    an invalid value, and KeyError for a type that is not in TYPES.
     """
     _check_text(value)
     if type == "string" or type == "text":
@@ -171,8 +171,8 @@ def for_search(
 ) -> str:
     """Return the text that EQ and IN compare with stored values of a text type.
 
-    This is the canonical text, or for an invalid value the value itself: it equals no stored value,
-    so the search finds nothing instead of failing. An email is lower-cased.
+    This is the canonical text. An invalid value is returned as it is: it equals no stored value, so
+    the search finds nothing instead of failing. An email is lower-cased in any case.
     """
     try:
         return canonical(type, value, options=options, region=region, any_case=any_case)
@@ -183,9 +183,9 @@ def for_search(
 def chosen_for_search(
     type: str, given: Iterable[str], options: Sequence[Option], *, any_case: bool
 ) -> list[str]:
-    """Return `for_search` of each value of an enumeration, reading the options once.
+    """Return `for_search` of several values of an enumeration.
 
-    The options are gone through once for all values: there may be thousands of either.
+    The options are indexed once for all values, since there may be thousands of both.
     """
     read = _reader(options, any_case)
     if type == "enumeration":
@@ -203,14 +203,14 @@ def fold(text: str) -> str:
 
 
 def search_number(value: str) -> float:
-    """Return a filter's number as the index holds it; raises InvalidValue."""
+    """Return the number of a filter as the index stores it; raises InvalidValue."""
     return float(_number(value))
 
 
 def search_day(value: str) -> int:
-    """Return a filter's day (proleptic ordinal), from YYYY-MM-DD or YYYY-MM-DD HH:mm.
+    """Return the day of a filter as an ordinal, from YYYY-MM-DD or YYYY-MM-DD HH:mm.
 
-    The format is exact; InvalidValue for any other, and for a day that never was.
+    Raises InvalidValue for any other format, and for a day that does not exist.
     """
     match = _SEARCH_DAY.fullmatch(value)
     if match is None:
@@ -263,7 +263,7 @@ def _blank() -> InvalidValue:
 
 
 def _shown(text: str, room: int = 60) -> str:
-    """Quote a text for a message, cut to `room` characters, with escapes for unprintable ones."""
+    """Return a text in quotes for a message, cut to `room` characters, unprintable ones escaped."""
     cut = text[:room] + ("…" if len(text) > room else "")
     if not cut.isprintable():
         cut = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
@@ -310,9 +310,9 @@ def _number(value: str) -> str:
 
 
 def _power(exponent: str) -> int:
-    """Return the exponent; more than five digits become a number beyond all limits.
+    """Return the exponent of a number; more than five digits give 10**6, which is out of range.
 
-    A value of MAX_TEXT_LENGTH characters shifts its point by less than that many places.
+    A value of MAX_TEXT_LENGTH characters has a smaller shift of its decimal point.
     """
     digits = exponent.lstrip("+-").lstrip("0")
     power = int(digits or "0") if len(digits) <= 5 else 10**6
@@ -350,7 +350,7 @@ def _datetime(value: str) -> str:
 
 
 def _moment(text: str, what: str, right: str) -> datetime:
-    """Return the time in UTC, cut to milliseconds."""
+    """Return the time in UTC, cut to milliseconds; raises InvalidValue."""
     match = _MOMENT.fullmatch(text)
     if match is None:
         if _EPOCH_MS.fullmatch(text):
@@ -416,13 +416,13 @@ def _parts(value: str) -> list[str]:
 
 
 def _joined(chosen: Iterable[str | None]) -> str:
-    """Return the chosen options joined by ";", or "" if one of them is None."""
+    """Return the chosen options joined by ";", or "" if a choice is None."""
     options = dict.fromkeys(chosen)
     return "" if None in options else ";".join(option for option in options if option)
 
 
 def _reader(options: Sequence[Option], any_case: bool) -> Callable[[str], str | None]:
-    """Return a function that returns the option a text names, or None."""
+    """Return a lookup function from a text to the option's value, or None if there is none."""
     by_value = {option.value: option.value for option in options}
     if not any_case:
         return by_value.get
@@ -478,10 +478,10 @@ def _lowered(value: str) -> str:
 
 
 def _email(value: str) -> str:
-    """Return the address in lower case, validated without a DNS lookup.
+    """Return an email address in lower case, validated without a DNS lookup.
 
-    Names reserved for tests and local networks are taken (example.test, printer.local), a domain
-    without a dot is not. A domain in Unicode is mapped as IDNA maps it, one in Punycode stays.
+    Names reserved for tests and local networks are accepted (example.test, printer.local), domains
+    without a dot are refused. A Unicode domain is mapped by IDNA, a Punycode domain stays.
     """
     text = _lowered(value.strip(_UNSEEN))
     if _PLAIN_EMAIL.fullmatch(text):
@@ -506,10 +506,10 @@ def _email(value: str) -> str:
 
 
 def _phone(value: str, region: str | None) -> str:
-    """Return a possible phone number in E.164, and any other text unchanged.
+    """Return a possible phone number in E.164; return any other text unchanged.
 
-    So a number that can only be dialled locally stays as given, and so does one with an
-    extension, for which E.164 has no place.
+    Numbers that can only be dialled locally and numbers with an extension stay unchanged, since
+    E.164 cannot express them.
     """
     text = _trimmed(value)
     if not _DIGIT.search(text):

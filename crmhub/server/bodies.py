@@ -1,4 +1,4 @@
-"""Takes in the bodies of requests before the app works on them."""
+"""Reads request bodies completely before the app processes the requests."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntity
 from crmhub.api.http.authentication import TURN
 from crmhub.api.http.reading import ARRIVED, BODY, HUNG_UP
 from crmhub.journal.slots import Gate
-from crmhub.server.connections import SHORT_BODY, Connections, Request
+from crmhub.server.connections import Connections, Request
+from crmhub.server.tcp_connection import SHORT_BODY
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-# So many that are longer than most are taken in at a time, lest they fill the memory.
+# Long bodies read at a time, so that they do not fill the memory.
 _LONG_BODIES = 64
-# Of these, so many are worked on at a time: read as JSON, each takes twenty times its size.
+# Long bodies processed at a time: parsed as JSON, a body takes twenty times its size.
 _LONG_TURNS = 2
-# Begin paths whose third part names the account.
+# First parts of the paths whose third part names the account.
 _HELPERS = ("chatbot", "crm-api-interface")
 
 
-class WholeBodies:
-    """Lets the app work on whole requests only, on so many at a time as there are turns.
+class BodyBuffer:
+    """A WSGI middleware that passes complete requests to the app, at most `turns` at a time.
 
-    granian calls the app as soon as the headers are there, and reads a body when asked to, in the
-    thread of the request, however long that takes. Such a thread waits here without a turn, so
-    that whoever sends slowly holds up nobody; `connections` bounds how many do, and for how long.
+    granian calls the app as soon as the headers have arrived; the request's thread then reads the
+    body, however long that takes. Here such a thread holds no turn while it reads, so that slow
+    senders delay nobody. `connections` limits how many slow senders there are, and for how long. A
+    body of more than `largest` bytes is not read.
 
-    When a client hangs up, granian ends the body as if that were all of it; and Flask stops
-    reading a chunked body at the largest size instead of refusing it: the app gets an error for
-    both, if it asks for the body at all. Where an answer needs no body and comes before it,
-    granian closes the connection without a word, and the next request that a client or a proxy
-    sends on it is lost: here the body comes first.
+    When a client hangs up, granian ends the body as if it were complete. Flask stops reading a
+    chunked body at the size limit instead of refusing it. Here the app gets an error in both cases
+    when it reads the body. If an answer is sent before the body was read, granian closes the
+    connection, and the next request that a client or proxy sends on it is lost. So the body is
+    always read first.
     """
 
     def __init__(
@@ -53,23 +55,23 @@ class WholeBodies:
         self._long_turns = Gate(_LONG_TURNS)
 
     @property
-    def idle(self) -> bool:
-        """Whether no request is there as a whole that the app has not answered."""
+    def is_idle(self) -> bool:
+        """Whether the app has answered every complete request."""
         return self._turns.empty and self._long_turns.empty
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        me = threading.get_ident()
+        thread_id = threading.get_ident()
         request = Request(environ["REMOTE_ADDR"], self._connections)
-        self._requests[me] = request
+        self._requests[thread_id] = request
         try:
             chunked = "HTTP_TRANSFER_ENCODING" in environ
             length = None if chunked else int(environ.get("CONTENT_LENGTH") or 0)
             if length != 0:
-                request.expects = "HTTP_EXPECT" in environ
-                body = self._whole(request, environ["wsgi.input"], length)
-                if body is _CUT_OFF and self._connections.has_just_closed:
-                    # Nobody is there to read an answer. The app's would take the time of others,
-                    # since many are closed at a time.
+                request.expects_continue = "HTTP_EXPECT" in environ
+                body = self._read_body(request, environ["wsgi.input"], length)
+                if body is _INCOMPLETE and self._connections.has_closed_recently:
+                    # The caller is gone. An answer of the app would delay other callers, since many
+                    # connections are closed at a time.
                     start_response("400 Bad Request", [])
                     return []
                 if isinstance(body, bytes):
@@ -77,52 +79,52 @@ class WholeBodies:
                     environ["wsgi.input"] = io.BytesIO(body)
                 else:
                     environ["wsgi.input"] = body
-            environ[ARRIVED] = request.arrived = time.monotonic()
-            environ[HUNG_UP] = request.hung_up
-            group = _group(environ["PATH_INFO"])
-            environ[TURN] = turn = self._turns.of(group)
+            environ[ARRIVED] = request.complete_at = time.monotonic()
+            environ[HUNG_UP] = request.has_hung_up
+            account = _find_account(environ["PATH_INFO"])
+            environ[TURN] = turn = self._turns.of(account)
             is_long = len(environ.get(BODY, b"")) > SHORT_BODY
-            with self._long_turns.of(group) if is_long else nullcontext(), turn:
+            with self._long_turns.of(account) if is_long else nullcontext(), turn:
                 return self._app(environ, start_response)
         finally:
-            del self._requests[me]
+            del self._requests[thread_id]
 
-    def _whole(self, request: Request, stream: Any, length: int | None) -> bytes | _Faulty:
-        """Return a body of `length` bytes (None: chunked)."""
+    def _read_body(self, request: Request, stream: Any, length: int | None) -> bytes | _InvalidBody:
+        """Return a body of `length` bytes; None means a chunked body of unknown length."""
         if length is not None and length > self._largest:
-            return _Faulty(RequestEntityTooLarge)
+            return _InvalidBody(RequestEntityTooLarge)
         data: bytes = stream.read(SHORT_BODY)
         if len(data) == SHORT_BODY:
-            request.waits_since = time.monotonic()
+            request.waiting_since = time.monotonic()
             with self._long_bodies:
-                request.has_place, request.waits_since = True, 0.0
+                request.has_place, request.waiting_since = True, 0.0
                 data += stream.read(self._largest + 1 - SHORT_BODY)
                 request.has_place = False
         if len(data) > self._largest:
-            return _Faulty(RequestEntityTooLarge)
+            return _InvalidBody(RequestEntityTooLarge)
         if length is not None and len(data) < length:
-            return _CUT_OFF
+            return _INCOMPLETE
         return data
 
 
-def _group(path: str) -> str:
-    """Return whom a request is for, as its path says: one account, so that accounts take turns.
+def _find_account(path: str) -> str:
+    """Return the account named in the path, so that accounts take turns.
 
-    What the path says need not be true: whoever makes it up is soon refused.
+    The name is not verified: a request with an invented account is soon refused.
     """
     first, *rest = path[1:].split("/", 3)
     return rest[1] if first in _HELPERS and len(rest) > 1 else first
 
 
-class _Faulty:
-    """A body that the app gets an error for, if it asks for it at all."""
+class _InvalidBody:
+    """A request body that raises an error when the app reads it."""
 
     def __init__(self, error: type[HTTPException]) -> None:
         self._error = error
 
     def read(self, _size: int = -1) -> bytes:
-        """Raise the error."""
+        """Raise the error; nothing is ever returned."""
         raise self._error
 
 
-_CUT_OFF = _Faulty(ClientDisconnected)
+_INCOMPLETE = _InvalidBody(ClientDisconnected)

@@ -1,25 +1,23 @@
-"""Who may hold a connection and for how long, so that nobody locks others out by holding many.
+"""Limits on connections, so that no caller locks others out by holding many.
 
-granian has room for a number of connections in each process, and gives a request a thread as soon
-as its headers are there. It waits without end for a body, and for a caller to read an answer. So
-each process looks at its own connections and closes some, by this rule:
+granian accepts a number of connections in each process, and gives a request a thread as soon as its
+headers have arrived. It waits without limit for a body, and for a caller to read an answer. So each
+process checks its own connections and closes some of them, by these rules:
 
-1. No connection is closed while its request is worked on or waits for its turn.
-2. A request must be there as a whole `CRMHUB_READ_TIMEOUT_S` after its first byte. Beside that,
-   nothing may stand still for 80 s: an answer must be read, and an idle connection be used
+1. No connection is closed while its request is processed or waits for its turn.
+2. A request must be complete `CRMHUB_READ_TIMEOUT_S` after its first byte. In any other state a
+   connection may stay unchanged for 80 s: unread answers and idle connections
    (granian itself closes an idle one after 75 s).
-3. Beyond a bound, connections make room: the slow ones first, the longest slow before the others,
-   then the idle ones, the longest idle before the others. Slow is a caller who is sending a
-   request, does not read an answer, or has sent nothing yet. The bounds are:
-   - of one address, `CRMHUB_CONNECTIONS_PER_ADDRESS` that are slow or idle for a second and more.
-     A /64 of IPv6 counts as one address; trusted proxies have no such bound;
-   - of those whose long bodies hold a place and do not get on, as many as wait for a place;
-   - of all, so many that a fifth of what granian has room for is free.
+3. Above a limit, connections are closed: first slow ones, then idle ones, always starting with the
+   one unchanged for longest. A caller is slow while sending a request, while not reading an answer,
+   or before sending anything. The limits are:
+   - for one address, `CRMHUB_CONNECTIONS_PER_ADDRESS` connections that were slow or idle for more
+     than a second. A /64 of IPv6 counts as one address; trusted proxies have no such limit;
+   - for long bodies without progress: as many are closed as other long bodies wait for a place;
+   - for all connections: a fifth of what granian accepts stays free.
 
-The kernel tells how a connection stands: when data last came and was last sent, and how much.
-Data that came after the last answer is a request, in part or as a whole. WSGI does not tell on
-which connection a request came, since it gives no port: it is one of the same address, where data
-last came just before the request was there as a whole.
+WSGI does not say on which connection a request arrived, since it gives no port. The candidates are
+the connections of the same address that received data just before the request was complete.
 """
 
 from __future__ import annotations
@@ -27,104 +25,93 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import struct
-import sys
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import NoReturn
 
 import structlog
 
 from crmhub.accounts.limits import network_of
 from crmhub.api.http.addresses import is_trusted
+from crmhub.server.tcp_connection import ESTABLISHED, TcpConnection, has_tcp_info
 from crmhub.setting_values import Network
 
-# A longer body waits for a place among those that are read.
-SHORT_BODY = 65_536
-
-# Between two looks. One at 2,000 connections takes 15 ms.
-_LOOK_SECONDS, _CROWDED_LOOK_SECONDS = 0.5, 0.05
+# Pauses between two checks. A check of 2,000 connections takes 15 ms.
+_CHECK_SECONDS, _CROWDED_CHECK_SECONDS = 0.5, 0.05
 _LOG_SECONDS = 10.0
-# granian closes an idle connection after 75 s itself.
-_STILL_SECONDS = 80.0
-# A busy caller has connections of any state at any moment; those that are so for longer count.
+# granian itself closes an idle connection after 75 s.
+_UNCHANGED_SECONDS = 80.0
+# A busy caller has connections in any state at any moment; only longer-lasting states count.
 _NEW_SECONDS = 1.0
-# A request is known to be there so long after its last byte, at most, and usually.
+# The longest and the usual time between a request's last byte and the app's knowledge of it.
 _LATE_SECONDS, _USUAL_SECONDS = 10.0, 0.25
-# So long after a connection is closed, its request may still be in the hands of a thread.
+# After a connection is closed, a thread may still process its request for this long.
 _ENDING_SECONDS = 10.0
 # The kernel's clock for connections ticks every 4 to 10 ms.
 _TICK_SECONDS = 0.02
-# Several connections of one address may have moved just before a request was there; it may be on
-# any, so it keeps so many from being closed. No more, lest one request protect all the slow ones.
-_ALIKE = 4
-# A body that gets on by less in a second does not get on.
-_PROGRESS_BYTES = 4096
-# Of `HTTP/1.1 100 Continue`, which is no answer; every other has more.
-_CONTINUE_BYTES = 25
-# Of Linux's `struct tcp_info`: the state, how long ago (ms) data was sent and data came, how many
-# bytes came, how many wait to be sent, and how many were sent.
-_TCP_INFO = struct.Struct("=B43xI4xI72xQ8xI52xQ")
-_ESTABLISHED, _CLOSE_WAIT = 1, 8
+# If several connections of an address received data just before a request was complete, it may be
+# on any of them. So it protects this many; with more, one request would protect all slow ones.
+_CANDIDATES = 4
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
-# Why a connection is closed, as the log says it.
+# The reasons for closing, as the log names them.
 _TIMEOUT, _ADDRESS, _ROOM = "timed_out", "of_busy_addresses", "for_room"
 _log = structlog.get_logger("crmhub.serve")
 
-# What counts as one address.
-_owner = lru_cache(4096)(network_of)
+_network = lru_cache(4096)(network_of)
 
 
 class Request:
-    """A request whose headers are there; `arrived` once its body is, too."""
+    """A request whose headers have arrived; `complete_at` is set when its body has, too."""
 
     __slots__ = (
+        "_candidates",
         "_connections",
-        "_lines",
         "address",
-        "arrived",
-        "began",
-        "expects",
+        "began_at",
+        "complete_at",
+        "expects_continue",
         "has_place",
-        "waits_since",
+        "waiting_since",
     )
 
     def __init__(self, address: str, connections: Connections) -> None:
         self.address = address
-        self.began = time.monotonic()
-        self.arrived: float | None = None
-        # The caller asked for `100 Continue`.
-        self.expects = False
-        # Whether its body has a place among the long ones, or since when it waits for one (or 0).
-        self.has_place, self.waits_since = False, 0.0
+        self.began_at = time.monotonic()
+        self.complete_at: float | None = None
+        self.expects_continue = False
+        # Whether its long body has a place to be read, and since when it waits for one (0: not).
+        self.has_place, self.waiting_since = False, 0.0
         self._connections = connections
-        self._lines: list[tuple[_Line, int]] | None = None
+        self._candidates: list[tuple[TcpConnection, int]] | None = None
 
-    def hung_up(self) -> bool:
-        """Return whether the caller has hung up; False where that cannot be told.
+    def has_hung_up(self) -> bool:
+        """Return whether the caller has hung up; False if this is unknown.
 
-        The first call notes every connection that may be the caller's: it is open, of the same
-        address, and holds an unanswered request. Each later call drops those that were closed,
-        and those that got an answer meanwhile: they were another request's. The caller hung up
-        when none is left.
+        The first call stores the candidates: open connections of the same address with an
+        unanswered request. Later calls remove those that were closed, and those that were answered,
+        since these belong to other requests. The caller has hung up when no candidate is left.
         """
-        if self._lines is None:
-            self._lines = self._connections.unanswered(self)
-            # Nothing is told of a caller who is on none of them.
+        if self._candidates is None:
+            self._candidates = self._connections.find_candidates(self)
+            # Without candidates the state of the caller is unknown.
             return False
-        left = [(line, sent) for line, sent in self._lines if line.still_waits(sent)]
-        gone = bool(self._lines) and not left
-        if not gone:
-            self._lines = left
-        return gone
+        left = [(line, sent) for line, sent in self._candidates if line.is_unanswered(sent)]
+        if self._candidates and not left:
+            return True
+        self._candidates = left
+        return False
 
 
 class Connections:
-    """The connections to `port` that this process has, and the requests that came on them."""
+    """The connections of this process to `port`, and the requests that arrived on them.
+
+    `room` is the number of connections that granian accepts, `per_address` the limit for one
+    address; addresses in `trusted` networks are proxies without that limit.
+    """
 
     def __init__(
         self,
@@ -136,86 +123,86 @@ class Connections:
         trusted: Sequence[Network] = (),
     ) -> None:
         self.requests = dict[int, Request]()
-        """By the thread that has each."""
+        """The requests by the id of the thread that processes them."""
         self._port = port
         self._read_timeout = read_timeout
         self._per_address = per_address
-        self._most = room * 4 // 5
+        self._limit = room * 4 // 5
         self._is_crowded = False
         self._trusted = tuple(trusted)
         self._closed_at = 0.0
-        # By the number of the socket's inode; None for a socket that is no connection of ours.
-        self._known: dict[int, _Line | None] = {}
+        # By the socket's inode; None for a socket that is no connection to `port`.
+        self._sockets: dict[int, TcpConnection | None] = {}
 
     @property
-    def has_just_closed(self) -> bool:
-        """Whether connections were closed a moment ago."""
+    def has_closed_recently(self) -> bool:
+        """Whether a connection was closed within the last ten seconds."""
         return time.monotonic() - self._closed_at < _ENDING_SECONDS
 
-    def watch(self) -> None:
-        """From now on look at the connections, several times a second."""
-        if _can_tell():
-            threading.Thread(target=self._watch, daemon=True).start()
+    def start_checks(self) -> None:
+        """Start a thread that checks the connections several times a second."""
+        if has_tcp_info():
+            threading.Thread(target=self._check_forever, daemon=True).start()
 
-    def _watch(self) -> NoReturn:
-        pause, logged, closed = _LOOK_SECONDS, 0.0, Counter[str]()
+    def _check_forever(self) -> NoReturn:
+        pause, logged_at, closed = _CHECK_SECONDS, 0.0, Counter[str]()
         while True:
             time.sleep(pause)
             began = time.monotonic()
-            with suppress(OSError):  # no descriptor is left to look with
-                closed += self.look()
+            with suppress(OSError):  # out of file descriptors
+                closed += self.close_excess()
             now = time.monotonic()
-            if closed and now - logged > _LOG_SECONDS:
+            if closed and now - logged_at > _LOG_SECONDS:
                 _log.warning("connections closed", **closed)
-                logged, closed = now, Counter()
-            pause = _CROWDED_LOOK_SECONDS if self._is_crowded else _LOOK_SECONDS
-            # At most half of the time is for looking.
+                logged_at, closed = now, Counter()
+            pause = _CROWDED_CHECK_SECONDS if self._is_crowded else _CHECK_SECONDS
+            # Checks take at most half of the time.
             pause = max(pause, now - began)
 
-    def look(self) -> Counter[str]:
-        """Close what the rule says; return how many connections for which reason."""
+    def close_excess(self) -> Counter[str]:
+        """Close the connections that break a rule; return their number by reason."""
         began = time.monotonic()
-        lines = [line for line in self._lines() if line.see()]
-        worked_on = self._worked_on(lines)
-        others = [line for line in lines if line not in worked_on]
-        # The first is the first to be closed.
-        others.sort(key=lambda line: (not line.slow, line.since))
+        lines = [line for line in self._list_open() if line.refresh()]
+        in_progress = self._find_in_progress(lines)
+        others = [line for line in lines if line not in in_progress]
+        # The first one is closed first.
+        others.sort(key=lambda line: (not line.is_slow, line.unchanged_since))
         closed = Counter[str]()
-        for line, reason in self._superfluous(others, len(lines), began).items():
+        for line, reason in self._choose_excess(others, len(lines), began).items():
             closed[reason] += self._close(line, since=began)
-        self._is_crowded = closed[_ROOM] > 0 or len(lines) > self._most
+        self._is_crowded = closed[_ROOM] > 0 or len(lines) > self._limit
         return closed
 
-    def unanswered(self, request: Request) -> list[tuple[_Line, int]]:
-        """Return the connections that may be the request's, and how much was sent on each."""
-        # A `100 Continue` that is sent after the body has come looks like an answer.
-        if not _can_tell() or request.expects:
+    def find_candidates(self, request: Request) -> list[tuple[TcpConnection, int]]:
+        """Return the connections that may be the request's, and the bytes sent on each."""
+        # A `100 Continue` that is sent after the body has arrived looks like an answer.
+        if not has_tcp_info() or request.expects_continue:
             return []
-        owner, found = _owner(request.address), []
-        for line in self._lines():
-            if line.owner == owner:
+        network, candidates = _network(request.address), []
+        for line in self._list_open():
+            if line.network == network:
                 with suppress(OSError):  # closed meanwhile
-                    now, told = time.monotonic(), line.told()
-                    state, sent_ms, came_ms, received, _, sent = told
+                    now, info = time.monotonic(), line.read_tcp_info()
+                    state, sent_ms, received_ms, received, _, sent = info
                     if (
-                        state == _ESTABLISHED
+                        state == ESTABLISHED
                         and received
-                        and came_ms <= sent_ms
-                        and now - came_ms / 1000 > request.began - _LATE_SECONDS
-                        and now - sent_ms / 1000 < (request.arrived or now) + _TICK_SECONDS
+                        and received_ms <= sent_ms
+                        and now - received_ms / 1000 > request.began_at - _LATE_SECONDS
+                        and now - sent_ms / 1000 < (request.complete_at or now) + _TICK_SECONDS
                     ):
-                        found.append((line, sent))
-        return found
+                        candidates.append((line, sent))
+        return candidates
 
-    def _lines(self) -> list[_Line]:
-        """Return the connections that are open now, each as the same object in every look.
+    def _list_open(self) -> list[TcpConnection]:
+        """Return the open connections, always with the same object for the same connection.
 
-        No descriptor is made, and none is closed. Above all no second one of a file may ever be
-        closed: POSIX would give up every lock of this process on that file, those of SQLite with
-        them, and another process could take the database for unused
+        No descriptor is created or closed. A second descriptor of a file must never be closed:
+        POSIX would drop all locks of this process on that file. These include SQLite's locks, and
+        another process could take the database for unused
         (https://sqlite.org/howtocorrupt.html, 2.2).
         """
-        known, found = self._known, dict[int, _Line | None]()
+        before, sockets = self._sockets, dict[int, TcpConnection | None]()
         for name in os.listdir("/proc/self/fd"):
             descriptor = int(name)
             try:
@@ -223,211 +210,110 @@ class Connections:
                 if not stat.S_ISSOCK(status.st_mode):
                     continue
                 inode = status.st_ino
-                line = known.get(inode)
-                if inode not in known or (line and line.descriptor != descriptor):
-                    line = self._meet(descriptor, inode)
-                found[inode] = line
-            except OSError:  # closed meanwhile, or it listens
+                line = before.get(inode)
+                if inode not in before or (line and line.descriptor != descriptor):
+                    line = self._inspect_socket(descriptor, inode)
+                sockets[inode] = line
+            except OSError:  # closed meanwhile, or a listening socket
                 continue
-        self._known = found
-        return [line for line in found.values() if line]
+        self._sockets = sockets
+        return [line for line in sockets.values() if line]
 
-    def _meet(self, descriptor: int, inode: int) -> _Line | None:
-        """Return a connection seen for the first time; None for a socket that is none of ours.
+    def _inspect_socket(self, descriptor: int, inode: int) -> TcpConnection | None:
+        """Return the connection of a new socket, None for a socket that is not one to `port`.
 
-        Raises OSError where there is no peer.
+        Raises OSError for a socket without a peer.
         """
-        one = socket.socket(fileno=descriptor)
+        handle = socket.socket(fileno=descriptor)
         try:
-            is_tcp = one.type == socket.SOCK_STREAM and one.family in _FAMILIES
-            if not is_tcp or one.getsockname()[1] != self._port:
+            is_tcp = handle.type == socket.SOCK_STREAM and handle.family in _FAMILIES
+            if not is_tcp or handle.getsockname()[1] != self._port:
                 return None
-            peer = one.getpeername()[0]
+            peer = handle.getpeername()[0]
         finally:
-            one.detach()
-        return _Line(descriptor, inode, _owner(peer), is_trusted(peer, self._trusted))
+            handle.detach()
+        return TcpConnection(descriptor, inode, _network(peer), is_trusted(peer, self._trusted))
 
-    def _worked_on(self, lines: Iterable[_Line]) -> set[_Line]:
-        """Return the connections whose requests are there as a whole and not answered yet."""
-        arrived = defaultdict(list)
+    def _find_in_progress(self, lines: Iterable[TcpConnection]) -> set[TcpConnection]:
+        """Return the connections whose requests are complete and not answered yet."""
+        complete = defaultdict(list)
         for request in list(self.requests.values()):
-            if request.arrived is not None:
-                arrived[_owner(request.address)].append((request.arrived, request.began))
-        by_owner = defaultdict(list)
+            if request.complete_at is not None:
+                times = (request.complete_at, request.began_at)
+                complete[_network(request.address)].append(times)
+        by_network = defaultdict(list)
         for line in lines:
-            if line.owner in arrived and line.may_be_worked_on:
-                by_owner[line.owner].append(line)
-        found = set()
-        for owner, possible in by_owner.items():
-            possible.sort(key=lambda line: line.came)
-            for whole, began in sorted(arrived[owner], reverse=True):
-                while possible and possible[-1].came > whole + _TICK_SECONDS:
+            if line.network in complete and line.may_be_in_progress:
+                by_network[line.network].append(line)
+        in_progress = set()
+        for network, possible in by_network.items():
+            possible.sort(key=lambda line: line.last_received_at)
+            for complete_at, began_at in sorted(complete[network], reverse=True):
+                while possible and possible[-1].last_received_at > complete_at + _TICK_SECONDS:
                     possible.pop()
                 late = _LATE_SECONDS
-                for _ in range(_ALIKE):
-                    if possible and possible[-1].came > began - late:
-                        found.add(possible.pop())
+                for _ in range(_CANDIDATES):
+                    if possible and possible[-1].last_received_at > began_at - late:
+                        in_progress.add(possible.pop())
                     late = _USUAL_SECONDS
-        return found
+        return in_progress
 
-    def _superfluous(self, lines: list[_Line], total: int, now: float) -> dict[_Line, str]:
-        """Return those to be closed, and why, of lines on which nothing is worked on.
+    def _choose_excess(
+        self, lines: list[TcpConnection], total: int, now: float
+    ) -> dict[TcpConnection, str]:
+        """Return the connections to close, with the reasons.
 
-        `total` counts the others, too.
+        `lines` are those without a request in progress, in the order of closing; `total` is the
+        number of all connections.
         """
-        found: dict[_Line, str] = {}
+        chosen: dict[TcpConnection, str] = {}
         for line in lines:
-            if now - line.since > (self._read_timeout if line.reading else _STILL_SECONDS):
-                found[line] = _TIMEOUT
-        settled = [line for line in lines if now - line.since > _USUAL_SECONDS]
-        old = [line for line in settled if now - line.since > _NEW_SECONDS]
-        by_owner = defaultdict(list)
+            allowed = self._read_timeout if line.is_receiving else _UNCHANGED_SECONDS
+            if now - line.unchanged_since > allowed:
+                chosen[line] = _TIMEOUT
+        settled = [line for line in lines if now - line.unchanged_since > _USUAL_SECONDS]
+        old = [line for line in settled if now - line.unchanged_since > _NEW_SECONDS]
+        by_network = defaultdict(list)
         for line in old:
             if not line.is_proxy:
-                by_owner[line.owner].append(line)
+                by_network[line.network].append(line)
         for group, excess, reason in (
-            *((each, len(each) - self._per_address, _ADDRESS) for each in by_owner.values()),
-            self._stuck([line for line in old if line.is_long], now),
-            (settled, total - self._most, _ROOM),
+            *((group, len(group) - self._per_address, _ADDRESS) for group in by_network.values()),
+            self._choose_stalled_bodies([line for line in old if line.is_long], now),
+            (settled, total - self._limit, _ROOM),
         ):
-            left = [line for line in group if line not in found]
+            left = [line for line in group if line not in chosen]
             excess -= len(group) - len(left)
-            found |= dict.fromkeys(left[: max(0, excess)], reason)
-        return found
+            chosen |= dict.fromkeys(left[: max(0, excess)], reason)
+        return chosen
 
-    def _stuck(self, lines: list[_Line], now: float) -> tuple[list[_Line], int, str]:
-        """Return which of the long bodies may make room for others, and how many of them are to.
+    def _choose_stalled_bodies(
+        self, lines: list[TcpConnection], now: float
+    ) -> tuple[list[TcpConnection], int, str]:
+        """Return connections with stalled long bodies, how many to close, and the reason.
 
-        Nothing is read of those that wait for a place, so that they do not get on either; but
-        they came later than those that have one.
+        Bodies that wait for a place are not read and make no progress either, but they began later
+        than those that have a place.
         """
         requests = list(self.requests.values())
-        waiting = sum(0 < each.waits_since < now - _NEW_SECONDS for each in requests)
-        without_place = len(lines) - sum(each.has_place for each in requests)
-        stuck = [line for line in lines if now - line.moved > _NEW_SECONDS]
-        return stuck, min(waiting, len(stuck) - max(0, without_place)), _ROOM
+        waiting = sum(0 < request.waiting_since < now - _NEW_SECONDS for request in requests)
+        without_place = len(lines) - sum(request.has_place for request in requests)
+        stalled = [line for line in lines if now - line.last_progress_at > _NEW_SECONDS]
+        return stalled, min(waiting, len(stalled) - max(0, without_place)), _ROOM
 
-    def _close(self, line: _Line, *, since: float) -> bool:
-        """Close a connection, unless there is something to work on by now; return whether."""
-        was_slow, came = line.slow, line.received
-        if not line.see() or (line.received != came and not was_slow):
+    def _close(self, line: TcpConnection, *, since: float) -> bool:
+        """Close a connection, unless a request has arrived on it `since`; return whether."""
+        was_slow, received = line.is_slow, line.received
+        if not line.refresh() or (line.received != received and not was_slow):
             return False
         for request in list(self.requests.values()):
-            whole = request.arrived
+            complete_at = request.complete_at
             if (
-                whole is not None
-                and whole > since
-                and abs(whole - line.came) < _USUAL_SECONDS
-                and _owner(request.address) == line.owner
+                complete_at is not None
+                and complete_at > since
+                and abs(complete_at - line.last_received_at) < _USUAL_SECONDS
+                and _network(request.address) == line.network
             ):
                 return False
         self._closed_at = time.monotonic()
-        return line.shut()
-
-
-class _Line:
-    """One connection, and how it stood at the last look.
-
-    It is known by the number of granian's descriptor, as long as the inode is the same.
-    """
-
-    __slots__ = (
-        "_answered",
-        "_before",
-        "_marked",
-        "came",
-        "descriptor",
-        "inode",
-        "is_long",
-        "is_proxy",
-        "may_be_worked_on",
-        "moved",
-        "owner",
-        "reading",
-        "received",
-        "since",
-        "slow",
-    )
-
-    def __init__(self, descriptor: int, inode: int, owner: str, is_proxy: bool) -> None:
-        self.descriptor, self.inode = descriptor, inode
-        self.owner, self.is_proxy = owner, is_proxy
-        # When data last came, and since when it is as it is; both by `time.monotonic`.
-        self.came = self.since = 0.0
-        self.reading = self.slow = self.is_long = self.may_be_worked_on = False
-        # When a body last got on.
-        self.moved = 0.0
-        # Bytes that came, that had come then and before this request; sent before its answer.
-        self.received = self._marked = self._before = self._answered = 0
-
-    def told(self) -> tuple[int, ...]:
-        """Return what the kernel tells of it, as `_TCP_INFO` says; raises OSError."""
-        # Python closes what it has an object for, and this is granian's: none is kept.
-        one = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, self.descriptor)
-        try:
-            told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
-        finally:
-            one.detach()
-        return _TCP_INFO.unpack(told)
-
-    def see(self) -> bool:
-        """Note how it stands now; return False where it is gone."""
-        was_reading, now = self.reading, time.monotonic()
-        try:
-            state, sent_ms, came_ms, self.received, unsent, sent = self.told()
-        except OSError:
-            return False
-        if state not in (_ESTABLISHED, _CLOSE_WAIT):
-            return False
-        answer = sent - self._answered
-        self.came = now - came_ms / 1000
-        expected = answer == _CONTINUE_BYTES
-        self.may_be_worked_on = self.received > 0 and (came_ms <= sent_ms or expected)
-        self.reading = self.received > 0 and (came_ms < sent_ms or not sent or expected)
-        if not self.reading:
-            self.since = now - min(came_ms, sent_ms) / 1000
-            self._before = self.received
-        elif not was_reading or answer > _CONTINUE_BYTES:
-            self.since = self.came
-        if not expected:
-            self._answered = sent
-        if not self.reading or self.received >= self._marked + _PROGRESS_BYTES:
-            self._marked, self.moved = self.received, now
-        self.slow = self.reading or unsent > 0 or not self.received
-        self.is_long = self.reading and self.received - self._before > SHORT_BODY
-        return True
-
-    def still_waits(self, sent: int) -> bool:
-        """Return whether it is open, and nothing was sent on it beyond so many bytes."""
-        try:
-            same = os.fstat(self.descriptor).st_ino == self.inode
-            state, *_, sent_by_now = self.told()
-        except OSError:
-            return False
-        return same and state == _ESTABLISHED and sent_by_now == sent
-
-    def shut(self) -> bool:
-        """Close it for both sides; return False where it is gone already."""
-        try:
-            # By a descriptor of our own, which cannot come to mean something else meanwhile.
-            copy = os.dup(self.descriptor)
-            held = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, copy)
-        except OSError:
-            # Where a file has taken its place, the copy stays open: it is not worth the locks.
-            return False
-        with held:
-            if os.fstat(copy).st_ino != self.inode:
-                return False
-            with suppress(OSError):  # the caller was faster
-                held.shutdown(socket.SHUT_RDWR)
-        return True
-
-
-@cache
-def _can_tell() -> bool:
-    """Whether this system tells of connections what is asked here: Linux does, since 4.19."""
-    if sys.platform != "linux":
-        return False
-    with socket.socket() as some:
-        told = some.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
-    return len(told) == _TCP_INFO.size
+        return line.shut_down()

@@ -1,4 +1,4 @@
-"""The HTTP server of a server process: granian, with the bounds that the hub needs."""
+"""The HTTP server of a server process: granian with the hub's limits."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from crmhub.bounds import MAX_HEAD_BYTES
 from crmhub.server import processes
 from crmhub.settings import Settings
 
-# After SIGTERM, requests under way get this long; a helper call may take 25 s.
+# Time for requests in progress after SIGTERM; a helper call may take 25 s.
 GRACE_SECONDS = 30
 _IDLE_SECONDS = 5
-# Longer than proxies keep a connection that nobody uses (nginx, AWS: 60 s): a call that one sends
-# while the hub is closing it would be lost.
+# Longer than proxies keep an idle connection (nginx, AWS: 60 s): a call that a proxy sends while
+# the hub closes the connection would be lost.
 _IDLE_CONNECTION_MS = 75_000
-# Others are kept in the kernel's queue, up to this many: what overflows comes a second later.
+# Length of the kernel's queue of new connections; beyond it, callers retry after a second.
 _BACKLOG = 4096
 
 
 def serve(settings: Settings, address: str) -> None:
-    """Serve until SIGTERM or SIGINT; exits with 1 when the process below, which serves, ends.
+    """Serve requests until SIGTERM or SIGINT; exit with code 1 if granian's own process ends.
 
-    granian runs the application in a process below this one. It has a single one here, which the
-    hub's supervisor replaces: granian itself would give up on all of them when one was killed
-    twice within 5.5 s. They share the port by SO_REUSEPORT.
+    granian runs the application in a child of this process. It has only one child, and the hub's
+    supervisor replaces this process when the child ends: granian itself would stop for good if a
+    child was killed twice within 5.5 s. All server processes share the port by SO_REUSEPORT.
     """
-    processes.end_with_parent()
+    processes.stop_with_parent()
     server = Server(
         "crmhub.server.processes:load",
         factory=True,
@@ -40,28 +40,28 @@ def serve(settings: Settings, address: str) -> None:
         address=address,
         port=settings.port,
         workers=1,
-        blocking_threads=processes.room(settings),
+        blocking_threads=processes.connection_limit(settings),
         blocking_threads_idle_timeout=_IDLE_SECONDS,
-        backpressure=processes.room(settings),
+        backpressure=processes.connection_limit(settings),
         backlog=_BACKLOG,
         http=HTTPModes.http1,
-        # Each connection may hold so much; with granian's 400 kB, some hundred fill the memory.
+        # Buffer of each connection; with granian's 400 kB some hundred connections fill the memory.
         http1_settings=HTTP1Settings(
             header_read_timeout=_IDLE_CONNECTION_MS, max_buffer_size=MAX_HEAD_BYTES
         ),
         workers_kill_timeout=GRACE_SECONDS,
         log_level=LogLevels.error,
-        log_dictconfig=_to_our_log(),
+        log_dictconfig=_log_config(),
     )
-    # granian would reload; the supervisor alone acts on a hangup.
+    # On a hangup granian would reload; only the supervisor may act on it.
     server.on_startup(lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
-    # Only from here on: its advice on numbers of threads and workers fits other services.
+    # Not earlier, because granian's warnings about numbers of threads do not fit this service.
     server.on_startup(lambda: logging.getLogger("_granian").setLevel(logging.WARNING))
     server.serve()
 
 
-def _to_our_log() -> dict[str, Any]:
-    """Return a logging configuration that leaves granian's lines to the log of the service."""
+def _log_config() -> dict[str, Any]:
+    """Return a logging configuration that passes granian's lines to the hub's log."""
     return {
         "formatters": {},
         "handlers": {},

@@ -1,4 +1,4 @@
-"""What runs in the processes of `crmhub serve`: the supervisor's announcement, the servers' app."""
+"""The processes of `crmhub serve`: loading the app, ending a process, announcing the address."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
 
     from flask import Flask
 
-    from crmhub.server.bodies import WholeBodies
+    from crmhub.server.bodies import BodyBuffer
     from crmhub.settings import Settings
 
-# Beside the requests that a process works on, it holds so many connections whose requests are
-# not there as a whole yet, or wait for their turn. Each may need a thread (100 kB): with fewer of
-# these, whole requests would wait behind slow ones where nobody can tell them apart.
-_TAKEN_IN = 1280
+# Connections, in addition to `threads`, for incomplete requests and for those waiting for a turn.
+# Each may need a thread (100 kB). With fewer threads, complete requests would wait behind slow ones
+# inside granian, which cannot tell them apart.
+_WAITING_CONNECTIONS = 1280
 _START_SECONDS = 60
-# Of glibc's malloc.h.
+# Constants of glibc's malloc.h.
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 _MAPPED_BYTES, _ARENAS = 256 * 1024, 2
-# After SIGTERM: how long a request may take to come as a whole, and the last answer to be sent.
+# Seconds after SIGTERM for a request to arrive completely, and for the last answer to be sent.
 _UNSENT_SECONDS, _SENDING_SECONDS = 1.0, 1.0
 
 
-def room(settings: Settings) -> int:
-    """Return how many connections a server process holds at a time.
+def connection_limit(settings: Settings) -> int:
+    """Return how many connections a server process accepts at a time.
 
-    Half of its descriptors are left to the database, to CRMs and to files.
+    Half of its file descriptors are reserved for the database, CRMs and files.
     """
-    wanted = settings.threads + _TAKEN_IN
+    limit = settings.threads + _WAITING_CONNECTIONS
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return wanted if descriptors == resource.RLIM_INFINITY else min(wanted, descriptors // 2)
+    return limit if descriptors == resource.RLIM_INFINITY else min(limit, descriptors // 2)
 
 
 def load() -> Flask:
     """Return the application of a server process; its hub is closed when the process ends."""
     gc.disable()
-    _give_memory_back()
+    _limit_memory_use()
     from crmhub import logs, metrics
     from crmhub.app import create_app
     from crmhub.bounds import MAX_BODY_BYTES
-    from crmhub.server.bodies import WholeBodies
+    from crmhub.server.bodies import BodyBuffer
     from crmhub.server.connections import Connections
     from crmhub.settings import Settings
 
@@ -65,27 +65,27 @@ def load() -> Flask:
         settings.port,
         read_timeout=settings.read_timeout_s,
         per_address=settings.connections_per_address,
-        room=room(settings),
+        room=connection_limit(settings),
         trusted=settings.trusted_proxies,
     )
-    whole = WholeBodies(app.wsgi_app, MAX_BODY_BYTES, settings.threads, connections)
-    app.wsgi_app = whole  # type: ignore[method-assign]
-    # Not atexit: processes made by multiprocessing end without it.
+    buffer = BodyBuffer(app.wsgi_app, MAX_BODY_BYTES, settings.threads, connections)
+    app.wsgi_app = buffer  # type: ignore[method-assign]
+    # Not atexit, which multiprocessing's processes skip when they end.
     close = multiprocessing.util.Finalize(None, app.extensions["crmhub"].close, exitpriority=1)
-    _end_without(whole, close)
-    end_with_parent()
-    connections.watch()
-    # What is here now is here as long as the process: no collection need go through it.
+    _exit_on_signal(buffer, close)
+    stop_with_parent()
+    connections.start_checks()
+    # The objects loaded so far live as long as the process; the collector need not check them.
     gc.freeze()
     gc.enable()
     return app
 
 
-def _give_memory_back() -> None:
-    """Let glibc give the memory of large answers back to the system, and share small pieces.
+def _limit_memory_use() -> None:
+    """Make glibc return freed memory to the system, and let threads share arenas.
 
-    Otherwise it raises its threshold for what is mapped by itself to 32 MB, and each of many
-    threads keeps an arena with what it once needed (mallopt(3)).
+    By default glibc raises its threshold for separately mapped blocks to 32 MB, and every thread
+    keeps an arena of its largest size so far (mallopt(3)).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -93,46 +93,48 @@ def _give_memory_back() -> None:
         mallopt(_M_ARENA_MAX, _ARENAS)
 
 
-def forget_supervisors_signals() -> None:
-    """Give a process just forked signal handlers of its own, until granian sets its own ones.
+def reset_signal_handlers() -> None:
+    """Replace the supervisor's signal handlers in a process that was just forked from it.
 
-    With the supervisor's, it would swallow the SIGTERM that ends it while it is starting. Ctrl-C
-    and a hangup reach every process of a terminal, but the supervisor alone is to act on them.
+    With the supervisor's handlers the process would ignore SIGTERM until granian sets its own.
+    Ctrl-C and a hangup are ignored: they reach every process of a terminal, but only the supervisor
+    acts on them.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-def _end_without(whole: WholeBodies, close: Callable[[], object]) -> None:
-    """When this process is to end, let it not wait for requests whose end does not come.
+def _exit_on_signal(buffer: BodyBuffer, close: Callable[[], object]) -> None:
+    """Exit after SIGTERM or SIGINT as soon as all complete requests are answered.
 
-    granian would, until it is killed, and other calls wait for the next start meanwhile.
+    granian would also wait for incomplete requests until it is killed, and other calls would be
+    delayed until the next start.
     """
-    signals, told = os.pipe()
-    os.set_blocking(told, False)
-    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    signals, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
+    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
 
-    def end() -> None:
+    def wait_and_exit() -> None:
         while os.read(signals, 1)[0] not in (signal.SIGTERM, signal.SIGINT):
             pass
         time.sleep(_UNSENT_SECONDS)
-        while not whole.idle:
+        while not buffer.is_idle:
             time.sleep(0.1)
-        # The last answer is on its way.
+        # The last answer is still being sent.
         time.sleep(_SENDING_SECONDS)
         close()
         os._exit(0)
 
-    threading.Thread(target=end, daemon=True).start()
+    threading.Thread(target=wait_and_exit, daemon=True).start()
 
 
-def end_with_parent() -> None:
-    """Stop this process when the one that began it is gone, lest it keep the port for ever."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+def stop_with_parent() -> None:
+    """Stop this process when its parent is gone, so that it does not keep the port."""
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def _stop_with_parent() -> None:
     parent = multiprocessing.parent_process()
     while parent is not None and os.getppid() == parent.pid:
         time.sleep(1)
@@ -140,21 +142,21 @@ def _end_with_parent() -> None:
 
 
 def announce(settings: Settings, address: str) -> None:
-    """Print where the service is, as soon as it answers there."""
+    """Print the address of the service as soon as the service answers there."""
     threading.Thread(target=_announce, args=(settings, address), daemon=True).start()
 
 
 def _announce(settings: Settings, address: str) -> None:
-    late, told = time.monotonic() + _START_SECONDS, False
-    host = reachable(address)
+    late_at, has_warned = time.monotonic() + _START_SECONDS, False
+    host = local_host(address)
     while True:
-        # First of all, so that this thread does nothing while the server processes are forked.
+        # Sleep first, so that this thread is idle while the server processes are forked.
         time.sleep(0.2)
         if _answers(host, settings.port):
             print(f"crmhub is ready at {origin(host, settings.port)}", flush=True)  # noqa: T201
             return
-        if not told and time.monotonic() > late:
-            told = True
+        if not has_warned and time.monotonic() > late_at:
+            has_warned = True
             print(  # noqa: T201
                 f"crmhub does not answer at {origin(host, settings.port)} yet: see the log.",
                 file=sys.stderr,
@@ -173,8 +175,8 @@ def _answers(host: str, port: int) -> bool:
         connection.close()
 
 
-def reachable(host: str) -> str:
-    """Return where a service that listens on `host` is called on this machine."""
+def local_host(host: str) -> str:
+    """Return the host name by which this machine reaches a service that listens on `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 

@@ -1,4 +1,4 @@
-"""Where the service listens: the address is checked before the server processes share it."""
+"""The check of the address on which the service listens."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ import rich_click as click
 
 
 def free_address(host: str, port: int) -> str:
-    """Return the address that `host` names; raises ClickException when it cannot be listened on.
+    """Return the IP address of `host`; raise ClickException if nothing can listen on it.
 
-    The server itself would not notice that another one listens there already, since its own
-    processes share the port.
+    The server itself would not notice that another service listens on the port, because its own
+    processes share it.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        candidates = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
     except OSError as exc:
         raise click.ClickException(
-            f"The host {host} is not known here ({exc.strerror}); give an address of this machine."
+            f"The host {host} cannot be resolved ({exc.strerror}). Give an address of this machine."
         ) from exc
-    # A name may stand for several; IPv4 is what others expect behind `localhost`.
-    family, kind, protocol, _, where = min(found, key=lambda one: one[0] != socket.AF_INET)
+    # A name may have several addresses; clients expect IPv4 behind `localhost`.
+    family, kind, protocol, _, address = min(candidates, key=lambda info: info[0] != socket.AF_INET)
     with socket.socket(family, kind, protocol) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(where)
+            probe.bind(address)
         except OSError as exc:
             raise click.ClickException(_cannot_listen(host, port, exc)) from exc
-    return str(where[0])
+    return str(address[0])
 
 
 def _cannot_listen(host: str, port: int, exc: OSError) -> str:

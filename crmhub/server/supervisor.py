@@ -11,7 +11,7 @@ from collections.abc import Callable
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 
-# A process that keeps ending by itself gets a pause; one that is killed from outside needs none.
+# A process that ends this often soon after its start is restarted only after a pause.
 _SHORT_LIFE = 2.0
 _SHORT_LIVES = 10
 _PAUSE = 5.0
@@ -19,91 +19,91 @@ _log = logging.getLogger("crmhub.server")
 
 
 class Supervisor:
-    """Runs `serve` in so many processes, and begins another one when one ends."""
+    """Runs `serve` in a number of processes, and starts a new process when one ends."""
 
     def __init__(self, serve: Callable[[], None], processes: int) -> None:
-        self._places = [_Place(serve) for _ in range(processes)]
+        self._slots = [_Slot(serve) for _ in range(processes)]
         self._ended, self._signal = os.pipe()
 
     def handle(self, *signals: int) -> None:
-        """Let these signals end `run`."""
+        """Register handlers for these signals, which make `run` return."""
         for number in signals:
             signal.signal(number, lambda *_: self.end())
 
     def end(self) -> None:
-        """Let `run` return."""
-        # Nothing else: a signal may come while the loop holds a lock.
+        """Make `run` return; the processes keep running until `stop`."""
+        # Only a write, because the signal may arrive while the loop holds a lock.
         os.write(self._signal, b".")
 
-    def begin(self) -> None:
-        """Begin the processes that are missing and due."""
-        for place in self._places:
-            place.begin_when_due()
+    def start_missing(self) -> None:
+        """Start a process in each empty slot whose pause is over."""
+        for slot in self._slots:
+            slot.start_when_due()
 
     def run(self) -> None:
-        """Replace each process that ends, until `end` is called."""
+        """Start the processes and replace those that end, until `end` is called."""
         while True:
-            self.begin()
-            running = [place.process.sentinel for place in self._places if place.process]
-            pauses = [place.pause for place in self._places if place.process is None]
+            self.start_missing()
+            running = [slot.process.sentinel for slot in self._slots if slot.process]
+            pauses = [slot.pause for slot in self._slots if slot.process is None]
             ready = wait([self._ended, *running], min(pauses, default=None))
             if self._ended in ready:
                 return
-            for place in self._places:
-                place.note_end()
+            for slot in self._slots:
+                slot.clear_if_ended()
 
     def stop(self, seconds: float) -> None:
-        """End all processes after the requests under way, and kill those that take longer."""
-        ending = [place.process for place in self._places if place.process]
-        for process in ending:
+        """Stop all processes; kill those that still process requests after `seconds`."""
+        processes = [slot.process for slot in self._slots if slot.process]
+        for process in processes:
             process.terminate()
-        latest = time.monotonic() + seconds
-        for process in ending:
-            process.join(max(0.0, latest - time.monotonic()))
+        deadline = time.monotonic() + seconds
+        for process in processes:
+            process.join(max(0.0, deadline - time.monotonic()))
             if process.is_alive():
                 process.kill()
                 process.join()
 
 
-class _Place:
-    """One server process after another."""
+class _Slot:
+    """A slot for one server process at a time, with the pause before the next start."""
 
     def __init__(self, serve: Callable[[], None]) -> None:
         self.process: BaseProcess | None = None
         self._serve = serve
-        self._began = self._due = 0.0
+        self._started_at = self._due_at = 0.0
         self._short_lives = 0
 
     @property
     def pause(self) -> float:
-        """Return the seconds until a process may begin."""
-        return max(0.0, self._due - time.monotonic())
+        """The seconds until a process may start."""
+        return max(0.0, self._due_at - time.monotonic())
 
-    def begin_when_due(self) -> None:
-        """Begin a process, unless there is one or its pause is not over."""
+    def start_when_due(self) -> None:
+        """Start a process if the slot is empty and its pause is over."""
         if self.process is not None or self.pause:
             return
         process = multiprocessing.get_context("fork").Process(target=self._serve)
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         try:
             process.start()
         except OSError as exc:
-            # Want of memory or of processes passes.
+            # A lack of memory or of processes is temporary.
             _log.warning("A server process could not be started: %s.", exc.strerror)
-            self._due = self._began + _PAUSE
+            self._due_at = self._started_at + _PAUSE
             return
         self.process = process
 
-    def note_end(self) -> None:
-        """Make room for another process if this one has ended."""
+    def clear_if_ended(self) -> None:
+        """Empty the slot if its process has ended, and set the pause before the next start."""
         if self.process is None or self.process.is_alive():
             return
-        lived = time.monotonic() - self._began
+        lived = time.monotonic() - self._started_at
         self._short_lives = self._short_lives + 1 if lived < _SHORT_LIFE else 0
         pause = _PAUSE if self._short_lives >= _SHORT_LIVES else 0.0
-        self._due = time.monotonic() + pause
+        self._due_at = time.monotonic() + pause
         _log.warning(
-            "A server process ended with code %s; another one begins%s.",
+            "A server process ended with code %s; a new one starts%s.",
             self.process.exitcode,
             f" in {pause:g} s" if pause else "",
         )

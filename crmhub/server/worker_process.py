@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _STOP_SECONDS = 35
-# The server processes come first: to start they need every processor there is.
+# The server processes start first, because their start needs all processors.
 _AFTER_SERVERS = 2.0
 _SHORTEST_LIFE = 5.0
 _log = logging.getLogger("crmhub.worker")
 
-# Held while a worker is started, and while a server process is forked. One forked in between would
-# have a copy of the pipe by which Popen is told that the worker runs, and as long as it lives Popen
-# would wait for the end of that pipe: nobody would see the worker die.
+# Held while a worker is started and while a server process is forked. A server process forked
+# during Popen would inherit the pipe on which Popen waits for the worker's start. Popen would then
+# block as long as the server process lives, and the worker's end would go unnoticed.
 _starting = threading.Lock()
 os.register_at_fork(
     before=_starting.acquire,
@@ -29,10 +29,10 @@ os.register_at_fork(
 
 
 @contextmanager
-def beside() -> Iterator[Callable[[], None]]:
-    """Keep one worker process running as long as the block does; begin another when it dies.
+def keep_worker() -> Iterator[Callable[[], None]]:
+    """Run a worker process during the `with` block, and restart it when it ends.
 
-    Lends what tells it to end sooner than that, without waiting for the end.
+    Yields a function that stops the worker early, without waiting for its end.
     """
     keeper = _Keeper()
     thread = threading.Thread(target=keeper.keep, daemon=True)
@@ -50,33 +50,33 @@ class _Keeper:
         self._process: subprocess.Popen[bytes] | None = None
 
     def keep(self) -> None:
-        """Run a worker again and again until `stop`."""
+        """Run the worker and restart it, until `stop` is called."""
         self._stopping.wait(_AFTER_SERVERS)
         command = [sys.executable, "-m", "crmhub", "worker", "--of", str(os.getpid())]
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
-                became = f"ended with code {self._run(command)}"
+                result = f"ended with code {self._run(command)}"
             except OSError as exc:
-                # Want of memory or of processes passes, and so does the upgrade of a Python.
-                became = f"could not be started: {exc.strerror}"
+                # A lack of memory or of processes is temporary, and so is an upgrade of Python.
+                result = f"could not be started: {exc.strerror}"
             if self._stopping.is_set():
                 return
-            _log.warning("The worker %s; another one begins.", became)
-            # One that cannot start at all must not be started without a pause.
+            _log.warning("The worker %s; a new one starts.", result)
+            # A worker that cannot start must not be restarted without a pause.
             self._stopping.wait(max(0.1, _SHORTEST_LIFE - (time.monotonic() - began)))
 
     def _run(self, command: list[str]) -> int | None:
-        """Run a worker to its end and return its code; None if there is to be none any more."""
+        """Run the worker until it ends and return its exit code; return None after `stop`."""
         with _starting:
             if self._stopping.is_set():
                 return None
-            # Not a fork of this process: that one holds the server's sockets.
+            # A new program, because a fork would keep the server's sockets open.
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         return self._process.wait()
 
     def stop(self) -> None:
-        """End the worker after what it has under way."""
+        """Stop the worker after its attempts in progress, and do not restart it."""
         with _starting:
             self._stopping.set()
             if self._process is not None and self._process.poll() is None:

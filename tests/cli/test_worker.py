@@ -286,7 +286,7 @@ def test_a_worker_is_not_started_while_a_server_process_is_forked(
             started.append(self)
 
     monkeypatch.setattr(worker_process.subprocess, "Popen", Slow)
-    with worker_process.beside():
+    with worker_process.keep_worker():
         assert begun.wait(120)
         process = multiprocessing.get_context("fork").Process(target=int)
         process.start()
@@ -311,7 +311,7 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
 
     monkeypatch.setattr(worker_process.subprocess, "Popen", Scarce)
     monkeypatch.setattr(worker_process, "_SHORTEST_LIFE", 0)
-    with worker_process.beside():
+    with worker_process.keep_worker():
         assert started.wait(120)
     assert "could not be started: Resource temporarily unavailable" in caplog.text
 

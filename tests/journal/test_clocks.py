@@ -115,9 +115,9 @@ def set_city(client: Client, city: str) -> Any:
 def jump(hub: Hub, clocks: Clocks, by: int) -> None:
     """Set the clocks between two looks of a worker."""
     worker = Worker(hub, threads=1)
-    worker._due()
+    worker._find_due()
     clocks.set(by)
-    worker._due()
+    worker._find_due()
 
 
 # --- leases -----------------------------------------------------------------------------------

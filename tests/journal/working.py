@@ -62,9 +62,9 @@ def try_due(hub: Hub, client: Client, *, threads: int = 8) -> None:
     worker = Worker(hub, threads=threads)
     for here in hub.journal.due().now:
         if here[0] == client.account.id:
-            for job in worker._claimed(here, threads):
+            for job in worker._claim_jobs(here, threads):
                 worker._running[here] += 1
-                worker._do(here, job)
+                worker._run_job(here, job)
 
 
 @contextmanager

@@ -95,7 +95,7 @@ class Callers:
     ) -> Request:
         """Return a request that is there since now, as a whole or without its body."""
         request = Request(address, looks)
-        request.arrived = request.began if whole else None
+        request.complete_at = request.began_at if whole else None
         looks.requests[id(request)] = request
         return request
 
@@ -111,7 +111,7 @@ def closed_by(looks: Connections, number: int) -> Counter[str]:
     found = Counter[str]()
 
     def enough() -> bool:
-        found.update(looks.look())
+        found.update(looks.close_excess())
         return found.total() >= number
 
     soon(enough)
@@ -131,7 +131,7 @@ def test_a_request_is_to_be_there_in_time_however_it_drips(callers: Callers) -> 
     found = Counter[str]()
 
     def over() -> bool:
-        found.update(looks.look())
+        found.update(looks.close_excess())
         for line in (slow, expects):
             with suppress(ConnectionError):
                 line.send(b"x")
@@ -154,7 +154,7 @@ def test_a_body_that_does_not_begin_is_not_waited_for(callers: Callers) -> None:
 def test_a_request_that_is_worked_on_keeps_its_connection(callers: Callers) -> None:
     looks = callers.connections(read_timeout=0.3)
     slow, whole = callers.call(BODY), callers.call(BODY)
-    looks.look()
+    looks.close_excess()
     time.sleep(0.4)
     callers.say(whole, b"the rest")
     callers.request(looks)
@@ -176,7 +176,7 @@ def test_what_comes_beside_an_answer_to_come_takes_nothing_from_it(callers: Call
     callers.request(looks)
     callers.answer(whole, CONTINUE)
     time.sleep(0.4)
-    assert not looks.look().total()
+    assert not looks.close_excess().total()
     looks.requests.clear()
     assert closed_by(looks, 1)
 
@@ -186,9 +186,9 @@ def test_an_address_has_its_share_and_the_slowest_go_first(callers: Callers) -> 
     idle = [callers.call(HEAD) for _ in range(2)]
     for line in idle:
         callers.answer(line)
-    looks.look()
+    looks.close_excess()
     slow = [callers.call(HEAD) for _ in range(2)]
-    looks.look()
+    looks.close_excess()
     # Later than that by the clock of the kernel, whose ticks a busy machine may delay.
     time.sleep(0.3)
     later = [callers.call(BODY) for _ in range(3)]
@@ -256,7 +256,7 @@ def test_a_place_for_long_bodies_is_not_held_for_ever(callers: Callers) -> None:
 
     def look() -> bool:
         callers.say(gets_on, b"x" * 5_000)
-        found.update(looks.look())
+        found.update(looks.close_excess())
         return not is_open(stuck)
 
     # Whoever waits has come later, and is closed for nobody.
@@ -264,7 +264,7 @@ def test_a_place_for_long_bodies_is_not_held_for_ever(callers: Callers) -> None:
     soon(lambda: look() or time.monotonic() - began > 1.5)
     assert not found.total()
     for _ in range(5):
-        callers.request(looks, whole=False).waits_since = began
+        callers.request(looks, whole=False).waiting_since = began
     soon(look)
     assert +found == {"for_room": 1}
     assert all(map(is_open, (short, gets_on, waits)))
@@ -273,7 +273,7 @@ def test_a_place_for_long_bodies_is_not_held_for_ever(callers: Callers) -> None:
 def test_an_answer_that_is_not_read_is_given_up(
     callers: Callers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "_STILL_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "_UNCHANGED_SECONDS", 0.3)
     looks = callers.connections()
     line = callers.call(HEAD)
     end = callers.ends[line]
@@ -292,7 +292,7 @@ def test_what_became_busy_meanwhile_stays(
     callers.answer(idle)
     slow = callers.call(HEAD, address="127.0.0.2")
     time.sleep(0.3)
-    choose = looks._superfluous
+    choose = looks._choose_excess
 
     def late(*args: Any) -> Any:
         chosen = choose(*args)
@@ -301,8 +301,8 @@ def test_what_became_busy_meanwhile_stays(
         callers.request(looks, "127.0.0.2")
         return chosen
 
-    monkeypatch.setattr(looks, "_superfluous", late)
-    assert looks.look().total() == 0
+    monkeypatch.setattr(looks, "_choose_excess", late)
+    assert looks.close_excess().total() == 0
     assert is_open(idle)
     assert is_open(slow)
 
@@ -323,22 +323,22 @@ def test_a_file_that_takes_a_sockets_place_meanwhile_keeps_its_locks(
     line = callers.call(HEAD)
     other = callers.ends[line]
     time.sleep(0.3)
-    choose = looks._superfluous
+    choose = looks._choose_excess
     with open(tmp_path / "locked", "w") as locked, ExitStack() as stack:
         fcntl.lockf(locked, fcntl.LOCK_EX)
 
         def late(*args: Any) -> Any:
             chosen = choose(*args)
             # After the last look at it, too.
-            monkeypatch.setattr(connections._Line, "see", lambda line: True)
+            monkeypatch.setattr(connections.TcpConnection, "refresh", lambda line: True)
             os.dup2(locked.fileno(), other.fileno())
             stack.callback(os.close, other.detach())
             return chosen
 
-        monkeypatch.setattr(looks, "_superfluous", late)
+        monkeypatch.setattr(looks, "_choose_excess", late)
         monkeypatch.setattr(connections.stat, "S_ISSOCK", lambda mode: True)
         before = set(os.listdir("/proc/self/fd"))
-        assert looks.look().total() == 0
+        assert looks.close_excess().total() == 0
         assert not _lockable(tmp_path / "locked")
         for left in set(os.listdir("/proc/self/fd")) - before:
             with suppress(OSError):  # what the list itself was read with
@@ -353,7 +353,7 @@ def test_another_socket_that_takes_its_place_meanwhile_stays_open(
     line = callers.call(HEAD)
     there = callers.ends[line]
     time.sleep(0.3)
-    choose = looks._superfluous
+    choose = looks._choose_excess
     mine, another = socket.socketpair()
     with mine, another:
 
@@ -361,12 +361,12 @@ def test_another_socket_that_takes_its_place_meanwhile_stays_open(
             chosen = choose(*args)
             assert chosen
             # After the last look at it, too.
-            monkeypatch.setattr(connections._Line, "see", lambda line: True)
+            monkeypatch.setattr(connections.TcpConnection, "refresh", lambda line: True)
             os.dup2(another.fileno(), there.fileno())
             return chosen
 
-        monkeypatch.setattr(looks, "_superfluous", late)
-        assert looks.look().total() == 0
+        monkeypatch.setattr(looks, "_choose_excess", late)
+        assert looks.close_excess().total() == 0
         assert is_open(mine)
 
 
@@ -404,23 +404,23 @@ def test_a_caller_who_hangs_up_is_gone(
     looks = callers.connections()
     line = callers.call(HEAD)
     request = callers.request(looks)
-    assert not request.hung_up()
-    assert not request.hung_up()
+    assert not request.has_hung_up()
+    assert not request.has_hung_up()
     way(line)
-    soon(request.hung_up)
-    assert request.hung_up()
+    soon(request.has_hung_up)
+    assert request.has_hung_up()
 
 
 def test_a_connection_that_the_server_has_closed_is_gone(callers: Callers) -> None:
     looks = callers.connections()
     line = callers.call(HEAD)
     request = callers.request(looks)
-    assert not request.hung_up()
+    assert not request.has_hung_up()
     line.close()
     callers.ends[line].close()
     # Whatever takes the place of its descriptor.
     callers.call(HEAD)
-    assert request.hung_up()
+    assert request.has_hung_up()
 
 
 def test_a_caller_who_waits_is_there_whoever_else_hangs_up(callers: Callers) -> None:
@@ -431,14 +431,14 @@ def test_a_caller_who_waits_is_there_whoever_else_hangs_up(callers: Callers) -> 
     request = callers.request(looks)
     time.sleep(0.05)
     next_one = callers.call(HEAD)
-    assert not request.hung_up()
+    assert not request.has_hung_up()
     # It sends the next request before it has the answer to this one.
     callers.say(waits, HEAD)
     for line in (idle, slow, next_one):
         end(line)
-    assert not request.hung_up()
+    assert not request.has_hung_up()
     end(waits)
-    soon(request.hung_up)
+    soon(request.has_hung_up)
 
 
 def test_whoever_got_an_answer_was_not_the_caller(callers: Callers) -> None:
@@ -447,12 +447,12 @@ def test_whoever_got_an_answer_was_not_the_caller(callers: Callers) -> None:
     others = [callers.call(HEAD) for _ in range(3)]
     gone = callers.call(HEAD)
     request = callers.request(looks)
-    assert not request.hung_up()
+    assert not request.has_hung_up()
     end(gone)
     for line in others:
-        assert not request.hung_up()
+        assert not request.has_hung_up()
         callers.answer(line)
-    soon(request.hung_up)
+    soon(request.has_hung_up)
 
 
 def test_whoever_comes_later_is_not_the_caller(callers: Callers) -> None:
@@ -462,20 +462,20 @@ def test_whoever_comes_later_is_not_the_caller(callers: Callers) -> None:
     # Later by the clock of the kernel.
     time.sleep(0.05)
     callers.call(HEAD)
-    assert not request.hung_up()
+    assert not request.has_hung_up()
     end(line)
-    soon(request.hung_up)
+    soon(request.has_hung_up)
 
 
 def test_a_caller_whose_connection_is_not_found_is_not_gone(callers: Callers) -> None:
     looks = callers.connections()
     expects = callers.call(HEAD, address="127.0.0.3")
     found = [callers.request(looks, "127.0.0.2"), callers.request(looks, "127.0.0.3")]
-    found[1].expects = True
-    assert not any(request.hung_up() for request in found)
+    found[1].expects_continue = True
+    assert not any(request.has_hung_up() for request in found)
     end(expects)
     time.sleep(0.1)
-    assert not any(request.hung_up() for request in found)
+    assert not any(request.has_hung_up() for request in found)
 
 
 # A service.
@@ -625,7 +625,7 @@ def test_others_at_an_address_get_through_beside_those_who_hold_connections(
 
 
 def test_others_get_through_whatever_holds_connections(tmp_path: Path) -> None:
-    small = waiting(tmp_path, "processes._TAKEN_IN = 30")
+    small = waiting(tmp_path, "processes._WAITING_CONNECTIONS = 30")
     with serving(
         tmp_path, "--workers", "1", "--no-worker", "--threads", "2", program=small
     ) as server:

@@ -72,7 +72,7 @@ def test_one_that_ends_again_and_again_by_itself_gets_a_pause(
     monkeypatch.setattr(supervising, "_PAUSE", 3600.0)
     monkeypatch.setattr(supervising, "_SHORT_LIFE", 3600.0)
     with running(_noting(begun, lambda: None), 1):
-        soon(lambda: "another one begins in 3600 s" in caplog.text)
+        soon(lambda: "a new one starts in 3600 s" in caplog.text)
         assert len(_pids(begun)) == supervising._SHORT_LIVES
 
 

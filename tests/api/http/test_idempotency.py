@@ -26,7 +26,7 @@ from crmhub.database.connection import Connection
 from crmhub.database.drivers import Deadlocked
 from crmhub.errors import Conflict, Unavailable
 from crmhub.hub import Hub
-from crmhub.idempotency import KEPT_MS, forget_old
+from crmhub.idempotency import KEPT_MS, delete_expired
 from crmhub.properties.catalogue import Property
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records import definitions, writing
@@ -449,7 +449,7 @@ def test_a_definition_that_came_to_nothing_is_not_remembered(
 ) -> None:
     fresh = {"name": "fresh", "type": "string"}
     with monkeypatch.context() as patch:
-        patch.setattr(idempotency, "_keep", lambda tx, *_: go_away(tx))
+        patch.setattr(idempotency, "_store_answer", lambda tx, *_: go_away(tx))
         refused(post(client, "/properties/contacts", fresh), 503)
     refused(client.post("/contacts", ada(fresh="1")), 422)
     assert post(client, "/properties/contacts", fresh).status_code == 201
@@ -476,14 +476,14 @@ def test_an_account_as_it_was_before_the_commit_is_not_remembered(
         account = hub.directory.by_client_id(client.account.client_id)
         return account.catalogue_version if account else 0
 
-    keep, before = idempotency._keep, found()
+    keep, before = idempotency._store_answer, found()
     seen: list[Any] = []
 
     def look(*args: Any) -> None:
         seen.extend(at_once(found))
         keep(*args)
 
-    monkeypatch.setattr(idempotency, "_keep", look)
+    monkeypatch.setattr(idempotency, "_store_answer", look)
     post(client, "/pipelines/deals", {"label": "Other", "stages": [{"label": "First"}]})
     assert (seen, found()) == ([before], before + 1)
 
@@ -507,14 +507,14 @@ from crmhub.settings import Settings
 url, root, path, api_key, where = sys.argv[1:]
 app = create_app(Settings(root=Path(root), database_url=url, secret_key="x" * 40,
                           encryption_keys=(EncryptionKey("k1", b"k" * 32),)))
-keep = idempotency._keep
+keep = idempotency._store_answer
 
 def crash(*args):
     if where == "after":
         keep(*args)
     os._exit(9)
 
-idempotency._keep = crash
+idempotency._store_answer = crash
 headers = {"service-apikey": api_key, "Idempotency-Key": "k"}
 answer = app.test_client().post(path, json={"properties": {"firstname": "Ada"}}, headers=headers)
 print(answer.status_code, answer.text)
@@ -641,13 +641,13 @@ def test_an_answer_is_kept_for_a_day(client: Client, hub: Hub) -> None:
 
 
 def test_old_answers_are_forgotten_some_at_a_time(client: Client, other: Client, hub: Hub) -> None:
-    while forget_old(hub.database):
+    while delete_expired(hub.database):
         pass
     for i in range(3):
         post(client, "/contacts", ada(), f"k{i}")
         post(other, "/contacts", ada(), f"k{i}")
     age(hub, client, KEPT_MS)
-    assert [forget_old(hub.database, most=2) for _ in range(3)] == [2, 1, 0]
+    assert [delete_expired(hub.database, most=2) for _ in range(3)] == [2, 1, 0]
     assert (rows(hub, client), rows(hub, other)) == (0, 3)
 
 
