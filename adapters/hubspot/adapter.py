@@ -46,10 +46,10 @@ _SCOPES: Mapping[Kind, tuple[str, str]] = {
 
 
 class HubSpotAdapter(Adapter):
-    """HubSpot's CRM API in its dated versions and in v3.
+    """Adapter for HubSpot's CRM API, in its dated versions and in v3.
 
-    `active_workflow` is not supported: no API version reports the workflows of a contact, so the
-    hub's own enrolments count.
+    `active_workflow` is not supported, since no API version reports the workflows of a contact; the
+    hub uses its own enrolments instead.
     """
 
     title = "HubSpot"
@@ -110,7 +110,7 @@ class HubSpotAdapter(Adapter):
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        """Read by email, which never lags, or search by phone."""
+        """Return the contact with this email, read without lag, or with this phone, by a search."""
         if email:
             return self._finding.by_email(email, names)
         return self._finding.by_phone([phone], names).get(phone)
@@ -120,7 +120,11 @@ class HubSpotAdapter(Adapter):
         return self._finding.contact(contact_id, names)
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        """Create a contact; if its phone is its only identity, use it as the first name too."""
+        """Create a contact.
+
+        A contact without email and name gets its phone as first name too, since HubSpot requires an
+        email or a name.
+        """
         try:
             return self._writing.create("contacts", properties, mark, [])
         except Rejected as refused:
@@ -136,7 +140,10 @@ class HubSpotAdapter(Adapter):
         return self._writing.update(contact_id, properties)
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Compare values in HubSpot's format, and refuse to move a lifecycle stage back."""
+        """Return the properties that differ in HubSpot's format.
+
+        Refuse an earlier lifecycle stage.
+        """
         return self._writing.changes(contact, properties)
 
     def has_email(self, contact: Contact, email: str) -> bool:
@@ -145,7 +152,7 @@ class HubSpotAdapter(Adapter):
         return any(email in addresses.split(";") for addresses in emails)
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Compare phones in any notation, since HubSpot may reformat stored numbers."""
+        """Return whether the contact has this phone, which HubSpot may have stored reformatted."""
         return has_number(contact.properties, phone)
 
     def find_contacts(
@@ -155,7 +162,7 @@ class HubSpotAdapter(Adapter):
         phones: Sequence[str] = (),
         names: Sequence[str] = (),
     ) -> dict[str, Contact]:
-        """Read a batch by primary email, or search by phone."""
+        """Return contacts by their emails, read in batches, or by their phones, by searches."""
         return self._finding.by_emails_or_phones(emails=emails, phones=phones, names=names)
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
@@ -166,7 +173,7 @@ class HubSpotAdapter(Adapter):
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
-        """Create the record and its link in one call, so that neither exists alone."""
+        """Create a record and its link to the contact in one call: neither exists alone."""
         check_id(contact_id)
         link = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": _TO_CONTACT[kind]}
         links = [{"to": {"id": contact_id}, "types": [link]}]
@@ -207,7 +214,10 @@ class HubSpotAdapter(Adapter):
     # Metadata.
 
     def check(self) -> None:
-        """Call everything that needs a right; refused credentials end the check at once."""
+        """Call every endpoint that needs a right.
+
+        Raises LacksRight with all missing rights, and Denied.
+        """
         missing: list[str] = []
         for kind, (reads, writes) in _SCOPES.items():
             self._try(missing, reads, "GET", self._api.objects(kind), params={"limit": "1"})

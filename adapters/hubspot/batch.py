@@ -1,8 +1,8 @@
-"""Batch writes of contacts: one call for updates and one for creates.
+"""Batch writes of contacts: one call for all updates and one for all creates.
 
-The hub repeats a write alone where HubSpot's batch error is too vague. An upsert by email would
-reset properties that are not sent (HubSpot: not partial), so it is not used. A batch without trace
-ids succeeds or fails as a whole, so each input has one.
+A write is repeated alone where HubSpot's error for the batch is too vague. HubSpot's batch upsert
+by email is not used: it resets the properties that are not sent. Each input has a trace id, because
+without trace ids a batch succeeds or fails as a whole.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TRACE = "objectWriteTraceId"
 
 
 class Batch:
-    """Several contact writes sent together."""
+    """Several contact writes that are sent together."""
 
     def __init__(self, api: Api, writing: Writing, writes: Sequence[ContactWrite]) -> None:
         self._api = api
@@ -41,7 +41,7 @@ class Batch:
         self._outcomes: dict[int, Saved | AdapterError] = {}
 
     def run(self) -> list[Saved | AdapterError | None]:
-        """Return each write's result, or None for a write that must be repeated alone."""
+        """Return the result of each write, or None for a write that must be repeated alone."""
         updates: dict[int, dict[str, Any]] = {}
         creates: dict[int, dict[str, Any]] = {}
         for index, write in enumerate(self._writes):
@@ -60,7 +60,7 @@ class Batch:
         return [self._outcomes.get(index) for index in range(len(self._writes))]
 
     def _send(self, what: str, items: Mapping[int, dict[str, Any]], outcome: Outcome) -> None:
-        """Write the items in one call and store the outcome of each."""
+        """Write all items in one call and store the result of each."""
         if not items:
             return
         inputs = [item | {_TRACE: str(index)} for index, item in items.items()]
@@ -94,7 +94,7 @@ class Batch:
 
 
 def _index_of(record: Mapping[str, Any], items: Mapping[int, Mapping[str, Any]]) -> int | None:
-    """Return the index of the item that a result belongs to, also without its trace id."""
+    """Return the index of the item that a record is the result of; its trace id may be missing."""
     values = record.get("properties")
     email = text_of(values.get("email")).lower() if isinstance(values, dict) else ""
     for index, item in items.items():
@@ -110,9 +110,10 @@ def _index_of(record: Mapping[str, Any], items: Mapping[int, Mapping[str, Any]])
 
 
 def _may_succeed_alone(error: AdapterError, sent: Mapping[str, str]) -> bool:
-    """Return whether a write with this error may succeed when it is sent alone.
+    """Return whether a write that failed in a batch may succeed when it is sent alone.
 
-    A conflict names the email's owner, and refused values may fit fresher definitions.
+    Sent alone, a conflict names the contact that has the email, and refused values are converted
+    again with newer definitions.
     """
     if isinstance(error, Rejected):
         return bool({problem.name for problem in error.problems} & (sent.keys() - PLAIN))
@@ -120,7 +121,7 @@ def _may_succeed_alone(error: AdapterError, sent: Mapping[str, str]) -> bool:
 
 
 def _indexes_in(failed: Mapping[str, Any]) -> set[int]:
-    """Return the indexes of the items that a batch error concerns."""
+    """Return the indexes of the items that an error of a batch is about."""
     context = failed.get("context")
     traces = context.get(_TRACE) if isinstance(context, dict) else None
     listed = traces if isinstance(traces, list) else []

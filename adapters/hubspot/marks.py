@@ -1,4 +1,4 @@
-"""Find the record of an earlier attempt by the hub's mark, or by its values and time."""
+"""Lookups of the record that an earlier attempt made: by its mark, or by its values and time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SEARCH_LAG_S = 60.0
 
 
 class Marks:
-    """Finds records that one connection's earlier attempts made."""
+    """Lookups of the records that one connection's earlier attempts made."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Marks:
         self._mark = context.settings["mark_property"]
 
     def contact(self, mark: str, *, sent: Mapping[str, str], since_ms: int) -> Saved | None:
-        """Find by the mark if it is unique, else by email, phone or a search for the mark."""
+        """Return the marked contact if marks are unique, else find it by email, phone or mark."""
         unique, marked = self._kept("contacts", mark, since_ms)
         made = self._writing.by_mark("contacts", mark) if unique else None
         if made or (unique and marked):
@@ -58,7 +58,7 @@ class Marks:
         since_ms: int,
         others: Collection[str],
     ) -> Saved | None:
-        """Find by the mark if it is unique, else among the contact's records except `others`."""
+        """Return the marked record if marks are unique, else search the contact's records."""
         unique, marked = self._kept(kind, mark, since_ms)
         made = self._writing.by_mark(kind, mark) if unique else None
         if made or (unique and marked):
@@ -66,7 +66,11 @@ class Marks:
         return self._linked_record(kind, contact_id, marked, sent, since_ms, others)
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
-        """Return 0 if HubSpot refuses a second record; a contact found by phone appears late."""
+        """Return for how many seconds a create without an answer may still take effect.
+
+        It is 0 where HubSpot refuses a second record, because its email or mark must be unique. A
+        contact without an email is searched by phone, and the search lags.
+        """
         if kind == "contacts" and properties.get("email"):
             return 0.0
         seconds = UNDER_WAY_S + (_SEARCH_LAG_S if kind == "contacts" else 0.0)
@@ -75,8 +79,10 @@ class Marks:
         return 0.0 if unique and marked else seconds
 
     def _kept(self, kind: Written, mark: str, since_ms: int) -> tuple[bool, Mapping[str, str]]:
-        """Return whether marks are unique, and the mark property's value if every write was
-        marked."""
+        """Return whether marks are unique, and the mark property with `mark`.
+
+        The property is left out if an earlier write may have been sent without a mark.
+        """
         definition = self._definitions.mark(kind) if mark else None
         if definition is None:
             return False, {}
@@ -112,7 +118,7 @@ class Marks:
     ) -> Saved | None:
         """Return the contact's deal or ticket with this mark, or with these values and time.
 
-        The pipeline stage is not compared: an automation may have moved the record.
+        The pipeline and stage are not compared: an automation may have moved the record.
         """
         fit = marked or self._values.without_stage(kind, sent)
         expected = {name: value for name, value in fit.items() if value}
@@ -133,7 +139,7 @@ class Marks:
         return None
 
     def _linked_ids(self, kind: Linked, contact_id: str) -> list[str]:
-        """Return the ids of the contact's records; links, unlike searches, never lag."""
+        """Return the ids of the contact's deals or tickets; links, unlike searches, never lag."""
         check_id(contact_id)
         pages = self._api.pages(self._api.links(contact_id, kind), self._api.send)
         ids = [
@@ -143,7 +149,7 @@ class Marks:
 
 
 def _alike(sent: str, stored: str) -> bool:
-    """Return whether a stored value may be HubSpot's format of the sent value."""
+    """Return whether `stored` may be HubSpot's format of the value `sent`."""
     if sent.strip().casefold() == stored.strip().casefold():
         return True
     try:

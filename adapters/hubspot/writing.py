@@ -1,4 +1,4 @@
-"""Create and update contacts, deals and tickets."""
+"""Writes of contacts, deals and tickets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from crmhub.adapter.remembered import HOUR
 
 
 class Writing:
-    """Writes records through one connection."""
+    """Creates and updates records through one connection."""
 
     def __init__(
         self, api: Api, definitions: Definitions, values: Values, context: Context
@@ -42,7 +42,10 @@ class Writing:
     def create(
         self, kind: Written, properties: Mapping[str, str], mark: str, links: Sequence[Any]
     ) -> Saved:
-        """Create a record with its links, or return the record that an earlier attempt made."""
+        """Create a record with its links.
+
+        If an earlier attempt has created it, return that record.
+        """
 
         def send(sent: Mapping[str, str]) -> Saved:
             values = {name: value for name, value in sent.items() if value}
@@ -60,7 +63,7 @@ class Writing:
             return earlier
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Update a contact."""
+        """Write the named properties of a contact and return the result."""
 
         def send(sent: Mapping[str, str]) -> Saved:
             path = self._api.objects("contacts", contact_id)
@@ -80,7 +83,7 @@ class Writing:
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         """Return the properties that differ from the contact's, in HubSpot's format.
 
-        HubSpot silently ignores an earlier lifecycle stage, so it is refused here.
+        HubSpot silently ignores an earlier lifecycle stage, so it is listed as refused here.
         """
         fit = self.fitted(properties)
         current = contact.properties
@@ -96,14 +99,13 @@ class Writing:
         return self._values.fitted("contacts", properties)
 
     def marked(self, kind: Kind, mark: str, *, newer_than: float = HOUR) -> dict[str, str]:
-        """Return the mark's property and value, or no property if the account has none for
-        marks."""
+        """Return the mark as a property; empty if the account has no property for marks."""
         if not mark or not self._definitions.mark(kind, newer_than=newer_than):
             return {}
         return {self._mark: mark}
 
     def by_mark(self, kind: Kind, mark: str) -> Saved | None:
-        """Return the record with this mark, whose property must be unique."""
+        """Return the record with this mark, or None; the property for marks must be unique."""
         try:
             answer = self._api.get(kind, mark, {"idProperty": self._mark})
         except NotFound:
@@ -118,7 +120,10 @@ class Writing:
         *,
         mark: str = "",
     ) -> Saved:
-        """Send the converted properties; raises Rejected with every unsuitable value."""
+        """Convert the properties and send them.
+
+        Raises Rejected that lists all unsuitable values.
+        """
         sent = self._values.fitted(kind, properties) | self.marked(kind, mark)
         try:
             return send(sent)
@@ -145,7 +150,10 @@ class Writing:
         )
 
     def _updated(self, answer: Answer, record: Mapping[str, Any], sent: Mapping[str, str]) -> Saved:
-        """Return the update's result; a stage that HubSpot silently ignored is refused."""
+        """Return the result of an update.
+
+        A lifecycle stage that HubSpot ignored counts as refused.
+        """
         saved = self._api.saved("contacts", answer, record, "updated")
         values = record.get("properties")
         held = text_of(values.get(LIFECYCLE)) if isinstance(values, dict) else ""

@@ -119,7 +119,7 @@ def settle(url: str) -> None:
 
 
 def contents(url: str) -> Contents:
-    """Return the counts of a database with the newest schema."""
+    """Return the counts of a database that has the newest schema."""
     with closing(Database(url, pool_size=1)) as database, database.reading() as db:
         return Contents(
             accounts=db.scalar(_COUNT_ACCOUNTS),
@@ -130,7 +130,7 @@ def contents(url: str) -> Contents:
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[Path]:
-    """Lend an empty file that becomes `path` when it is complete and on the disk."""
+    """Open a new file that appears at `path` only when it is complete and on the disk."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{path.name}.") as folder:
         part = Path(folder, "part")
         part.touch(0o600)
@@ -213,9 +213,9 @@ def _require(*programs: str) -> None:
 
 
 def _run(what: str, url: URL, *command: str) -> None:
-    """Run a command with the connection string of `url` as its last argument.
+    """Run a program with the connection string of `url` as its last argument.
 
-    Raises Unavailable with the error output of the command.
+    Raises Unavailable with the program's error output.
     """
     from psycopg.conninfo import make_conninfo
 

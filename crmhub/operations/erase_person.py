@@ -30,10 +30,10 @@ _VACUUMED_TABLES = (
 def find(
     hub: Hub, account: Account, text: str, reading: Reading | None = None
 ) -> tuple[Person | None, tuple[Reading, ...]]:
-    """Return the person that a text names, None without one, and how the text was read.
+    """Return the person that a text names, or None, and how the text was read.
 
-    Without `reading`, the text is read in every way. Raises Conflict that lists the persons if it
-    names several.
+    Without `reading`, the text is tried as every kind of name. Raises Conflict that lists the
+    persons if there are several.
     """
     found: list[tuple[Reading, Person]] = []
     with hub.database.reading() as db:
@@ -54,7 +54,7 @@ def find(
 
 
 def include(hub: Hub, account: Account, person: Person, names: Collection[str]) -> Person:
-    """Return the person joined with others who have the same phone, named by their ids.
+    """Return the person together with the persons, named by their ids, who share the phone.
 
     Raises BadRequest for an id that is not in `Erased.same_phone`.
     """
@@ -70,17 +70,17 @@ def include(hub: Hub, account: Account, person: Person, names: Collection[str]) 
 
 
 def preview(hub: Hub, account: Account, person: Person, *, with_linked: bool = False) -> Erased:
-    """Return what `erase` would erase; nothing is changed."""
+    """Return the report that `erase` would return; nothing is changed."""
     return hub.rehearse(lambda tx: Erasure(hub, tx, account, person).run(with_linked=with_linked))
 
 
 def erase(
     hub: Hub, account: Account, person: Person, *, by: Author, with_linked: bool = False
 ) -> Erased:
-    """Erase a person, including data that is accepted while this runs.
+    """Erase a person, including data that is accepted while this function runs.
 
-    `with_linked` also erases deals and tickets that are linked to no other contact. Raises
-    Unavailable; nothing is erased then.
+    `with_linked` also erases the deals and tickets that are linked to no other contact. Raises
+    Unavailable without having erased anything.
     """
     erased = _erase(hub, account, person, by, with_linked)
     return replace(erased, swept=_sweep(hub.database))
@@ -98,7 +98,7 @@ def _erase(
 
 
 def _sweep(database: Database) -> bool:
-    """Remove deleted data from the database's files, as far as possible while others use it."""
+    """Remove the deleted data from the database's files, as far as possible while it is in use."""
     # The person is erased, and the caller must learn that in any case.
     with suppress(Unavailable), database.reading() as db:
         if database.dialect == "postgresql":

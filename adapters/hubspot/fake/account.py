@@ -1,4 +1,4 @@
-"""The endpoints about the account: owners, account details, API usage."""
+"""The fake's endpoints for the account: owners, account details, API usage."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_owner(call: Call) -> Answer:
 
 
 def details(call: Call) -> Answer:
-    """Return the account's details."""
+    """Return the account details: portal id, time zone, domain of the web app."""
     return Answer(
         200,
         {

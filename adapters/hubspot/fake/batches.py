@@ -1,4 +1,4 @@
-"""Batch endpoints for records: partial success with trace ids, all or nothing without."""
+"""The fake's batch endpoints for records; without trace ids, one failure fails the whole batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Write = Callable[[_Input], dict[str, Any]]
 
 
 def batch_create(portal: Portal, kind: str, inputs: Sequence[_Input]) -> Answer:
-    """Create records; without a trace id on each, the first fault fails the whole batch."""
+    """Create records; without a trace id on each, the first failure fails the whole batch."""
     _check_count(inputs)
     created: list[Record] = []
 
@@ -36,7 +36,7 @@ def batch_create(portal: Portal, kind: str, inputs: Sequence[_Input]) -> Answer:
 
 
 def batch_update(portal: Portal, kind: str, inputs: Sequence[_Input]) -> Answer:
-    """Update records by id or by a unique property; the answer names missing records."""
+    """Update records by id or by a unique property; the answer lists records that do not exist."""
     _check_count(inputs)
     if any(item.get("idProperty") == "hs_object_id" for item in inputs):
         raise Refused(400, "idProperty hs_object_id is not a unique property")
@@ -61,11 +61,10 @@ def batch_update(portal: Portal, kind: str, inputs: Sequence[_Input]) -> Answer:
 
 
 def batch_upsert(portal: Portal, kind: str, inputs: Sequence[_Input]) -> Answer:
-    """Update or create records; each result tells whether it is `new`.
+    """Update or create records; each result says whether its record is `new`.
 
     An upsert by email is not partial (HubSpot's guide): each input must contain all that a new
-    record requires. Integrators observed that results come in another order and with addresses in
-    lower case.
+    record requires. As integrators observed, results come in another order, with lower-case emails.
     """
     _check_count(inputs)
     _check_ids(inputs)
@@ -99,7 +98,7 @@ def batch_upsert(portal: Portal, kind: str, inputs: Sequence[_Input]) -> Answer:
 
 
 def batch_read(portal: Portal, kind: str, asked: dict[str, Any], *, archived: bool) -> Answer:
-    """Return the existing records once each; status 207 reports missing ones."""
+    """Return each of the records that exist; status 207 lists those that do not."""
     _check_count(
         asked["inputs"], _MAX_WITH_HISTORY if asked["propertiesWithHistory"] else MAX_INPUTS
     )
@@ -125,7 +124,7 @@ def batch_read(portal: Portal, kind: str, asked: dict[str, Any], *, archived: bo
 
 
 def batch_archive(portal: Portal, kind: str, inputs: Sequence[_Input]) -> None:
-    """Archive records; missing records are ignored."""
+    """Archive records; ids of records that do not exist are ignored."""
     _check_count(inputs)
     for item in inputs:
         if record := portal.find(kind, item["id"]):
@@ -157,8 +156,8 @@ def _written_each(
 ) -> Answer:
     """Write the inputs in order and return the batch's answer.
 
-    With a trace id on every input, a fault concerns only its own input. Without trace ids the first
-    fault stops the batch, and the caller undoes the earlier writes.
+    With a trace id on every input, a failure concerns only its own input. Without trace ids the
+    first failure stops the batch, and the caller undoes the earlier writes.
     """
     traces = [item.get("objectWriteTraceId") for item in inputs]
     traced = None not in traces and len(set(traces)) == len(traces)

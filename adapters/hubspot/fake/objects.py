@@ -1,4 +1,4 @@
-"""The record endpoints: list, create, read, update, archive, batches, search, merge."""
+"""The fake's endpoints for records: list, create, read, update, archive, search, merge, batches."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def archive_record(call: Call) -> Answer:
 
 
 def search_records(call: Call) -> Answer:
-    """Return a page of matching records; see `searching`."""
+    """Return a page of the records that match a search."""
     if len(call.body.decode(errors="replace")) > MAX_BODY:
         raise Refused(400, f"The request body is longer than {MAX_BODY} characters")
     return Answer(200, search(call.portal, call.kind, call.json(shapes.SEARCH)))
 
 
 def merge_records(call: Call) -> Answer:
-    """Merge two records and return the result under its new id."""
+    """Merge two records and return the resulting record, which has a new id."""
     given = call.json(shapes.MERGE)
     primary, other = (
         call.portal.load(call.kind, given[name]) for name in ("primaryObjectId", "objectIdToMerge")
@@ -92,31 +92,31 @@ def gdpr_delete(call: Call) -> Answer:
 
 
 def batch_create(call: Call) -> Answer:
-    """Create records; see `batches`."""
+    """Create records in a batch."""
     given = call.json(shapes.BATCH_CREATE)
     return batches.batch_create(call.portal, call.kind, given["inputs"])
 
 
 def batch_read(call: Call) -> Answer:
-    """Read records; see `batches`."""
+    """Read records in a batch."""
     given = call.json(shapes.BATCH_READ)
     return batches.batch_read(call.portal, call.kind, given, archived=call.flag("archived"))
 
 
 def batch_update(call: Call) -> Answer:
-    """Update records; see `batches`."""
+    """Update records in a batch."""
     given = call.json(shapes.BATCH_UPDATE)
     return batches.batch_update(call.portal, call.kind, given["inputs"])
 
 
 def batch_upsert(call: Call) -> Answer:
-    """Update or create records; see `batches`."""
+    """Update or create records in a batch."""
     given = call.json(shapes.BATCH_UPSERT)
     return batches.batch_upsert(call.portal, call.kind, given["inputs"])
 
 
 def batch_archive(call: Call) -> Answer:
-    """Archive records; always answers 204."""
+    """Archive records in a batch; answers 204 always."""
     given = call.json(shapes.BATCH_ARCHIVE)
     batches.batch_archive(call.portal, call.kind, given["inputs"])
     return Answer(204)

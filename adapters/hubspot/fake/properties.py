@@ -1,4 +1,4 @@
-"""The property endpoints: read, create, update and archive definitions and groups."""
+"""The fake's endpoints for property definitions and property groups."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def archive_definition(call: Call) -> Answer:
 
 
 def batch_create(call: Call) -> Answer:
-    """Create definitions; the first fault stops the batch."""
+    """Create definitions; the first failure stops the batch."""
     inputs = call.json(shapes.PROPERTY_BATCH_CREATE)["inputs"]
     _check_count(inputs)
     return Answer(201, _complete([_made(call, item) for item in inputs]))
 
 
 def batch_read(call: Call) -> Answer:
-    """Return the existing definitions of one sensitivity; 207 reports missing ones."""
+    """Return definitions of one sensitivity; status 207 lists those that do not exist."""
     given = call.json(shapes.PROPERTY_BATCH_READ)
     _check_count(given["inputs"])
     names = [item["name"] for item in given["inputs"]]

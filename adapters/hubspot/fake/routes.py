@@ -1,7 +1,7 @@
-"""The routes of every version that the fake supports, with the scopes they need.
+"""The fake's routes in every API version, with the scopes that they need.
 
-Dated versions stand behind the area (/crm/objects/2026-09/contacts); v3 and v4 before it
-(/crm/v3/objects/contacts), associations under v4.
+A dated version follows the area in a path (/crm/objects/2026-09/contacts); v3 and v4 precede it
+(/crm/v3/objects/contacts), and associations belong to v4.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _PATTERNS = {
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A matched endpoint with the API version and the path parameters."""
+    """An endpoint found for a path, with the API version and the path parameters."""
 
     area: str
     version: str
@@ -114,18 +114,18 @@ class Route:
 
     @property
     def is_search(self) -> bool:
-        """Whether the call counts against the search limit instead of the general limit."""
+        """Whether calls count against the search limit instead of the general limit."""
         return self.methods.get("POST") is objects.search_records
 
     def endpoint(self, method: str) -> Endpoint:
-        """Return the handler of a method; raises a 405."""
+        """Return the handler of an HTTP method; raises Refused with 405."""
         if handler := self.methods.get(method):
             return handler
         allowed = ", ".join(sorted(self.methods))
         raise Refused(405, "Method Not Allowed", category=None, headers={"Allow": allowed})
 
     def scopes(self, kind: str, method: str) -> frozenset[str]:
-        """Return the accepted scopes, any of which is enough, from HubSpot's scope list."""
+        """Return the scopes of which a call needs one, from HubSpot's list of scopes."""
         if self.area == "owners":
             return frozenset({"crm.objects.owners.read"})
         if not kind:
@@ -139,7 +139,7 @@ class Route:
         return frozenset(_objects(kind) if reads else {f"crm.objects.{kind}.write"})
 
     def sensitive_scopes(self, kind: str, method: str, level: str) -> frozenset[str]:
-        """Return the accepted scopes for sensitive values, any of which is enough."""
+        """Return the scopes of which a call needs one for sensitive properties."""
         if kind == "tickets":
             return frozenset({f"tickets.{level}.v2"})
         how = "read" if self._reads(method) else "write"
@@ -172,7 +172,7 @@ def find(path: str) -> Route | None:
 
 
 def _placed(parts: list[str]) -> tuple[str, str, list[str]] | None:
-    """Return the area, the version and the rest of a path."""
+    """Split a path into area, API version and the rest."""
     match parts:
         case ["crm", "v3", area, *rest] if area in _AREAS_OF_V3:
             return area, "v3", rest

@@ -1,4 +1,4 @@
-"""Base class of every conformance test: names that describe the CRM, and shared fixtures."""
+"""Base class of all conformance tests: a description of the CRM, and shared fixtures."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _numbers = itertools.count(1)
 
 
 class Base:
-    """The names with which an adapter's test class describes its CRM.
+    """The attributes with which an adapter's test class describes its CRM.
 
-    A subclass sets `adapter_class` and what differs from the defaults, and has a fixture `crm`
-    that yields a fresh CRM for each test. The names of properties are the CRM's own.
+    A subclass sets `adapter_class` and the attributes that differ from the defaults, and has a
+    fixture `crm` that yields an empty CRM for each test. Properties have the CRM's own names.
     """
 
     adapter_class: ClassVar[type[Adapter]]
@@ -80,7 +80,7 @@ class Base:
 
     @pytest.fixture
     def crm(self) -> Crm:
-        """The CRM under test, as the tests inspect it directly; subclasses provide it."""
+        """The CRM under test; every test class must define this fixture."""
         raise NotImplementedError("give your test class a fixture `crm`")
 
     @pytest.fixture
@@ -90,14 +90,14 @@ class Base:
 
     @pytest.fixture
     def url(self) -> str:
-        """Base URL that the adapter calls."""
+        """The base URL that the adapter calls."""
         return ""
 
     @pytest.fixture
     def connection(
         self, url: str, store: Store | None, caplog: pytest.LogCaptureFixture
     ) -> Iterator[Connection]:
-        """The connection under test; the teardown checks that the logs hold no secret or email."""
+        """The connection under test; afterwards the logs are searched for secrets and emails."""
         settings = {name: value.format(url=url) for name, value in self.settings.items()}
         # Plain replacement, since a secret may contain braces.
         secrets = {name: text.replace("{url}", url) for name, text in self.credentials.items()}
@@ -121,11 +121,11 @@ class Base:
     # What the tests are written with.
 
     def made(self, kind: str, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return properties for a new record, including those the CRM requires."""
+        """Return the properties of a new record, with the ones that the CRM requires."""
         return {**self.needed.get(kind, {}), **properties}
 
     def person(self, **properties: str) -> dict[str, str]:
-        """Return properties of a new person with a unique email and text."""
+        """Return the properties of a new contact with a unique email and text."""
         number = next(_numbers)
         mine = {"email": f"ann{number}@{DOMAIN}", self.text: f"Of test {number}"}
         return self.made("contacts", mine | properties)
@@ -161,7 +161,7 @@ class Base:
         return self.made(kind, {self.titles[kind]: title})
 
     def announced(self, feature: str) -> None:
-        """Skip the test with a reason unless the adapter announces the feature."""
+        """Skip the test unless the adapter supports this optional method."""
         if feature not in features(self.adapter_class):
             pytest.skip(f"{self.adapter_class.title} announces no {feature}")
 
@@ -174,7 +174,7 @@ class Base:
             pytest.skip(f"{self.adapter_class.title} has no {kind}")
 
     def lagging(self, crm: Crm) -> LaggingCrm:
-        """Make the CRM's search lag from now on; skip the test if the fake cannot."""
+        """Delay the CRM's search index from now on; skip the test if the fake CRM cannot."""
         if not isinstance(crm, LaggingCrm):
             pytest.skip("the fake CRM has no search_lag: its search is never late")
         crm.search_lag = HOURS
@@ -182,7 +182,7 @@ class Base:
 
 
 def either(error: type[E], call: Callable[[], T]) -> T | E:
-    """Return a call's result, or the expected error it raises."""
+    """Call a function and return its result, or the error of this class that it raised."""
     try:
         return call()
     except error as exc:
@@ -190,7 +190,7 @@ def either(error: type[E], call: Callable[[], T]) -> T | E:
 
 
 def new_mark() -> str:
-    """Return a new unique mark in the hub's format."""
+    """Return a new unique mark, as the hub generates them."""
     return f"crmhub-{next(_numbers):020d}"
 
 
@@ -200,7 +200,7 @@ def phone_number() -> str:
 
 
 def texts_of(error: BaseException | None) -> str:
-    """Return an error's messages, its attributes and those of its causes as one text."""
+    """Return the messages and attributes of an error and all of its causes as one text."""
     texts: list[str] = []
     seen: set[int] = set()
     waiting = [error]
@@ -220,7 +220,7 @@ def hidden_in(text: str, connection: Connection) -> bool:
 
 
 def well_told(error: AdapterError, connection: Connection) -> None:
-    """Check that an error has a readable message without secrets."""
+    """Assert that an error has a message, and that it contains no secret."""
     assert error.message.strip(), f"{type(error).__name__} says nothing"
     assert not hidden_in(texts_of(error), connection), "an error holds a secret"
 

@@ -1,4 +1,4 @@
-"""Tests of every adapter's contact lookups."""
+"""Tests of the lookup of contacts, for every adapter."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MANY = 250
 
 
 def lookalikes(email: str) -> list[str]:
-    """Return emails that a substring or pattern search would confuse with this email."""
+    """Return emails that a search by substring or pattern would confuse with this email."""
     local, _, domain = email.partition("@")
     return [
         f"jo{email}",
@@ -120,7 +120,7 @@ class FindingTests(Base):
     # By phone.
 
     def _finds_phone_stored_as(self, adapter: Adapter, crm: Crm, stored: str) -> None:
-        """Check that `+4915123456789` is found among similar numbers."""
+        """Assert that `+4915123456789`, stored in this notation, is found among similar numbers."""
         for other in ("+4315123456789", "+491512345678", "+49151234567890", "+4915123456788"):
             crm.add_contact(self.person(phone=other))
         expected_id = crm.add_contact(self.person(phone=stored))

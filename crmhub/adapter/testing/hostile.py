@@ -1,8 +1,7 @@
-"""Tests of HTTP adapters against every fault on the way to and from the CRM.
+"""Tests of HTTP adapters against network faults and invalid answers.
 
-Each call of the contract is repeated with a fault at each of its requests. The adapter sees only
-the HTTP answers; the tests inspect the CRM directly and compare the adapter's result with the CRM's
-state.
+Each method of the adapter is called once for each fault and each of its requests. The tests then
+compare the adapter's result with the CRM's records.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ _WAITS: dict[str, tuple[Callable[[], str | None], float | None]] = {
 
 
 class Canary:
-    """A host that the adapter must not call; it records every connection."""
+    """A server that the adapter must not call; it records every connection."""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
@@ -81,12 +80,15 @@ class Canary:
                     self.heard.append(peer.recv(65_536))
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop the server."""
         self._listener.close()
 
 
 class HttpAdapterTests(OutgoingTests, TokenTests):
-    """All behaviour tests plus the fault tests; the `crm` fixture yields a CRM with a `url`."""
+    """All conformance tests of an adapter over HTTP.
+
+    The fixture `crm` yields a CRM with a `url`.
+    """
 
     # Every call meets every fault.
 
@@ -114,7 +116,10 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
     def _lies(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, harm: Harm
     ) -> list[str]:
-        """Run each call with a fault at each of its requests; return the wrong reports."""
+        """Repeat each call with a fault at each of its requests.
+
+        Return a message for each wrong result.
+        """
         lies: list[str] = []
         for operation in self._operations(connection, crm, proxy):
             for nth in range(self._requests(connection, crm, proxy, operation)):
@@ -136,7 +141,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         *,
         lasting: bool = False,
     ) -> str:
-        """Return why a call's result under a fault is wrong, or `""` if it is right."""
+        """Return why the result of a call under a fault is wrong, or `""` if it is right."""
         try:
             self._judge(connection, proxy, operation, harm, lasting=lasting)
         except AssertionError as exc:
@@ -155,7 +160,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         *,
         lasting: bool = False,
     ) -> None:
-        """Make a call and compare its result with the CRM's state afterwards."""
+        """Make a call and assert that its result agrees with the CRM's records afterwards."""
         before = operation.state()
         try:
             result = operation.call(connection.adapter())

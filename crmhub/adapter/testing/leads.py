@@ -1,4 +1,4 @@
-"""Tests of every adapter's leads: the right contact, written once, and no value lost."""
+"""Tests of leads, for every adapter: the right contact, written once, without a lost value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
-    """Run all functions in threads at the same moment, and return their results."""
+    """Run all functions in threads at the same moment; return their results in order."""
     barrier = threading.Barrier(len(works))
 
     def start(work: Callable[[], T]) -> T:
@@ -413,7 +413,7 @@ class LeadTests(Base):
     def test_an_email_that_only_a_create_knows_of_is_the_contacts(
         self, connection: Connection, crm: Crm
     ) -> None:
-        """Simulate a contact that is created between the lookup and the write."""
+        """Test a lead whose contact is created between the lookup and the write."""
         mine = self.person()
         adapter = connection.adapter()
         made: list[str] = []

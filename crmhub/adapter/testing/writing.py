@@ -1,4 +1,4 @@
-"""Tests of every adapter's contact creates and updates."""
+"""Tests of creates and updates of contacts, for every adapter."""
 
 from __future__ import annotations
 

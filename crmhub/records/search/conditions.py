@@ -1,9 +1,9 @@
-"""Conditions: each filter as SQL that selects record ids, and as SQL that tests a record.
+"""Conditions of a search: each filter as SQL that selects ids, and as SQL that tests a record.
 
-A condition is a positive set of records, or the exact complement of one. `ids` selects its positive
-set from one index table, `test` tests a row of `records`; both agree, on both databases. The SQL is
-written by hand: an operator is one or two comparisons on one column, and building it with Core
-would take longer than running it.
+A condition is a set of records from an index (the positive set), or all records outside it. `ids`
+selects the positive set from one index table, and `test` tests a row of `records`; both give the
+same result, on both databases. The SQL is written by hand: an operator is one or two comparisons
+on one column, and building it with SQLAlchemy Core would take longer than running it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SYMBOLS = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """A piece of SQL for a condition's positive set, with its parameters."""
+    """A piece of SQL that selects a condition's positive set, with its parameters."""
 
     text: str
     params: dict[str, Any]
@@ -38,9 +38,9 @@ def of_records(more: str) -> Sql:
 
 
 class Span(NamedTuple):
-    """A stretch of a sort order that holds a set: from `first` (ms) to before `end` or None.
+    """A range of a sort order that contains a set: from `first` (ms) to before `end`, or None.
 
-    `whole`: every record of the stretch belongs to the set.
+    `whole`: every record in the range belongs to the set.
     """
 
     first: int | None = None
@@ -49,7 +49,7 @@ class Span(NamedTuple):
 
 
 class Condition:
-    """A positive set of records, or (`negated`) all records except those."""
+    """A positive set of records, or, if `negated`, all records outside that set."""
 
     negated: bool
     uses_index = True
@@ -64,7 +64,7 @@ class Condition:
     """Whether its index tells also when each record was changed, but for those in index_behind."""
 
     def ids(self, connection: Connection, n: int, *, with_updated_at: bool = False) -> Sql:
-        """Return the select of the positive set's ids; `with_updated_at` adds the index's dates.
+        """Return the SELECT of the positive set's ids; `with_updated_at` adds the times of change.
 
         The names of its parameters end in the number `n`; the statement provides `:account` and
         `:kind`.
@@ -74,31 +74,31 @@ class Condition:
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
 
     def rows(self, n: int, more: str = "") -> Sql:
-        """Return the select of ids, and of the columns `more`, from the condition's index rows."""
+        """Return the SELECT of ids, and of the columns `more`, from the condition's index table."""
         raise NotImplementedError
 
     def where(self, connection: Connection, n: int) -> Sql:
-        """Return the condition on those index rows that selects the positive set."""
+        """Return the SQL condition on rows of the index table that selects the positive set."""
         raise NotImplementedError
 
     def test(self, connection: Connection, n: int) -> Sql:
-        """Return the condition that a row of `records` belongs to the positive set.
+        """Return the SQL condition that a row of `records` belongs to the positive set.
 
-        It may be null, which means no.
+        A result of null means no.
         """
         raise NotImplementedError
 
     def span(self, sort: str) -> Span:
-        """Return the stretch of the order `sort` that holds all matches."""
+        """Return the range of the sort order `sort` that contains all matches."""
         return Span()
 
     def optimized(self, connection: Connection, account_id: int) -> Condition:
-        """Return an equal condition that is faster for the account's values."""
+        """Return an equivalent condition that is faster with the values that the account has."""
         return self
 
 
 class OnProperty(Condition):
-    """A condition on a property, decided by its index."""
+    """A condition on a property, evaluated with the property's index."""
 
     index_has_updated_at = True
 
@@ -117,14 +117,14 @@ class OnProperty(Condition):
 
 
 def _value_of(known: Property, n: int) -> tuple[str, dict[str, Any]]:
-    """Return the SQL of a property's stored text in a row of `records`, null for none."""
+    """Return the SQL of a property's text in a row of `records`; null without a value."""
     return f"(properties ->> cast(:name{n} as text))", {f"name{n}": known.name}
 
 
 def compared(
     connection: Connection, n: int, text: str, operator: str, operands: Sequence[Any]
 ) -> Sql:
-    """Return the comparison of `text` with the operands of an operator."""
+    """Return the SQL that compares `text` with the operands of an operator."""
     if operator == "HAS_PROPERTY":
         return ALL if text in ("value", "id") else Sql(f"{text} is not null", {})
     if operator == "IN":
@@ -137,7 +137,7 @@ _AS_NUMBER = {"postgresql": "cast({} as double precision)", "sqlite": "exact_num
 
 
 class OnKey(OnProperty):
-    """A condition on a number or a date, compared as the index holds it."""
+    """A condition on a number or a date, compared with the values in the index."""
 
     def __init__(
         self, negated: bool, known: Property, operator: str, operands: Sequence[float]
@@ -176,10 +176,11 @@ _VALUES = (
 
 
 class OnText(OnProperty):
-    """A condition on any other type, compared by code point.
+    """A condition on a property of another type, compared as text by code point.
 
-    The index key holds the first 255 characters. Shorter operands compare with the key as with the
-    whole value; longer ones need the whole value, which stands beside the key.
+    The index key holds the first 255 characters of a value. Operands that are shorter are compared
+    with the key; longer operands are compared with the whole value, which the index row also
+    holds.
     """
 
     def __init__(
@@ -251,7 +252,7 @@ class OnText(OnProperty):
 
 
 class OnDocument(Condition):
-    """CONTAINS_TOKEN on numbers and dates: searches their canonical text in the documents."""
+    """CONTAINS_TOKEN on a number or date: searches the stored text in the records themselves."""
 
     uses_index = False
 
@@ -278,7 +279,7 @@ _PARTS = 100
 
 
 class OnSameRows(Condition):
-    """Several conditions on the same index rows, at least one of them positive: all must hold."""
+    """Conditions on one index table row, at least one of them positive: all of them must hold."""
 
     negated = False
 
@@ -320,9 +321,9 @@ class OnSameRows(Condition):
 
 
 def combine(conditions: Sequence[Condition]) -> list[Condition]:
-    """Return the conditions, merging those on the same rows: a range is one set instead of two.
+    """Return the conditions, with those on one property merged: a range becomes one set, not two.
 
-    Conditions that are only complements are not merged: they include records without a row.
+    Negated conditions alone are not merged, since they include records without an index row.
     """
     on: dict[Any, list[Condition]] = {}
     for number, each in enumerate(conditions):

@@ -1,6 +1,6 @@
-"""The filter language: the operators, and the conditions they become.
+"""The filter language of searches: its operators, and the conditions they become.
 
-Each operator is a positive set of record ids, or the exact complement of one: so NEQ, NOT_IN,
+Each operator selects a set of records, or all records outside a set: so NEQ, NOT_IN,
 NOT_CONTAINS_TOKEN and NOT_HAS_PROPERTY include records without a value.
 """
 
@@ -40,7 +40,7 @@ _BARE = {"HAS_PROPERTY", "NOT_HAS_PROPERTY"}
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter as the caller sent it; None stands for a missing key."""
+    """A filter as the caller sent it; a missing key is None."""
 
     property_name: str
     operator: str
@@ -49,7 +49,7 @@ class Filter:
 
 
 def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> list[Condition]:
-    """Return the conditions of `filters` for the account of `catalogue`.
+    """Return the conditions for `filters`, with the properties of `catalogue`.
 
     Raises BadRequest for an invalid filter (unknown operator, misplaced value or values, too many),
     and Semantic for an unknown property or a value of another type; both name every invalid filter.
@@ -143,7 +143,7 @@ def _condition(each: Filter, catalogue: Catalogue, *, region: str) -> Condition:
 
 
 def _texts(known: Property, operator: str, given: Sequence[str], *, region: str) -> list[str]:
-    """Return the operands of a condition on a text, in the form that is compared."""
+    """Return a condition's operands in the form in which texts are compared."""
     if operator == "CONTAINS_TOKEN":
         return [values.fold(given[0])]
     if operator == "IN" and known.options:

@@ -1,7 +1,7 @@
 """An in-memory fake of Acme over real HTTP, as strict as the CRM.
 
-The upper half lets the tests inspect the fake, under the adapter's property names; the lower half
-is the CRM's API.
+The upper half is the tests' interface to the fake, with the adapter's property names; the lower
+half is the CRM's API.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ Record = dict[str, Any]
 
 
 class Refused(Exception):
-    """An error answer."""
+    """A refused request, with the status and body of the error answer."""
 
     def __init__(self, status: int, **body: Any) -> None:
         self.status, self.body = status, body
 
 
 class FakeAcme:
-    """The fake CRM; as a context manager it listens at `url`."""
+    """The fake CRM; as a context manager it starts and stops a server at `url`."""
 
     def __init__(self) -> None:
         self._records: dict[str, dict[int, Record]] = {kind: {} for kind in FIELDS}
