@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from adapters.hubspot.api import BATCH, OAUTH_SECRETS, Api, check_id, may_be_id
-from adapters.hubspot.batch import Batch
 from adapters.hubspot.definitions import Definitions
 from adapters.hubspot.failures import MissingScopes
 from adapters.hubspot.finding import PHONES, Finding, has_number
@@ -111,9 +110,7 @@ class HubSpotAdapter(Adapter):
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
         """Return the contact with this email, read without lag, or with this phone, by a search."""
-        if email:
-            return self._finding.by_email(email, names)
-        return self._finding.by_phone([phone], names).get(phone)
+        return self._finding.by_email_or_phone(email, phone, names)
 
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
         check_id(contact_id)
@@ -163,10 +160,12 @@ class HubSpotAdapter(Adapter):
         names: Sequence[str] = (),
     ) -> dict[str, Contact]:
         """Return contacts by their emails, read in batches, or by their phones, by searches."""
-        return self._finding.by_emails_or_phones(emails=emails, phones=phones, names=names)
+        if phones:
+            return self._finding.by_phone(phones, names)
+        return self._finding.by_emails(emails, names)
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
-        return Batch(self._api, self._writing, writes).run()
+        return self._writing.write_batch(writes)
 
     # Deals and tickets.
 
@@ -193,9 +192,7 @@ class HubSpotAdapter(Adapter):
         sent: Mapping[str, str],
         since_ms: int,
     ) -> Saved | None:
-        if kind != "contacts":
-            return self.find_apart(kind, contact_id, mark, sent=sent, since_ms=since_ms, others=())
-        return self._marks.contact(mark, sent=sent, since_ms=since_ms)
+        return self._marks.find(kind, contact_id, mark, sent=sent, since_ms=since_ms)
 
     def find_apart(
         self,
@@ -207,9 +204,7 @@ class HubSpotAdapter(Adapter):
         since_ms: int,
         others: Collection[str],
     ) -> Saved | None:
-        return self._marks.linked(
-            kind, contact_id, mark, sent=sent, since_ms=since_ms, others=others
-        )
+        return self._marks.find(kind, contact_id, mark, sent=sent, since_ms=since_ms, others=others)
 
     # Metadata.
 

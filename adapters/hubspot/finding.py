@@ -52,8 +52,12 @@ class Finding:
             return contact
         raise no_contact()
 
-    def by_email(self, email: str, names: Sequence[str] = ()) -> Contact | None:
-        """Return the contact with this email, read without lag, or None."""
+    def by_email_or_phone(
+        self, email: str, phone: str, names: Sequence[str] = ()
+    ) -> Contact | None:
+        """Return the contact with this email, read without lag; without an email, by phone."""
+        if not email:
+            return self.by_phone([phone], names).get(phone)
         try:
             return self.contact(email, names, by="email")
         except NotFound:
@@ -69,17 +73,13 @@ class Finding:
             for record in answer.items()
         ]
 
-    def by_emails_or_phones(
-        self, *, emails: Sequence[str], phones: Sequence[str], names: Sequence[str]
-    ) -> dict[str, Contact]:
-        """Return contacts by their phones if phones are given, else by their emails."""
-        if phones:
-            return self.by_phone(phones, names)
+    def by_emails(self, emails: Sequence[str], names: Sequence[str]) -> dict[str, Contact]:
+        """Return the contacts with these primary emails, by email."""
         all_names = list(dict.fromkeys((*names, "email")))
-        contacts = self.contacts(emails, all_names, by="email") if emails else []
+        contacts = self.contacts(emails, all_names, by="email")
         return {contact.properties.get("email", "").lower(): contact for contact in contacts}
 
-    def by_phone(self, phones: Sequence[str], names: Sequence[str] = ()) -> dict[str, Contact]:
+    def by_phone(self, phones: Sequence[str], names: Sequence[str]) -> dict[str, Contact]:
         """Return the oldest contact with each phone.
 
         The search only provides ids: it lags, so its property values may be outdated.
@@ -115,12 +115,12 @@ class Finding:
             except Rejected:
                 pass
         # Accounts without the calculated properties are searched by the stored notation.
-        held = self._searched(phones, calculated=False)
+        ids_by_phone = self._searched(phones, calculated=False)
         self._calculated_phones = False
-        return held
+        return ids_by_phone
 
     def _searched(self, phones: Sequence[str], *, calculated: bool) -> dict[str, list[str]]:
-        held: dict[str, list[str]] = {}
+        ids_by_phone: dict[str, list[str]] = {}
         path = self._api.objects("contacts", "search")
         for groups, batch in _searches(phones, calculated=calculated):
             body, after = search_body(groups), "0"
@@ -131,10 +131,10 @@ class Finding:
                     numbers = answer.mapping(record.get("properties"))
                     for phone in batch:
                         if has_number(numbers, phone):
-                            held.setdefault(phone, []).append(answer.id(record))
+                            ids_by_phone.setdefault(phone, []).append(answer.id(record))
                 # The first are the oldest; HubSpot shows the first 10,000 only.
-                after = "" if held.keys() >= {*batch} else next_page(answer, after=after)
-        return held
+                after = "" if ids_by_phone.keys() >= {*batch} else next_page(answer, after=after)
+        return ids_by_phone
 
 
 def has_number(values: Mapping[str, Any], phone: str) -> bool:

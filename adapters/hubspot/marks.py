@@ -40,29 +40,27 @@ class Marks:
         self._writing = writing
         self._mark = context.settings["mark_property"]
 
-    def contact(self, mark: str, *, sent: Mapping[str, str], since_ms: int) -> Saved | None:
-        """Return the marked contact if marks are unique, else find it by email, phone or mark."""
-        unique, marked = self._kept("contacts", mark, since_ms)
-        made = self._writing.by_mark("contacts", mark) if unique else None
-        if made or (unique and marked):
-            return made
-        return self._contact_written(marked, sent)
-
-    def linked(
+    def find(
         self,
-        kind: Linked,
+        kind: Written,
         contact_id: str,
         mark: str,
         *,
         sent: Mapping[str, str],
         since_ms: int,
-        others: Collection[str],
+        others: Collection[str] = (),
     ) -> Saved | None:
-        """Return the marked record if marks are unique, else search the contact's records."""
+        """Return the record that an earlier attempt made, but none with an id in `others`.
+
+        Where marks are not unique, a contact is found by its email or phone or a search for the
+        mark, and a deal or ticket among the contact's records.
+        """
         unique, marked = self._kept(kind, mark, since_ms)
         made = self._writing.by_mark(kind, mark) if unique else None
         if made or (unique and marked):
             return made
+        if kind == "contacts":
+            return self._contact_written(marked, sent)
         return self._linked_record(kind, contact_id, marked, sent, since_ms, others)
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
@@ -93,11 +91,8 @@ class Marks:
 
     def _contact_written(self, marked: Mapping[str, str], sent: Mapping[str, str]) -> Saved | None:
         email, phone = sent.get("email", ""), sent.get("phone", "")
-        if email:
-            contact = self._finding.by_email(email)
-            return Saved(contact.id, "created", contact.url) if contact else None
-        if phone:
-            contact = self._finding.by_phone([phone]).get(phone)
+        if email or phone:
+            contact = self._finding.by_email_or_phone(email, phone)
             return Saved(contact.id, "created", contact.url) if contact else None
         for name, value in marked.items():
             body = search_body([group(name, [value.lower()])])

@@ -52,11 +52,11 @@ class Values:
             given[OWNER] = self._definitions.owner_id(given[OWNER], newer_than)
         return fitted(given, chosen, of=kind)
 
-    def is_backward(self, held: str, wanted: str) -> bool:
+    def is_backward(self, present: str, wanted: str) -> bool:
         """Return whether the lifecycle stage `wanted` comes before the present stage `held`."""
         described = self._definitions.properties("contacts", [LIFECYCLE]).get(LIFECYCLE)
         stages = [option.value for option in described.options] if described else []
-        return {held, wanted} <= set(stages) and stages.index(wanted) < stages.index(held)
+        return {present, wanted} <= set(stages) and stages.index(wanted) < stages.index(present)
 
     def _fit(self, kind: Kind, properties: Mapping[str, str], newer_than: float) -> dict[str, str]:
         problems: list[Problem] = []
