@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
-from adapters.hubspot.fake import account, associations, objects, pipelines, properties
+from adapters.hubspot.fake import account, associations, batches, objects, pipelines, properties
 from adapters.hubspot.fake.answers import Answer, Refused
 from adapters.hubspot.fake.calls import Call
 
@@ -21,11 +21,11 @@ _AREAS_OF_V4 = ("objects", "associations")
 
 Endpoint = Callable[[Call], Answer]
 _BATCH_OBJECTS = {
-    "create": objects.batch_create,
-    "read": objects.batch_read,
-    "update": objects.batch_update,
-    "upsert": objects.batch_upsert,
-    "archive": objects.batch_archive,
+    "create": batches.batch_create,
+    "read": batches.batch_read,
+    "update": batches.batch_update,
+    "upsert": batches.batch_upsert,
+    "archive": batches.batch_archive,
 }
 
 # area → path behind the version → method → endpoint; {kind} is checked, {…} is handed on
@@ -35,7 +35,7 @@ _TABLE: dict[str, dict[str, dict[str, Endpoint]]] = {
         "{kind}/search": {"POST": objects.search_records},
         "{kind}/merge": {"POST": objects.merge_records},
         "{kind}/gdpr-delete": {"POST": objects.gdpr_delete},
-        **{f"{{kind}}/batch/{name}": {"POST": one} for name, one in _BATCH_OBJECTS.items()},
+        **{f"{{kind}}/batch/{name}": {"POST": handler} for name, handler in _BATCH_OBJECTS.items()},
         "{kind}/{id}": {
             "GET": objects.read_record,
             "PATCH": objects.update_record,
@@ -97,7 +97,7 @@ _TABLE: dict[str, dict[str, dict[str, Endpoint]]] = {
 _PATTERNS = {
     area: sorted(
         ((tuple(filter(None, pattern.split("/"))), methods) for pattern, methods in table.items()),
-        key=lambda one: tuple(word.startswith("{") for word in one[0]),
+        key=lambda item: tuple(word.startswith("{") for word in item[0]),
     )
     for area, table in _TABLE.items()
 }
@@ -164,10 +164,10 @@ def find(path: str) -> Route | None:
     areas = (area, "links") if area == "objects" else (area,)
     if version == "v4":
         areas = ("links",) if area == "objects" else areas
-    for one in areas:
-        for pattern, methods in _PATTERNS[one]:
+    for area in areas:
+        for pattern, methods in _PATTERNS[area]:
             if (at := _fitted(pattern, rest)) is not None:
-                return Route(one, version, methods, {**at, "_last": rest[-1] if rest else ""})
+                return Route(area, version, methods, {**at, "_last": rest[-1] if rest else ""})
     return None
 
 
