@@ -33,9 +33,9 @@ OAUTH_SECRETS = ("client_id", "client_secret", "refresh_token")
 _CALLS, _CALLS_SECONDS = 100, 10.0
 _SEARCHES = 4
 BATCH = 100
-"""How many records HubSpot takes in one call."""
+"""The most records in one call."""
 _SPARE_S = 1.0
-"""With less time left, nothing is asked only to know the address of a record's page."""
+"""With fewer seconds left, HubSpot is not asked for the address of a record's page."""
 _COUNT = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _ID = re.compile(r"[0-9]{1,20}", re.ASCII)
 TYPE_IDS: Mapping[Kind, str] = {
@@ -71,7 +71,7 @@ class Api:
             renew=self._grant.renew if self._grant else lambda: False,
             failure=failure,
             budgets=budgets,
-            heed=self._follow_limits,
+            on_response=self._follow_limits,
             secrets=self._secrets,
             correlation_header="x-hubspot-correlation-id",
         )

@@ -16,9 +16,9 @@ from crmhub.adapter import Context, Linked, Saved, Written
 from crmhub.adapter.remembered import HOUR
 
 UNDER_WAY_S = 30.0
-"""A write whose answer was lost may still take effect for so long."""
+"""How many seconds a write may still take effect after its answer was lost."""
 _SEARCH_LAG_S = 60.0
-"""A record that a search does not show so long after its write does not exist."""
+"""How many seconds a search may lag behind a write."""
 
 
 class Marks:

@@ -51,7 +51,7 @@ OPTIONAL = frozenset(
         "write_contacts",
     }
 )
-"""Methods an adapter announces by overriding them."""
+"""The optional methods: an adapter supports those that it overrides."""
 
 
 class Adapter(ABC):
@@ -61,20 +61,20 @@ class Adapter(ABC):
     """
 
     title: ClassVar[str]
-    """The CRM's name for people."""
+    """The name of the CRM, as people know it."""
     settings: ClassVar[tuple[Setting, ...]] = ()
     record_pages: ClassVar[bool] = False
-    """Whether `Saved.url` and `Contact.url` lead to pages; answers then carry `url`."""
+    """Whether `Saved.url` and `Contact.url` are set, so that answers of helpers include `url`."""
     remote: ClassVar[bool] = True
-    """Whether a call may wait for somebody else; the hub's own records never do."""
+    """Whether calls go to another system; False for the hub's own records."""
     batch_size: ClassVar[int] = 1
-    """How many contacts `find_contacts` and `write_contacts` take at once; 1 without them."""
+    """The most contacts in one call of `find_contacts` or `write_contacts`; 1 without them."""
     email_names: ClassVar[tuple[str, ...]] = ("email",)
     """The properties that `has_email` reads."""
     under_way_s: ClassVar[float] = 60.0
-    """For how many seconds a write may still take effect after its answer was lost.
+    """How many seconds after a lost answer the write may still take effect.
 
-    The hub waits so long before it sends the values again, and `may_land_for` before it creates
+    The hub waits this long before it sends the values again, and `may_land_for` before it creates
     the record again. 0 where no write takes effect late.
     """
 
@@ -185,8 +185,8 @@ class Adapter(ABC):
         `contact` was read with the names of these properties. Override this method where the CRM
         converts values, or silently ignores some. Raises Rejected for values that it refuses.
         """
-        held = contact.properties
-        return Changes({name: v for name, v in properties.items() if held.get(name) != v})
+        current = contact.properties
+        return Changes({name: v for name, v in properties.items() if current.get(name) != v})
 
     # Optional: announced by being overridden.
 

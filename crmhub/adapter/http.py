@@ -47,10 +47,10 @@ __all__ = ["GENERAL", "LONGEST_CALL", "Answer", "Failure", "Http", "TooLarge", "
 
 GENERAL = "general"
 LONGEST_CALL = 30.0
-"""Seconds that no single call may exceed, even where the caller has more."""
+"""The most seconds that one request may take, even if the caller has more time."""
 _ATTEMPTS = 3
 _BACKOFF = 0.2
-# A call that times out with less time than this says nothing about the CRM.
+# A timeout after less time than this does not show that the CRM is unavailable.
 _FAIR_CALL = 1.0
 _SHORTEST_CALL = 0.05
 _LONGEST_SEGMENT = 500
@@ -63,10 +63,10 @@ _AMPLE = 1.5
 _NEWEST = 0.1
 
 Failure = Callable[[Answer], AdapterError | None]
-"""What an adapter makes of a failed answer; None leaves it to the statuses' usual meaning.
+"""Converts a failed answer to an error; None leaves the decision to the HTTP status.
 
-Where the CRM gives its correlation id in the body, set it on the error. An error that is raised,
-since the body was not what it should be (`Answer.object`), counts as None.
+If the CRM's correlation id is in the body, set it on the error. An error that the function raises,
+because the body has an unexpected format (`Answer.object`), counts as None.
 """
 
 
@@ -78,9 +78,9 @@ class Http:
     """HTTP client for one connection to the CRM at `base_url`; thread-safe.
 
     `authorize` returns the authentication headers. After a 401, `renew` is called once and returns
-    whether a retry with new headers makes sense. `failure` converts the CRM's own errors. `heed` is
-    called with the lane and the answer of every request, so that budgets can follow rate limit
-    headers. `secrets` returns the texts to mask in messages.
+    whether a retry with new headers makes sense. `failure` converts the CRM's own errors.
+    `on_response` is called with the lane and the answer of every request, so that budgets can
+    follow rate limit headers. `secrets` returns the texts to mask in messages.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Http:
         renew: Callable[[], bool] = lambda: False,
         failure: Failure = lambda answer: None,
         budgets: Mapping[str, Budget] | None = None,
-        heed: Callable[[str, Answer], None] = lambda lane, answer: None,
+        on_response: Callable[[str, Answer], None] = lambda lane, answer: None,
         secrets: Callable[[], Iterable[str]] = lambda: (),
         correlation_header: str = "X-Request-Id",
     ) -> None:
@@ -105,7 +105,7 @@ class Http:
         self._renew = renew
         self._failure = failure
         self._budgets = budgets or {}
-        self._heed = heed
+        self._on_response = on_response
         self._secrets = secrets
         self._correlation_header = correlation_header
         self._usual_seconds = 0.0
@@ -211,7 +211,7 @@ class Http:
                 _NEWEST if self._usual_seconds else 1.0
             )
             answer = self._read(response, auth_headers, reads=reads)
-            self._heed(lane, answer)
+            self._on_response(lane, answer)
             error = self._error_of(answer)
         if error is not None:
             self._log_failure(method, answer, error, time.monotonic() - started)

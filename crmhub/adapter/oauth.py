@@ -26,7 +26,7 @@ from crmhub.adapter.errors import (
 from crmhub.adapter.http import Answer
 
 KEPT = "access_grant"
-"""The credential, declared as `kept`, that holds the present access token and when it expires."""
+"""The `kept` credential that holds the present access token and its expiry time."""
 # A renewal ends with its call; the lease lasts slightly longer.
 _LONGEST_LEASE, _LEASE_MARGIN = 600.0, 5.0
 # Renew slightly early, so that no token expires during a call.

@@ -26,7 +26,7 @@ class SavedLead(Saved):
 
 
 Approve = Callable[[Lead, str, Mapping[str, str]], Mapping[str, str]]
-"""Called before a contact (its id) is updated; returns the properties that may be written."""
+"""Called with a lead, contact id and properties before an update; returns those to write."""
 
 
 def _approve_all(lead: Lead, contact_id: str, properties: Mapping[str, str]) -> Mapping[str, str]:
@@ -141,7 +141,7 @@ def _upsert(adapter: Adapter, lead: Lead, approve: Approve) -> SavedLead:
 
 
 def _after_clash(adapter: Adapter, lead: Lead, match: Match, clash: Conflict) -> Match | None:
-    """Decide again, now with the contact that has the conflicting email or phone."""
+    """Decide again which contact a lead belongs to, after the CRM reported a conflict."""
     name = clash.name or "email"
     if name == "email" and lead.email:
         holder = _holder_of_email(adapter, lead, clash.existing_id)
@@ -292,7 +292,7 @@ def _first_of_each_person(leads: Sequence[Lead]) -> list[int]:
 
 
 def _match_together(adapter: Adapter, leads: Mapping[int, Lead]) -> dict[int, Match]:
-    """Return the matches of the leads whose email and phone alone decide, by index."""
+    """Return the matches, by index, of the leads that their email and phone alone decide."""
     names = sorted({name for lead in leads.values() for name in _names(lead, *_PHONES)})
     of_email = adapter.find_contacts(emails=[lead.email for lead in leads.values()], names=names)
     decidable = {

@@ -20,9 +20,9 @@ def is_record_id(text: str) -> bool:
 
 Outcome = Literal["created", "updated", "unchanged"]
 Linked = Literal["deals", "tickets"]
-"""What can be created for a contact."""
+"""The kinds of records that are created for a contact."""
 Written = Literal["contacts", "deals", "tickets"]
-"""What the helpers create."""
+"""The kinds of records that helpers create."""
 Kind = Literal["contacts", "deals", "companies", "tickets"]
 
 

@@ -36,13 +36,13 @@ STARTED: Mapping[Kind, str] = {
     "queue": "queue.old",
     "dead": "actions.dead",
 }
-"""The message type by which an alert of this kind starts."""
+"""The message type when an alert of this kind starts."""
 ENDED: Mapping[Kind, str] = {
     "credentials": "credentials.accepted",
     "queue": "queue.caught_up",
     "dead": "actions.decided",
 }
-"""The message type by which an alert of this kind ends."""
+"""The message type when an alert of this kind ends."""
 
 # While actions go on failing, a message is sent no more often than this.
 _FAILED_AGAIN_MS = 60_000

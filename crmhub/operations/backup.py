@@ -115,7 +115,7 @@ def settle(url: str) -> None:
     been used since the backup are skipped.
     """
     with closing(Database(url, pool_size=1)) as database:
-        database.transact(lambda tx: [tx.run(each) for each in _SETTLE_ALL_ACCOUNTS])
+        database.transact(lambda tx: [tx.run(statement) for statement in _SETTLE_ALL_ACCOUNTS])
 
 
 def contents(url: str) -> Contents:
@@ -197,10 +197,18 @@ def _restore_postgresql(path: Path, url: URL) -> None:
             f"The database {url.database} is not empty (it has the table {table}); make a new one"
             " with `createdb`, and name that in CRMHUB_DATABASE_URL."
         )
-    settled = (each.text("postgresql") for each in _SETTLE_ALL_ACCOUNTS)
+    settled = (statement.text("postgresql") for statement in _SETTLE_ALL_ACCOUNTS)
     end = ("set search_path to public", *settled, "commit", "select 'restored'")
     _require("pg_restore", "psql")
-    _run("The restore", url, "sh", "-c", _RESTORE, str(path), "".join(f"{each};\n" for each in end))
+    _run(
+        "The restore",
+        url,
+        "sh",
+        "-c",
+        _RESTORE,
+        str(path),
+        "".join(f"{statement};\n" for statement in end),
+    )
 
 
 def _require(*programs: str) -> None:

@@ -132,7 +132,11 @@ def rotate(
     id = hub.load_account(client_id).id
     if keep_ms > _LONGEST_KEPT_MS:
         raise Semantic("The old one can stay valid for 3650d at most.")
-    old = [each.value for each in webhook_ids.webhook_ids(tx, id) if each.purpose == what]
+    old = [
+        webhook_id.value
+        for webhook_id in webhook_ids.webhook_ids(tx, id)
+        if webhook_id.purpose == what
+    ]
     until = now_ms() + keep_ms
     value = webhook_ids.rotate(tx, id, what, keep_ms=keep_ms)
     # A secret has no old id here, and the log shows nothing of it.

@@ -38,19 +38,19 @@ def find(
     found: list[tuple[Reading, Person]] = []
     with hub.database.reading() as db:
         finder = PersonFinder(hub, db, account)
-        for each in (reading,) if reading else READINGS:
-            found += [(each, person) for person in finder.find(text, each)]
+        for kind in (reading,) if reading else READINGS:
+            found += [(kind, person) for person in finder.find(text, kind)]
     if not found:
         return None, ()
     first = found[0][1]
-    if others := [each for each, person in found if not person.overlaps(first)]:
+    if others := [kind for kind, person in found if not person.overlaps(first)]:
         listed = "; ".join(
-            f"as {each}: {', '.join(person.names) or 'a conversation'}" for each, person in found
+            f"as {kind}: {', '.join(person.names) or 'a conversation'}" for kind, person in found
         )
         ambiguous = len({found[0][0], *others}) > 1
         remedy = f"say --as {'|'.join(READINGS)}" if ambiguous else "name one by such an id"
         raise Conflict(f"{shortened(text)} leads to several people ({listed}); {remedy}.")
-    return first, tuple(dict.fromkeys(each for each, _ in found))
+    return first, tuple(dict.fromkeys(kind for kind, _ in found))
 
 
 def include(hub: Hub, account: Account, person: Person, names: Collection[str]) -> Person:

@@ -350,7 +350,7 @@ def _of_records(records: Collection[erasing.Held], own: Collection[int]) -> Pers
         found = (record.properties.get(name) for record in records for name in names)
         return frozenset(value for value in found if value)
 
-    ids = frozenset((connection_id, str(one.id)) for one in records for connection_id in own)
+    ids = frozenset((connection_id, str(record.id)) for record in records for connection_id in own)
     return Person(
         contacts=frozenset(record.id for record in records),
         crm_ids=ids,

@@ -55,7 +55,7 @@ class Refused(Exception):
             "message": message,
             **({"category": category} if category else {}),
             **({"context": dict(context)} if context else {}),
-            **({"errors": [dict(one) for one in errors]} if errors else {}),
+            **({"errors": [dict(error) for error in errors]} if errors else {}),
             **(extra or {}),
         }
 
@@ -86,20 +86,24 @@ def wrong_values(found: Sequence[WrongValue], portal_id: int) -> Refused:
     listed = [
         {
             "isValid": False,
-            "message": one.message,
-            "error": one.code,
-            "name": one.name,
-            "localizedErrorMessage": one.message,
+            "message": wrong.message,
+            "error": wrong.code,
+            "name": wrong.name,
+            "localizedErrorMessage": wrong.message,
             "portalId": portal_id,
         }
-        for one in found
+        for wrong in found
     ]
     return Refused(
         400,
         f"Property values were not valid: {json.dumps(listed)}",
         errors=[
-            {"message": one.message, "code": one.code, "context": {"propertyName": [one.name]}}
-            for one in found
+            {
+                "message": wrong.message,
+                "code": wrong.code,
+                "context": {"propertyName": [wrong.name]},
+            }
+            for wrong in found
         ],
     )
 

@@ -68,7 +68,7 @@ def list_links(call: Call) -> Answer:
     links = _links(call, source, call.portal.kind(call.at["to"]))
     limit = call.integer("limit", _MAX_PAGE, most=_MAX_PAGE)
     after = call.cursor()
-    page = [one for one in links if int(one["toObjectId"]) > after]
+    page = [link for link in links if int(link["toObjectId"]) > after]
     body: dict[str, Any] = {"results": page[:limit]}
     if len(page) > limit:
         body["paging"] = {"next": {"after": str(page[limit - 1]["toObjectId"])}}
@@ -111,9 +111,9 @@ def batch_link(call: Call) -> Answer:
     inputs = call.json(shapes.PAIRS_WITH_TYPES)["inputs"]
     _check_count(inputs, _MAX_WRITTEN)
     pairs = []
-    for one in inputs:
-        found = _found_pair(call, default_type(source, target), one)
-        pairs.append((found, _types(found[0], target, one["types"], found[1].id)))
+    for pair in inputs:
+        found = _found_pair(call, default_type(source, target), pair)
+        pairs.append((found, _types(found[0], target, pair["types"], found[1].id)))
     for (record, other), types in pairs:
         for type_ in types:
             link(call.portal, record, other, type_)

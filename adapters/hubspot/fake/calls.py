@@ -54,8 +54,10 @@ class Call:
         except orjson.JSONDecodeError:
             body = {}
         named = {*(self.names("properties") or ()), *_named(body)}
-        held = self.portal.definitions.get(self.kind, {})
-        return {held[name]["dataSensitivity"] for name in named if name in held} - {"non_sensitive"}
+        definitions = self.portal.definitions.get(self.kind, {})
+        return {definitions[name]["dataSensitivity"] for name in named if name in definitions} - {
+            "non_sensitive"
+        }
 
     def flag(self, name: str) -> bool:
         """Return a boolean parameter; False if it is missing."""

@@ -82,7 +82,7 @@ def _state(fake: FakeHubSpot, given: Any) -> Answer:
         200,
         {
             "portalId": fake.portal.portal_id,
-            "records": {kind: len(held) for kind, held in fake.portal.records.items()},
+            "records": {kind: len(records) for kind, records in fake.portal.records.items()},
             "windows": {item.name: item.counted() for item in windows},
             "refreshes": fake.tokens.refreshes,
             "refusedRefreshes": fake.tokens.refused_refreshes,
@@ -113,7 +113,7 @@ def _list_faults(fake: FakeHubSpot, given: Any) -> Answer:
 
 
 def _add_faults(fake: FakeHubSpot, given: Any) -> Answer:
-    wanted = [faults.parse(one) for one in (given if isinstance(given, list) else [given])]
+    wanted = [faults.parse(fault) for fault in (given if isinstance(given, list) else [given])]
     for fault in wanted:
         fake.faults.add(fault)
     return _list_faults(fake, given)
@@ -161,7 +161,7 @@ def _rules(fake: FakeHubSpot, given: Any) -> Answer:
         )
         names = [
             *rules_of_kind[kind].required,
-            *(one for condition in rules_of_kind[kind].conditional for one in condition[2]),
+            *(name for condition in rules_of_kind[kind].conditional for name in condition[2]),
         ]
         for name in [*names, *(condition[0] for condition in rules_of_kind[kind].conditional)]:
             if name not in fake.portal.definitions[kind]:

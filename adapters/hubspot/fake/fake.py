@@ -101,7 +101,7 @@ class FakeHubSpot(Service):
         with self.lock:
             type_id = default_type(kind, "contacts").id
             spec = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": type_id}
-            links = [{"to": {"id": one}, "types": [spec]} for one in contacts]
+            links = [{"to": {"id": contact_id}, "types": [spec]} for contact_id in contacts]
             record = create(self.portal, kind, dict(properties), links)
             record.index()
             return record.id
@@ -135,8 +135,8 @@ class FakeHubSpot(Service):
     def index(self) -> None:
         """Let the search find all present values at once."""
         with self.lock:
-            for held in self.portal.records.values():
-                for record in held.values():
+            for records in self.portal.records.values():
+                for record in records.values():
                     record.index()
 
     # What goes wrong

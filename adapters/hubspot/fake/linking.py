@@ -42,8 +42,8 @@ def _both_ways(
 
 
 TYPES: dict[int, LinkType] = {
-    one.id: one
-    for one in (
+    link_type.id: link_type
+    for link_type in (
         *_both_ways("deals", "contacts", 3, 4),
         *_both_ways("tickets", "contacts", 16, 15),
         *_both_ways("contacts", "companies", 279, 280),
@@ -130,9 +130,9 @@ def link(portal: Portal, source: Record, target: Record, type_: LinkType) -> Non
     """Link two records in both directions; a primary link also adds the link without a label."""
     there, back = (source.kind, source.id), (target.kind, target.id)
     linked_types = {type_, default_type(type_.source, type_.target)}
-    for one in linked_types:
-        portal.links.setdefault(there, {}).setdefault(back, set()).add(one.id)
-        portal.links.setdefault(back, {}).setdefault(there, set()).add(one.inverse)
+    for link_type in linked_types:
+        portal.links.setdefault(there, {}).setdefault(back, set()).add(link_type.id)
+        portal.links.setdefault(back, {}).setdefault(there, set()).add(link_type.inverse)
 
 
 def unlink(portal: Portal, source: Record, kind: str, id_: str) -> None:
@@ -155,7 +155,7 @@ def shown_links(portal: Portal, record: Record, kinds: Iterable[str]) -> dict[st
         kind: {
             "results": [
                 {"id": id_, "type": TYPES[type_id].name}
-                for id_, types in sorted(links.items(), key=lambda one: int(one[0]))
+                for id_, types in sorted(links.items(), key=lambda item: int(item[0]))
                 for type_id in sorted(types)
             ]
         }

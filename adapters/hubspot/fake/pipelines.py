@@ -36,7 +36,7 @@ def create_pipeline(call: Call) -> Answer:
         "id": id_,
         "label": given["label"],
         "displayOrder": given["displayOrder"],
-        "stages": [_stage_of(call, one) for one in given["stages"]],
+        "stages": [_stage_of(call, stage) for stage in given["stages"]],
         "createdAt": at,
         "updatedAt": at,
         "archived": False,

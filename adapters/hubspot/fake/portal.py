@@ -221,9 +221,9 @@ class Portal:
 
     def _forget(self, record: Record) -> None:
         for name, value in self._unique_values(record):
-            held = self._unique[record.kind, name]
-            if held.get(_unique_form(name, value)) == record.id:
-                del held[_unique_form(name, value)]
+            ids = self._unique[record.kind, name]
+            if ids.get(_unique_form(name, value)) == record.id:
+                del ids[_unique_form(name, value)]
 
 
 def shown(

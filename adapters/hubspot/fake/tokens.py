@@ -30,7 +30,7 @@ SENSITIVE_SCOPES = frozenset(
         ),
     }
 )
-"""What values of sensitive data need; a token has none of them unless it is told to."""
+"""The scopes for sensitive properties, which tokens lack unless the options grant them."""
 _WHERE = "https://developers.hubspot.com/docs/methods/auth/oauth-overview"
 
 

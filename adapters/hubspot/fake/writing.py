@@ -35,9 +35,9 @@ def create(
     _check_stage(portal, kind, values)
     _check_unique(portal, kind, values, None)
     links = [
-        (checked_target(portal, type_, one["to"]["id"]), type_)
-        for one in associations
-        for type_ in checked_types(kind, one["types"], to=one["to"]["id"])
+        (checked_target(portal, type_, association["to"]["id"]), type_)
+        for association in associations
+        for type_ in checked_types(kind, association["types"], to=association["to"]["id"])
     ]
     record = portal.new_record(kind)
     portal.store(record, values | _calculated(portal, kind, values))

@@ -23,7 +23,7 @@ from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm, LaggingCrm
 
 DOMAIN = "conformance-tests.org"
-"""The domain of every email in these tests: none may be seen in a log."""
+"""The domain of every email in these tests, by which emails in logs are detected."""
 HOURS = 3600.0
 E = TypeVar("E", bound=AdapterError)
 T = TypeVar("T")
@@ -39,33 +39,33 @@ class Base:
 
     adapter_class: ClassVar[type[Adapter]]
     settings: Mapping[str, str] = {}
-    """What the connection is set to; `{url}` becomes the address to call."""
+    """The settings of the connection; `{url}` is replaced by the address to call."""
     credentials: Mapping[str, str] = {}
-    """The secrets of the connection; `{url}` becomes the address, for one that is a secret."""
+    """The secrets of the connection; `{url}` is replaced by the address, if that is a secret."""
 
     text: str = "lastname"
-    """A property of contacts that takes any text."""
+    """A property of contacts that accepts any text."""
     text2: str = "firstname"
-    """Another one."""
+    """Another property of contacts that accepts any text."""
     unknown: str = "no_such_property_of_anything"
     choice: tuple[str, str] | None = None
-    """A property of contacts with options, and one of its values."""
+    """A property of contacts that has options, and one of its values."""
     read_only: str | None = None
     """A property of contacts that only the CRM writes."""
     breakdowns: Sequence[tuple[int, object]] = ()
-    """Status and JSON by which this CRM says that it broke down, where no status from 500 on does.
+    """Status and JSON with which this CRM reports internal errors, if the status is below 500.
 
-    What it answers so to a write may have been written. Give one a secret where it repeats what
-    was sent.
+    A write that is answered in this way may have been written. Include a secret in one of them if
+    the CRM's error messages quote the request.
     """
     needed: Mapping[str, Mapping[str, str]] = {}
-    """By kind, what a record needs beside what a test gives it."""
+    """Properties that the CRM requires, by kind; they are added to every new record."""
     titles: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
     details: Mapping[Linked, tuple[str, str]] = {
         "deals": ("amount", "1250"),
         "tickets": ("content", "It is broken"),
     }
-    """What else bots send of a deal or ticket, with a value."""
+    """Another property of deals and tickets that bots send, with a value."""
     pipeline_names: Mapping[Linked, str] = {"deals": "pipeline", "tickets": "hs_pipeline"}
     stage_names: Mapping[Linked, str] = {"deals": "dealstage", "tickets": "hs_pipeline_stage"}
 
@@ -219,7 +219,7 @@ def hidden_in(text: str, connection: Connection) -> bool:
     return any(secret in text for secret in connection.secrets())
 
 
-def well_told(error: AdapterError, connection: Connection) -> None:
+def assert_readable(error: AdapterError, connection: Connection) -> None:
     """Assert that an error has a message, and that it contains no secret."""
     assert error.message.strip(), f"{type(error).__name__} says nothing"
     assert not hidden_in(texts_of(error), connection), "an error holds a secret"

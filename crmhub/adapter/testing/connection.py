@@ -22,7 +22,7 @@ from crmhub.adapter.masking import parts_of_address
 from crmhub.egress import Egress
 
 PATIENCE = 10.0
-"""Seconds that a call may take unless a test says otherwise."""
+"""The seconds that a call may take, unless a test sets another limit."""
 
 
 class Connection:

@@ -48,4 +48,4 @@ class LaggingCrm(Protocol):
     """A CRM whose search shows a write only after `search_lag` seconds, which the tests set."""
 
     search_lag: float
-    """For how many seconds a search does not show what was written."""
+    """How many seconds a search lags behind writes."""

@@ -30,11 +30,11 @@ WRONG_IDS = {
     "half a letter": "\ud800",
     "much too long": "9" * 10_000,
 }
-"""Ids that no CRM has ever issued; `{id}` is one that it has."""
+"""Ids that no CRM has issued; `{id}` is replaced by an id that the CRM has issued."""
 
 
 MANY = 250
-"""More records than CRMs answer at once."""
+"""A number of records that no CRM returns on one page."""
 
 
 def lookalikes(email: str) -> list[str]:

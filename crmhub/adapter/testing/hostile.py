@@ -27,7 +27,7 @@ from crmhub.adapter import (
     Uncertain,
 )
 from crmhub.adapter.testing import faults
-from crmhub.adapter.testing.base import HOURS, either, well_told
+from crmhub.adapter.testing.base import HOURS, assert_readable, either
 from crmhub.adapter.testing.connection import PATIENCE, Connection
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.faults import Harm, answers, answers_after, harms
@@ -49,7 +49,7 @@ from crmhub.adapter.testing.tokens import TokenTests
 from crmhub.adapter.upserts import upsert_contact
 
 _HOUR = 3600
-# Whoever allows each request the usual 10 s is found out.
+# An adapter that allows each request the usual 10 s fails the test.
 _LATE_S = 9.0
 _HARMS = {harm.name: harm for harm in harms()}
 _WAITS: dict[str, tuple[Callable[[], str | None], float | None]] = {
@@ -146,7 +146,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
             self._judge(connection, proxy, operation, harm, lasting=lasting)
         except AssertionError as exc:
             return str(exc).partition("\n")[0]
-        # Whatever else comes out of an adapter is its bug, and is told with the others.
+        # Any other exception is a bug of the adapter, and is reported like a wrong result.
         except Exception as exc:
             return f"{type(exc).__name__} came out, which is no error of the contract: {exc}"
         return ""
@@ -177,7 +177,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
                 assert operation.is_right(result, before, after), said
             assert operation.effect(before, after) in ("none", "whole")
         for request in proxy.requests:
-            again = [one for one in proxy.requests if one.said == request.said]
+            again = [other for other in proxy.requests if other.said == request.said]
             assert not request.wrote or len(again) == 1, "a write was sent twice"
 
     def _judge_error(
@@ -190,7 +190,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         *,
         lasting: bool,
     ) -> None:
-        well_told(error, connection)
+        assert_readable(error, connection)
         effect = operation.effect(before, operation.state())
         name = type(error).__name__
         if isinstance(error, Throttled | Unavailable) and error.retry_after is not None:
@@ -221,9 +221,9 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         ready = self._ready(connection, crm, proxy, operation)
         proxy.inject(answers(status, {"message": "no"}), times=None)
         errors = self._errors(ready, connection.adapter())
-        assert all(isinstance(one, Denied) for one in errors), errors
+        assert all(isinstance(error, Denied) for error in errors), errors
         for request in proxy.requests:
-            assert [one.said for one in proxy.requests].count(request.said) <= 2 * len(errors)
+            assert [sent.said for sent in proxy.requests].count(request.said) <= 2 * len(errors)
 
     @pytest.mark.usefixtures("impatient")
     @pytest.mark.parametrize("wait", _WAITS)
@@ -300,7 +300,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, fault: Fault
     ) -> None:
         calls = self._operations(connection, crm, proxy)
-        ready = [self._ready(connection, crm, proxy, one) for one in calls]
+        ready = [self._ready(connection, crm, proxy, call) for call in calls]
         adapters = [connection.adapter() for _ in ready]
         proxy.inject(fault, times=None)
         ended: dict[str, str] = {}
@@ -309,7 +309,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
             try:
                 self._errors(ready[i], adapters[i])
                 ended[ready[i].name] = ""
-            # Whatever comes out is told below, not lost with the thread.
+            # An exception is reported below, since the thread would lose it.
             except BaseException as exc:
                 ended[ready[i].name] = f"{exc!r}"
 
@@ -320,7 +320,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
             latest = time.monotonic() + _LATE_S
             for thread in threads:
                 thread.join(max(0.0, latest - time.monotonic()))
-        late = {one.name for one in ready} - ended.keys()
+        late = {operation.name for operation in ready} - ended.keys()
         assert not late, "they took no heed of the time that remained"
         assert {name: said for name, said in ended.items() if said} == {}
 
@@ -331,7 +331,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         connection.outgoing.timeouts.clear()
         with connection.within(PATIENCE):
             ready.call(connection.adapter())
-        assert all(0 < one <= PATIENCE for one in connection.outgoing.timeouts)
+        assert all(0 < timeout <= PATIENCE for timeout in connection.outgoing.timeouts)
 
     @pytest.mark.parametrize("write", [Create, Update, CreateDeal, CreateTicket, UpsertKnown])
     def test_a_write_whose_answer_does_not_come_in_time_is_uncertain(

@@ -25,7 +25,7 @@ from crmhub.adapter.upserts import upsert_contact, upsert_contacts
 
 T = TypeVar("T")
 Effect = Literal["none", "whole", "part", "wrong"]
-"""What a call has left behind: nothing, all it should, a part of it, or something else."""
+"""How much a call changed: nothing, all it should, a part of it, or other records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Operation(ABC):
 
     name: ClassVar[str]
     feature: ClassVar[str] = ""
-    """What the adapter must announce for it."""
+    """The optional method that the adapter must support for this call."""
     reads: ClassVar[bool] = False
     may_find_none: ClassVar[bool] = False
     """Whether a 404 may mean that there is no such contact."""

@@ -49,7 +49,7 @@ class Reply:
 
 
 Fault = Callable[["Exchange"], None]
-"""What is done with a request instead of forwarding it and its answer."""
+"""A function that handles a request in place of the normal forwarding."""
 
 
 class FaultProxy:

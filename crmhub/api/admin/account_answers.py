@@ -177,9 +177,9 @@ def account_shown(found: Detail) -> dict[str, Any]:
 
     def of(purpose: str) -> list[dict[str, Any]]:
         return [
-            {"id": one.value, "expiresAt": moment(one.expires_at)}
-            for one in found.ids
-            if one.purpose == purpose
+            {"id": webhook_id.value, "expiresAt": moment(webhook_id.expires_at)}
+            for webhook_id in found.ids
+            if webhook_id.purpose == purpose
         ]
 
     generated, portal, alias = of("generated"), of("portal"), of("alias")
@@ -209,7 +209,7 @@ def connection_shown(found: Detail) -> dict[str, Any]:
         "id": connection.id,
         "settings": dict(connection.settings),
         "secrets": _secrets(found),
-        "former": [asdict(one) for one in found.former],
+        "former": [asdict(crm) for crm in found.former],
     }
 
 
@@ -222,8 +222,8 @@ def preview_shown(found: Preview) -> dict[str, Any]:
     return {
         "helper": found.helper,
         "kind": found.kind,
-        "sent": [asdict(one) for one in found.sent],
-        "refused": [{"name": one.name, "reason": one.reason} for one in found.refused],
+        "sent": [asdict(sent) for sent in found.sent],
+        "refused": [{"name": refused.name, "reason": refused.reason} for refused in found.refused],
         "note": found.note,
     }
 

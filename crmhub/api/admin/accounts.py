@@ -215,7 +215,7 @@ def _list(query: dict[str, Any]) -> flask.Response:
         found = accounts.list_accounts(
             db, hub().plans, after=listing.after or 0, limit=listing.limit + 1
         )
-    return listing.page(found, AccountListedShown().dump, lambda one: one.id)
+    return listing.page(found, AccountListedShown().dump, lambda account: account.id)
 
 
 @blueprint.post("/accounts")

@@ -63,10 +63,10 @@ class VersionShown(Shown):
     request = fields.Dict(required=True)
 
 
-def summary_shown(one: Summary) -> dict[str, Any]:
+def summary_shown(summary: Summary) -> dict[str, Any]:
     """Return the JSON of an action in a list."""
-    shown: dict[str, Any] = ActionListedShown().dump(one)
-    if one.state not in ("running", "queued"):
+    shown: dict[str, Any] = ActionListedShown().dump(summary)
+    if summary.state not in ("running", "queued"):
         shown["nextTryAt"] = None
     return shown
 

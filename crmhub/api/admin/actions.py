@@ -53,7 +53,7 @@ def _some(given: Any) -> None:
 
 
 class _Filters(Strict):
-    """Base schema of the filters of actions; lists and discards name the reason differently."""
+    """Base schema of the filters of actions; subclasses add the filter for the reason."""
 
     account = Filled("The clientId of the account.", _LONGEST_ID)
     contact_token = Filled("Of this conversation's person.", LONGEST, data_key="contactToken")
@@ -194,7 +194,7 @@ def _list(query: dict[str, Any]) -> flask.Response:
     listing = Listing.from_query("actions", query)
     wanted = _selection(listing.filters, after=listing.after or "")
     found = action_queries.listed(hub().database, wanted, limit=listing.limit + 1)
-    return listing.page(found, summary_shown, lambda one: one.id)
+    return listing.page(found, summary_shown, lambda action: action.id)
 
 
 @blueprint.get("/actions/<action:action_id>")

@@ -51,4 +51,4 @@ def _list(query: dict[str, Any]) -> flask.Response:
     )
     with hub().database.reading() as db:
         found = audit.listed(db, wanted, limit=listing.limit + 1)
-    return listing.page(found, EntryShown().dump, lambda one: one.id)
+    return listing.page(found, EntryShown().dump, lambda entry: entry.id)

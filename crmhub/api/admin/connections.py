@@ -135,8 +135,8 @@ def _adapters() -> flask.Response:
 @documented("getAdapter", 200, AdapterShown, "Read an adapter's settings")
 @needs("accounts:read")
 def _adapter(adapter_name: str) -> flask.Response:
-    for one in hub().registry.installed():
-        if one.name == adapter_name:
-            return as_json(AdapterShown().dump(one))
+    for adapter in hub().registry.installed():
+        if adapter.name == adapter_name:
+            return as_json(AdapterShown().dump(adapter))
     known = ", ".join(hub().registry.names)
     raise NotFound(f"There is no adapter {adapter_name[:60]!r}; installed are {known}.")

@@ -120,7 +120,7 @@ class Listing:
         if len(found) > self.limit:
             place = [self.filters, self.limit, key(items[-1])]
             following = sealed(place, _signing_key(self.what))
-        return JsonAnswer(page_frame(orjson.dumps([shown(one) for one in items]), following))
+        return JsonAnswer(page_frame(orjson.dumps([shown(item) for item in items]), following))
 
 
 def all_of(items: Sequence[dict[str, Any]]) -> flask.Response:

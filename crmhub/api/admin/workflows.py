@@ -53,7 +53,11 @@ def _list(query: dict[str, Any], client_id: str) -> flask.Response:
             after=(contact_id, workflow_id),
             limit=listing.limit + 1,
         )
-    return listing.page(found, EnrolmentShown().dump, lambda one: [one.contact_id, one.workflow_id])
+    return listing.page(
+        found,
+        EnrolmentShown().dump,
+        lambda enrolment: [enrolment.contact_id, enrolment.workflow_id],
+    )
 
 
 @blueprint.put(_PATH, parameters=_PARAMETERS)

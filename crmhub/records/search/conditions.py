@@ -53,15 +53,15 @@ class Condition:
 
     negated: bool
     uses_index = True
-    """Whether an index leads to its set, without a look at what is not in it."""
+    """Whether an index finds the positive set without reading other records."""
     source: str | int = ""
-    """Whose rows tell it: of the property with this id or of `records`; "" where it stays alone."""
+    """The index rows to test: a property's id or `records`; "" for a condition not to merge."""
     index_only = False
-    """Whether the indexes of the sort orders hold all that it asks for."""
+    """Whether the indexes of the sort orders hold all columns that the condition tests."""
     in_order = False
-    """Whether its index brings the ids of its positive set in their order."""
+    """Whether the index returns the positive set sorted by id."""
     index_has_updated_at = False
-    """Whether its index tells also when each record was changed, but for those in index_behind."""
+    """Whether the index also holds the time of change, except of records in `index_behind`."""
 
     def ids(self, connection: Connection, n: int, *, with_updated_at: bool = False) -> Sql:
         """Return the SELECT of the positive set's ids; `with_updated_at` adds the times of change.
@@ -155,7 +155,7 @@ class OnKey(OnProperty):
         if self._known.index == "ix_date":
             # Canonical dates are compared as their texts are.
             text = f"substr({text}, 1, 10)"
-            operands = [date.fromordinal(int(each)).isoformat() for each in operands]
+            operands = [date.fromordinal(int(operand)).isoformat() for operand in operands]
         elif self._operator != "HAS_PROPERTY":
             text = _AS_NUMBER[connection.dialect].format(text)
         test = compared(connection, n, text, self._operator, operands)
@@ -188,20 +188,20 @@ class OnText(OnProperty):
     ) -> None:
         super().__init__(negated, known, operator)
         self.uses_index = operator != "CONTAINS_TOKEN"
-        one = operator == "IN" and len(operands) == 1
-        self.in_order = one and len(operands[0]) < PREFIX
+        is_single = operator == "IN" and len(operands) == 1
+        self.in_order = is_single and len(operands[0]) < PREFIX
         self._operands = operands
 
     def where(self, connection: Connection, n: int) -> Sql:
         if self._operator == "HAS_PROPERTY":
             return ALL
         if self._operator == "IN":
-            short = [each for each in self._operands if len(each) < PREFIX]
-            long = [each for each in self._operands if len(each) >= PREFIX]
+            short = [operand for operand in self._operands if len(operand) < PREFIX]
+            long = [operand for operand in self._operands if len(operand) >= PREFIX]
             where, operands = connection.in_list("value", f"of{n}", short)
             if long:
                 begins, starts = connection.in_list(
-                    "value", f"starts{n}", [each[:PREFIX] for each in long]
+                    "value", f"starts{n}", [operand[:PREFIX] for operand in long]
                 )
                 equals, wholes = connection.in_list(
                     "coalesce(full_value, value)", f"wholes{n}", long
@@ -285,37 +285,37 @@ class OnSameRows(Condition):
 
     def __init__(self, parts: Sequence[Condition]) -> None:
         self._parts = parts
-        self.uses_index = any(each.uses_index and not each.negated for each in parts)
-        self.index_only = all(each.index_only for each in parts)
+        self.uses_index = any(part.uses_index and not part.negated for part in parts)
+        self.index_only = all(part.index_only for part in parts)
         self.index_has_updated_at = parts[0].index_has_updated_at
 
     def rows(self, n: int, more: str = "") -> Sql:
         return self._parts[0].rows(n, more)
 
     def where(self, connection: Connection, n: int) -> Sql:
-        return self._all([each.where(connection, i) for i, each in self._numbered(n)])
+        return self._all([part.where(connection, i) for i, part in self._numbered(n)])
 
     def test(self, connection: Connection, n: int) -> Sql:
-        return self._all([each.test(connection, i) for i, each in self._numbered(n)])
+        return self._all([part.test(connection, i) for i, part in self._numbered(n)])
 
     def span(self, sort: str) -> Span:
-        spans = [each.span(sort) for each in self._parts]
+        spans = [part.span(sort) for part in self._parts]
         return Span(
-            max((each.first for each in spans if each.first is not None), default=None),
-            min((each.end for each in spans if each.end is not None), default=None),
-            all(each.whole for each in spans),
+            max((span.first for span in spans if span.first is not None), default=None),
+            min((span.end for span in spans if span.end is not None), default=None),
+            all(span.whole for span in spans),
         )
 
     def optimized(self, connection: Connection, account_id: int) -> Condition:
-        return OnSameRows([each.optimized(connection, account_id) for each in self._parts])
+        return OnSameRows([part.optimized(connection, account_id) for part in self._parts])
 
     def _numbered(self, n: int) -> list[tuple[int, Condition]]:
         return list(enumerate(self._parts, _PARTS * (n + 1)))
 
     def _all(self, tests: Sequence[Sql]) -> Sql:
         texts, params = [], dict[str, Any]()
-        for each, test in zip(self._parts, tests, strict=True):
-            texts.append(f"not coalesce({test.text}, false)" if each.negated else f"({test.text})")
+        for part, test in zip(self._parts, tests, strict=True):
+            texts.append(f"not coalesce({test.text}, false)" if part.negated else f"({test.text})")
             params |= test.params
         return Sql(" and ".join(texts), params)
 
@@ -326,10 +326,10 @@ def combine(conditions: Sequence[Condition]) -> list[Condition]:
     Negated conditions alone are not merged, since they include records without an index row.
     """
     on: dict[Any, list[Condition]] = {}
-    for number, each in enumerate(conditions):
-        on.setdefault(each.source or f"number {number}", []).append(each)
+    for number, condition in enumerate(conditions):
+        on.setdefault(condition.source or f"number {number}", []).append(condition)
     together = list[Condition]()
     for parts in on.values():
-        one = len(parts) > 1 and any(not each.negated for each in parts)
-        together += [OnSameRows(parts)] if one else parts
+        may_merge = len(parts) > 1 and any(not part.negated for part in parts)
+        together += [OnSameRows(parts)] if may_merge else parts
     return together

@@ -127,7 +127,14 @@ def fingerprint(filters: Sequence[Filter]) -> str:
     if not filters:
         return _NO_FILTERS
     texts = sorted(
-        orjson.dumps([each.property_name, each.operator, each.value, each.values])
-        for each in filters
+        orjson.dumps(
+            [
+                search_filter.property_name,
+                search_filter.operator,
+                search_filter.value,
+                search_filter.values,
+            ]
+        )
+        for search_filter in filters
     )
     return hashlib.sha256(b"\n".join(texts)).hexdigest()[:16]

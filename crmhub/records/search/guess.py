@@ -54,7 +54,7 @@ class Guess(PageReader):
             )
         column = -1 if query.sort == "updated_at" else -2
         places = [Place(row[column], row[0]) for row in read]
-        page = [each for each in places if self._is_behind(each, after)]
+        page = [place for place in places if self._is_behind(place, after)]
         page = sorted(page, reverse=query.descending)[: self._wanted]
         until = ""
         if len(page) == self._wanted:
@@ -64,12 +64,12 @@ class Guess(PageReader):
         if len(read) == params["window"]:
             if not until:
                 return None
-            last = (min if query.descending else max)(each.id for each in places)
+            last = (min if query.descending else max)(place.id for place in places)
             unread.append((beyond, last))
         others = self._others(unread, behind + until, params) if unread else []
         if len(others) > most:
             return None
-        together = [each.id for each in page] + others
+        together = [place.id for place in page] + others
         among, these = self._connection.in_list("id", "these", together)
         test, more = self._test()
         rows = self._rows_looked_up(f"{among} and {test}", params | more | these, len(together))
@@ -89,9 +89,9 @@ class Guess(PageReader):
         a set.
         """
         firsts, params = list[str](), dict[str, Any]()
-        for n, each in enumerate(self._conditions):
-            if each.in_order and not each.negated and not self._alone:
-                ids = each.ids(self._connection, n)
+        for n, condition in enumerate(self._conditions):
+            if condition.in_order and not condition.negated and not self._alone:
+                ids = condition.ids(self._connection, n)
                 firsts.append(f"(select id from ({ids.text}) as set{n} order by id {down} limit 1)")
                 params |= ids.params
         if not firsts:
@@ -114,7 +114,7 @@ class Guess(PageReader):
             params = params | {f"unread{n}": id}
             near = id < low if side == "<" else id > high
             (few if near else rest).append(f"id {side} :unread{n}")
-        parts = [(each, "id") for each in few]
+        parts = [(ids, "id") for ids in few]
         if rest:
             parts.append((f"({' or '.join(rest)})", self._order))
         return [

@@ -47,7 +47,7 @@ class IdSets:
         self._shown = SHOWN[connection.dialect]
         self._of = {"account": account_id, "kind": kind}
         self._query = query
-        self._conditions = [each.optimized(connection, account_id) for each in conditions]
+        self._conditions = [condition.optimized(connection, account_id) for condition in conditions]
         self._narrow = dict[int, int]()
         self._known = known
         # The ids of what passes several filters, where these are few: they are dear to find.
@@ -59,7 +59,7 @@ class IdSets:
     @property
     def _sets(self) -> int:
         """Number of id sets joined; an all-negated query adds one for "all records"."""
-        return len(self._conditions) + all(each.negated for each in self._conditions)
+        return len(self._conditions) + all(condition.negated for condition in self._conditions)
 
     @property
     def _alone(self) -> bool:
@@ -75,13 +75,13 @@ class IdSets:
     @property
     def _in_order(self) -> bool:
         """Whether an index returns each set sorted by id."""
-        return all(each.in_order for each in self._conditions)
+        return all(condition.in_order for condition in self._conditions)
 
     @property
     def _index_only(self) -> bool:
         """Whether the index of the sort order suffices to decide which records match."""
-        one = len(self._conditions) == 1 and self._conditions[0].index_only
-        return one and self._connection.dialect == "postgresql"
+        is_single = len(self._conditions) == 1 and self._conditions[0].index_only
+        return is_single and self._connection.dialect == "postgresql"
 
     @property
     def _sorted_by_it(self) -> bool:
@@ -151,9 +151,9 @@ class IdSets:
             params |= {"settled": since.settled, "start": since.at, **shown}
         down, sort = self._query.descending, self._query.sort
         # Of the conditions on when a record was created or changed there is one.
-        spans = [each.span(sort) for each in self._conditions]
-        first = next((each.first for each in spans if each.first is not None), None)
-        end = next((each.end for each in spans if each.end is not None), None)
+        spans = [condition.span(sort) for condition in self._conditions]
+        first = next((span.first for span in spans if span.first is not None), None)
+        end = next((span.end for span in spans if span.end is not None), None)
         if after is not None:
             text += f" and ({sort}, id) {'<' if down else '>'} (:after_key, :after_id)"
             params |= {"after_key": after.key, "after_id": after.id}
@@ -186,11 +186,11 @@ class IdSets:
         """
         sets, without = list[str](), list[str]()
         params: dict[str, Any] = {}
-        for n, each in enumerate(self._conditions):
-            ids = each.ids(self._connection, n)
+        for n, condition in enumerate(self._conditions):
+            ids = condition.ids(self._connection, n)
             params |= ids.params
             text = f"select id from ({ids.text}) as ids where {within}"
-            (without if each.negated else sets).append(text)
+            (without if condition.negated else sets).append(text)
         sets = sets or [f"select id from records where {OF} and {within}"]
         if len(sets) + len(without) == 1:
             return sets[0] + (f" order by id {down}" if down else ""), params
@@ -229,14 +229,14 @@ class IdSets:
         if self._alone:
             ids, params = self._ids()
             return self._of_all(f"(select count(*) from ({ids}) as found)", params)
-        if any(not each.negated for each in self._conditions):
+        if any(not condition.negated for condition in self._conditions):
             return self._count()
         if not self._conditions:
             return self._of_all(f"({EVERYTHING})", {})
         # Complements: whatever is in none of the sets. One statement, since both numbers change.
-        sets = [each.ids(self._connection, n) for n, each in enumerate(self._conditions)]
-        params = {name: value for each in sets for name, value in each.params.items()}
-        united = _united(self._connection.dialect, [each.text for each in sets])
+        sets = [condition.ids(self._connection, n) for n, condition in enumerate(self._conditions)]
+        params = {name: value for ids in sets for name, value in ids.params.items()}
+        united = _united(self._connection.dialect, [ids.text for ids in sets])
         with self._connection.large_join_settings(len(sets)):
             return self._of_all(f"({EVERYTHING}) - (select count(*) from {united})", params)
 
@@ -306,4 +306,4 @@ def _united(dialect: str, sets: Sequence[str]) -> str:
     if dialect == "sqlite":
         return f"({' union '.join(sets)} order by 1) as united"
     first, *others = [f"({ids}) as s{n} (id)" for n, ids in enumerate(sets)]
-    return first + "".join(f" full join {each} using (id)" for each in others)
+    return first + "".join(f" full join {source} using (id)" for source in others)

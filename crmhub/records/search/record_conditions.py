@@ -58,8 +58,8 @@ class OnId(OnRecord):
         self._ids: list[int] = []
         if operator == "IN":
             numbers = [_number(value) for value in given]
-            self._ids = [int(each) for each in numbers if each == int(each)]
-            self._ids = [each for each in self._ids if abs(each) < _HIGHEST_ID]
+            self._ids = [int(number) for number in numbers if number == int(number)]
+            self._ids = [number for number in self._ids if abs(number) < _HIGHEST_ID]
         elif operator in SYMBOLS:
             # The nearest whole number that leaves the comparison as it is.
             number = _number(given[0])
