@@ -1,4 +1,4 @@
-"""The hub's own records as the CRM, for accounts without an external CRM and for trials."""
+"""The adapter for the hub's own records, for accounts without an external CRM."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from crmhub.adapter import Adapter, Contact, Described, Kind, Linked, Pipeline, 
 
 
 class LocalAdapter(Adapter):
-    """Stores contacts, deals and tickets in the hub itself; it has no settings."""
+    """Stores contacts, deals and tickets in the hub itself; it needs no settings."""
 
     title = "local"
     remote = False
@@ -39,7 +39,7 @@ class LocalAdapter(Adapter):
         return self.context.store.create(kind, properties, contact_id=contact_id, mark=mark)
 
     def check(self) -> None:
-        """Report no problem: the store's database has just been reached."""
+        """Do nothing: the account was just read from the same database."""
 
     def describe(self, kind: Kind) -> list[Described]:
         return self.context.store.describe(kind)

@@ -1,8 +1,8 @@
-"""What strangers and one account do to a service, each attack in a process of its own.
+"""Attacks on a running service by strangers and by one account, each in its own process.
 
 `benchmarks.hostile` starts `python -m benchmarks.attacks NAME TARGET SECONDS`. The process attacks
-for that long and prints how often each thing happened as a JSON object: the status of an answer,
-0 where the connection broke, or `connections` that were made.
+for that long and prints how often each event happened, as a JSON object: the status of an answer,
+0 for a broken connection, or `connections` for the opened ones.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Target:
     def call(
         self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
     ) -> int:
-        """Call the public API of the account and return the status, 0 where there is no answer."""
+        """Call the public API of the attacker's account; return the status, 0 without an answer."""
         sent = {"service-apikey": self.api_key, **(headers or {})}
         if body is not None:
             sent["Content-Type"] = "application/json"
@@ -69,7 +69,7 @@ class Target:
         return self.raw(method, f"/{self.client_id}/api/v1{path}", data, sent)
 
     def raw(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> int:
-        """Send a request on a connection of its own and return the status."""
+        """Send a request on its own connection and return the status."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=_TIMEOUT_S)
         try:
             connection.request(method, path, body, dict(headers))
@@ -83,7 +83,7 @@ class Target:
 
 
 class Attack:
-    """A running attack: its end time, and counts of what happened."""
+    """A running attack: its end, and counts of statuses and other events."""
 
     def __init__(self, target: Target, seconds: float) -> None:
         self.target = target
@@ -93,7 +93,7 @@ class Attack:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the attack goes on."""
+        """Whether the attack's time is not over."""
         return time.monotonic() < self._end
 
     def note(self, what: int | str) -> None:
@@ -102,7 +102,10 @@ class Attack:
             self.happened[str(what)] += 1
 
     def repeat(self, callers: int, call: Callable[[int], int]) -> None:
-        """Let so many callers make one call after the other; each is given its caller's number."""
+        """Run this many callers in threads.
+
+        Each repeats the call, which gets the caller's number.
+        """
 
         def caller(number: int) -> None:
             while self.goes_on:
@@ -122,19 +125,19 @@ def _filters(part: str) -> list[dict[str, str]]:
 
 
 def searches(attack: Attack) -> None:
-    """Search long texts for parts that nearly fit, fifty filters at a time."""
+    """Search long texts for parts that nearly match, with fifty filters at a time."""
     body = {"filters": _filters(PART[2:])}
     attack.repeat(_SEARCHES, lambda _: attack.target.call("POST", "/contacts/search", body))
 
 
 def too_long(attack: Attack) -> None:
-    """Search with values that are longer than a part may be."""
+    """Search with values that exceed the maximum length."""
     body = {"filters": _filters("a" * 3_998)}
     attack.repeat(_SEARCHES, lambda _: attack.target.call("POST", "/contacts/search", body))
 
 
 def hung_up(attack: Attack) -> None:
-    """Begin searches, and hang up before they are answered."""
+    """Start searches and disconnect before they are answered."""
     target = attack.target
     body = json.dumps({"filters": _filters(PART[2:])}).encode()
     request = (
@@ -153,7 +156,7 @@ def hung_up(attack: Attack) -> None:
 
 
 def lists(attack: Attack) -> None:
-    """List the largest pages there can be."""
+    """Request the largest possible pages."""
     attack.repeat(_LISTS, lambda _: attack.target.call("GET", "/contacts?limit=100"))
 
 
@@ -164,7 +167,7 @@ def reads(attack: Attack) -> None:
 
 
 def kept(attack: Attack) -> None:
-    """Fill the store of idempotent answers with long answers to small batches."""
+    """Fill the store of answers for Idempotency-Keys with long answers to small batches."""
     target = attack.target
     big, small = target.records[0], target.records[60:100]
     for n in range(5):
@@ -181,7 +184,7 @@ def kept(attack: Attack) -> None:
 
 
 def bodies(attack: Attack) -> None:
-    """Send bodies that take long to read and are refused: deep, long, full of keys."""
+    """Send bodies that are slow to parse and are refused: deep, long, full of keys."""
     keys = {f"name_{n}": "x" for n in range(40_000)}
     sent = [
         b"[" * 500_000 + b"]" * 500_000,
@@ -198,7 +201,7 @@ def hammer(attack: Attack) -> None:
 
 
 def wrong_keys(attack: Attack) -> None:
-    """Guess API keys and webhook ids, each time with another address in headers."""
+    """Guess API keys and webhook ids, with a different forwarded address in each request."""
 
     def guess(_: int) -> int:
         address = f"198.51.{random.randrange(256)}.{random.randrange(256)}"
@@ -223,7 +226,7 @@ def sign_ins(attack: Attack) -> None:
 def sign_in(
     target: Target, password: str, cookies: Mapping[str, str] | None = None
 ) -> tuple[int, dict[str, str]]:
-    """Try to sign in to the console as the operator; return the status and all cookies then."""
+    """Try to sign in to the console as the operator; return the status and the cookies."""
     held = dict(cookies or {})
     connection = http.client.HTTPConnection(target.host, target.port, timeout=_TIMEOUT_S)
 
@@ -265,12 +268,12 @@ def http_quoted(text: str) -> str:
 
 
 def headers_drip(attack: Attack) -> None:
-    """Hold two thousand connections of one address, on each a request whose headers never end."""
+    """Hold two thousand connections of one address with requests whose headers never end."""
     _hold(attack, b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Drip: ", b"a", addresses=1)
 
 
 def bodies_drip(attack: Attack) -> None:
-    """Hold two thousand connections of many addresses, on each a body that never ends."""
+    """Hold two thousand connections of many addresses with bodies that never end."""
     start = (
         b"POST /chatbot/createLead/x HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         b"Content-Length: 1000000\r\n\r\n{"
@@ -279,12 +282,12 @@ def bodies_drip(attack: Attack) -> None:
 
 
 def silent(attack: Attack) -> None:
-    """Hold two thousand connections of many addresses on which nothing is ever sent."""
+    """Hold two thousand connections of many addresses without sending anything."""
     _hold(attack, b"", b"", addresses=200)
 
 
 def _hold(attack: Attack, start: bytes, drip: bytes, *, addresses: int) -> None:
-    """Keep connections open and send `drip` on each now and then; what is closed is made anew."""
+    """Keep connections open, send `drip` on each from time to time, and replace closed ones."""
     selector = selectors.DefaultSelector()
     open_until_now = dict[socket.socket, float]()
     number = 0
@@ -349,7 +352,7 @@ ATTACKS: dict[str, Callable[[Attack], None]] = {
 
 
 def main() -> None:
-    """Attack, and print what happened how often."""
+    """Run an attack from the command line, and print the counts."""
     name, target, seconds = sys.argv[1:]
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

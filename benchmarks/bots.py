@@ -113,7 +113,7 @@ class Bots:
 
 
 class Queue:
-    """Queues leads of an account as createLead does, without a first attempt."""
+    """Accepts leads of an account like createLead, but without a first attempt."""
 
     def __init__(self, here: Place, client_id: str = "benchmark") -> None:
         self._hub = here.hub()
@@ -135,10 +135,10 @@ class Queue:
 def until_empty(
     url: str, *, patience: float = _PATIENCE_S, hurry: bool = False, longer_than: float = 0.0
 ) -> float:
-    """Wait until nothing in the journal is unfinished; return how many seconds that took.
+    """Wait until the journal has no unfinished action; return how many seconds that took.
 
-    In a `hurry` what waits for its next try for `longer_than` so many seconds is due at once,
-    hours of a schedule included. Raises SystemExit when something is left after `patience` seconds.
+    With `hurry`, actions whose next attempt is more than `longer_than` seconds away are due at
+    once. Raises SystemExit if actions are left after `patience` seconds.
     """
     began, database = time.perf_counter(), Database(url, pool_size=1)
     left = None
@@ -182,7 +182,7 @@ class Actions:
     @classmethod
     @contextmanager
     def of(cls, url: str) -> Iterator[Actions]:
-        """Lend the actions of the journal in this database."""
+        """Open the actions of the journal in a database, until the block ends."""
         database = Database(url, pool_size=4)
         try:
             yield cls(database)
@@ -214,7 +214,7 @@ def states(url: str) -> dict[str, int]:
 
 
 def change_rows(url: str, statement: str) -> int:
-    """Run a statement that changes rows of the hub's database, and return how many."""
+    """Run a statement that changes rows of the hub's database; return their number."""
     database = Database(url, pool_size=1)
     try:
         return database.transact(lambda tx: tx.run(statement))
@@ -223,7 +223,7 @@ def change_rows(url: str, statement: str) -> int:
 
 
 class Holds(Protocol):
-    """A CRM whose records can be counted."""
+    """A CRM whose records can be listed."""
 
     def records(self, kind: str) -> list[dict[str, Any]]:
         """Return all records of a kind, each with `properties`."""
@@ -232,9 +232,9 @@ class Holds(Protocol):
 def lost_and_twice(
     crm: Holds, kind: str, key: str, wanted: Iterable[str], *, maybe: Iterable[str] = ()
 ) -> dict[str, int]:
-    """Return how many of the `wanted` are not in the CRM, are there twice, or nobody asked for.
+    """Return how many `wanted` records are missing, exist twice, or were not requested.
 
-    They are told apart by the property `key`. What may be there, and may not, is in `maybe`.
+    Records are identified by the property `key`. Records in `maybe` may exist or be missing.
     """
     held = Counter(one["properties"].get(key, "") for one in crm.records(kind))
     wanted = set(wanted)
@@ -246,14 +246,14 @@ def lost_and_twice(
 
 
 def judged(faults: Mapping[str, int]) -> bool:
-    """Print the count of each fault; return whether all counts are 0."""
+    """Print the count of each kind of fault; return whether all counts are 0."""
     for name, count in faults.items():
         print(f"  {name:<40}{count:>8}{'' if not count else '   BROKEN'}")
     return not any(faults.values())
 
 
 def kept(promise: str, figure: float, most: float, unit: str) -> bool:
-    """Print a figure with its maximum; return whether it is within the maximum."""
+    """Print a figure with its maximum; return whether the figure is within it."""
     fine = figure <= most
     told = "" if fine else "   BROKEN"
     print(f"  {promise:<40}{figure:>8.2f} {unit} (at most {most:g} {unit}){told}")
@@ -261,5 +261,5 @@ def kept(promise: str, figure: float, most: float, unit: str) -> bool:
 
 
 def p(hundredth: int, values: Sequence[float]) -> float:
-    """Return a percentile, from 1 to 99, of at least one value."""
+    """Return a percentile (1 to 99) of the values, of which there must be one."""
     return statistics.quantiles(values, n=100)[hundredth - 1] if len(values) > 1 else values[0]

@@ -35,7 +35,7 @@ WORST_AIM_MS = 50.0
 
 
 class Timed(Connection):
-    """A connection that records each statement and the time until all rows are read (s)."""
+    """A connection that records each statement and its duration until all rows are read (s)."""
 
     def __init__(self, inner: Connection) -> None:
         self._inner = inner
@@ -49,14 +49,14 @@ class Timed(Connection):
             return self._inner.rows(sql, params)
 
     def run(self, sql: str, params: Params | None = None) -> int:
-        """Run a statement for its effect."""
+        """Run a statement that returns no rows."""
         with self._noted(sql):
             return self._inner.run(sql, params)
 
     def large_join_settings(
         self, sets: int, *, hashed: bool = False
     ) -> AbstractContextManager[None]:
-        """Have large sets joined in one pass over each of them; of that nothing is noted."""
+        """Let the database join large sets in one pass; its statements are not recorded."""
         return self._inner.large_join_settings(sets, hashed=hashed)
 
     @contextmanager
@@ -71,7 +71,7 @@ class Timed(Connection):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Medians in ms: of the hub's statements, of its whole work, and of the floor's statement."""
+    """Medians in ms: the hub's statements, its whole work, and the hand-made statement."""
 
     hub: float
     whole: float
@@ -80,13 +80,13 @@ class Pair:
 
     @property
     def ratio(self) -> float:
-        """The hub's time as a multiple of the floor's time."""
+        """The hub's time divided by the time of the hand-made statement."""
         return self.hub / self.floor
 
 
 @dataclass(frozen=True, slots=True)
 class Paged:
-    """A measured page: its query, sort and position."""
+    """A page to measure: its query, sort order and position."""
 
     name: str
     page: int

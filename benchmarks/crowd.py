@@ -55,7 +55,7 @@ class Size:
 
     @property
     def each(self) -> int:
-        """How many contacts a small account has."""
+        """The number of contacts of a small account."""
         return self.others // self.accounts if self.accounts else 0
 
 
@@ -131,7 +131,7 @@ def build(here: Place, size: Size) -> Account:
 
 
 def big_account(hub: Hub) -> Account:
-    """Return the big account of a database that was built."""
+    """Return the big account of a database that `build` filled."""
     with hub.database.reading() as connection:
         return accounts.load(connection, BIG, hub.plans)
 

@@ -148,7 +148,7 @@ def _run(name: str, target: Target, seconds: float) -> dict[str, int]:
 
 @dataclass
 class Quiet:
-    """Measured calls of an account that does nothing wrong."""
+    """The measured calls of an account that attacks nobody."""
 
     address: tuple[str, int]
     ids: IssuedIds
@@ -165,7 +165,7 @@ class Quiet:
 
     @contextmanager
     def calling(self) -> Iterator[None]:
-        """Call until the block ends, on time, however long the calls before take."""
+        """Make calls at fixed times until the block ends, however long earlier calls take."""
         over = threading.Event()
         with ThreadPoolExecutor(200) as pool:
             timers = [

@@ -51,7 +51,7 @@ class Sent:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, told: Told, email: str, **values: str) -> None:
-        """Note what a call about this contact has said."""
+        """Record the answer to a call about this contact."""
         with self.lock:
             if not told.accepted:
                 self.doubtful.add(email)

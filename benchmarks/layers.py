@@ -1,12 +1,12 @@
-"""What a request costs in each layer of a process, beside a bare Flask view.
+"""Measure what a request costs in each layer of a process, compared with a bare Flask view.
 
     python -m benchmarks.layers [--records 20000 | --use NAME]
 
-Hub and bare view run in this process, without sockets: what is left is their own work. The
-processor time is the least of some rounds, in microseconds; the calls of functions, Python's and
-C's, hang neither on the machine nor on what else it does. What waits longer for the database looks
-dearer than it is: a processor that was idle takes longer for the same code. `--use` takes a
-database that `benchmarks.million --keep` has left.
+The hub and the bare view run in this process, without sockets, so only their own work is measured.
+The processor time is the minimum of several rounds, in microseconds; the numbers of function calls
+(Python and C) do not depend on the machine and its load. A layer that waits for the database looks
+more expensive than it is, since a processor that was idle runs the same code slower. `--use` takes
+a database that `benchmarks.million --keep` has left.
 """
 
 from __future__ import annotations

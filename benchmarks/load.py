@@ -1,7 +1,7 @@
-"""A small load generator: many keep-alive connections, one thread, requests made beforehand.
+"""A load generator with many keep-alive connections in one thread; requests are built beforehand.
 
-It parses no more of an answer than its status and length, so that it takes little of the
-processor it shares with the server it measures.
+It parses only the status and length of an answer, so that it takes little processor time from the
+server that it measures.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Figures:
 
     @property
     def failures(self) -> int:
-        """How many answers were outside 2xx."""
+        """The number of answers with another status than 2xx."""
         return len(self.refused)
 
 
@@ -67,7 +67,7 @@ class _Connection:
             self.socket.sendall(data)
 
     def status(self) -> int | None:
-        """Read what has come; return the status once the answer is whole."""
+        """Read the received bytes; return the status once the answer is complete."""
         data = self.socket.recv(1 << 18)
         if not data:
             raise ConnectionError("the server closed the connection")

@@ -88,7 +88,7 @@ def _talk(bots: Bots, options: argparse.Namespace) -> None:
 
 
 def _known_down(here: Place) -> float:
-    """Return since when the hub knows that the CRM is away, as time.time()."""
+    """Return since when (time.time()) the hub knows that the CRM is unavailable."""
     database = Database(here.url, pool_size=1)
     with database.reading() as connection:
         since = connection.scalar("select since from outage where failures > 0")
@@ -97,7 +97,7 @@ def _known_down(here: Place) -> float:
 
 
 def _until_first(crm: Crm) -> float:
-    """Wait until the CRM has got something; return how many seconds that took."""
+    """Wait until the CRM has received a record; return how many seconds that took."""
     began = time.perf_counter()
     while not crm.count("contacts"):
         time.sleep(0.1)

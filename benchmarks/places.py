@@ -1,7 +1,7 @@
-"""Where a benchmark runs: a database of its own, and the processes of a service, each as it is.
+"""The environment of a benchmark: a database of its own, and the processes of a service.
 
-The service is started as the README starts it; the CRM is the HubSpot-like one of
-`crmhub fake hubspot`, told what to do over its `/_control`.
+The service is started as README describes; the CRM is the HubSpot-like one of
+`crmhub fake hubspot`, controlled through its `/_control` endpoints.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ BENCHMARKS = Author("cli", "benchmarks")
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
-    """Return a parser whose help begins with the first line of a command's `doc`.
+    """Return a parser whose help text is the first line of a command's `doc`.
 
-    SIGTERM ends the run like Ctrl-C from here on, so that what it has started ends with it.
+    From now on SIGTERM ends the run like Ctrl-C, so that all started processes are ended too.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     return argparse.ArgumentParser(
@@ -61,7 +61,7 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service that runs: where it listens, and its supervisor's process."""
+    """A running service: its address, and the process of its supervisor."""
 
     address: tuple[str, int]
     process: subprocess.Popen[bytes]
@@ -91,7 +91,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Crm:
-    """A HubSpot-like CRM that runs, and what a benchmark orders there."""
+    """A running HubSpot-like CRM, which the benchmark controls."""
 
     url: str
     token: str = _TOKEN
@@ -134,9 +134,9 @@ class Crm:
         self._call("DELETE", f"{kind}/{id}")
 
     def merge(self, kind: str, kept: str, other: str) -> str:
-        """Merge two records by hand and return the id of what they are now.
+        """Merge two records by hand and return the id of the result.
 
-        Of two contacts the emails stay: that of `kept` is primary, that of `other` secondary.
+        Of two contacts, the email of `kept` becomes primary, and that of `other` secondary.
         """
         both = {"primaryObjectId": kept, "objectIdToMerge": other}
         return str(self._call("POST", f"{kind}/merge", json=both)["id"])
@@ -153,7 +153,7 @@ class Crm:
         return answer.json() if answer.content else None
 
     def count(self, kind: str) -> int:
-        """Return how many records of a kind there are."""
+        """Return the number of records of a kind."""
         number: int = self._state()["records"][kind]
         return number
 
@@ -174,14 +174,14 @@ class Crm:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder and a migrated database, for the processes of one run."""
+    """A directory and a migrated database, for the processes of one run."""
 
     folder: str
     url: str
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables of the processes."""
+        """The environment variables for the processes."""
         mine = {
             name: value
             for name, value in os.environ.items()
@@ -239,7 +239,7 @@ class Place:
 
     @contextmanager
     def server(self, *, workers: int, threads: int, more: Sequence[str] = ()) -> Iterator[Service]:
-        """Run `crmhub serve` until the block ends; its worker runs beside it."""
+        """Run `crmhub serve` with its worker until the block ends."""
         port = free_port()
         command = ["serve", "--port", str(port), "--workers", str(workers)]
         with self._running(*command, "--threads", str(threads), *more) as process:
@@ -248,7 +248,7 @@ class Place:
 
     @contextmanager
     def workers(self, number: int, *, threads: int) -> Iterator[None]:
-        """Run so many `crmhub worker` until the block ends."""
+        """Run this many `crmhub worker` processes until the block ends."""
         with ExitStack() as running:
             for _ in range(number):
                 running.enter_context(self._running("worker", "--threads", str(threads)))
@@ -301,7 +301,7 @@ def place(sqlite: bool, postgres: str = "", *, keep: str = "") -> Iterator[Place
 
 @contextmanager
 def kept_place(name: str) -> Iterator[Place]:
-    """Lend a database that `place` has kept, as it is."""
+    """Open a database that `place` has kept, unchanged."""
     url = make_url(_postgres()).set(database=name)
     with tempfile.TemporaryDirectory() as folder:
         yield Place(folder, url.render_as_string(hide_password=False))
@@ -349,7 +349,7 @@ def administer(postgres: str, statement: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A PostgreSQL server of one's own: its address, and how it is controlled."""
+    """A PostgreSQL server that only this benchmark uses: its address and its control."""
 
     url: str
     folder: str
@@ -360,11 +360,11 @@ class Cluster:
         self._control("restart", "-m", mode)
 
     def start(self) -> None:
-        """Start it."""
+        """Start the PostgreSQL server."""
         self._control("start")
 
     def stop(self) -> None:
-        """Stop it."""
+        """Stop the PostgreSQL server."""
         self._control("stop", "-m", "immediate")
 
     def kill(self) -> None:
@@ -473,7 +473,7 @@ def fake_crm(
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Return when something listens there; raises SystemExit when the process ends instead."""
+    """Wait until a process listens on its port; raises SystemExit if the process ends instead."""
     until = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until:
         if (code := process.poll()) is not None:

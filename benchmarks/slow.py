@@ -226,7 +226,7 @@ def _measured(
 
 
 def _server(service: Service) -> int:
-    """Return the only server process."""
+    """Return the process of the only server process."""
     children = {pid for pid, command in service.children().items() if " worker " not in command}
     return max(children, key=lambda pid: _memory(pid, "VmRSS"))
 

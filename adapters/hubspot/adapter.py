@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from adapters.hubspot.api import BATCH, OAUTH_SECRETS, Api, check_id, may_be_id
-from adapters.hubspot.batch import Batch
 from adapters.hubspot.definitions import Definitions
 from adapters.hubspot.failures import MissingScopes
 from adapters.hubspot.finding import PHONES, Finding, has_number
@@ -46,10 +45,10 @@ _SCOPES: Mapping[Kind, tuple[str, str]] = {
 
 
 class HubSpotAdapter(Adapter):
-    """HubSpot's CRM API in its dated versions and in v3.
+    """Adapter for HubSpot's CRM API, in its dated versions and in v3.
 
-    `active_workflow` is not supported: no API version reports the workflows of a contact, so the
-    hub's own enrolments count.
+    `active_workflow` is not supported, since no API version reports the workflows of a contact; the
+    hub uses its own enrolments instead.
     """
 
     title = "HubSpot"
@@ -110,17 +109,19 @@ class HubSpotAdapter(Adapter):
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        """Read by email, which never lags, or search by phone."""
-        if email:
-            return self._finding.by_email(email, names)
-        return self._finding.by_phone([phone], names).get(phone)
+        """Return the contact with this email, read without lag, or with this phone, by a search."""
+        return self._finding.by_email_or_phone(email, phone, names)
 
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
         check_id(contact_id)
         return self._finding.contact(contact_id, names)
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        """Create a contact; if its phone is its only identity, use it as the first name too."""
+        """Create a contact.
+
+        A contact without email and name gets its phone as first name too, since HubSpot requires an
+        email or a name.
+        """
         try:
             return self._writing.create("contacts", properties, mark, [])
         except Rejected as refused:
@@ -136,7 +137,10 @@ class HubSpotAdapter(Adapter):
         return self._writing.update(contact_id, properties)
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Compare values in HubSpot's format, and refuse to move a lifecycle stage back."""
+        """Return the properties that differ in HubSpot's format.
+
+        Refuse an earlier lifecycle stage.
+        """
         return self._writing.changes(contact, properties)
 
     def has_email(self, contact: Contact, email: str) -> bool:
@@ -145,7 +149,7 @@ class HubSpotAdapter(Adapter):
         return any(email in addresses.split(";") for addresses in emails)
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Compare phones in any notation, since HubSpot may reformat stored numbers."""
+        """Return whether the contact has this phone, which HubSpot may have stored reformatted."""
         return has_number(contact.properties, phone)
 
     def find_contacts(
@@ -155,18 +159,20 @@ class HubSpotAdapter(Adapter):
         phones: Sequence[str] = (),
         names: Sequence[str] = (),
     ) -> dict[str, Contact]:
-        """Read a batch by primary email, or search by phone."""
-        return self._finding.by_emails_or_phones(emails=emails, phones=phones, names=names)
+        """Return contacts by their emails, read in batches, or by their phones, by searches."""
+        if phones:
+            return self._finding.by_phone(phones, names)
+        return self._finding.by_emails(emails, names)
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
-        return Batch(self._api, self._writing, writes).run()
+        return self._writing.write_batch(writes)
 
     # Deals and tickets.
 
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
-        """Create the record and its link in one call, so that neither exists alone."""
+        """Create a record and its link to the contact in one call: neither exists alone."""
         check_id(contact_id)
         link = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": _TO_CONTACT[kind]}
         links = [{"to": {"id": contact_id}, "types": [link]}]
@@ -186,9 +192,7 @@ class HubSpotAdapter(Adapter):
         sent: Mapping[str, str],
         since_ms: int,
     ) -> Saved | None:
-        if kind != "contacts":
-            return self.find_apart(kind, contact_id, mark, sent=sent, since_ms=since_ms, others=())
-        return self._marks.contact(mark, sent=sent, since_ms=since_ms)
+        return self._marks.find(kind, contact_id, mark, sent=sent, since_ms=since_ms)
 
     def find_apart(
         self,
@@ -200,14 +204,15 @@ class HubSpotAdapter(Adapter):
         since_ms: int,
         others: Collection[str],
     ) -> Saved | None:
-        return self._marks.linked(
-            kind, contact_id, mark, sent=sent, since_ms=since_ms, others=others
-        )
+        return self._marks.find(kind, contact_id, mark, sent=sent, since_ms=since_ms, others=others)
 
     # Metadata.
 
     def check(self) -> None:
-        """Call everything that needs a right; refused credentials end the check at once."""
+        """Call every endpoint that needs a right.
+
+        Raises LacksRight with all missing rights, and Denied.
+        """
         missing: list[str] = []
         for kind, (reads, writes) in _SCOPES.items():
             self._try(missing, reads, "GET", self._api.objects(kind), params={"limit": "1"})

@@ -1,4 +1,4 @@
-"""Read parts of HubSpot's answers: texts, codes, times, lists and the next page."""
+"""Parsers for parts of HubSpot's answers: texts, codes, times, lists, the next page."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from crmhub.adapter.http import Answer
 
 
 def text_of(value: Any) -> str:
-    """Return a value as text; None becomes ""."""
+    """Return a JSON value as text; null becomes ""."""
     return "" if value is None else str(value)
 
 
 def word(body: Mapping[str, Any], name: str) -> str:
-    """Return an upper-case code such as a category, or "" for any other value."""
+    """Return the upper-case code under `name`, such as a category, or "" for any other value."""
     text = text_of(body.get(name))
     return text if re.fullmatch(r"[A-Z_]{1,60}", text) else ""
 
 
 def moment(value: Any) -> float:
-    """Return a time in seconds since 1970, or 0 for an invalid one."""
+    """Parse an ISO 8601 time to seconds since 1970; 0 for an invalid time."""
     try:
         return datetime.fromisoformat(text_of(value)).timestamp()
     except ValueError:
@@ -30,12 +30,12 @@ def moment(value: Any) -> float:
 
 
 def objects_in(value: Any) -> list[Mapping[str, Any]]:
-    """Return the objects in a list, or an empty list for any other value."""
+    """Return the JSON objects in a list, or an empty list for any other value."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def next_page(answer: Answer, *, after: str) -> str:
-    """Return the next page's cursor, or "" if there is none or it repeats `after`."""
+    """Return the cursor of the next page, or "" if there is none or it repeats `after`."""
     paging = answer.object().get("paging")
     following = paging.get("next") if isinstance(paging, dict) else None
     cursor = text_of(following.get("after")) if isinstance(following, dict) else ""

@@ -1,4 +1,4 @@
-"""Calls of HubSpot's API: versions, credentials, budgets, and complete lists."""
+"""HubSpot's API: paths of its versions, credentials, rate limits, and complete lists."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ OAUTH_SECRETS = ("client_id", "client_secret", "refresh_token")
 _CALLS, _CALLS_SECONDS = 100, 10.0
 _SEARCHES = 4
 BATCH = 100
-"""How many records HubSpot takes in one call."""
+"""The most records in one call."""
 _SPARE_S = 1.0
-"""With less time left, nothing is asked only to know the address of a record's page."""
+"""With fewer seconds left, HubSpot is not asked for the address of a record's page."""
 _COUNT = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _ID = re.compile(r"[0-9]{1,20}", re.ASCII)
 TYPE_IDS: Mapping[Kind, str] = {
@@ -47,9 +47,9 @@ TYPE_IDS: Mapping[Kind, str] = {
 
 
 class Api:
-    """HubSpot's API for one connection, in the connection's API version.
+    """HubSpot's API for one connection, in the API version that the connection sets.
 
-    `clock_ahead` is by how many seconds HubSpot's clock is ahead of this machine's.
+    `clock_ahead` is how many seconds HubSpot's clock is ahead of this machine's clock.
     """
 
     def __init__(self, context: Context, *, title: str) -> None:
@@ -71,7 +71,7 @@ class Api:
             renew=self._grant.renew if self._grant else lambda: False,
             failure=failure,
             budgets=budgets,
-            heed=self._follow_limits,
+            on_response=self._follow_limits,
             secrets=self._secrets,
             correlation_header="x-hubspot-correlation-id",
         )
@@ -82,19 +82,19 @@ class Api:
     # Paths of the API's versions.
 
     def objects(self, kind: str, *rest: str) -> tuple[str, ...]:
-        """Return the path of a record endpoint."""
+        """Return the path of an endpoint for records of a kind."""
         if self._version == "v3":
             return ("crm", "v3", "objects", kind, *rest)
         return ("crm", "objects", self._version, kind, *rest)
 
     def area(self, area: str, *rest: str) -> tuple[str, ...]:
-        """Return the path of a property, pipeline or owner endpoint."""
+        """Return the path of an endpoint for properties, pipelines or owners."""
         if self._version == "v3":
             return ("crm", "v3", area, *rest)
         return ("crm", area, self._version, *rest)
 
     def links(self, contact_id: str, kind: Linked) -> tuple[str, ...]:
-        """Return the path of a contact's links to a kind of record."""
+        """Return the path of the links from a contact to records of a kind."""
         if self._version == "v3":
             return ("crm", "v4", "objects", "contacts", contact_id, "associations", kind)
         return self.objects("contacts", contact_id, "associations", kind)
@@ -122,7 +122,7 @@ class Api:
         return self._grant.secrets() if self._grant else self._context.credentials.values()
 
     def _follow_limits(self, lane: str, answer: Answer) -> None:
-        """Follow the limit that HubSpot names (not on searches), and its clock."""
+        """Apply the rate limit in HubSpot's headers (searches have none), and measure its clock."""
         limit = answer.headers.get("X-HubSpot-RateLimit-Max", "")
         window = answer.headers.get("X-HubSpot-RateLimit-Interval-Milliseconds", "")
         if lane == GENERAL and _COUNT.fullmatch(limit) and _COUNT.fullmatch(window):
@@ -136,13 +136,14 @@ class Api:
     # Answers.
 
     def get(self, kind: str, key: str, params: Mapping[str, str]) -> Answer:
-        """Return the answer with one record; raises NotFound, TooLong."""
+        """Read one record and return the answer; raises NotFound and TooLong."""
         return self.send("GET", *self.objects(kind, key), params=params or None)
 
     def listed(self, method: str, *path: str, absent: bool = False, **options: Any) -> Answer:
-        """Return the answer with a complete list; raises Unavailable for an incomplete one.
+        """Send a request for a list and return its answer.
 
-        With `absent`, missing records do not make the list incomplete.
+        Raises Unavailable for an incomplete list.
+        With `absent`, records that do not exist do not make the list incomplete.
         """
         try:
             answer = self.send(method, *path, reads=True, **options)
@@ -160,7 +161,7 @@ class Api:
         return answer
 
     def pages(self, path: Sequence[str], send: Callable[..., Answer]) -> Iterator[Answer]:
-        """Yield the answers of all pages of a list."""
+        """Yield the answers with all pages of a list, requested by `send`."""
         params = {"limit": "500"}
         while True:
             answer = send("GET", *path, params=params)
@@ -173,7 +174,10 @@ class Api:
     def batch_reads(
         self, kind: str, ids: Sequence[str], names: Iterable[str], *, by: str = ""
     ) -> Iterator[Answer]:
-        """Yield answers with the existing records of these ids."""
+        """Read records by id in batches and yield the answers.
+
+        Records that do not exist are left out.
+        """
         body: dict[str, Any] = {"properties": list(names), "propertiesWithHistory": []}
         if by:
             body["idProperty"] = by
@@ -187,12 +191,12 @@ class Api:
     def saved(
         self, kind: Kind, answer: Answer, record: Mapping[str, Any], outcome: Outcome
     ) -> Saved:
-        """Return a write's result from the record in its answer."""
+        """Return the result of a write, from the record in HubSpot's answer."""
         record_id = answer.id(record)
         return Saved(record_id, outcome, self.page(kind, record_id, record))
 
     def page(self, kind: Kind, record_id: str, record: Mapping[str, Any]) -> str:
-        """Return the URL of a record's page in HubSpot, or "" if it is unknown."""
+        """Return the URL of a record's page in HubSpot's web app, or "" if it is unknown."""
         if isinstance(record.get("url"), str) and record["url"]:
             return str(record["url"])
         if self._context.remaining() < _SPARE_S:
@@ -215,7 +219,7 @@ class Api:
 
 
 def may_be_id(text: str) -> bool:
-    """Return whether a text has the format of HubSpot's ids."""
+    """Return whether a text has the format of HubSpot's record ids."""
     return _ID.fullmatch(text) is not None
 
 

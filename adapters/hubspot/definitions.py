@@ -1,4 +1,4 @@
-"""An account's properties, pipelines and owners, cached for an hour."""
+"""The properties, pipelines and owners of a HubSpot account, cached for an hour."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ _HINTS: Mapping[str, PropertyType] = {
 
 
 class Definitions:
-    """The definitions of one connection's account.
+    """The definitions of one connection's HubSpot account.
 
-    `newer_than` is their maximum age in seconds. Definitions younger than `stale_s` are not
-    reloaded because of an unsuitable value.
+    `newer_than` is their maximum age in seconds. A value that does not fit its definition reloads
+    definitions that are older than `stale_s` seconds.
     """
 
     stale_s = 30.0
@@ -87,7 +87,7 @@ class Definitions:
     def properties(
         self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
     ) -> dict[str, Described]:
-        """Return the existing properties of these names, without external options."""
+        """Return the definitions of these properties by name, without options stored elsewhere."""
         definitions: dict[str, Described] = {}
         for level in _LEVELS:
             definitions |= self._at(level, kind, set(names) - definitions.keys(), newer_than)
@@ -95,10 +95,10 @@ class Definitions:
 
     @contextmanager
     def reject_sensitive(self, kind: Kind, names: Iterable[str]) -> Iterator[None]:
-        """Convert a scope error into Rejected for the sensitive properties among these names.
+        """Convert a scope error in the block to Rejected for the sensitive properties in `names`.
 
-        Everybody may see their definitions, but their values need scopes of their own (HubSpot's
-        guide to sensitive data), and a call without these is refused as a whole.
+        Every access token may read the definitions of sensitive properties, but their values need
+        additional scopes (HubSpot's guide to sensitive data); a call without them fails as a whole.
         """
         try:
             yield
@@ -113,7 +113,10 @@ class Definitions:
             raise Rejected(problems) from lacking
 
     def described(self, kind: Kind) -> list[Described]:
-        """Return the properties of a kind with all their options; raises Unsupported."""
+        """Return the definitions of a kind with all options.
+
+        Raises Unsupported if they are too large.
+        """
         definitions: dict[str, Described] = {}
         for level in _LEVELS:
             listed = self._lists[kind, level].get()
@@ -131,13 +134,13 @@ class Definitions:
         return self._owners.get(newer_than=newer_than)
 
     def mark(self, kind: Kind, *, newer_than: float = HOUR) -> Mapping[str, Any] | None:
-        """Return the definition of the property for marks, or None if the account has none."""
+        """Return the definition of the property for marks, None if the account has none."""
         return self._marks[kind].get(newer_than=newer_than)
 
     def with_options(self, kind: Kind, described: Described, newer_than: float) -> Described:
-        """Return the definition with its external options: owners, pipelines or stages.
+        """Return a definition with its options from elsewhere: owners, pipelines or stages.
 
-        If the token may not read them, HubSpot validates the value itself.
+        If the access token may not read these, HubSpot validates the value itself.
         """
         try:
             if described.name == OWNER:
@@ -286,7 +289,7 @@ def _pipeline(answer: Answer, pipeline: Mapping[str, Any]) -> Pipeline:
 
 
 def _ordered(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return live pipelines or stages in HubSpot's display order, then by label."""
+    """Return the pipelines or stages that are not archived, in HubSpot's display order."""
     live = (item for item in items if not item.get("archived"))
     return sorted(live, key=lambda item: (*_order(item), text_of(item.get("label")).casefold()))
 

@@ -30,7 +30,7 @@ _EXISTING_ID = re.compile(r"Existing ID:\s*([0-9]+)|(?<![0-9])([0-9]+) already h
 
 
 class MissingScopes(LacksRight):
-    """A missing right that HubSpot itself reports, as opposed to a proxy on the way."""
+    """The access token lacks a right, reported by HubSpot itself and not by a proxy."""
 
 
 class TooLong(Rejected):
@@ -38,7 +38,10 @@ class TooLong(Rejected):
 
 
 def failure(answer: Answer) -> AdapterError:
-    """Return the error for HubSpot's error body, in which every field is optional."""
+    """Return the error for a failed answer of HubSpot.
+
+    Every field of its error body is optional.
+    """
     body = answer.body if isinstance(answer.body, dict) else {}
     error = _own_failure(answer, body) or usual_failure(answer)
     correlation = body.get("correlationId")
@@ -48,7 +51,7 @@ def failure(answer: Answer) -> AdapterError:
 
 
 def item_failure(answer: Answer, failed: Mapping[str, Any]) -> AdapterError:
-    """Return the error for one entry of a batch's `errors`."""
+    """Return the error for one entry in the `errors` of a batch."""
     category = word(failed, "category")
     status = {"CONFLICT": 409, "OBJECT_NOT_FOUND": 404, "VALIDATION_ERROR": 400}.get(category)
     if status is None:
@@ -108,7 +111,7 @@ def _throttled(answer: Answer, body: Mapping[str, Any]) -> Throttled:
 
 
 def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
-    """Return MissingScopes with HubSpot's scope names, or None for another 403."""
+    """Return MissingScopes with the scopes that HubSpot names, or None for another 403."""
     named = [
         text_of(value)
         for error in (body, *objects_in(body.get("errors")))
@@ -123,7 +126,7 @@ def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
 
 
 def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
-    """Return the error for a 400 or 409 about properties, or None for any other."""
+    """Return the error for a 400 or 409 about properties or links, or None for any other."""
     message, faults = text_of(body.get("message")), _faults(body)
     errors = (body, *objects_in(body.get("errors")))
     # Only the link from a deal or ticket to its contact refers to another object.
@@ -146,10 +149,10 @@ def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
 
 
 def _faults(body: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return the error code and reason of each refused property.
+    """Return the error code and the reason for each refused property, by name.
 
-    HubSpot lists properties in `errors`, as JSON in the message, or at the top level for missing
-    values.
+    HubSpot lists refused properties in `errors`, as JSON inside the message, or, if required values
+    are missing, at the top level.
     """
     faults: dict[str, tuple[str, str]] = {}
     message = text_of(body.get("message"))

@@ -1,4 +1,4 @@
-"""Find contacts: by email or id without lag, by phone through HubSpot's search."""
+"""Lookups of contacts: by email or id without lag, by phone through HubSpot's search."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_DIGIT = re.compile(r"[^0-9]+", re.ASCII)
 
 
 class Finding:
-    """Finds contacts through one connection."""
+    """Lookups of contacts through one connection."""
 
     def __init__(self, api: Api, definitions: Definitions) -> None:
         self._api = api
@@ -37,7 +37,7 @@ class Finding:
         self._calculated_phones = True
 
     def contact(self, key: str, names: Sequence[str], *, by: str = "") -> Contact:
-        """Return the contact with this id, or with this value of `by`; raises NotFound."""
+        """Return the contact whose id, or whose property `by`, is `key`; raises NotFound."""
         params = {"idProperty": by} if by else {}
         if names:
             params["properties"] = ",".join(names)
@@ -52,15 +52,19 @@ class Finding:
             return contact
         raise no_contact()
 
-    def by_email(self, email: str, names: Sequence[str] = ()) -> Contact | None:
-        """Return the contact with this email, read without lag."""
+    def by_email_or_phone(
+        self, email: str, phone: str, names: Sequence[str] = ()
+    ) -> Contact | None:
+        """Return the contact with this email, read without lag; without an email, by phone."""
+        if not email:
+            return self.by_phone([phone], names).get(phone)
         try:
             return self.contact(email, names, by="email")
         except NotFound:
             return None
 
     def contacts(self, keys: Sequence[str], names: Sequence[str], *, by: str = "") -> list[Contact]:
-        """Return the existing contacts of these keys, in no order."""
+        """Return the contacts whose id, or whose property `by`, is among `keys`, in any order."""
         with self._definitions.reject_sensitive("contacts", names):
             answers = list(self._api.batch_reads("contacts", keys, names, by=by))
         return [
@@ -69,20 +73,16 @@ class Finding:
             for record in answer.items()
         ]
 
-    def by_emails_or_phones(
-        self, *, emails: Sequence[str], phones: Sequence[str], names: Sequence[str]
-    ) -> dict[str, Contact]:
-        """Return contacts by email, or by phone if phones are given."""
-        if phones:
-            return self.by_phone(phones, names)
+    def by_emails(self, emails: Sequence[str], names: Sequence[str]) -> dict[str, Contact]:
+        """Return the contacts with these primary emails, by email."""
         all_names = list(dict.fromkeys((*names, "email")))
-        contacts = self.contacts(emails, all_names, by="email") if emails else []
+        contacts = self.contacts(emails, all_names, by="email")
         return {contact.properties.get("email", "").lower(): contact for contact in contacts}
 
-    def by_phone(self, phones: Sequence[str], names: Sequence[str] = ()) -> dict[str, Contact]:
-        """Return the oldest contact of each phone.
+    def by_phone(self, phones: Sequence[str], names: Sequence[str]) -> dict[str, Contact]:
+        """Return the oldest contact with each phone.
 
-        Only ids are taken from the search: it lags, so its property values may be outdated.
+        The search only provides ids: it lags, so its property values may be outdated.
         """
         ids_by_phone = self._holders(phones)
         ids = dict.fromkeys(id for phone_ids in ids_by_phone.values() for id in phone_ids)
@@ -108,19 +108,19 @@ class Finding:
         return Contact(contact_id, properties, self._api.page("contacts", contact_id, record))
 
     def _holders(self, phones: Sequence[str]) -> dict[str, list[str]]:
-        """Return the ids of the contacts that the search finds for each phone, oldest first."""
+        """Return for each phone the ids of the contacts that the search finds, oldest first."""
         if self._calculated_phones:
             try:
                 return self._searched(phones, calculated=True)
             except Rejected:
                 pass
         # Accounts without the calculated properties are searched by the stored notation.
-        held = self._searched(phones, calculated=False)
+        ids_by_phone = self._searched(phones, calculated=False)
         self._calculated_phones = False
-        return held
+        return ids_by_phone
 
     def _searched(self, phones: Sequence[str], *, calculated: bool) -> dict[str, list[str]]:
-        held: dict[str, list[str]] = {}
+        ids_by_phone: dict[str, list[str]] = {}
         path = self._api.objects("contacts", "search")
         for groups, batch in _searches(phones, calculated=calculated):
             body, after = search_body(groups), "0"
@@ -131,22 +131,22 @@ class Finding:
                     numbers = answer.mapping(record.get("properties"))
                     for phone in batch:
                         if has_number(numbers, phone):
-                            held.setdefault(phone, []).append(answer.id(record))
+                            ids_by_phone.setdefault(phone, []).append(answer.id(record))
                 # The first are the oldest; HubSpot shows the first 10,000 only.
-                after = "" if held.keys() >= {*batch} else next_page(answer, after=after)
-        return held
+                after = "" if ids_by_phone.keys() >= {*batch} else next_page(answer, after=after)
+        return ids_by_phone
 
 
 def has_number(values: Mapping[str, Any], phone: str) -> bool:
-    """Return whether `phone` or `mobilephone` among these values is this number."""
+    """Return whether the `phone` or `mobilephone` in these values is the number `phone`."""
     numbers = (text_of(values[name]) for name in PHONES if values.get(name))
     return any(_ends_alike(phone, number) and same(phone, number) for number in numbers)
 
 
 def _ends_alike(phone: str, stored: str) -> bool:
-    """Return False for most different numbers, to avoid the slow full comparison.
+    """Return whether two phone numbers may be equal: a quick check before the slow comparison.
 
-    Numbers with letters or non-ASCII digits always need the full comparison, so they return True.
+    Numbers with letters or non-ASCII digits always need the slow comparison.
     """
     if not stored.isascii() or any(map(str.isalpha, stored)):
         return True
@@ -154,7 +154,7 @@ def _ends_alike(phone: str, stored: str) -> bool:
 
 
 def _searches(phones: Sequence[str], *, calculated: bool) -> Iterator[tuple[list[Any], list[str]]]:
-    """Yield filter groups with as many phones as fit into one search."""
+    """Yield filter groups with their phones: as many phones as fit into one search."""
     batch: list[str] = []
     for phone in phones:
         body = search_body(_phone_filters([*batch, phone], calculated=calculated))
@@ -178,7 +178,7 @@ def search_body(groups: Sequence[Any]) -> dict[str, Any]:
 
 
 def _phone_filters(phones: Sequence[str], *, calculated: bool) -> list[Any]:
-    """Return filter groups that find any of these numbers."""
+    """Return filter groups that match contacts with any of these phones."""
     most_forms = 1 if calculated and len(phones) > 1 else None
     typed = [form.lower() for phone in phones for form in notations(phone)[:most_forms]]
     groups = [group(name, typed) for name in PHONES]
@@ -189,5 +189,5 @@ def _phone_filters(phones: Sequence[str], *, calculated: bool) -> list[Any]:
 
 
 def group(name: str, values: Sequence[str]) -> dict[str, Any]:
-    """Return a filter group; HubSpot's search guide requires lower-case values for IN."""
+    """Return a filter group that matches any of these values, which must be lower-case."""
     return {"filters": [{"propertyName": name, "operator": "IN", "values": values}]}

@@ -1,4 +1,4 @@
-"""Find the record of an earlier attempt by the hub's mark, or by its values and time."""
+"""Lookups of the record that an earlier attempt made: by its mark, or by its values and time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from crmhub.adapter import Context, Linked, Saved, Written
 from crmhub.adapter.remembered import HOUR
 
 UNDER_WAY_S = 30.0
-"""A write whose answer was lost may still take effect for so long."""
+"""How many seconds a write may still take effect after its answer was lost."""
 _SEARCH_LAG_S = 60.0
-"""A record that a search does not show so long after its write does not exist."""
+"""How many seconds a search may lag behind a write."""
 
 
 class Marks:
-    """Finds records that one connection's earlier attempts made."""
+    """Lookups of the records that one connection's earlier attempts made."""
 
     def __init__(
         self,
@@ -40,33 +40,35 @@ class Marks:
         self._writing = writing
         self._mark = context.settings["mark_property"]
 
-    def contact(self, mark: str, *, sent: Mapping[str, str], since_ms: int) -> Saved | None:
-        """Find by the mark if it is unique, else by email, phone or a search for the mark."""
-        unique, marked = self._kept("contacts", mark, since_ms)
-        made = self._writing.by_mark("contacts", mark) if unique else None
-        if made or (unique and marked):
-            return made
-        return self._contact_written(marked, sent)
-
-    def linked(
+    def find(
         self,
-        kind: Linked,
+        kind: Written,
         contact_id: str,
         mark: str,
         *,
         sent: Mapping[str, str],
         since_ms: int,
-        others: Collection[str],
+        others: Collection[str] = (),
     ) -> Saved | None:
-        """Find by the mark if it is unique, else among the contact's records except `others`."""
+        """Return the record that an earlier attempt made, but none with an id in `others`.
+
+        Where marks are not unique, a contact is found by its email or phone or a search for the
+        mark, and a deal or ticket among the contact's records.
+        """
         unique, marked = self._kept(kind, mark, since_ms)
         made = self._writing.by_mark(kind, mark) if unique else None
         if made or (unique and marked):
             return made
+        if kind == "contacts":
+            return self._contact_written(marked, sent)
         return self._linked_record(kind, contact_id, marked, sent, since_ms, others)
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
-        """Return 0 if HubSpot refuses a second record; a contact found by phone appears late."""
+        """Return for how many seconds a create without an answer may still take effect.
+
+        It is 0 where HubSpot refuses a second record, because its email or mark must be unique. A
+        contact without an email is searched by phone, and the search lags.
+        """
         if kind == "contacts" and properties.get("email"):
             return 0.0
         seconds = UNDER_WAY_S + (_SEARCH_LAG_S if kind == "contacts" else 0.0)
@@ -75,8 +77,10 @@ class Marks:
         return 0.0 if unique and marked else seconds
 
     def _kept(self, kind: Written, mark: str, since_ms: int) -> tuple[bool, Mapping[str, str]]:
-        """Return whether marks are unique, and the mark property's value if every write was
-        marked."""
+        """Return whether marks are unique, and the mark property with `mark`.
+
+        The property is left out if an earlier write may have been sent without a mark.
+        """
         definition = self._definitions.mark(kind) if mark else None
         if definition is None:
             return False, {}
@@ -87,11 +91,8 @@ class Marks:
 
     def _contact_written(self, marked: Mapping[str, str], sent: Mapping[str, str]) -> Saved | None:
         email, phone = sent.get("email", ""), sent.get("phone", "")
-        if email:
-            contact = self._finding.by_email(email)
-            return Saved(contact.id, "created", contact.url) if contact else None
-        if phone:
-            contact = self._finding.by_phone([phone]).get(phone)
+        if email or phone:
+            contact = self._finding.by_email_or_phone(email, phone)
             return Saved(contact.id, "created", contact.url) if contact else None
         for name, value in marked.items():
             body = search_body([group(name, [value.lower()])])
@@ -112,7 +113,7 @@ class Marks:
     ) -> Saved | None:
         """Return the contact's deal or ticket with this mark, or with these values and time.
 
-        The pipeline stage is not compared: an automation may have moved the record.
+        The pipeline and stage are not compared: an automation may have moved the record.
         """
         fit = marked or self._values.without_stage(kind, sent)
         expected = {name: value for name, value in fit.items() if value}
@@ -133,7 +134,7 @@ class Marks:
         return None
 
     def _linked_ids(self, kind: Linked, contact_id: str) -> list[str]:
-        """Return the ids of the contact's records; links, unlike searches, never lag."""
+        """Return the ids of the contact's deals or tickets; links, unlike searches, never lag."""
         check_id(contact_id)
         pages = self._api.pages(self._api.links(contact_id, kind), self._api.send)
         ids = [
@@ -143,7 +144,7 @@ class Marks:
 
 
 def _alike(sent: str, stored: str) -> bool:
-    """Return whether a stored value may be HubSpot's format of the sent value."""
+    """Return whether `stored` may be HubSpot's format of the value `sent`."""
     if sent.strip().casefold() == stored.strip().casefold():
         return True
     try:

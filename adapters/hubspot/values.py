@@ -1,4 +1,4 @@
-"""Convert property values into the form that HubSpot accepts."""
+"""Conversion of property values into the form that HubSpot accepts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN = frozenset(
 
 
 class Values:
-    """Converts values by the definitions of one account."""
+    """Converts property values by the definitions of one account."""
 
     def __init__(self, definitions: Definitions) -> None:
         self._definitions = definitions
@@ -27,7 +27,7 @@ class Values:
     def fitted(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        """Return the converted properties, for a deal or ticket with its pipeline and stage."""
+        """Return the converted properties; those of a deal or ticket with a pipeline and stage."""
         if kind == "contacts" and properties.keys() <= PLAIN:
             return dict(properties)
         try:
@@ -52,11 +52,11 @@ class Values:
             given[OWNER] = self._definitions.owner_id(given[OWNER], newer_than)
         return fitted(given, chosen, of=kind)
 
-    def is_backward(self, held: str, wanted: str) -> bool:
-        """Return whether `wanted` precedes the present lifecycle stage."""
+    def is_backward(self, present: str, wanted: str) -> bool:
+        """Return whether the lifecycle stage `wanted` comes before the present stage `held`."""
         described = self._definitions.properties("contacts", [LIFECYCLE]).get(LIFECYCLE)
         stages = [option.value for option in described.options] if described else []
-        return {held, wanted} <= set(stages) and stages.index(wanted) < stages.index(held)
+        return {present, wanted} <= set(stages) and stages.index(wanted) < stages.index(present)
 
     def _fit(self, kind: Kind, properties: Mapping[str, str], newer_than: float) -> dict[str, str]:
         problems: list[Problem] = []
@@ -77,7 +77,7 @@ class Values:
     def _place(
         self, kind: Linked, properties: Mapping[str, str], newer_than: float
     ) -> dict[str, str]:
-        """Return an existing pipeline and one of its stages."""
+        """Return the pipeline and stage properties with ids that exist in the account."""
         pipeline, stage = names = STAGE_PROPERTIES[kind]
         named = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
         ids = place(self._definitions.pipelines(kind, newer_than=newer_than), named, names)

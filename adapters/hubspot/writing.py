@@ -1,20 +1,24 @@
-"""Create and update contacts, deals and tickets."""
+"""Writes of contacts, deals and tickets, and batches of contact writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from adapters.hubspot.answers import text_of
+from adapters.hubspot.answers import objects_in, text_of
 from adapters.hubspot.api import Api
 from adapters.hubspot.definitions import Definitions
-from adapters.hubspot.values import LIFECYCLE, Values
+from adapters.hubspot.failures import item_failure
+from adapters.hubspot.values import LIFECYCLE, PLAIN, Values
 from crmhub.adapter import (
+    AdapterError,
     BadConfig,
     Changes,
     Conflict,
     Contact,
+    ContactWrite,
     Context,
     Kind,
     NotFound,
@@ -22,14 +26,17 @@ from crmhub.adapter import (
     Problem,
     Rejected,
     Saved,
+    Uncertain,
     Written,
 )
 from crmhub.adapter.http import Answer
 from crmhub.adapter.remembered import HOUR
 
+_TRACE = "objectWriteTraceId"
+
 
 class Writing:
-    """Writes records through one connection."""
+    """Creates and updates records through one connection."""
 
     def __init__(
         self, api: Api, definitions: Definitions, values: Values, context: Context
@@ -42,47 +49,110 @@ class Writing:
     def create(
         self, kind: Written, properties: Mapping[str, str], mark: str, links: Sequence[Any]
     ) -> Saved:
-        """Create a record with its links, or return the record that an earlier attempt made."""
+        """Create a record with its links.
 
-        def send(sent: Mapping[str, str]) -> Saved:
-            values = {name: value for name, value in sent.items() if value}
-            body = {"properties": values, "associations": links}
-            with self._definitions.reject_sensitive(kind, values):
-                answer = self._api.send("POST", *self._api.objects(kind), body=body)
-            return self._api.saved(kind, answer, answer.object(), "created")
-
+        If an earlier attempt has created it, return that record.
+        """
         try:
-            return self._written(kind, properties, send, mark=mark)
+            answer, _ = self._send("POST", kind, (), properties, mark=mark, links=links)
         except Conflict as clash:
             earlier = self.by_mark(kind, mark) if clash.name == self._mark else None
             if earlier is None:
                 raise
             return earlier
+        return self._api.saved(kind, answer, answer.object(), "created")
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Update a contact."""
+        """Update a contact; a lifecycle stage that HubSpot silently ignored counts as refused."""
+        answer, sent = self._send("PATCH", "contacts", (contact_id,), properties)
+        record = answer.object()
+        saved = self._api.saved("contacts", answer, record, "updated")
+        values = record.get("properties")
+        present = text_of(values.get(LIFECYCLE)) if isinstance(values, dict) else ""
+        if present and sent.get(LIFECYCLE) and present != sent[LIFECYCLE]:
+            outcome: Outcome = "unchanged" if len(sent) == 1 else "updated"
+            return replace(saved, outcome=outcome, refused=(_backward_problem(present),))
+        return saved
 
-        def send(sent: Mapping[str, str]) -> Saved:
-            path = self._api.objects("contacts", contact_id)
-            with self._definitions.reject_sensitive("contacts", sent):
-                answer = self._api.send("PATCH", *path, body={"properties": sent})
-            return self._updated(answer, answer.object(), sent)
+    def write_batch(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
+        """Write contacts in one call for all updates and one for all creates.
 
-        return self._written("contacts", properties, send)
+        Return the result of each write, or None for a write that must be repeated alone because
+        HubSpot's error for the batch is too vague.
+        """
+        updates: dict[int, dict[str, Any]] = {}
+        creates: dict[int, dict[str, Any]] = {}
+        results: dict[int, Saved | AdapterError] = {}
+        for index, write in enumerate(writes):
+            try:
+                fit = self._values.fitted("contacts", write.properties)
+            except Rejected as exc:
+                results[index] = exc
+                continue
+            if write.contact_id:
+                updates[index] = {"id": write.contact_id, "properties": fit}
+            else:
+                mark = self.marked("contacts", write.mark)
+                creates[index] = {"properties": fit | mark, "associations": []}
+        # Not HubSpot's batch upsert: it resets the properties that are not sent.
+        self._send_batch("update", updates, "updated", results)
+        self._send_batch("create", creates, "created", results)
+        return [results.get(index) for index in range(len(writes))]
 
-    def send_batch(self, what: str, inputs: Sequence[Mapping[str, Any]]) -> Answer:
-        """Send a batch of contacts to `create` or `update` and return the answer."""
-        path = self._api.objects("contacts", "batch", what)
-        names = {name for item in inputs for name in item["properties"]}
-        with self._definitions.reject_sensitive("contacts", names):
-            return self._api.send("POST", *path, body={"inputs": inputs})
+    def _send_batch(
+        self,
+        action: str,
+        items: Mapping[int, dict[str, Any]],
+        outcome: Outcome,
+        results: dict[int, Saved | AdapterError],
+    ) -> None:
+        """Write all items in one call and add the result of each to `results`."""
+        if not items:
+            return
+        # Without trace ids a batch succeeds or fails as a whole.
+        inputs = [item | {_TRACE: str(index)} for index, item in items.items()]
+        names = {name for item in items.values() for name in item["properties"]}
+        path = self._api.objects("contacts", "batch", action)
+        try:
+            with self._definitions.reject_sensitive("contacts", names):
+                answer = self._api.send("POST", *path, body={"inputs": inputs})
+            self._add_results(answer, items, outcome, results)
+        except (Conflict, NotFound, Rejected):
+            return
+        except AdapterError as exc:
+            for index in items:
+                results.setdefault(index, exc)
+
+    def _add_results(
+        self,
+        answer: Answer,
+        items: Mapping[int, dict[str, Any]],
+        outcome: Outcome,
+        results: dict[int, Saved | AdapterError],
+    ) -> None:
+        written = answer.items()
+        for record in written:
+            index = _index_of(record, items)
+            if index is not None:
+                results[index] = self._api.saved("contacts", answer, record, outcome)
+        for failed in objects_in(answer.object().get("errors")):
+            # Masked like a failed answer, since people read these errors.
+            clean = json.loads(self._api.mask(json.dumps(failed)))
+            error = item_failure(answer, clean)
+            for index in _indexes_in(failed) & items.keys():
+                if not _may_succeed_alone(error, items[index]["properties"]):
+                    results[index] = error
+        if answer.status != 207 and len(written) < len(items):
+            for index in items:
+                error = Uncertain("HubSpot's answer to a batch leaves this one out.")
+                results.setdefault(index, error)
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         """Return the properties that differ from the contact's, in HubSpot's format.
 
-        HubSpot silently ignores an earlier lifecycle stage, so it is refused here.
+        HubSpot silently ignores an earlier lifecycle stage, so it is listed as refused here.
         """
-        fit = self.fitted(properties)
+        fit = self._values.fitted("contacts", properties)
         current = contact.properties
         refused: tuple[Problem, ...] = ()
         stage, new_stage = current.get(LIFECYCLE, ""), fit.get(LIFECYCLE, "")
@@ -91,37 +161,37 @@ class Writing:
             refused = (_backward_problem(stage),)
         return Changes({n: v for n, v in fit.items() if current.get(n) != v}, refused)
 
-    def fitted(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return a contact's converted properties; raises Rejected."""
-        return self._values.fitted("contacts", properties)
-
     def marked(self, kind: Kind, mark: str, *, newer_than: float = HOUR) -> dict[str, str]:
-        """Return the mark's property and value, or no property if the account has none for
-        marks."""
+        """Return the mark as a property; empty if the account has no property for marks."""
         if not mark or not self._definitions.mark(kind, newer_than=newer_than):
             return {}
         return {self._mark: mark}
 
     def by_mark(self, kind: Kind, mark: str) -> Saved | None:
-        """Return the record with this mark, whose property must be unique."""
+        """Return the record with this mark, or None; the property for marks must be unique."""
         try:
             answer = self._api.get(kind, mark, {"idProperty": self._mark})
         except NotFound:
             return None
         return self._api.saved(kind, answer, answer.object(), "created")
 
-    def _written(
+    def _send(
         self,
+        method: str,
         kind: Written,
+        path: Sequence[str],
         properties: Mapping[str, str],
-        send: Callable[[Mapping[str, str]], Saved],
         *,
         mark: str = "",
-    ) -> Saved:
-        """Send the converted properties; raises Rejected with every unsuitable value."""
+        links: Sequence[Any] | None = None,
+    ) -> tuple[Answer, dict[str, str]]:
+        """Convert the properties and send them; return HubSpot's answer and the sent properties.
+
+        Raises Rejected that lists all unsuitable values.
+        """
         sent = self._values.fitted(kind, properties) | self.marked(kind, mark)
         try:
-            return send(sent)
+            return self._send_once(method, kind, path, sent, links), sent
         except Rejected as refused:
             reasons = {problem.name: problem.reason for problem in refused.problems}
             if not reasons.keys() & sent.keys():
@@ -135,7 +205,22 @@ class Writing:
                 raise self._mark_refused_error(kind, reasons[self._mark]) from refused
             if resent == sent:
                 raise
-        return send(resent)
+        return self._send_once(method, kind, path, resent, links), resent
+
+    def _send_once(
+        self,
+        method: str,
+        kind: Written,
+        path: Sequence[str],
+        sent: Mapping[str, str],
+        links: Sequence[Any] | None,
+    ) -> Answer:
+        body: dict[str, Any] = {"properties": sent}
+        if links is not None:
+            # A new record has no values to clear.
+            body = {"properties": {n: v for n, v in sent.items() if v}, "associations": links}
+        with self._definitions.reject_sensitive(kind, body["properties"]):
+            return self._api.send(method, *self._api.objects(kind, *path), body=body)
 
     def _mark_refused_error(self, kind: Kind, reason: str) -> BadConfig:
         # Without the mark, a write whose answer was lost could not be found again.
@@ -144,17 +229,42 @@ class Writing:
             " property of rules, or name another one as mark_property."
         )
 
-    def _updated(self, answer: Answer, record: Mapping[str, Any], sent: Mapping[str, str]) -> Saved:
-        """Return the update's result; a stage that HubSpot silently ignored is refused."""
-        saved = self._api.saved("contacts", answer, record, "updated")
-        values = record.get("properties")
-        held = text_of(values.get(LIFECYCLE)) if isinstance(values, dict) else ""
-        if held and sent.get(LIFECYCLE) and held != sent[LIFECYCLE]:
-            outcome: Outcome = "unchanged" if len(sent) == 1 else "updated"
-            return replace(saved, outcome=outcome, refused=(_backward_problem(held),))
-        return saved
 
-
-def _backward_problem(held: str) -> Problem:
-    reason = f'HubSpot moves the stage only forward, and it is "{held}" already; clear it first'
+def _backward_problem(present: str) -> Problem:
+    reason = f'HubSpot moves the stage only forward, and it is "{present}" already; clear it first'
     return Problem(LIFECYCLE, reason)
+
+
+def _index_of(record: Mapping[str, Any], items: Mapping[int, Mapping[str, Any]]) -> int | None:
+    """Return the index of the item that a record is the result of; its trace id may be missing."""
+    values = record.get("properties")
+    email = text_of(values.get("email")).lower() if isinstance(values, dict) else ""
+    for index, item in items.items():
+        if _TRACE in record:
+            same = record[_TRACE] == str(index)
+        elif "id" in item:
+            same = item["id"] == record.get("id")
+        else:
+            same = item["properties"].get("email") == email
+        if same:
+            return index
+    return None
+
+
+def _may_succeed_alone(error: AdapterError, sent: Mapping[str, str]) -> bool:
+    """Return whether a write that failed in a batch may succeed when it is sent alone.
+
+    Sent alone, a conflict names the contact that has the email, and refused values are converted
+    again with newer definitions.
+    """
+    if isinstance(error, Rejected):
+        return bool({problem.name for problem in error.problems} & (sent.keys() - PLAIN))
+    return isinstance(error, Conflict | NotFound)
+
+
+def _indexes_in(failed: Mapping[str, Any]) -> set[int]:
+    """Return the indexes of the items that an error of a batch is about."""
+    context = failed.get("context")
+    traces = context.get(_TRACE) if isinstance(context, dict) else None
+    listed = traces if isinstance(traces, list) else []
+    return {int(trace) for trace in listed if isinstance(trace, str) and trace.isdecimal()}

@@ -1,4 +1,4 @@
-"""A CRM's HTTP answers, and the error that a status usually means."""
+"""The answer of a CRM to an HTTP request, and the usual error for each HTTP status."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _SHOWN = 300
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A CRM's answer; `body` is its JSON, or None if it is empty or not JSON.
+    """A CRM's answer to one request; `body` is its JSON, or None if it is empty or not JSON.
 
-    `is_json` is False for something else, such as a page: then often it was not the CRM that
-    answered. `reads` is whether the call could write nothing.
+    `is_json` is False for a body in another format, such as an HTML page: then a proxy answered, or
+    the address is wrong. `reads` is True if the request could write nothing.
     """
 
     crm: str
@@ -44,24 +44,27 @@ class Answer:
     is_json: bool = True
 
     def object(self) -> Mapping[str, Any]:
-        """Return the body as an object; raises `broken` for anything else."""
+        """Return the body as a JSON object; raises the error of `broken` for any other body."""
         return self.mapping(self.body)
 
     def mapping(self, value: Any) -> Mapping[str, Any]:
-        """Return a part of the body as an object; raises `broken` for anything else."""
+        """Return `value`, a part of the body, as a JSON object; raises the error of `broken`."""
         if not isinstance(value, dict):
             raise self.broken("an object was expected")
         return value
 
     def items(self, name: str = "results") -> list[Mapping[str, Any]]:
-        """Return the list of objects under `name`; raises `broken` for anything else."""
+        """Return the list of JSON objects under the key `name`; raises the error of `broken`."""
         listed = self.object().get(name)
         if not isinstance(listed, list):
             raise self.broken(f"{name} is not a list")
         return [self.mapping(item) for item in listed]
 
     def id(self, value: Mapping[str, Any] | None = None) -> str:
-        """Return the id of the body, or of `value`, as text; raises `broken` without an id."""
+        """Return a record's id as text, from the body or from `value`.
+
+        Raises the error of `broken`.
+        """
         record_id = (self.object() if value is None else value).get("id")
         if isinstance(record_id, bool) or not isinstance(record_id, str | int) or record_id == "":
             raise self.broken("it names no id")
@@ -75,15 +78,15 @@ class Answer:
         return error
 
     def seconds(self, header: str = "Retry-After") -> float | None:
-        """Return the wait that the answer asks for, in seconds, or None.
+        """Return the wait that the `Retry-After` header asks for, in seconds, or None without it.
 
-        RFC 9110, 10.2.3: a number of seconds, or a date. At most a day.
+        The header holds seconds or a date (RFC 9110, 10.2.3). Longer waits are cut to a day.
         """
         return _seconds(self.headers.get(header, ""))
 
 
 def usual_failure(answer: Answer) -> AdapterError:
-    """Return the error for a status, for answers without a more specific CRM error."""
+    """Return the error for a failed answer by its HTTP status alone."""
     crm, status, reason = answer.crm, answer.status, _reason_in(answer)
     if 300 <= status < 500 and status not in (303, 304, 408, 499):
         return _refusal(answer, reason)
@@ -97,7 +100,7 @@ def usual_failure(answer: Answer) -> AdapterError:
 
 
 def _refusal(answer: Answer, reason: str) -> AdapterError:
-    """Return the error for a status from 300 to 499, which means that nothing was done."""
+    """Return the error for a status from 300 to 499: the CRM refused and wrote nothing."""
     crm, status, wait = answer.crm, answer.status, answer.seconds()
     if status < 400:
         return BadConfig(f"{crm} answered with a redirect ({status}); correct its address.")
@@ -137,7 +140,7 @@ def _page_error(answer: Answer) -> AdapterError:
 
 
 def _reason_in(answer: Answer) -> str:
-    """Return the CRM's own message as the end of a sentence, or ""."""
+    """Return the CRM's own error message as the end of a sentence, or "" without one."""
     body = answer.body[0] if isinstance(answer.body, list) and answer.body else answer.body
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         body = body["error"]

@@ -1,8 +1,8 @@
 """Convert values as people write them into the form that a CRM property accepts.
 
-Only what has one meaning is changed: `yes` for a checkbox, an option's label where no other
-option has it, a number with thousands separators. What could mean two things (`1,234`) is a
-problem that names the values to send instead.
+Only unambiguous values are converted: `yes` for a checkbox, a label that only one option has, a
+number with thousands separators. An ambiguous value (`1,234`) is a problem that names the values
+to send instead.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _MOST_OPTIONS = 20
 def fitted(
     properties: Mapping[str, str], definitions: Mapping[str, Described], *, of: str
 ) -> dict[str, str]:
-    """Return the properties with each value converted to its definition; `""` clears.
+    """Return the properties with each value converted to its definition; `""` clears a property.
 
-    `of` says in a message whose properties they are ("contacts"). Raises Rejected with a problem
-    for every name that is unknown or read-only and every value that does not fit.
+    `of` is the kind of record in messages, such as "contacts". Raises Rejected with a problem for
+    every unknown or read-only name and every invalid value.
     """
     converted: dict[str, str] = {}
     problems: list[Problem] = []
@@ -73,7 +73,7 @@ class Misfit(ValueError):
 
 
 def coerced(described: Described, text: str) -> str:
-    """Return the value converted to its definition; raises Misfit.
+    """Return a value converted to the type of its property; raises Misfit for an invalid value.
 
     Numbers come out without exponent or separators, dates as `YYYY-MM-DD`, datetimes as ISO 8601
     in UTC with milliseconds, booleans as `true` and `false`, options as their internal values,
@@ -109,7 +109,7 @@ def _several(options: tuple[Choice, ...], text: str) -> str:
 
 
 def _chosen(options: tuple[Choice, ...], texts: Iterable[str]) -> Iterator[str]:
-    """Yield each text's option, matched by exact value, else by value or label in any case."""
+    """Yield the option that each text names, by exact value, else by value or label in any case."""
     values = {option.value for option in options}
     meanings: dict[str, set[str]] = {}
     for text in texts:
@@ -172,7 +172,10 @@ def _number(text: str) -> str:
 
 
 def _moment(text: str) -> datetime:
-    """Return a date, a date and time, or epoch milliseconds as an aware datetime."""
+    """Parse a date, a date with time, or milliseconds since 1970 to an aware datetime.
+
+    Raises Misfit.
+    """
     if _COMPACT_TIME.fullmatch(text):
         raise Misfit("may be milliseconds or a date; send YYYY-MM-DDTHH:MM:SSZ")
     if _EPOCH_MS.fullmatch(text):

@@ -20,7 +20,10 @@ class Store(Protocol):
     def find(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        """Return the oldest contact with this email or phone, in any notation, or None."""
+        """Return the oldest contact with this email or phone, None without one.
+
+        Notations do not matter.
+        """
 
     def get(self, contact_id: str, names: Sequence[str]) -> Contact:
         """Return a contact with the named properties; raises NotFound."""
@@ -41,13 +44,13 @@ class Store(Protocol):
         """
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Change the named properties of a contact; raises NotFound, Rejected, Conflict."""
+        """Write the named properties of a contact; raises NotFound, Rejected and Conflict."""
 
     def describe(self, kind: Kind) -> list[Described]:
-        """Return the properties of a kind."""
+        """Return the definitions of all properties of a kind of record."""
 
     def pipelines(self, kind: Linked) -> list[Pipeline]:
-        """Return the pipelines of a kind with their stages."""
+        """Return the pipelines of a kind of record with their stages."""
 
 
 class Response(Protocol):
@@ -67,12 +70,12 @@ class Response(Protocol):
 
 
 class Session(Protocol):
-    """The only way to send requests: a `requests.Session` that guards every call.
+    """The guarded HTTP session: the only way in which an adapter may send requests.
 
-    It reaches no address the installation does not allow, follows no redirect, keeps no cookie,
-    reads no more than some megabytes, and ends with `timeout` (seconds) whatever the other side
-    does. Raises `requests.RequestException`; surely nothing was sent when that is a
-    ConnectTimeout, an SSLError, an InvalidURL, or a ConnectionError about a new connection.
+    It calls only addresses that the installation allows, follows no redirect, stores no cookie,
+    limits the size of an answer to some megabytes, and ends every call after `timeout` seconds.
+    Raises `requests.RequestException`; nothing was sent if that is a ConnectTimeout, an SSLError,
+    an InvalidURL, or a ConnectionError while connecting.
     """
 
     def request(
@@ -84,27 +87,27 @@ class Session(Protocol):
         data: bytes | None,
         timeout: float,
     ) -> Response:
-        """Send one request and return its complete answer, whatever its status."""
+        """Send one request and return its complete answer; an error status raises nothing."""
 
 
 class Budget(Protocol):
     """A rate limit of the CRM, shared by every process that uses the connection."""
 
     def take(self) -> None:
-        """Wait until one more call is allowed; raises Throttled if the call's time is too short."""
+        """Wait until the rate limit allows one more call; raises Throttled if time is too short."""
 
     def follow(self, calls: int, seconds: float) -> None:
-        """Replace the limit by the one that the CRM announced."""
+        """Replace the rate limit by `calls` in `seconds`, which the CRM announced in its answer."""
 
     def pause(self, seconds: float) -> None:
-        """Block every call for this many seconds, after the CRM's rate limit refused one."""
+        """Block all calls for this many seconds, because the CRM's rate limit refused a call."""
 
 
 class OpenBudget(Protocol):
-    """Opens a named budget of the adapter's connection."""
+    """A function that opens a named budget of the adapter's connection."""
 
     def __call__(self, lane: str, *, calls: int, seconds: float) -> Budget:
-        """Return the budget of this name, with an initial limit of `calls` in `seconds`."""
+        """Return the budget of this name; its initial limit is `calls` in `seconds`."""
 
 
 @dataclass(frozen=True, slots=True)

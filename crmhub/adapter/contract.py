@@ -51,30 +51,30 @@ OPTIONAL = frozenset(
         "write_contacts",
     }
 )
-"""Methods an adapter announces by overriding them."""
+"""The optional methods: an adapter supports those that it overrides."""
 
 
 class Adapter(ABC):
-    """One kind of CRM; each connection has its own instance with its own context.
+    """Base class of adapters: one kind of CRM, with one instance per connection.
 
-    The constructor calls nobody. Its context holds a value for every declared setting.
+    The constructor sends no request. The context holds a value for every declared setting.
     """
 
     title: ClassVar[str]
-    """The CRM's name for people."""
+    """The name of the CRM, as people know it."""
     settings: ClassVar[tuple[Setting, ...]] = ()
     record_pages: ClassVar[bool] = False
-    """Whether `Saved.url` and `Contact.url` lead to pages; answers then carry `url`."""
+    """Whether `Saved.url` and `Contact.url` are set, so that answers of helpers include `url`."""
     remote: ClassVar[bool] = True
-    """Whether a call may wait for somebody else; the hub's own records never do."""
+    """Whether calls go to another system; False for the hub's own records."""
     batch_size: ClassVar[int] = 1
-    """How many contacts `find_contacts` and `write_contacts` take at once; 1 without them."""
+    """The most contacts in one call of `find_contacts` or `write_contacts`; 1 without them."""
     email_names: ClassVar[tuple[str, ...]] = ("email",)
     """The properties that `has_email` reads."""
     under_way_s: ClassVar[float] = 60.0
-    """For how many seconds a write may still take effect after its answer was lost.
+    """How many seconds after a lost answer the write may still take effect.
 
-    The hub waits so long before it sends the values again, and `may_land_for` before it creates
+    The hub waits this long before it sends the values again, and `may_land_for` before it creates
     the record again. 0 where no write takes effect late.
     """
 
@@ -82,29 +82,29 @@ class Adapter(ABC):
         self.context = context
 
     def can(self, feature: str) -> bool:
-        """Return whether the adapter overrides the optional method of this name."""
+        """Return whether the adapter supports an optional method, by overriding it."""
         return feature in features(type(self))
 
     @classmethod
     def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> str:
-        """Return why these individually valid values cannot be combined, or `""`."""
+        """Return why these individually valid settings cannot be combined, or `""`."""
         return ""
 
     @classmethod
     def may_be_id(cls, contact_id: str) -> bool:
-        """Return whether a text has the format of this CRM's contact ids, without calling it.
+        """Return whether a text has the format of this CRM's contact ids; sends no request.
 
-        Override it with the check that keeps other texts out of paths: the hub then refuses them
-        at once, also while the CRM is unavailable. True for every id that the CRM has issued.
+        Override this method with a format check, so that the hub refuses other texts at once, even
+        while the CRM is unavailable. It must be True for every id that the CRM has issued.
         """
         return True
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
         """Return for how many seconds a create without an answer may still take effect.
 
-        Until then the hub trusts no lookup that finds nothing, and creates no second record of
-        these properties. Override it to return 0 where the CRM refuses a second record, because
-        their email or the mark is unique there, and more where a lookup lags behind writes.
+        During this time the hub does not trust a lookup without a result, and creates no second
+        record with these properties. Return 0 where the CRM refuses a second record because the
+        email or the mark must be unique; return more where lookups lag behind writes.
         """
         return self.under_way_s
 
@@ -166,27 +166,27 @@ class Adapter(ABC):
     # Derived: override where the CRM differs.
 
     def has_email(self, contact: Contact, email: str) -> bool:
-        """Return whether an email belongs to the contact, read with `email_names`.
+        """Return whether an email belongs to the contact, which was read with `email_names`.
 
-        Override it where a contact may have several. `email` is lower-case.
+        Override this method where a contact may have several emails. `email` is lower-case.
         """
         return contact.properties.get("email", "").lower() == email
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Return whether the contact's `phone` or `mobilephone` is this number.
+        """Return whether `phone` is the contact's `phone` or `mobilephone`.
 
-        Override it where a number may be stored in another notation than it was sent in.
+        Override this method where the CRM may store a number in another notation than the sent one.
         """
         return phone in (contact.properties.get(name) for name in ("phone", "mobilephone"))
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         """Return which of the properties an update of the contact must write.
 
-        `contact` was read with these names. Override it where the CRM writes values in a form of
-        its own, or would pass over one in silence. Raises Rejected for values it does not take.
+        `contact` was read with the names of these properties. Override this method where the CRM
+        converts values, or silently ignores some. Raises Rejected for values that it refuses.
         """
-        held = contact.properties
-        return Changes({name: v for name, v in properties.items() if held.get(name) != v})
+        current = contact.properties
+        return Changes({name: v for name, v in properties.items() if current.get(name) != v})
 
     # Optional: announced by being overridden.
 
@@ -197,18 +197,18 @@ class Adapter(ABC):
         phones: Sequence[str] = (),
         names: Sequence[str] = (),
     ) -> dict[str, Contact]:
-        """Return the contacts of these emails or phones (one list is given), by email or phone.
+        """Return contacts by their emails or by their phones, in few calls.
 
-        As `find_contact`, in few calls; an email that only `find_contact` or a write would find
-        may be left out.
+        Either `emails` or `phones` is given. The result's keys are the given emails or phones. An
+        email that only `find_contact` or a write can find may be left out.
         """
         self._cannot("find several contacts at once")
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
         """Make up to `batch_size` writes in few calls; return their results in order.
 
-        A failed write does not affect the others. A None means that nothing was written and the hub
-        repeats this write alone, which gives a more precise error.
+        A failed write does not affect the others. None as a result means that nothing was written:
+        the hub then repeats this write alone, which gives a more precise error.
         """
         self._cannot("write several contacts at once")
 
@@ -267,10 +267,10 @@ class Adapter(ABC):
         since_ms: int,
         others: Collection[str],
     ) -> Saved | None:
-        """Like `find_marked`, but skip `others`, the records that other writes made.
+        """Like `find_marked`, but skip the records with the ids `others`, made by other writes.
 
-        Override it if records without a mark are found by their values and time alone: of two equal
-        deals, it must not return the other one.
+        Override this method if records without a mark are found by their values and creation time:
+        of two equal deals, it must not return the deal of another write.
         """
         return self.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
 
@@ -281,10 +281,10 @@ class Adapter(ABC):
 def hold_back_create(
     adapter: Adapter, kind: Written, properties: Mapping[str, str], written_ms: int
 ) -> None:
-    """Raise NotYet while an earlier attempt's record may still appear.
+    """Raise NotYet while the record of an earlier attempt may still appear in the CRM.
 
-    Call it after a lookup without result. `written_ms` is the latest time at which the earlier
-    attempt may have sent the record (ms since 1970), or 0 without such an attempt.
+    Call this function after a lookup without a result. `written_ms` is the latest time at which the
+    earlier attempt may have sent the record (ms since 1970), or 0 without such an attempt.
     """
     if written_ms:
         seconds = adapter.may_land_for(kind, properties)
@@ -293,9 +293,9 @@ def hold_back_create(
 
 
 def hold_back_update(adapter: Adapter, written_ms: int) -> None:
-    """Raise NotYet while an earlier attempt's values may still be written.
+    """Raise NotYet while an earlier attempt's values may still reach the CRM.
 
-    Landing later, they would overwrite newer ones. `written_ms` as in `hold_back_create`.
+    They would overwrite newer values. `written_ms` has the meaning it has in `hold_back_create`.
     """
     if written_ms:
         why = f"{adapter.title} may still write the values. They are sent again after that."
@@ -310,7 +310,7 @@ def _hold_back(seconds: float, since_ms: int, why: str) -> None:
 
 
 def features(adapter: type[Adapter]) -> frozenset[str]:
-    """Return the optional methods an adapter overrides."""
+    """Return the names of the optional methods that an adapter class overrides."""
     return frozenset(
         name for name in OPTIONAL if getattr(adapter, name) is not getattr(Adapter, name)
     )
@@ -322,10 +322,10 @@ _SHOWN_FAULTS = 20
 def configured(
     adapter: type[Adapter], settings: Mapping[str, str], credentials: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return settings and credentials completed with the declared defaults.
+    """Return settings and credentials, completed with the declared defaults.
 
-    Raises BadConfig with every fault: unknown names, missing or invalid values, secrets given as
-    settings or the reverse; without such faults, the reason that `Adapter.clash` returns.
+    Raises BadConfig that lists all faults: unknown names, missing or invalid values, secrets among
+    the settings or settings among the secrets; else BadConfig with the reason of `Adapter.clash`.
     """
     faults: list[str] = []
     complete: tuple[dict[str, str], dict[str, str]] = ({}, {})

@@ -1,12 +1,12 @@
-"""JSON over HTTP for adapters: budgets, time limits, and safe retries.
+"""HTTP client for adapters: JSON requests with rate limits, time limits and safe retries.
 
 An adapter creates one `Http` for its connection and calls `send` with the parts of a path. `send`
 returns an `Answer` with a status of 2xx; any other result raises an error of the contract.
 
-This module decides whether a failed call may have written: a read writes nothing, nor does a call
-that was not sent or that a rate limit refused. Any other failed write without a definite refusal
-is Uncertain, since CRMs answer 500 even to stored records. Only calls that wrote nothing are sent
-again.
+This module decides whether a failed request may have written something: a read writes nothing, nor
+does a request that was not sent or that a rate limit refused. Any other failed write without a
+definite refusal is Uncertain, since CRMs answer 500 even to stored records. Only requests that
+wrote nothing are repeated.
 
 People read a CRM's error messages, so the connection's secrets are masked in them. Logs hold
 statuses and correlation ids, never an address or a message.
@@ -47,10 +47,10 @@ __all__ = ["GENERAL", "LONGEST_CALL", "Answer", "Failure", "Http", "TooLarge", "
 
 GENERAL = "general"
 LONGEST_CALL = 30.0
-"""Seconds that no single call may exceed, even where the caller has more."""
+"""The most seconds that one request may take, even if the caller has more time."""
 _ATTEMPTS = 3
 _BACKOFF = 0.2
-# A call that times out with less time than this says nothing about the CRM.
+# A timeout after less time than this does not show that the CRM is unavailable.
 _FAIR_CALL = 1.0
 _SHORTEST_CALL = 0.05
 _LONGEST_SEGMENT = 500
@@ -63,24 +63,24 @@ _AMPLE = 1.5
 _NEWEST = 0.1
 
 Failure = Callable[[Answer], AdapterError | None]
-"""What an adapter makes of a failed answer; None leaves it to the statuses' usual meaning.
+"""Converts a failed answer to an error; None leaves the decision to the HTTP status.
 
-Where the CRM gives its correlation id in the body, set it on the error. An error that is raised,
-since the body was not what it should be (`Answer.object`), counts as None.
+If the CRM's correlation id is in the body, set it on the error. An error that the function raises,
+because the body has an unexpected format (`Answer.object`), counts as None.
 """
 
 
 class TooLarge(Unavailable):
-    """The answer to a read exceeds the size limit; request less data."""
+    """The answer to a read exceeds the size limit; the caller must request less data."""
 
 
 class Http:
-    """Calls one CRM at `base_url` for one connection; thread-safe.
+    """HTTP client for one connection to the CRM at `base_url`; thread-safe.
 
     `authorize` returns the authentication headers. After a 401, `renew` is called once and returns
-    whether a retry with new headers makes sense. `failure` converts the CRM's own errors. `heed`
-    receives every answer with its lane, so that budgets can follow rate limit headers. `secrets`
-    returns the texts to mask in messages.
+    whether a retry with new headers makes sense. `failure` converts the CRM's own errors.
+    `on_response` is called with the lane and the answer of every request, so that budgets can
+    follow rate limit headers. `secrets` returns the texts to mask in messages.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Http:
         renew: Callable[[], bool] = lambda: False,
         failure: Failure = lambda answer: None,
         budgets: Mapping[str, Budget] | None = None,
-        heed: Callable[[str, Answer], None] = lambda lane, answer: None,
+        on_response: Callable[[str, Answer], None] = lambda lane, answer: None,
         secrets: Callable[[], Iterable[str]] = lambda: (),
         correlation_header: str = "X-Request-Id",
     ) -> None:
@@ -105,7 +105,7 @@ class Http:
         self._renew = renew
         self._failure = failure
         self._budgets = budgets or {}
-        self._heed = heed
+        self._on_response = on_response
         self._secrets = secrets
         self._correlation_header = correlation_header
         self._usual_seconds = 0.0
@@ -188,7 +188,7 @@ class Http:
     ) -> tuple[Answer, AdapterError | None]:
         """Send the request once; return the answer, and its error if it failed.
 
-        An answer that did not come has the status 0.
+        Without an answer from the CRM, the returned answer has the status 0.
         """
         budget = self._budgets.get(lane)
         self._timeout()
@@ -211,7 +211,7 @@ class Http:
                 _NEWEST if self._usual_seconds else 1.0
             )
             answer = self._read(response, auth_headers, reads=reads)
-            self._heed(lane, answer)
+            self._on_response(lane, answer)
             error = self._error_of(answer)
         if error is not None:
             self._log_failure(method, answer, error, time.monotonic() - started)
@@ -289,19 +289,19 @@ class Http:
 
 
 def _wait(exc: Throttled | Unavailable, attempts: int) -> float:
-    """Return the seconds to wait before the next attempt."""
+    """Return how many seconds to wait before the next attempt."""
     backoff = float(_BACKOFF * 2 ** (attempts - 1) * random.uniform(0.5, 1))
     return max(exc.retry_after or 0.0, backoff)
 
 
 def _correlation(value: object) -> str:
-    """Return a correlation id that is safe to log and show, or ""."""
+    """Return a correlation id that is safe to log and show, or "" for any other value."""
     text = value[:_LONGEST_CORRELATION] if isinstance(value, str) else ""
     return text if text.isprintable() else ""
 
 
 def _parsed(content: bytes) -> Any:
-    """Parse JSON; raises ValueError, RecursionError."""
+    """Parse a JSON text; raises ValueError and RecursionError."""
     body = json.loads(content, parse_constant=_no_constant)
     if b"\\ud" in content.lower():
         # Half a surrogate pair, such as from a truncated emoji, cannot be stored or sent.

@@ -1,4 +1,4 @@
-"""Masks a connection's secrets in texts and JSON, in every encoding in which they may appear."""
+"""Mask a connection's secrets in texts and JSON, in every encoding in which they may appear."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _SHORTEST_SECRET = 6
 def auth_secrets(auth_headers: Mapping[str, str]) -> list[str]:
     """Return the secret values of the authentication headers.
 
-    An error may repeat `Basic <credentials>` without its first word, so both forms are returned.
+    An error may quote `Basic <credentials>` with or without its first word, so both are returned.
     """
     return [part for value in auth_headers.values() for part in (value, value.partition(" ")[2])]
 
 
 def mask_json(hidden: Iterable[str], value: Any) -> Any:
-    """Return a JSON value with these secrets masked in all of its texts."""
+    """Return a JSON value with these secrets replaced by `***` in all of its texts."""
     if not hidden:
         return value
     if isinstance(value, str):
@@ -33,7 +33,7 @@ def mask_json(hidden: Iterable[str], value: Any) -> Any:
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """Return the text with these secrets replaced by `***`, however encoded."""
+    """Return the text with these secrets replaced by `***`, in every encoding."""
     for form in _encodings(frozenset(secrets)):
         text = text.replace(form, "***")
     return text
@@ -56,7 +56,7 @@ def _encodings(secrets: frozenset[str]) -> list[str]:
 def parts_of_address(secret: str) -> list[str]:
     """Return the path segments and query values of a secret URL; nothing for other secrets.
 
-    If a whole webhook URL is secret, a CRM's errors repeat only these parts.
+    When a whole webhook URL is secret, a CRM's error messages quote only these parts of it.
     """
     if not secret.startswith(("https://", "http://")):
         return []

@@ -70,7 +70,7 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The contacts found by a lead's email, conversation and phone."""
+    """The CRM's contacts with a lead's email, of its conversation, and with its phone."""
 
     by_email: Contact | None = None
     by_conversation: Contact | None = None
@@ -79,7 +79,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A possible duplicate contact, with the values shared (`phone`, `name`)."""
+    """A contact that may be the same person; `shared` lists the equal values (`phone`, `name`)."""
 
     contact_id: str
     shares: tuple[str, ...]
@@ -87,7 +87,7 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The lead's contact (None: create one), and the properties to write to it."""
+    """The contact that a lead belongs to (None: create a contact), and the properties to write."""
 
     contact: Contact | None
     properties: Mapping[str, str]
@@ -96,9 +96,9 @@ class Match:
 
 
 def decide(lead: Lead, found: Found) -> Match:
-    """Return the contact that a lead belongs to, by the table above.
+    """Return the contact that a lead belongs to, by the table of this module.
 
-    Raises Rejected for a strict lead of which something would be refused.
+    Raises Rejected for a strict lead if one of its properties would be left out.
     """
     contact = _contact_of(lead, found)
     properties, refused = dict(lead.properties), list[Problem]()
@@ -137,7 +137,7 @@ def _contact_of(lead: Lead, found: Found) -> Contact | None:
 
 
 def is_another_persons(lead: Lead, contact: Contact) -> bool:
-    """Return whether the conversation got its contact from a phone shared with another person."""
+    """Return whether a shared phone led the conversation to another person's contact."""
     return bool(lead.talked_by_phone and lead.email and contact.properties.get("email"))
 
 
@@ -156,7 +156,7 @@ def _without_initial(contact: Contact, lead: Lead, properties: Mapping[str, str]
 
 
 def shared(values: Mapping[str, str], others: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values that two contacts with one phone share: `phone`, and `name` if equal."""
+    """Return which values two contacts with one phone share: `phone`, and `name` if it is equal."""
     names = [name for name in _NAMES if values.get(name)]
     same = all(values[name].casefold() == others.get(name, "").casefold() for name in names)
     return ("phone", "name") if names and same else ("phone",)

@@ -26,7 +26,7 @@ from crmhub.adapter.errors import (
 from crmhub.adapter.http import Answer
 
 KEPT = "access_grant"
-"""The credential, declared as `kept`, that holds the present access token and when it expires."""
+"""The `kept` credential that holds the present access token and its expiry time."""
 # A renewal ends with its call; the lease lasts slightly longer.
 _LONGEST_LEASE, _LEASE_MARGIN = 600.0, 5.0
 # Renew slightly early, so that no token expires during a call.
@@ -38,11 +38,11 @@ _LONGEST_LIFETIME = 86_400.0
 
 
 class Grant:
-    """The access token of one connection.
+    """The OAuth access token of one connection, renewed with its refresh token.
 
-    `exchange` sends the refresh token (`grant_type=refresh_token` and whatever else the CRM
-    wants) and returns the answer of the token endpoint. It is called with the credentials as they
-    are stored at that moment. The adapter declares the credentials `refresh_token` and `KEPT`.
+    `exchange` sends the refresh token (`grant_type=refresh_token`, and other fields that the CRM
+    requires) and returns the answer of the token endpoint. Its argument is the stored credentials
+    at that moment. The adapter declares the credentials `refresh_token` and `KEPT`.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class Grant:
         self._current = threading.local()
 
     def token(self) -> str:
-        """Return a valid access token, renewed shortly before it expires.
+        """Return a valid access token; renew it shortly before it expires.
 
-        Raises Denied when the CRM refuses the refresh token, BadConfig, Throttled, Unavailable,
-        and what `save_credentials` raises.
+        Raises Denied if the CRM refuses the refresh token, BadConfig, Throttled, Unavailable,
+        and the errors of `save_credentials`.
         """
         token, expires = _stored_token(self._credentials)
         if not token or time.time() >= expires:
@@ -72,16 +72,15 @@ class Grant:
         return token
 
     def renew(self) -> bool:
-        """Replace the access token that the CRM refused to this thread; return True.
+        """Replace the access token that the CRM has just refused; return True.
 
-        Callers that come together get the same one, in whatever process they are. Raises as
-        `token` does.
+        Concurrent calls get the same new token, in every process. Raises the errors of `token`.
         """
         self._replace(getattr(self._current, "token", _stored_token(self._credentials)[0]))
         return True
 
     def secrets(self) -> list[str]:
-        """Return every credential and access token, so that messages can be masked."""
+        """Return all credentials and access tokens, to be masked in messages."""
         versions = (self._credentials, self._latest)
         return [
             secret
@@ -90,7 +89,7 @@ class Grant:
         ]
 
     def _replace(self, token: str) -> None:
-        """Replace this token, unless another thread or process already has."""
+        """Replace this access token, unless another thread or process has already done so."""
         if not self._lock.acquire(timeout=max(0.0, self._context.remaining())):
             raise Unavailable(f"The access token for {self._crm} could not be renewed in time.")
         try:
@@ -102,7 +101,7 @@ class Grant:
             self._lock.release()
 
     def _fresh(self, refused: str) -> Mapping[str, str]:
-        """Return the stored credentials, renewed if their token is refused or expired."""
+        """Return the stored credentials; a refused or expired access token is renewed first."""
         stored = self._latest = self._context.load_credentials()
         if self._unsaved is not None and self._unsaved[0] == stored:
             # The last renewal was not stored; its refresh token may be the only valid one.
@@ -132,7 +131,7 @@ class Grant:
         return {**stored, "refresh_token": rotated, KEPT: f"{expires:.0f} {token}"}
 
     def _request_token(self, stored: Mapping[str, str]) -> Mapping[str, Any]:
-        """Request a new token and return the token endpoint's answer.
+        """Request a new access token and return the token endpoint's answer.
 
         An error about a record, such as NotFound, is converted: the token endpoint has no records.
         """
@@ -149,13 +148,13 @@ class Grant:
 
 
 def _stored_token(credentials: Mapping[str, str]) -> tuple[str, float]:
-    """Return the access token and its expiry time, ("", 0) without a token."""
+    """Return the stored access token and its expiry time, or ("", 0) without a token."""
     expires, _, token = credentials.get(KEPT, "").partition(" ")
     return (token, float(expires)) if token and expires.isdecimal() else ("", 0.0)
 
 
 def _lifetime(expires_in: Any) -> float:
-    """Return a token's lifetime in seconds; some servers send a text, or 0 for "long"."""
+    """Return a token's lifetime in seconds; some servers send it as text, or 0 for "long"."""
     if isinstance(expires_in, str) and expires_in.isascii() and expires_in.isdecimal():
         expires_in = float(expires_in)
     if (

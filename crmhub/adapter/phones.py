@@ -1,4 +1,4 @@
-"""Notations of one phone number, for adapters that search by phone."""
+"""The notations in which a CRM may store a phone number, for adapters that search by phone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BARE = re.compile(r"[0-9 ().\-/]+", re.ASCII)
 def notations(number: str) -> list[str]:
     """Return the notations in which a number may be stored, the likeliest first.
 
-    `number` is in E.164 where the hub could read it; anything else comes back alone.
+    `number` is in E.164 if the hub could parse it; of any other text, the list holds only itself.
     """
     parsed = _parsed(number, None)
     if parsed is None or parsed.extension:
@@ -40,10 +40,10 @@ def notations(number: str) -> list[str]:
 
 
 def current(parsed: Any) -> Any:
-    """Return a parsed number in its present national format, often unchanged.
+    """Return a parsed number in the present numbering plan of its country, often unchanged.
 
-    Mexico dropped the 1 before mobile numbers (IFT, from 3 August 2019), Brazil has put a 9 before
-    them (Anatel, done in November 2016). Numbers that WhatsApp knew before keep the older form.
+    Mexico removed the 1 before mobile numbers (IFT, 3 August 2019); Brazil added a 9 before them
+    (Anatel, completed in November 2016). WhatsApp keeps the older form of older numbers.
     """
     # Integer arithmetic: a Mexican number has ten digits, a Brazilian mobile eleven.
     digits = parsed.national_number
@@ -56,7 +56,7 @@ def current(parsed: Any) -> Any:
 
 
 def former(number: str) -> str:
-    """Return a number's former E.164 format (see `current`), or "" without one."""
+    """Return a number in E.164 as it was before its country's change (see `current`), or ""."""
     mexican = _MEXICAN_E164.fullmatch(number)
     if mexican:
         return f"+521{mexican[1]}"
@@ -71,7 +71,7 @@ def _with_national(parsed: Any, digits: int) -> Any:
 
 
 def nationals(number: str) -> list[str]:
-    """Return the present and former national digits of a number in E.164.
+    """Return the digits of an E.164 number without country code, in present and former format.
 
     The list is empty for any other text.
     """
@@ -86,10 +86,10 @@ def nationals(number: str) -> list[str]:
 
 
 def same(number: str, stored: str) -> bool:
-    """Return whether `stored`, in any notation, is this number and no other.
+    """Return whether `stored`, in any notation, is the phone number `number`.
 
     A stored number without a country code is read as a number of the same country as `number`, or
-    as one without its plus (or 00).
+    as an international number without its plus (or 00).
     """
     if number == stored:
         return True

@@ -14,12 +14,12 @@ _MOST_OPTIONS = 20
 def place(
     pipelines: Sequence[Pipeline], wanted: tuple[str, str], names: tuple[str, str]
 ) -> tuple[str, str]:
-    """Return the ids of the pipeline and stage named in `wanted`; either name may be "".
+    """Return the ids of the pipeline and the stage that `wanted` names; either name may be "".
 
     Without a pipeline name, the stage determines the pipeline, and the default pipeline is tried
     first. Without a stage name, the pipeline's first stage is used. Labels match in any case if
-    they are unambiguous. Raises Rejected with the valid ids, under the property in `names` that is
-    wrong; no other pipeline or stage is ever substituted.
+    they are unambiguous. Raises Rejected with the valid ids for the property in `names` that has an
+    unknown value; another pipeline or stage is never substituted.
     """
     pipeline_name, stage_name = wanted
     candidates = sorted(pipelines, key=lambda pipeline: pipeline.id not in _DEFAULTS)

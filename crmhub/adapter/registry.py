@@ -1,7 +1,7 @@
 """The installed adapters, found by the entry-point group `crmhub.adapters`.
 
-A class is imported when an account first needs it, so a plugin that cannot be imported troubles
-only the accounts that use it.
+An adapter's class is imported when an account first needs it, so a plugin that cannot be imported
+affects only the accounts that use it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ GROUP = "crmhub.adapters"
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """An installed adapter, or in `error` the reason why it is unusable.
+    """An installed adapter; `error` says why it is unusable, or is "".
 
-    `version` is that of the distribution it comes from; `settings` are those an operator gives.
+    `version` is the version of its distribution; `settings` are the settings that operators enter.
     """
 
     name: str
@@ -35,9 +35,9 @@ class Installed:
 
 
 class Registry:
-    """Finds and loads adapters by name.
+    """Finds installed adapters by name, and loads their classes.
 
-    `found` stands in for the installed entry points, for tests.
+    `found` replaces the installed entry points in tests.
     """
 
     def __init__(self, found: Iterable[EntryPoint] | None = None) -> None:
@@ -58,7 +58,7 @@ class Registry:
         return sorted(self._points)
 
     def load(self, name: str) -> type[Adapter]:
-        """Return the adapter's class; raises BadConfig when it is not installed or broken."""
+        """Return the class of an adapter; raises BadConfig if it is not installed or broken."""
         loaded = self._loaded.get(name)
         if loaded is not None:
             return loaded
@@ -67,7 +67,7 @@ class Registry:
         return loaded
 
     def installed(self) -> list[Installed]:
-        """Return every installed adapter with its version, features or load error."""
+        """Return every installed adapter with its version and features, or its load error."""
         return [self._describe(name) for name in self.names]
 
     def _import(self, name: str) -> type[Adapter]:

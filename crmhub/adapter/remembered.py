@@ -1,4 +1,4 @@
-"""A cache for data an adapter rarely requests: definitions, pipelines, owners."""
+"""A cache for data that rarely changes in a CRM: definitions, pipelines, owners."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AGAIN = 60.0
 
 
 class Remembered(Generic[T]):
-    """A cached answer of the CRM, reloaded by one thread at a time when it is too old."""
+    """A cached value from the CRM; one thread at a time reloads it when it is too old."""
 
     def __init__(self, load: Callable[[], T], context: Context) -> None:
         self._load = load
@@ -27,9 +27,9 @@ class Remembered(Generic[T]):
         self._held: tuple[float, T] | None = None
 
     def get(self, *, newer_than: float = HOUR) -> T:
-        """Return the cached value, reloaded if it is older than `newer_than` seconds.
+        """Return the cached value; reload it first if it is older than `newer_than` seconds.
 
-        If the CRM is unavailable, an older value is returned. Raises the errors of `load`, and
+        An older value is returned while the CRM is unavailable. Raises the errors of `load`, and
         NotYet if another thread's reload takes too long.
         """
         cached = self._held

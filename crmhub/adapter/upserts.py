@@ -1,7 +1,7 @@
 """Find the contacts that leads belong to in a CRM, and create or update them.
 
-`matching` decides which contact a lead belongs to. This module runs the lookups, orders the writes,
-and resolves the CRM's conflicts.
+`matching` decides which contact a lead belongs to. This module makes the lookups and the writes in
+the right order, and resolves the conflicts that the CRM reports.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _PHONES = ("phone", "mobilephone")
 
 @dataclass(frozen=True, slots=True)
 class SavedLead(Saved):
-    """The result of a lead; `values` are the contact's values after the write."""
+    """The result of a lead's upsert; `values` are the contact's values afterwards."""
 
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     duplicate: Duplicate | None = None
 
 
 Approve = Callable[[Lead, str, Mapping[str, str]], Mapping[str, str]]
-"""Called before a contact (its id) is updated; returns the properties that may be written."""
+"""Called with a lead, contact id and properties before an update; returns those to write."""
 
 
 def _approve_all(lead: Lead, contact_id: str, properties: Mapping[str, str]) -> Mapping[str, str]:
@@ -37,16 +37,16 @@ def _approve_all(lead: Lead, contact_id: str, properties: Mapping[str, str]) -> 
 
 
 def find(adapter: Adapter, lead: Lead) -> Found:
-    """Return the contacts found by a lead's email, conversation and phone.
+    """Return the contacts with a lead's email, of its conversation, and with its phone.
 
-    A contact that would not be needed for the decision is not looked for.
+    Contacts that cannot affect the decision are not looked up.
     """
     by_email = _of_email(adapter, lead) if lead.email else None
     return _find(adapter, lead, by_email)
 
 
 def _find(adapter: Adapter, lead: Lead, by_email: Contact | None) -> Found:
-    """Return a lead's contacts, given the contact of its email."""
+    """Return a lead's contacts, when the contact with its email is looked up already."""
     by_conversation = None
     if by_email is None:
         by_conversation = _of_conversation(adapter, lead) or _written_before(adapter, lead)
@@ -63,7 +63,7 @@ def _find(adapter: Adapter, lead: Lead, by_email: Contact | None) -> Found:
 
 
 def _names(lead: Lead, *more: str) -> tuple[str, ...]:
-    """Return the property names to read: the lead's, and those that `decide` needs."""
+    """Return the names of the properties to read: the lead's, and those that `decide` needs."""
     phone = ("phone",) if lead.phone else ()
     return tuple(dict.fromkeys((*lead.properties, "email", *phone, *more)))
 
@@ -95,7 +95,7 @@ def _of_phone(adapter: Adapter, lead: Lead) -> Contact | None:
 
 
 def _written_before(adapter: Adapter, lead: Lead) -> Contact | None:
-    """Return the contact that an earlier attempt of this lead made, if its mark finds it."""
+    """Return the contact that an earlier attempt of this lead created, None without one."""
     if not lead.tried_ms or not adapter.can("find_marked"):
         return None
     record = adapter.find_marked(
@@ -119,7 +119,7 @@ def upsert_contact(adapter: Adapter, lead: Lead, *, approve: Approve = _approve_
 
     `approve` is called before a contact is updated. Raises the errors of `approve` and of the
     adapter, and Rejected for a strict lead if a property would be left out. If the contact is
-    deleted before the write, a new one is created.
+    deleted before the write, a new contact is created.
     """
     try:
         return _upsert(adapter, lead, approve)
@@ -141,7 +141,7 @@ def _upsert(adapter: Adapter, lead: Lead, approve: Approve) -> SavedLead:
 
 
 def _after_clash(adapter: Adapter, lead: Lead, match: Match, clash: Conflict) -> Match | None:
-    """Decide again, given the contact that holds the conflicting email or phone."""
+    """Decide again which contact a lead belongs to, after the CRM reported a conflict."""
     name = clash.name or "email"
     if name == "email" and lead.email:
         holder = _holder_of_email(adapter, lead, clash.existing_id)
@@ -170,7 +170,7 @@ def _holder_of_email(adapter: Adapter, lead: Lead, existing_id: str) -> Contact 
 
 
 def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> SavedLead:
-    """Write the differing values to the matched contact, or create one.
+    """Write the differing values to the matched contact, or create a contact.
 
     Raises NotYet while an earlier write of the lead may still take effect.
     """
@@ -224,9 +224,9 @@ def _saved(lead: Lead, match: Match, saved: Saved) -> SavedLead:
 def upsert_contacts(
     adapter: Adapter, leads: Sequence[Lead], *, approve: Approve = _approve_all
 ) -> list[SavedLead | AdapterError]:
-    """Upsert leads in few calls where the adapter supports it; return results in order.
+    """Upsert leads, in few calls if the adapter supports batches; return results in order.
 
-    One lead's failure is no other's. Leads of one contact take effect in their order.
+    A failed lead does not affect the others. Leads of one contact are written in their order.
     """
     outcomes = _upsert_together(adapter, leads, approve) if adapter.batch_size > 1 else {}
     for index, lead in enumerate(leads):
@@ -241,7 +241,7 @@ def upsert_contacts(
 def _upsert_together(
     adapter: Adapter, leads: Sequence[Lead], approve: Approve
 ) -> dict[int, SavedLead | AdapterError]:
-    """Upsert the leads that a batch can decide; omit the others from the result."""
+    """Upsert leads in batches; return results by index, without leads that need their own calls."""
     chosen = _first_of_each_person(leads)
     outcomes: dict[int, SavedLead | AdapterError] = {}
     try:
@@ -281,7 +281,7 @@ def _upsert_together(
 
 
 def _first_of_each_person(leads: Sequence[Lead]) -> list[int]:
-    """Return the indexes of leads that can share a batch: with an email, sharing no value."""
+    """Return the indexes of the leads for one batch: with an email, no two sharing a value."""
     chosen, seen = [], set[str]()
     for index, lead in enumerate(leads):
         identifiers = {value for value in (lead.email, lead.phone, lead.contact_id) if value}
@@ -292,7 +292,7 @@ def _first_of_each_person(leads: Sequence[Lead]) -> list[int]:
 
 
 def _match_together(adapter: Adapter, leads: Mapping[int, Lead]) -> dict[int, Match]:
-    """Return the matches of the leads that email and phone alone decide."""
+    """Return the matches, by index, of the leads that their email and phone alone decide."""
     names = sorted({name for lead in leads.values() for name in _names(lead, *_PHONES)})
     of_email = adapter.find_contacts(emails=[lead.email for lead in leads.values()], names=names)
     decidable = {

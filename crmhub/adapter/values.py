@@ -1,4 +1,4 @@
-"""The values that the hub and its adapters exchange: records, definitions, settings."""
+"""The data types that the hub and its adapters exchange: records, definitions, settings."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _LARGEST_RECORD_ID = 2**53 - 1
 
 
 def is_record_id(text: str) -> bool:
-    """Return whether a text is a record id as the hub writes it, in its only form."""
+    """Return whether a text is a record id of the hub, exactly as the hub writes it."""
     return _RECORD_ID.fullmatch(text) is not None and int(text) <= _LARGEST_RECORD_ID
 
 
 Outcome = Literal["created", "updated", "unchanged"]
 Linked = Literal["deals", "tickets"]
-"""What can be created for a contact."""
+"""The kinds of records that are created for a contact."""
 Written = Literal["contacts", "deals", "tickets"]
-"""What the helpers create."""
+"""The kinds of records that helpers create."""
 Kind = Literal["contacts", "deals", "companies", "tickets"]
 
 
@@ -55,7 +55,7 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The properties an update must write, and those the CRM would silently ignore."""
+    """The properties that an update must write, and those that the CRM would silently ignore."""
 
     properties: Mapping[str, str]
     refused: tuple[Problem, ...] = ()
@@ -63,7 +63,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class ContactWrite:
-    """An update of `contact_id`, or a create under `mark` if `contact_id` is ""."""
+    """One write of a batch: an update of `contact_id`, or a create under `mark` if it is ""."""
 
     contact_id: str
     properties: Mapping[str, str]

@@ -43,10 +43,10 @@ _STDOUT = 1
 
 
 class _Commands(click.RichGroup):
-    """The group of all commands; prints expected errors as one line on standard error."""
+    """The group of all commands; prints an expected error as one line on standard error."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; `fake-NAME` is a former name of `fake NAME`."""
+        """Return a command by name; `fake-NAME` is an old name of `fake NAME`."""
         if cmd_name.startswith("fake-"):
             return fake.get_command(ctx, cmd_name.removeprefix("fake-"))
         return super().get_command(ctx, cmd_name)
@@ -69,7 +69,7 @@ class _Commands(click.RichGroup):
 
 
 def _open_standard_streams() -> None:
-    """Open closed standard streams on /dev/null: otherwise a file or socket gets their number."""
+    """Open closed standard streams on /dev/null, so that no file or socket gets their numbers."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             devnull = os.open(os.devnull, os.O_RDWR)

@@ -25,7 +25,7 @@ class InvalidTarget(ValueError):
 def write(name: str, directory: Path, *, taken: Iterable[str]) -> None:
     """Write an adapter's package into a new or empty directory.
 
-    `taken` lists the names already in use. Raises InvalidTarget before anything is written.
+    `taken` lists the names of installed adapters. Raises InvalidTarget before anything is written.
     """
     _check_name(name, taken)
     try:
@@ -56,7 +56,7 @@ def _check_name(name: str, taken: Iterable[str]) -> None:
 
 
 def _write_atomically(name: str, directory: Path) -> None:
-    """Write all files into a draft directory, then move them into place: all or none."""
+    """Write all files into a temporary directory, then move them into place: all or none."""
     is_new = not directory.exists()
     directory.mkdir(exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=directory, prefix=".draft-"))
@@ -74,7 +74,7 @@ def _write_atomically(name: str, directory: Path) -> None:
 
 
 def _files(name: str) -> Iterator[tuple[str, str]]:
-    """Yield path and text of each file in the package."""
+    """Yield the path and text of each file in the new package."""
     for path, source in _sources(files("crmhub.adapter") / "skeleton"):
         yield _rename_acme(path, name), _rename_acme(source.read_text(encoding="utf-8"), name)
 
@@ -89,7 +89,7 @@ def _sources(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traver
 
 
 def _rename_acme(text: str, name: str) -> str:
-    """Replace acme by another name: in module names, class names, then everywhere else."""
+    """Replace `acme` by another name in a text, in every form: module, class, title."""
     word = "".join(part.capitalize() for part in re.split("[-_]", name))
     text = text.replace("_acme", f"_{name.replace('-', '_')}").replace("Acme", word)
     return text.replace("acme", name)

@@ -202,7 +202,7 @@ def _filter(text: str) -> Filter:
 
 @contextmanager
 def _write_whole(file: Path, *, force: bool) -> Iterator[TextIO]:
-    """Lend a file that gets its name only when it is complete; `-` is standard output."""
+    """Open a file that gets its name only when it is complete; `-` is standard output."""
     if str(file) == "-":
         yield sys.stdout
         sys.stdout.flush()

@@ -170,7 +170,7 @@ def _print_contents(settings: Settings, done: str, *, as_json: bool) -> None:
 
 
 def _build_index(database: Database) -> bool:
-    """Build the index, and report progress on standard error."""
+    """Build the optional index, and report progress on standard error."""
     from crmhub.records import trigrams
 
     with ThreadPoolExecutor(1) as pool:

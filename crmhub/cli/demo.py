@@ -80,7 +80,7 @@ def demo(host: str | None, port: int | None) -> None:
 
 
 def _demo_account(hub: Hub) -> Account:
-    """Return the demo account, created if missing; raises Conflict if it cannot be used."""
+    """Return the demo account, created if missing; raises Conflict if it is unusable."""
     from crmhub.accounts import accounts
     from crmhub.operations.open_account import open_account
 
@@ -101,7 +101,7 @@ def _demo_account(hub: Hub) -> Account:
 
 
 def _api_key(hub: Hub, account: Account) -> str:
-    """Return the stored API key, or a new key if it is missing or invalid."""
+    """Return the stored API key, or create a key if it is missing or invalid."""
     from crmhub.accounts import keys
     from crmhub.operations import change_account
 
@@ -124,7 +124,7 @@ def _key_file(hub: Hub) -> Path:
 
 
 def _store_key(path: Path, key: str) -> None:
-    """Write the key to a file that only its owner can read."""
+    """Write the API key to a file that only its owner can read."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".demo.")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -133,7 +133,7 @@ def _store_key(path: Path, key: str) -> None:
 
 
 def _create_samples(hub: Hub, account: Account) -> int:
-    """Create the missing sample records; return the id of the contact used in the commands."""
+    """Create the missing sample records; return the id of the contact for the printed commands."""
     from crmhub.helpers import get_type
     from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS, TICKETS
     from crmhub.records.writing import NewRecord
@@ -167,7 +167,7 @@ def _create_samples(hub: Hub, account: Account) -> int:
 
 
 def _webhook_ids(hub: Hub, account: Account) -> tuple[str, str]:
-    """Return the newest generated id and portal id."""
+    """Return the newest generated id and portal id of an account."""
     from crmhub.accounts.webhook_ids import webhook_ids
 
     with hub.database.reading() as db:
@@ -179,7 +179,7 @@ def _webhook_ids(hub: Hub, account: Account) -> tuple[str, str]:
 def _sample_commands(
     address: str, key: str, generated_id: str, portal_id: str, contact_id: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield title and command; the commands may be run again, in this order."""
+    """Yield the title and text of each printed command; the commands can be run repeatedly."""
     api = f"{address}/{_CLIENT_ID}/api/v1"
     chatbot, functions = f"{address}/chatbot", f"{address}/crm-api-interface"
     contact = str(contact_id)
@@ -249,7 +249,7 @@ def _sample_commands(
 
 
 def _curl(url: str, *headers: str, body: Any = None) -> str:
-    """Return a curl command for a POSIX shell; its output ends with a line break."""
+    """Return a curl command for a POSIX shell, whose output ends with a line break."""
     words = ["curl", "-s", "-w", "\\n", url]
     if body is not None:
         headers = (*headers, "Content-Type: application/json")

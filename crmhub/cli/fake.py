@@ -10,16 +10,16 @@ GROUP = "crmhub.fakes"
 
 
 class _Fakes(click.RichGroup):
-    """The installed fake CRMs: one command per entry point."""
+    """The group of the installed fake CRMs: one command per entry point."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the installed fakes."""
         return sorted(_installed())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of a fake, None for an unknown name.
+        """Return the command of a fake, or None for an unknown name.
 
-        Raises ClickException if its import fails.
+        Raises ClickException if the fake cannot be imported.
         """
         point = _installed().get(cmd_name)
         if point is None:

@@ -1,4 +1,4 @@
-"""Parsers for command-line values: `k=v`, durations, times, and secrets from files."""
+"""Parsers of command-line values: `k=v`, durations, times, and secrets from files."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ expiring = click.option(
 
 
 def as_mapping(pairs: Iterable[tuple[str, str]], option: str) -> dict[str, str]:
-    """Return the pairs as a mapping; raises UsageError for a name given twice."""
+    """Return pairs of name and value as a mapping; raises UsageError for a repeated name."""
     mapping: dict[str, str] = {}
     for name, value in pairs:
         if name in mapping:
@@ -71,7 +71,7 @@ def as_mapping(pairs: Iterable[tuple[str, str]], option: str) -> dict[str, str]:
 
 
 def read_secrets(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return secrets by name from `@file` or, for one of them, `-` (standard input).
+    """Read secrets from `@file`, or one of them from `-` (standard input); return them by name.
 
     A secret on the command line is refused: every user of the machine can see it, and the shell
     stores it in its history. An empty value removes the secret.

@@ -1,4 +1,4 @@
-"""Opens the hub for a command: reads settings, prepares the database, closes it at the end."""
+"""Open the hub for a command: read the settings, prepare the database, close it at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened_hub() -> Iterator[Hub]:
-    """Lend a hub on a database with the newest schema.
+    """Open a hub on a database with the newest schema, and close it after the block.
 
     Raises SettingsError, and Unavailable if the database is unavailable or needs a migration.
     """
@@ -38,7 +38,7 @@ def opened_hub() -> Iterator[Hub]:
 def make_ready(settings: Settings) -> None:
     """Migrate a SQLite database; raise Unavailable if a PostgreSQL database needs a migration.
 
-    PostgreSQL may serve other processes, so only the operator migrates it.
+    Other processes may use a PostgreSQL database, so only the operator migrates it.
     """
     if settings.database_url.startswith("sqlite"):
         _make_sqlite_ready(settings)
@@ -60,7 +60,7 @@ def make_ready(settings: Settings) -> None:
 
 
 def _make_sqlite_ready(settings: Settings) -> None:
-    """Migrate the database; on a full disk, use the reserved space for that."""
+    """Migrate a SQLite database; on a full disk, use the reserved space for the migration."""
     from sqlalchemy.engine import make_url
 
     from crmhub.database.drivers import Unwritable, keep_reserve, use_reserve
@@ -92,9 +92,10 @@ def warn_of_disk(settings: Settings) -> None:
 
 
 def upgrade(settings: Settings) -> None:
-    """Run the missing migrations; raises Unavailable if the database is unavailable or newer.
+    """Run the missing migrations.
 
-    Raises Unwritable if the disk has no room for them.
+    Raises Unavailable if the database is unavailable or newer than this version of the hub, and
+    Unwritable if the disk is full.
     """
     from alembic.util import CommandError
     from sqlalchemy.exc import SQLAlchemyError

@@ -1,4 +1,4 @@
-"""Output of commands: JSON for programs, aligned columns and readable times for people."""
+"""Output of commands: JSON for programs; aligned columns and readable times for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def print_json(value: Any) -> None:
 
 
 def print_columns(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under titles in aligned columns."""
+    """Print titles and rows in aligned columns."""
     table = [tuple(titles), *(tuple(row) for row in rows)]
     widths = [max(len(row[column]) for row in table) for column in range(len(titles))]
     for row in table:
@@ -33,7 +33,7 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 
 def iso(milliseconds: int | None) -> str | None:
-    """Return a time as the API writes it, None for never."""
+    """Return a time (ms since 1970) in the API's format; None stays None."""
     if milliseconds is None:
         return None
     moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
@@ -41,14 +41,14 @@ def iso(milliseconds: int | None) -> str | None:
 
 
 def in_words(milliseconds: int | None, never: str = "never") -> str:
-    """Return a time for people, to the minute."""
+    """Return a time (ms since 1970) for people, to the minute."""
     if milliseconds is None:
         return never
     return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def validity(*, expires_at: int | None, revoked_at: int | None) -> str:
-    """Return the state of a key: live, live until, expired or revoked, with the time."""
+    """Return the state of an API key, with the time: live, live until, expired or revoked."""
     if revoked_at is not None:
         return f"revoked {in_words(revoked_at)}"
     if expires_at is None:

@@ -1,4 +1,4 @@
-"""Progress of a long command: a bar on a terminal, otherwise a line every 10 seconds."""
+"""Progress of a long command: a bar on a terminal, elsewhere a line every 10 seconds."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _REPORT_EVERY_S = 10.0
 
 @contextmanager
 def progress(of: str, *, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """Lend a function that takes the number done, and reports progress on standard error.
+    """Report progress on standard error during the block, with rate and time left.
 
-    The report adds rate and time left. `of` names the items; `done` of them were done earlier.
+    Yields a function that takes the number of processed items. `of` names the items; `done` of them
+    were processed earlier.
     """
     if not sys.stderr.isatty():
         yield _Lines(of, total, done).report

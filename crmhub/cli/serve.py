@@ -106,9 +106,9 @@ def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> N
 
 
 def _allow_descriptors() -> None:
-    """Raise the limit of open files for each server process above the usual 1,024.
+    """Raise the limit of open files per server process above the usual 1,024.
 
-    Each connection needs one, and so does the call to a CRM that it waits for.
+    Each connection needs a file descriptor, and so does the call to a CRM for which it waits.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:

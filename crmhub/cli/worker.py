@@ -78,7 +78,7 @@ def worker(
 
 
 def _serve_metrics(host: str, port: int) -> None:
-    """Serve the metrics of this process; raises ClickException if the address is not available."""
+    """Serve this process's metrics over HTTP; raises ClickException if the address is in use."""
     from prometheus_client import start_http_server
 
     from crmhub import metrics
@@ -93,7 +93,7 @@ def _serve_metrics(host: str, port: int) -> None:
 
 
 def _stop_with_supervisor(supervisor: int) -> None:
-    """Stop this worker when its supervisor has ended."""
+    """Stop this worker when its supervisor process has ended."""
     while os.getppid() == supervisor:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)

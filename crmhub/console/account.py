@@ -76,13 +76,13 @@ _LEAD = (("email", "an email"), ("email_or_phone", "an email or a phone"))
 
 
 def account_context(client_id: str) -> dict[str, Any]:
-    """Return the template variables of every page of an account; raises NotFound."""
+    """Return the template variables that all pages of an account need; raises NotFound."""
     detail = operating.detail(hub(), client_id)
     return {"account": detail.account, "detail": detail, "tabs": tabs(detail.account)}
 
 
 def tabs(account: Account) -> list[tuple[str, str]]:
-    """Return the tabs of an account, with the number of open possible duplicates."""
+    """Return an account's tabs, with the number of open possible duplicates."""
     with hub().database.reading() as db:
         count = possible_duplicates.count_open(db, account)
     counts = {"console.duplicates": f" ({count:,})" if count else ""}
@@ -90,7 +90,7 @@ def tabs(account: Account) -> list[tuple[str, str]]:
 
 
 def installed(name: str) -> Installed:
-    """Return an adapter by name; an adapter that cannot be used has an error."""
+    """Return an installed adapter by name; an unusable adapter has an `error`."""
     for adapter in hub().registry.installed():
         if adapter.name == name:
             return adapter
@@ -105,7 +105,7 @@ def account(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>")
 def change_account(client_id: str) -> flask.Response:
-    """Save the edited values only: other people may have changed the rest meanwhile."""
+    """Save only the edited values, since other people may have changed the others meanwhile."""
     form = flask.request.form
     values: dict[str, Any] = {name: form.get(name, "").strip() for name in _OTHERS if name in form}
     values |= {name: "true" if name in form else "false" for name, _, _ in SWITCHES}
@@ -156,7 +156,7 @@ def _overview(client_id: str) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """Return the text of a switch's value in a form."""
+    """Return the value of a switch as text for a form."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)

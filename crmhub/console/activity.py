@@ -82,7 +82,7 @@ def action(action_id: str) -> flask.Response:
 
 
 def _action_context(action_id: str) -> dict[str, Any]:
-    """Return the template variables of an action's page; raises NotFound."""
+    """Return the template variables of the page of an action; raises NotFound."""
     action = action_queries.shown(hub().database, action_id)
     state = action.summary.state
     values = correct_action.values_of(action.summary.kind, action.request)
@@ -224,7 +224,7 @@ def _retry_message(what: str, count: int) -> str:
 
 
 def _normalize_newlines(text: str) -> str:
-    """Replace the CRLF line breaks that browsers send in forms with LF."""
+    """Replace the CRLF line breaks of a submitted form by LF."""
     return text.replace("\r\n", "\n")
 
 
@@ -247,7 +247,7 @@ def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
 
 
 def _count_attention(account: Account | None) -> Attention:
-    """Count the actions that need attention, of one account or of all."""
+    """Return how many actions need attention, in one account or in all accounts."""
     with hub().database.reading() as db:
         if account is None:
             return attention.of_all(db)
@@ -255,7 +255,7 @@ def _count_attention(account: Account | None) -> Attention:
 
 
 def _link_context(actions: list[Full]) -> dict[str, Any]:
-    """Return adapter titles, and links to the records that the actions wrote."""
+    """Return the template variables for links to the records that the actions wrote."""
     return {
         "titles": {action.adapter: _adapter_title(action.adapter) for action in actions},
         "links": {action.summary.id: _record_links(action) for action in actions},
@@ -263,7 +263,7 @@ def _link_context(actions: list[Full]) -> dict[str, Any]:
 
 
 def _record_links(action: Full) -> list[tuple[str, str]]:
-    """Return label and URL of each record; the URL is "" if the CRM gave none."""
+    """Return the label and URL of each record that an action wrote; URL "" if there is none."""
     result, record_kind = action.result or {}, _RECORDS.get(action.summary.kind, CONTACTS)
     contact_id, record_id = result.get("contact_id") or "", result.get("record_id") or ""
     ids = [(record_kind, record_id or contact_id)]

@@ -1,4 +1,4 @@
-"""The banner above every page: refused credentials, old queues, failed actions."""
+"""The banner above every page of the console: refused credentials, old queues, failed actions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STATES: dict[Kind, str] = {"queue": "queued,running", "dead": "dead,parked"}
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the banner: severity, message, the first accounts with links, and how many more."""
+    """A line of the banner: severity, message, links to the first accounts, number of others."""
 
     bad: bool
     said: str
@@ -62,22 +62,22 @@ class Banner:
         return self._alerts
 
     def forget(self) -> None:
-        """Drop the cached alerts, since an operator has just changed something."""
+        """Discard the cached alerts, since an operator has just changed something."""
         self._next_query_at = 0.0
 
 
 def register(app: flask.Flask) -> None:
-    """Add the alert cache to `app`."""
+    """Create the cache of alerts for the application."""
     app.extensions["crmhub.console.banner"] = Banner()
 
 
 def banner() -> list[Line]:
-    """Return one line for each kind of alert."""
+    """Return the lines of the banner, one for each kind of alert."""
     return _lines(_banner().alerts(hub()))
 
 
 def forget() -> None:
-    """Let the next page query the alerts again."""
+    """Discard the cached alerts, so that the next page shows the current ones."""
     _banner().forget()
 
 

@@ -16,5 +16,5 @@ blueprint = flask.Blueprint(
 
 
 def is_ours(path: str) -> bool:
-    """Return whether a path belongs to the console; `/console-2/api/v1` belongs to an account."""
+    """Return whether a path belongs to the console; `/console-2/api/v1` is an account's path."""
     return path.startswith(PREFIX) and path[len(PREFIX) :][:1] in ("", "/")

@@ -34,7 +34,7 @@ _ROTATABLE_LABELS: dict[Rotatable, str] = {
 
 @blueprint.get("/accounts/<client_id>/bots")
 def bots(client_id: str) -> flask.Response:
-    """Show the URL of each helper, and snippets for one helper."""
+    """Show the URLs of all helpers, and snippets for one of them."""
     shared = account_context(client_id)
     detail: Detail = shared["detail"]
     named = flask.request.args.get("helper", "")
@@ -75,7 +75,7 @@ def bots_rotate(client_id: str) -> flask.Response:
 
 
 def _url(helper: Helper, detail: Detail) -> str:
-    """Return a helper's URL on the host and scheme of this request."""
+    """Return the URL of a helper, with the host and scheme of this request."""
     https = is_https(flask.request, hub().settings.trusted_proxies)
     ids = {purpose: _ids(detail, purpose)[0].value for purpose in ("generated", "portal")}
     return f"{'https' if https else 'http'}://{flask.request.host}{helper.path.format(**ids)}"

@@ -1,4 +1,4 @@
-"""The charts of accepted and ended actions and their duration: one bar per interval."""
+"""The charts page: accepted and finished actions and their duration, one bar per interval."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIME_FORMATS = {"24h": "%H:%M", "7d": "%b %d %H:%M", "30d": "%b %d"}
 
 @blueprint.get("/activity/charts")
 def charts() -> flask.Response:
-    """Show the charts of one account, or of all."""
+    """Show the charts of one account, or of all accounts."""
     given = params("account", "span")
     span = given.get("span", "24h")
     span = span if span in SPANS else "24h"

@@ -27,13 +27,13 @@ _SETTING, _SECRET, _REMOVED = "setting.", "secret.", "removed."
 
 @blueprint.get("/accounts/<client_id>/crm")
 def crm(client_id: str) -> flask.Response:
-    """Show the form of the account's current CRM, or of the one in `adapter`."""
+    """Show the settings of the account's CRM, or of the adapter named by `adapter`."""
     return page("account/crm.html", **_shown(client_id, flask.request.args.get("adapter", "")))
 
 
 @blueprint.post("/accounts/<client_id>/crm")
 def crm_save(client_id: str) -> flask.Response:
-    """Save the CRM after its connection test passed, or without a test."""
+    """Save the CRM settings, with or without a connection test."""
     form = flask.request.form
     name, decision = form.get("adapter", ""), form.get("queued", "")
     test = "unasked" not in form
@@ -55,7 +55,7 @@ def crm_save(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/crm/check")
 def crm_check(client_id: str) -> flask.Response:
-    """Test the connection with the typed settings; nothing is saved."""
+    """Test the connection with the submitted settings; nothing is saved."""
     name = flask.request.form.get("adapter", "")
     try:
         wrong = set_crm.check_crm(hub(), client_id, _crm(name))
@@ -66,7 +66,7 @@ def crm_check(client_id: str) -> flask.Response:
 
 
 def _crm(adapter: str) -> Crm:
-    """Return the CRM in the form. A secret left empty is unchanged."""
+    """Return the CRM settings in the submitted form; an empty secret stays unchanged."""
     form = flask.request.form
 
     def fields(prefix: str) -> dict[str, str]:
@@ -82,7 +82,7 @@ def _crm(adapter: str) -> Crm:
 
 
 def _shown(client_id: str, name: str, *, typed: bool = False) -> dict[str, Any]:
-    """Return the template variables, with the stored settings or the typed ones."""
+    """Return the template variables, with the stored or the submitted settings."""
     shared = account_context(client_id)
     account = shared["account"]
     current = account.connection.adapter

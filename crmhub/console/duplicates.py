@@ -1,4 +1,4 @@
-"""The possible duplicates of an account: the list, and a page per pair with a merge preview."""
+"""The pages for possible duplicates: a list of pairs, and a page per pair with a merge preview."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TAKE_PREFIX = "take."
 
 @blueprint.get(_PATH, endpoint="duplicates")
 def duplicates_list(client_id: str) -> flask.Response:
-    """List the pairs in one state, newest first."""
+    """List the pairs of contacts with a given state, newest first."""
     account = hub().load_account(client_id)
     state = flask.request.args.get("state", "")
     state = state if state in STATES else "open"
@@ -52,7 +52,7 @@ def duplicates_list(client_id: str) -> flask.Response:
 
 @blueprint.get(_PAIR)
 def duplicates_pair(client_id: str, one: str, other: str) -> flask.Response:
-    """Show a pair and the preview of its merge."""
+    """Show a pair of contacts and the preview of their merge."""
     account = hub().load_account(client_id)
     keep = list_filters.text(flask.request.args.get("keep", ""))
     preview = compare_contacts.preview(hub(), account, one, other, keep=keep)
@@ -61,7 +61,7 @@ def duplicates_pair(client_id: str, one: str, other: str) -> flask.Response:
 
 @blueprint.post(f"{_PAIR}/merge")
 def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
-    """Merge a pair; refused if it changed since the page was shown."""
+    """Merge a pair of contacts, unless it changed since the page was shown."""
     account = hub().load_account(client_id)
     form = flask.request.form
     keep = form.get("keep", "")
@@ -97,7 +97,7 @@ def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
 
 @blueprint.post(f"{_PAIR}/dismiss")
 def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
-    """Close a pair: two different persons, or merged in the CRM."""
+    """Close a pair of contacts, as two persons or as merged in the CRM."""
     account = hub().load_account(client_id)
     merged = flask.request.form.get("reason") == "merged"
     merge_contacts.dismiss(hub(), account, one, other, merged=merged, by=author())
@@ -106,7 +106,7 @@ def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
 
 
 def _cursor() -> tuple[int, str, str] | None:
-    """Return the last pair of the previous page, from the URL's parameters."""
+    """Return the cursor in the URL: the last pair of the previous page."""
     args = flask.request.args
     found_at = args.get("after", "")
     if not (found_at.isascii() and found_at.isdigit() and len(found_at) < 16):
@@ -121,7 +121,7 @@ def _cursor() -> tuple[int, str, str] | None:
 def _preview_again(
     account: Account, error: HubError, one: str, other: str, **choice: Any
 ) -> Preview:
-    """Return the preview of a pair after an error; raises the error if the pair is gone."""
+    """Return a pair's preview after an error; raises the error if the pair no longer exists."""
     try:
         return compare_contacts.preview(hub(), account, one, other, **choice)
     except HubError:
@@ -144,7 +144,7 @@ def _pair_context(account: Account, preview: Preview) -> dict[str, Any]:
 
 
 def _merged_by_crm(pair: Pair) -> bool:
-    """Return whether a pair was merged in the CRM, not in the hub."""
+    """Return whether a pair was merged in the CRM and not by the hub."""
     return pair.state == "merged" and not pair.decided_by
 
 

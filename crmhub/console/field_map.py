@@ -1,4 +1,4 @@
-"""The field map page of an account: rules as rows or as JSON, and a preview of a call."""
+"""The field map page of an account: a form with rules, as rows or as JSON, and a preview."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fieldmap(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/field-map")
 def fieldmap_save(client_id: str) -> flask.Response:
-    """Save the typed field map after checking it with the CRM, or without a check."""
+    """Save the submitted field map, with or without a check against the CRM."""
     form = flask.request.form
     hub().load_account(client_id)
     draft = None if "json" in form else Draft.typed(form)
@@ -61,7 +61,7 @@ def fieldmap_save(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/field-map/rows")
 def fieldmap_rows(client_id: str) -> flask.Response:
-    """Show the typed field map with more empty rows; nothing is saved."""
+    """Show the submitted field map with more empty rows; nothing is saved."""
     draft = Draft.typed(flask.request.form)
     for kind in KINDS:
         if kind == flask.request.form.get("more"):
@@ -71,7 +71,7 @@ def fieldmap_rows(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/field-map/preview")
 def fieldmap_preview(client_id: str) -> flask.Response:
-    """Preview the values that a call would send to the CRM; nothing is sent or saved."""
+    """Show the values that a helper call would send to the CRM; nothing is sent or saved."""
     form = flask.request.form
     account = hub().load_account(client_id)
     draft = Draft.typed(form)
@@ -106,7 +106,7 @@ def _parse_sample(text: str) -> dict[str, str]:
 def _shown(
     client_id: str, draft: Draft | None = None, error: HubError | None = None
 ) -> dict[str, Any]:
-    """Return the template variables, with the stored field map or the typed one."""
+    """Return the template variables, with the stored or the submitted field map."""
     shared = account_context(client_id)
     account, form = shared["account"], flask.request.form
     stored = account.connection.field_map

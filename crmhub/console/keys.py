@@ -29,7 +29,7 @@ def keys(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/keys")
 def keys_create(client_id: str) -> flask.Response:
-    """Create a key and show it; it is shown only here."""
+    """Create an API key and show it; the key is shown only on this page."""
     form = flask.request.form
     scopes, life = form.getlist("scope"), form.get("life", "")
     expires_at = _now() + int(life) * _DAY_MS if life and life in _LIFETIMES else None
@@ -50,7 +50,7 @@ def keys_create(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/keys/<key_id>/revoke")
 def keys_revoke(client_id: str, key_id: str) -> flask.Response:
-    """Revoke a key."""
+    """Revoke an API key."""
     change_account.revoke_key(hub(), client_id, key_id, by=author())
     return done(f"Key {key_id} is revoked.", "console.keys", client_id=client_id)
 
@@ -78,7 +78,7 @@ def _now() -> int:
 
 
 def _end_reason(key: stored.Key) -> str:
-    """Return why a key is invalid: "revoked" or "expired"; "" for a valid key."""
+    """Return "revoked" or "expired" for an invalid API key, "" for a valid key."""
     if key.revoked_at is not None:
         return "revoked"
     return "expired" if key.expires_at is not None and key.expires_at <= _now() else ""

@@ -1,4 +1,4 @@
-"""The filters above a list, read from the parameters of the page's URL."""
+"""The filters above a list, parsed from the query parameters of the page's URL."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _UNSTORABLE = str.maketrans("", "", "\0")
 
 
 def params(*names: str) -> dict[str, str]:
-    """Return the non-empty parameters of these names."""
+    """Return the query parameters with these names that are not empty."""
     given = {name: text(flask.request.args.get(name, "")) for name in names}
     return {name: value for name, value in given.items() if value}
 
 
 def text(given: str) -> str:
-    """Return a search text without surrounding blanks and NULs, cut to the maximum length."""
+    """Return a search text without NULs and surrounding blanks, cut to the maximum length."""
     return given.translate(_UNSTORABLE).strip()[:_MAX_LENGTH]
 
 
 def age(given: dict[str, str], name: str, label: str) -> int:
-    """Return a duration in ms, 0 if the parameter is missing; raises BadRequest."""
+    """Return the duration in a query parameter in ms, 0 without it; raises BadRequest."""
     if name not in given:
         return 0
     milliseconds = durations.milliseconds(given[name])
@@ -36,7 +36,10 @@ def age(given: dict[str, str], name: str, label: str) -> int:
 
 
 def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the comma-separated values of a parameter; raises BadRequest for an unknown value."""
+    """Return the comma-separated values of a query parameter.
+
+    Raises BadRequest for unknown values.
+    """
     values = tuple(given[name].split(",")) if name in given else ()
     if unknown := [value for value in values if value not in allowed]:
         raise BadRequest(f"{name}: {unknown[0][:40]!r} is none of {', '.join(allowed)}.")
@@ -44,10 +47,10 @@ def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[
 
 
 def account(given: dict[str, str]) -> Account | None:
-    """Return the account named by the filter, None without the filter; raises NotFound."""
+    """Return the account in the query parameters, or None; raises NotFound."""
     return hub().load_account(given["account"]) if "account" in given else None
 
 
 def parse_id(given: str) -> int | None:
-    """Parse an id of the database; None for any other text."""
+    """Return a database id from a text, or None for any other text."""
     return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None

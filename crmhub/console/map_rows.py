@@ -1,4 +1,4 @@
-"""A field map as rows of a form: a row for each rule, its values as lines `ours = theirs`.
+"""A field map as rows of a form: one row per rule, with its value pairs as lines `ours = theirs`.
 
 A text needs double quotes, as in JSON, if it has surrounding blanks, several lines, a quote at its
 beginning, or an `=` on the left side.
@@ -28,7 +28,7 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 @dataclass(slots=True)
 class Row:
-    """A rule as typed; `wrong` holds the faults by part, `notes` the remarks."""
+    """A row of the form as typed; `wrong` holds its faults by part, `notes` its warnings."""
 
     name: str = ""
     to: str = ""
@@ -41,19 +41,19 @@ class Row:
 
     @property
     def blank(self) -> bool:
-        """Whether nothing was typed."""
+        """Whether the row is empty."""
         return not any(map(str.strip, (self.name, self.to, self.values, self.constant)))
 
 
 @dataclass(slots=True)
 class Draft:
-    """The rows of a form, by kind of record."""
+    """All rows of the form, by kind of record."""
 
     rows: dict[Written, list[Row]]
 
     @classmethod
     def of(cls, field_map: FieldMap) -> Draft:
-        """Return the rows of a field map."""
+        """Return the rows for a stored field map."""
         return cls(
             {
                 kind: [_row_of(name, rule) for name, rule in field_map.of(kind).rules.items()]
@@ -63,7 +63,7 @@ class Draft:
 
     @classmethod
     def typed(cls, form: Mapping[str, str]) -> Draft:
-        """Return the rows of a submitted form in order; raises BadRequest for too many rows."""
+        """Return the rows of a submitted form, in order; raises BadRequest for too many rows."""
         given: dict[Written, dict[int, Row]] = {kind: {} for kind in KINDS}
         for key, value in form.items():
             if match := _FIELD.fullmatch(key):
@@ -76,9 +76,10 @@ class Draft:
         return cls({kind: [row for _, row in sorted(rows.items())] for kind, rows in given.items()})
 
     def field_map(self) -> FieldMap:
-        """Return the typed field map; raises BadRequest, and Faulty with every fault.
+        """Return the field map that the rows describe.
 
-        `attach_faults` shows the faults in their rows.
+        Raises BadRequest, and Faulty with all faults.
+        `attach_faults` shows these faults in the rows.
         """
         faults: list[tuple[str, str]] = []
         rules_by_kind: dict[str, dict[str, Any]] = {}
@@ -100,7 +101,7 @@ class Draft:
         return field_map
 
     def attach_faults(self, faults: Iterable[tuple[str, str]]) -> None:
-        """Add each fault to the row and part named by its path."""
+        """Add each fault to the row and the part of the row that its path names."""
         places = self._places()
         for path, words in faults:
             place = _part_path(path, places)
@@ -109,21 +110,21 @@ class Draft:
                 row.wrong.setdefault(part, []).append(_name_value(path, place, words))
 
     def attach_notes(self, notes: Iterable[tuple[str, str]]) -> None:
-        """Add each note to the row named by its path."""
+        """Add each warning to the row that its path names."""
         places = self._places()
         for path, words in notes:
             if place := places.get(path):
                 place[0].notes.append(words)
 
     def _filled_rows(self) -> Iterator[tuple[Written, int, Row]]:
-        """Yield the rows that make rules, with their numbers on the page."""
+        """Yield the rows that are not empty, with their numbers on the page."""
         for kind, rows in self.rows.items():
             for number, row in enumerate(rows, 1):
                 if not (row.blank or row.remove):
                     yield kind, number, row
 
     def _places(self) -> dict[str, tuple[Row, str]]:
-        """Return row and part by path; a path may hold the first 100 characters of a long name."""
+        """Return the row and its part by path; a path contains at most 100 characters of a name."""
         places: dict[str, tuple[Row, str]] = {}
         for kind, number, row in self._filled_rows():
             name = row.name.strip()
@@ -135,12 +136,12 @@ class Draft:
 
 
 def _row_path(kind: str, number: int) -> str:
-    """Return the path of a row by its number, for rows without a name."""
+    """Return the path for a row without a name: its number."""
     return f"{kind}, rule {number}"
 
 
 def _part_path(path: str, places: Mapping[str, object]) -> str:
-    """Return the path of the enclosing part: `….values` for `….values.Rome`."""
+    """Return the path of the part that contains a path: `….values` for `….values.Rome`."""
     if path in places:
         return path
     # The longest match wins: a rule named `a.values.b` is not the value `b` of rule `a`.
@@ -161,7 +162,7 @@ def _row_of(name: str, rule: Rule) -> Row:
 
 
 def _parse_row(row: Row) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return a row as input of `field_maps.read`, and its faults as part and reason."""
+    """Return the JSON of a row's rule, and the row's faults as pairs of part and reason."""
     rule: dict[str, Any] = {}
     all_faults: list[tuple[str, str]] = []
     if row.to.strip():
@@ -182,7 +183,7 @@ def _parse_row(row: Row) -> tuple[dict[str, Any], list[tuple[str, str]]]:
 
 
 def pairs(text: str) -> tuple[dict[str, str], list[str]]:
-    """Parse lines `ours = theirs`; return the values, and the faults of invalid lines."""
+    """Parse lines `ours = theirs`; return the pairs, and the faults of invalid lines."""
     values: dict[str, str] = {}
     faults: list[str] = []
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
@@ -209,7 +210,7 @@ def _parse_line(line: str) -> tuple[str, str]:
 
 
 def _unquote(text: str) -> str:
-    """Return a text without its quotes; raises ValueError."""
+    """Return a text without its double quotes; raises ValueError."""
     text = text.strip()
     if not text.startswith('"'):
         return text
@@ -225,7 +226,7 @@ def _unquote(text: str) -> str:
 
 
 def _quote(text: str, *, before: str = "") -> str:
-    """Return a text, quoted if `_unquote` needs it; `before` is the separator behind it."""
+    """Return a text, in double quotes if it needs them before the separator `before`."""
     plain = text.strip() == text != "" and text.isprintable() and text[0] != '"'
     if plain and not (before and before in text):
         return text

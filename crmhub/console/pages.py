@@ -1,4 +1,4 @@
-"""The answers of the console: pages, redirects with a message, and error pages."""
+"""Responses of the console: pages, redirects with a message, and error pages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _MESSAGE_COOKIE = "crmhub_console_said"
 
 
 def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
-    """Return the page of a template in `templates/console/`."""
+    """Render a template in `templates/console/`."""
     text = flask.render_template(
         f"console/{template}",
         user=flask.g.get("signed_in"),
@@ -72,13 +72,13 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
 
 
 def _csrf_field() -> Markup:
-    """Return the hidden CSRF field of every form."""
+    """Return the hidden field with the CSRF token that every form needs."""
     field = Markup('<input type="hidden" name="{}" value="{}">')
     return field.format(sessions.FIELD, sessions.csrf_token())
 
 
 def done(message: str, endpoint: str, **values: Any) -> flask.Response:
-    """Redirect to a page that shows this message, after a form succeeded.
+    """Redirect to a page that shows this message, after a form was processed.
 
     Reloading that page does not submit the form again.
     """
@@ -102,7 +102,7 @@ def see(address: str) -> flask.Response:
 
 
 def refused(error: HubError, template: str, **context: Any) -> flask.Response:
-    """Return the form again with the error message; for a client without HTML, raise the error."""
+    """Show the form again with the error's message; raise the error for a client without HTML."""
     if not wants_html():
         raise error
     response = page(template, error.status, error=error.message, **context)
@@ -118,7 +118,7 @@ def wants_html() -> bool:
 
 
 def finish(response: flask.Response) -> flask.Response:
-    """Set the console's headers on an answer; browsers get a JSON error as a page."""
+    """Set the console's headers on a response, and turn a JSON error into a page for browsers."""
     if not is_ours(flask_proxies.request().path):
         return response
     if response.status_code >= 400 and response.mimetype == "application/json" and wants_html():
@@ -134,7 +134,7 @@ def finish(response: flask.Response) -> flask.Response:
 
 
 def _error_page(failure: flask.Response) -> flask.Response:
-    """Return a JSON error as an error page."""
+    """Return the error page for a JSON error."""
     # On an unknown path no view ran, so the session was not looked up yet.
     with suppress(HubError):
         sessions.recognise()
@@ -148,9 +148,10 @@ def _error_page(failure: flask.Response) -> flask.Response:
 
 
 def ask_to_sign_in(error: NotSignedIn) -> flask.Response:
-    """Redirect a browser to the sign-in page and back afterwards; other clients get a JSON error.
+    """Redirect a browser to the sign-in page; other clients get a JSON error.
 
-    After a submitted form, the sign-in page says that nothing changed, and leads back to it.
+    Afterwards the browser returns to the requested page. After a submitted form, the sign-in page
+    says that nothing was changed, and leads back to the form.
     """
     if not wants_html():
         return failure(error)
@@ -163,7 +164,7 @@ def ask_to_sign_in(error: NotSignedIn) -> flask.Response:
 
 
 def _referring_page() -> str:
-    """Return the path of the console page that sent a form, "" if GET cannot open it."""
+    """Return the path of the page that contains the form, or "" if GET cannot open it."""
     # urlsplit would raise for an invalid Referer.
     host, _, rest = (flask.request.referrer or "").partition("://")[2].partition("/")
     path = f"/{rest}"
@@ -173,7 +174,7 @@ def _referring_page() -> str:
 
 
 def _pending_message() -> str:
-    """Return the message that the previous answer left in its cookie, "" without one."""
+    """Return the message that the previous response stored in a cookie, or ""."""
     signature, _, text = flask.request.cookies.get(_MESSAGE_COOKIE, "").partition(".")
     text = unquote(text)
     return text if same(signature, _signature(text)) else ""

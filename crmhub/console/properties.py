@@ -25,7 +25,7 @@ _Pipeline = tuple[str, str, list[tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class CrmAnswer:
-    """A list that the CRM returned, or its error message."""
+    """A list that the CRM returned, or the error message in its place."""
 
     values: Sequence[object] = ()
     wrong: str = ""

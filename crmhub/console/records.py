@@ -1,4 +1,4 @@
-"""The hub's own records of an account: lists with the API's filters, and a page per record."""
+"""The pages for the hub's own records: lists with the filters of the API, and a page per record."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ _FILTER_INDEX = re.compile(r"filters\[(\d+)\]\.?")
 
 @blueprint.get("/records/<client_id>")
 def records(client_id: str) -> flask.Response:
-    """Redirect to the contacts of an account."""
+    """Redirect to the list of an account's contacts."""
     return see(flask.url_for("console.records_of", client_id=client_id, kind="contacts"))
 
 
 @blueprint.get("/records/<client_id>/<kind>")
 def records_of(client_id: str, kind: str) -> flask.Response:
-    """List records of one kind that match up to five filters."""
+    """List the records of one kind that match up to five filters."""
     account, record_kind = hub().load_account(client_id), _kind(kind)
     catalogue = hub().records.catalogue(account, record_kind)
     given = _filter_rows()
@@ -134,7 +134,7 @@ def _kind(name: str) -> Kind:
 
 
 def _filter_rows() -> list[tuple[str, str, str]]:
-    """Return property, operator and value of each filter in the URL that names a property."""
+    """Return the property, operator and value of each filter in the URL that names a property."""
     args = flask.request.args
     rows = zip(
         args.getlist("property"), args.getlist("operator"), args.getlist("value"), strict=False
@@ -153,20 +153,20 @@ def _filter(row: tuple[str, str, str]) -> Filter:
 
 
 def _in_form_words(error: HubError) -> HubError:
-    """Return the error with "Filter 1" in place of `filters[0]`."""
+    """Return an error whose message says "Filter 1" instead of `filters[0]`."""
     error.message = _FILTER_INDEX.sub(lambda match: f"Filter {int(match[1]) + 1}, ", error.message)
     return error
 
 
 def _columns(catalogue: Catalogue, given: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    """Return the columns of a list: the usual ones of the kind, and the filtered properties."""
+    """Return a list's columns: those usual for the kind, and the filtered properties."""
     names = dict.fromkeys((*_COLUMNS[catalogue.kind.name], *(row[0] for row in given)))
     properties = [catalogue.get(name) for name in names]
     return [(prop.name, prop.label) for prop in properties if prop is not None]
 
 
 def _title(properties: dict[str, str], kind: Kind) -> str:
-    """Return the title of a record from its name, email or phone; "" without any."""
+    """Return a record's title: its name, email or phone, else ""."""
     names = _COLUMNS[kind.name]
     if kind.name == "contacts":
         full_name = " ".join(filter(None, (properties.get(name) for name in names[:2])))

@@ -57,7 +57,7 @@ def guard() -> None:
 
 
 def recognise() -> None:
-    """Look up the cookie's session, once per request; raises Unavailable."""
+    """Look up the session of the request's cookie, once per request; raises Unavailable."""
     if "signed_in" in flask.g:
         return
     flask.g.signed_in = None
@@ -72,14 +72,14 @@ def _session_cookie() -> str:
 
 
 def _cookie_value(name: str) -> str:
-    """Return the value of a cookie, or ""; production accepts only cookies set over https."""
+    """Return the value of a cookie, or ""; in production only cookies set over https count."""
     cookies = flask.request.cookies
     plain = "" if hub().settings.env == "production" else cookies.get(name, "")
     return cookies.get(f"{_HOST_PREFIX}{name}", plain)
 
 
 def device(user_id: str) -> str:
-    """Return this browser's device token for a user, "" without one."""
+    """Return the token that identifies this browser for a user, or ""."""
     return _cookie_value(f"{_DEVICE_COOKIE}{user_id}")
 
 
@@ -97,7 +97,7 @@ def _require_console_form() -> None:
 
 
 def _is_same_origin() -> bool:
-    """Return whether the request comes from a page of the console; True if unknown."""
+    """Return whether a page of the console sent the request; True if the browser does not say."""
     site = flask.request.headers.get("Sec-Fetch-Site")
     if site:
         return site in ("same-origin", "none")
@@ -106,7 +106,10 @@ def _is_same_origin() -> bool:
 
 
 def csrf_token() -> str:
-    """Return the CSRF token of this session's forms; a missing cookie is created."""
+    """Return the CSRF token for the forms of this session.
+
+    Creates the session cookie if missing.
+    """
     if not flask.g.cookie:
         flask.g.cookie = flask.g.new_cookie = new_secret()
     key = derive(hub().settings.secret_key, "console")
@@ -114,13 +117,13 @@ def csrf_token() -> str:
 
 
 def remember(session: users.NewSession) -> None:
-    """Set the session cookie and the device cookie in the answer to this request."""
+    """Set the session cookie and the device cookie in this request's response."""
     flask.g.new_cookie = session.token
     flask.g.new_device = session
 
 
 def set_cookies(response: flask.Response) -> None:
-    """Set the cookies that this request created or changed."""
+    """Add the cookies that this request created or changed to its response."""
     value: str | None = flask.g.get("new_cookie")
     if value is not None:
         _set_cookie(response, COOKIE, value, LONGEST_MS // 1000)
@@ -144,13 +147,13 @@ def _set_cookie(response: flask.Response, name: str, value: str, seconds: int) -
 
 
 def secure() -> bool:
-    """Return whether cookies must be sent over https only."""
+    """Return whether cookies are sent over https only."""
     settings = hub().settings
     return settings.env == "production" or is_https(flask.request, settings.trusted_proxies)
 
 
 def signed_in() -> SignedIn:
-    """Return the signed-in user; only for endpoints that need a session."""
+    """Return the signed-in user, in views that require a session."""
     return cast(SignedIn, flask.g.signed_in)
 
 

@@ -35,7 +35,7 @@ def sign_in() -> flask.Response:
 
 @blueprint.post("/sign-in")
 def let_in() -> flask.Response:
-    """Start a session."""
+    """Sign a user in with email and password, and start a session."""
     form = flask.request.form
     email, back = form.get("email", "")[:300], _safe_path(form.get("next", ""))
     address = client_address(flask.request, hub().settings.trusted_proxies)
@@ -51,7 +51,7 @@ def let_in() -> flask.Response:
 
 @blueprint.post("/sign-out")
 def sign_out() -> flask.Response:
-    """End the session."""
+    """End the user's session."""
     users.sign_out(hub(), flask.g.cookie)
     return done("You are signed out.", "console.sign_in")
 

@@ -1,4 +1,4 @@
-"""Snippets of a helper call for bot builders: curl, an HTTP block, n8n, Node-RED."""
+"""Snippets of a helper call for bot builders: curl, HTTP block, n8n, Node-RED."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECRET = "the webhook secret"
 class Helper:
     """A helper: its path with {generated} or {portal}, and an example body.
 
-    A value that begins with $ is a variable of the bot; the other values are examples.
+    A value that starts with $ is a variable of the bot; all other values are examples.
     """
 
     name: str
@@ -86,7 +86,7 @@ _SAMPLES = {
 
 
 def curl(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return a shell command with sample values."""
+    """Return a shell command that calls a helper with sample values."""
     body = json.dumps(_fill(helper.body, lambda name: _SAMPLES[name]), ensure_ascii=False)
     header = [f"-H {shlex.quote(f'{SECRET_HEADER}: {_SECRET}')}"] if secret else []
     return " \\\n  ".join(
@@ -100,7 +100,7 @@ def curl(helper: Helper, url: str, *, secret: bool) -> str:
 
 
 def http_block(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return the text for a builder's HTTP block, with variables as {{name}}."""
+    """Return the settings of a bot builder's HTTP block, with variables as {{name}}."""
     body = json.dumps(
         _fill(helper.body, lambda name: f"{{{{{name}}}}}"), indent=2, ensure_ascii=False
     )
@@ -109,7 +109,7 @@ def http_block(helper: Helper, url: str, *, secret: bool) -> str:
 
 
 def n8n(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return a node to paste onto the canvas of n8n."""
+    """Return a node to paste into n8n."""
     parameters: dict[str, Any] = {
         "method": "POST",
         "url": url,
@@ -132,7 +132,7 @@ def n8n(helper: Helper, url: str, *, secret: bool) -> str:
 
 
 def node_red(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return a flow to import into Node-RED: body, HTTP request, answer."""
+    """Return a flow to import into Node-RED, with body, HTTP request and answer."""
     headers = [
         {
             "keyType": "other",
@@ -191,7 +191,7 @@ def _fill(value: Any, variable: Any) -> Any:
 
 
 def _to_javascript(value: Any, source: str) -> str:
-    """Return the body as JavaScript that reads its variables from `source`."""
+    """Return the body as a JavaScript expression that reads its variables from `source`."""
     if isinstance(value, dict):
         pairs = (f"{name}: {_to_javascript(member, source)}" for name, member in value.items())
         return f"{{ {', '.join(pairs)} }}"

@@ -1,4 +1,4 @@
-"""Jinja filters: times, durations, numbers, counted nouns, states."""
+"""Jinja filters that print times, durations, numbers, counts with nouns, and states."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crmhub.records.search.filters import iso
 
 
 def register(app: flask.Flask) -> None:
-    """Add the filters to the templates of `app`."""
+    """Add these filters to the application's templates."""
     app.add_template_filter(when)
     app.add_template_filter(exactly)
     app.add_template_filter(lasted)
@@ -25,12 +25,12 @@ def register(app: flask.Flask) -> None:
 
 
 def when(milliseconds: int | None, never: str = "never") -> Markup:
-    """Return a `<time>` element that shows minutes."""
+    """Return a time (ms since 1970) as a `<time>` element, to the minute."""
     return _time_element(milliseconds, never, "%Y-%m-%d %H:%M")
 
 
 def exactly(milliseconds: int | None, never: str = "never") -> Markup:
-    """Return a `<time>` element that shows seconds."""
+    """Return a time (ms since 1970) as a `<time>` element, to the second."""
     return _time_element(milliseconds, never, "%Y-%m-%d %H:%M:%S")
 
 
@@ -46,7 +46,7 @@ _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
 def lasted(milliseconds: int) -> str:
-    """Return a duration in its two largest units: `80 ms`, `4.2 s`, `3 min 20 s`, `2 d`."""
+    """Return a duration (ms) in its two largest units: `80 ms`, `4.2 s`, `3 min 20 s`, `2 d`."""
     if milliseconds < 1_000:
         return f"{max(0, milliseconds)} ms"
     if milliseconds < 10_000:
@@ -60,7 +60,7 @@ def lasted(milliseconds: int) -> str:
 
 
 def readable(value: Any) -> str:
-    """Return a value for people: text and lists of texts as they are, anything else as JSON."""
+    """Return a JSON value for people: texts and lists of texts unchanged, anything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
@@ -75,12 +75,12 @@ def number(value: int) -> str:
 
 
 def share(value: float) -> str:
-    """Return a fraction as a percentage; less than the whole is never shown as 100 %."""
+    """Return a fraction as a percentage; only a fraction of 1 is printed as 100 %."""
     return f"{min(value * 100, 99.9):.1f} %" if value < 1 else "100 %"
 
 
 def counted(value: int, one: str, many: str = "") -> str:
-    """Return a number with its noun: `1 action`, `2 actions`."""
+    """Return a number with its noun in singular or plural: `1 action`, `2 actions`."""
     return f"{value:,} {one if value == 1 else many or f'{one}s'}"
 
 
@@ -88,5 +88,5 @@ _STATE_LABELS = {"running": "in progress", "dead": "failed", "parked": "blocked"
 
 
 def label(state: str) -> str:
-    """Return the console's word for a state of an action."""
+    """Return the console's name for the state of an action."""
     return _STATE_LABELS.get(state, state)

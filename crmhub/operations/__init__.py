@@ -1,1 +1,1 @@
-"""What operators do: accounts, their CRM, their actions, backups, erasure."""
+"""The operators' tasks: accounts, their CRM, their actions, backups, erasure."""

@@ -1,6 +1,6 @@
-"""Read and write files that declare accounts (`config/accounts.toml`).
+"""Reader and writer of files that declare accounts (`config/accounts.toml`).
 
-A table declares the account with that client id; keys that it does not name are left unchanged.
+A table declares the account with that client id; values that are not in the table stay as they are.
 Secrets are not in the file, only references to them: `{ env = "NAME" }` or `{ file = "PATH" }`.
 """
 
@@ -28,7 +28,7 @@ _TYPES = {str: 'a text in ""', bool: "true or false", dict: "a table"}
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """An account as declared in a file; None means that the file leaves it unchanged."""
+    """An account as a file declares it; None means that the account's value stays as it is."""
 
     client_id: str
     values: Mapping[str, Any]
@@ -38,7 +38,7 @@ class Declared:
 
 
 def read(path: Path, environment: Mapping[str, str]) -> list[Declared]:
-    """Return the accounts of a file, with the secrets that it refers to.
+    """Return the accounts that a file declares, with the secrets that it refers to.
 
     Relative paths of secrets start at the file's directory. Raises SettingsError with the file,
     table and key of every fault.
@@ -51,7 +51,7 @@ def read(path: Path, environment: Mapping[str, str]) -> list[Declared]:
 
 
 class _Reader:
-    """Reads the tables of a file and collects its faults."""
+    """Reads the tables of a file and collects all faults."""
 
     def __init__(self, path: Path, environment: Mapping[str, str]) -> None:
         self.path = path
@@ -76,7 +76,7 @@ class _Reader:
         return Declared(client_id, {**table, **switches}, disabled, crm, field_map)
 
     def _switches(self, where: str, table: Mapping[str, Any]) -> dict[str, Any]:
-        """Return switches; their names and values are checked when they are set."""
+        """Return the switches in a table; their names and values are checked later."""
         switches = {}
         for name, value in table.items():
             if name in ("name", "plan", "disabled"):
@@ -114,7 +114,7 @@ class _Reader:
     def _table(
         self, where: str, table: Mapping[str, Any], types: Mapping[str, type]
     ) -> dict[str, Any]:
-        """Return the entries of a table with a known name and the right type."""
+        """Return the valid entries of a table: those with a known name and the right type."""
         entries = {}
         for name, value in table.items():
             if name not in types:
@@ -135,7 +135,7 @@ class _Reader:
         return ""
 
     def _secret(self, where: str, name: str, reference: Any) -> str:
-        """Return the secret of a reference, "" for none."""
+        """Return the secret that a reference names, or "" for an empty or invalid reference."""
         if reference == "":
             return ""
         if isinstance(reference, str):

@@ -36,13 +36,13 @@ STARTED: Mapping[Kind, str] = {
     "queue": "queue.old",
     "dead": "actions.dead",
 }
-"""The message type by which an alert of this kind starts."""
+"""The message type when an alert of this kind starts."""
 ENDED: Mapping[Kind, str] = {
     "credentials": "credentials.accepted",
     "queue": "queue.caught_up",
     "dead": "actions.decided",
 }
-"""The message type by which an alert of this kind ends."""
+"""The message type when an alert of this kind ends."""
 
 # While actions go on failing, a message is sent no more often than this.
 _FAILED_AGAIN_MS = 60_000
@@ -53,7 +53,7 @@ _log = logging.getLogger("crmhub.alerts")
 
 
 def _with_names(rows: sa.FromClause) -> sa.Select[Any]:
-    """Return a query of rows about connections, with the client id and the adapter of each."""
+    """Return a query that adds the client id and the adapter to rows about connections."""
     connection = tables.connection.c
     return (
         sa.select(*rows.c, account.c.client_id, connection.adapter)
@@ -149,8 +149,8 @@ _DELETE = Statement(
 class Alert:
     """An alert about one connection of an account.
 
-    `since` is when it started, `newest` the newest event that it covers (ms). `count` is the number
-    of waiting or failed actions, `blocked` the number of actions blocked behind failed ones.
+    `since` is the time it started and `newest` the time of its newest event (ms). `count` is the
+    number of waiting or failed actions, `blocked` the number of actions blocked by failed ones.
     """
 
     account_id: int
@@ -165,11 +165,11 @@ class Alert:
 
     @property
     def key(self) -> tuple[int, int, Kind]:
-        """The key of the alert's row."""
+        """The primary key of the alert's row in the database."""
         return self.account_id, self.connection_id, self.kind
 
     def in_words(self) -> str:
-        """Return what is wrong and what to do."""
+        """Return a message that says what is wrong and what to do."""
         since = f"since {iso(self.since)[:16].replace('T', ' ')} UTC"
         if self.kind == "credentials":
             return (
@@ -206,7 +206,7 @@ def watch(hub: Hub, stopping: threading.Event) -> None:
 
 
 def current(db: Connection, *, old_ms: int) -> list[Alert]:
-    """Return the current alerts; a queue is old when its oldest action is older than `old_ms`."""
+    """Return the current alerts; a queue is old if its oldest action waits longer than `old_ms`."""
     params_by_kind: Mapping[Kind, Mapping[str, int]] = {"queue": {"before": now_ms() - old_ms}}
     alerts = [
         Alert(
@@ -227,7 +227,7 @@ def current(db: Connection, *, old_ms: int) -> list[Alert]:
 
 
 def update(database: Database, *, old_ms: int, send: bool) -> list[Alert]:
-    """Store what changed since the last update; return the current alerts.
+    """Store the alerts that changed since the last update; return the current alerts.
 
     With `send`, each change adds a message to the outbox. Without a change nothing is written.
     Raises Unavailable.
@@ -256,7 +256,7 @@ def _store_changes(tx: Connection, *, old_ms: int, send: bool) -> None:
 
 
 def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]:
-    """Return the alerts that started, continued or ended, each with its message type."""
+    """Return the alerts that started, continue or ended, each with the type of its message."""
     stored = {
         (row.account_id, row.connection_id, row.kind): row
         for row in _rows_of_all(db, _STORED_OF_ALL_ACCOUNTS)

@@ -119,11 +119,11 @@ def settle(url: str) -> None:
     been used since the backup are skipped.
     """
     with closing(Database(url, pool_size=1)) as database:
-        database.transact(lambda tx: [tx.run(each) for each in _SETTLE_ALL_ACCOUNTS])
+        database.transact(lambda tx: [tx.run(statement) for statement in _SETTLE_ALL_ACCOUNTS])
 
 
 def contents(url: str) -> Contents:
-    """Return the counts of a database with the newest schema."""
+    """Return the counts of a database that has the newest schema."""
     with closing(Database(url, pool_size=1)) as database, database.reading() as db:
         ids = account_ids(db)
 
@@ -135,7 +135,7 @@ def contents(url: str) -> Contents:
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[Path]:
-    """Lend an empty file that becomes `path` when it is complete and on the disk."""
+    """Open a new file that appears at `path` only when it is complete and on the disk."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{path.name}.") as folder:
         part = Path(folder, "part")
         part.touch(0o600)
@@ -202,10 +202,18 @@ def _restore_postgresql(path: Path, url: URL) -> None:
             f"The database {url.database} is not empty (it has the table {table}); make a new one"
             " with `createdb`, and name that in CRMHUB_DATABASE_URL."
         )
-    settled = (each.text("postgresql") for each in _SETTLE_ALL_ACCOUNTS)
+    settled = (statement.text("postgresql") for statement in _SETTLE_ALL_ACCOUNTS)
     end = ("set search_path to public", *settled, "commit", "select 'restored'")
     _require("pg_restore", "psql")
-    _run("The restore", url, "sh", "-c", _RESTORE, str(path), "".join(f"{each};\n" for each in end))
+    _run(
+        "The restore",
+        url,
+        "sh",
+        "-c",
+        _RESTORE,
+        str(path),
+        "".join(f"{statement};\n" for statement in end),
+    )
 
 
 def _require(*programs: str) -> None:
@@ -218,9 +226,9 @@ def _require(*programs: str) -> None:
 
 
 def _run(what: str, url: URL, *command: str) -> None:
-    """Run a command with the connection string of `url` as its last argument.
+    """Run a program with the connection string of `url` as its last argument.
 
-    Raises Unavailable with the error output of the command.
+    Raises Unavailable with the program's error output.
     """
     from psycopg.conninfo import make_conninfo
 

@@ -28,10 +28,10 @@ _LONGEST_KEPT_MS = 3650 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """An account with its webhook ids (newest first), secrets, and CRMs it is leaving.
+    """An account with its webhook ids (newest first), its secrets, and its former CRMs.
 
-    `secrets` holds the names of the stored secrets, None if they cannot be decrypted. `former`
-    holds the previous CRMs with unfinished actions.
+    `secrets` holds the names of the stored secrets, or None if they cannot be decrypted. `former`
+    holds the previous CRMs that still have unfinished actions.
     """
 
     account: Account
@@ -41,7 +41,7 @@ class Detail:
 
 
 def detail(hub: Hub, client_id: str) -> Detail:
-    """Return an account and what belongs to it; raises NotFound."""
+    """Return an account with its webhook ids, secrets and former CRMs; raises NotFound."""
     account = hub.load_account(client_id)
     with hub.database.reading() as db:
         ids = webhook_ids.webhook_ids(db, account.id)
@@ -78,7 +78,7 @@ def change(
 
 
 def changeable(db: Connection, account: Account) -> dict[str, Any]:
-    """Return the values that `change` can set, by their names."""
+    """Return an account's values that `change` can set, by name."""
     ids = webhook_ids.webhook_ids(db, account.id)
     return {
         "name": account.name,
@@ -114,7 +114,7 @@ def create_key(
 
 @in_transaction
 def revoke_key(hub: Hub, tx: Connection, client_id: str, key_id: str, *, by: Author) -> None:
-    """Revoke an API key, also a revoked one; raises NotFound."""
+    """Revoke an API key; a revoked key stays revoked. Raises NotFound."""
     id = hub.load_account(client_id).id
     if keys.revoke(tx, id, key_id):
         audit.note(tx, by, "revoke", "key", key_id, account_id=id)
@@ -132,7 +132,11 @@ def rotate(
     id = hub.load_account(client_id).id
     if keep_ms > _LONGEST_KEPT_MS:
         raise Semantic("The old one can stay valid for 3650d at most.")
-    old = [each.value for each in webhook_ids.webhook_ids(tx, id) if each.purpose == what]
+    old = [
+        webhook_id.value
+        for webhook_id in webhook_ids.webhook_ids(tx, id)
+        if webhook_id.purpose == what
+    ]
     until = now_ms() + keep_ms
     value = webhook_ids.rotate(tx, id, what, keep_ms=keep_ms)
     # A secret has no old id here, and the log shows nothing of it.

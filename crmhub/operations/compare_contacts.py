@@ -1,4 +1,4 @@
-"""Preview the merge of two contacts, or show two contacts of another CRM side by side."""
+"""The preview of a merge of two contacts, or a comparison of two contacts in another CRM."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _COUNT_ENROLMENTS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A contact of a pair as shown to operators; `error` says why the CRM does not return it."""
+    """One contact of a pair as operators see it; `error` says why the CRM does not return it."""
 
     id: str
     exists: bool = True
@@ -59,7 +59,7 @@ class Side:
 
     @property
     def title(self) -> str:
-        """The contact's name, email or phone; "" without any."""
+        """The contact's name, email or phone, else ""."""
         values = self.properties
         name = " ".join(filter(None, (values.get("firstname"), values.get("lastname"))))
         return name or values.get("email") or values.get("phone") or ""
@@ -67,7 +67,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A property that either contact has: its value by contact id, and the id that wins."""
+    """A property of two contacts: its values by contact id, and the id whose value is kept."""
 
     name: str
     label: str
@@ -76,7 +76,7 @@ class Value:
 
     @property
     def differs(self) -> bool:
-        """Whether the contacts have different values."""
+        """Whether the two contacts have different values."""
         return len({*self.of.values()}) > 1
 
 
@@ -108,12 +108,12 @@ class Choice:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The values of the kept contact after the merge."""
+        """The kept contact's values after the merge."""
         return combined(self.kept.properties, self.other.properties, self.taken)
 
 
 def is_mergeable(hub: Hub, account: Account) -> bool:
-    """Return whether the hub can merge the account's contacts: whether they are its own records."""
+    """Return whether the hub can merge an account's contacts, which must be its own records."""
     try:
         return not hub.registry.load(account.connection.adapter).remote
     except BadConfig:
@@ -121,7 +121,7 @@ def is_mergeable(hub: Hub, account: Account) -> bool:
 
 
 def titles(hub: Hub, account: Account, pairs: Sequence[Pair]) -> dict[str, str]:
-    """Return the titles of the contacts by id; empty if the contacts are in another CRM."""
+    """Return the titles of contacts by id; empty if the contacts are in another CRM."""
     if not is_mergeable(hub, account):
         return {}
     records = _records(hub, account, (id for pair in pairs for id in pair.ids))
@@ -204,7 +204,7 @@ def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[s
 
 
 def count_moves(db: Connection, account: Account, kept: Record, other: Record) -> dict[str, int]:
-    """Return the numbers of new links, conversations and enrolments that a merge moves."""
+    """Return how many new links, conversations and enrolments a merge would move."""
     linked = {
         **kept.associations,
         CONTACTS.name: [*kept.associations.get(CONTACTS.name, ()), kept.id],
@@ -219,7 +219,7 @@ def count_moves(db: Connection, account: Account, kept: Record, other: Record) -
 
 
 def _records(hub: Hub, account: Account, ids: Iterable[str]) -> dict[str, Record]:
-    """Return the hub's records with these ids, by id."""
+    """Return the hub's records that have these ids, by id."""
     record_ids = sorted({int(id) for id in ids if is_record_id(id)})
     return {str(record.id): record for record in hub.records.read(account, CONTACTS, record_ids)}
 
@@ -243,7 +243,7 @@ def _obstacle_of_crm(hub: Hub, account: Account) -> str:
 
 
 def _preview_in_crm(hub: Hub, account: Account, pair: Pair) -> Preview:
-    """Return a pair with the current values of both contacts in their CRM."""
+    """Return a pair with the present values of both contacts in their CRM."""
     sides = (Side(pair.one), Side(pair.other))
     if pair.state == "open":
         sides = _ask_crm(hub, account, pair)
@@ -254,7 +254,7 @@ def _preview_in_crm(hub: Hub, account: Account, pair: Pair) -> Preview:
 
 
 def _ask_crm(hub: Hub, account: Account, pair: Pair) -> tuple[Side, Side]:
-    """Return both contacts from their CRM, with their current ids there."""
+    """Read both contacts from their CRM, and return them with their present ids there."""
     error = hub.journal.outage_reason(account)
     if not error:
         try:

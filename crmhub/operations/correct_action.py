@@ -1,9 +1,9 @@
 """Correct values of a failed or blocked action, and retry it.
 
 An operator can correct the values that the bot sent: name, email and phone of a lead, properties of
-other actions, and the contact of a deal or ticket. The values are checked as the helper checks
-them; the CRM checks them in the next attempt. The action keeps its id, its place among the actions
-of its person, and its doubt whether it was written before. The former request is stored with it.
+other actions, and the contact of a deal or ticket. The values are validated as in a helper call;
+the CRM validates them in the next attempt. The action keeps its id, its place among the actions
+of its person, and the record of earlier attempts that may have written. Its former request is kept.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _QUEUE = Statement(
 
 
 def values_of(kind: str, request: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of a request that can be corrected, by name."""
+    """Return the values of an action's request that operators can correct, by name."""
     if kind == CreateLead.kind:
         return {name: request.get(name) or "" for name in _LEAD_VALUES}
     contact = {} if kind == SetProperties.kind else {CONTACT_ID: request.get("contact_id", "")}
@@ -99,7 +99,7 @@ def correct(
 
 
 class _Correction:
-    """The checked new values of an action; raises Semantic for invalid values."""
+    """The validated new values of an action; the constructor raises Semantic for invalid values."""
 
     def __init__(self, account: Account, action: Full, values: Mapping[str, str]) -> None:
         self._account = account
@@ -111,7 +111,7 @@ class _Correction:
         self._mapped = self._check(action_of(action.summary.kind, self._request))
 
     def _changed_values(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Return the values that differ from those of the action."""
+        """Return the new values that differ from the action's present values."""
         faults = [(name, fault) for name, text in values.items() if (fault := _fault(name, text))]
         if self._is_lead:
             fault = f"createLead has no such value; known are {', '.join(_LEAD_VALUES)}"
@@ -131,7 +131,7 @@ class _Correction:
         return changed
 
     def _corrected_request(self) -> dict[str, Any]:
-        """Return the request with the new values."""
+        """Return the action's request with the new values."""
         request, values = dict(self._action.request), dict(self._values)
         if self._is_lead:
             return request | values
@@ -143,7 +143,7 @@ class _Correction:
         return request | {"properties": properties}
 
     def _check(self, action: Action) -> Mapping[str, str]:
-        """Return the properties for the CRM; raises Semantic for values that a helper refuses."""
+        """Return the properties for the CRM; raises Semantic for values that helpers refuse."""
         if isinstance(action, CreateLead):
             demand(self._account, action)
         elif isinstance(action, CreateForContact):
@@ -161,7 +161,7 @@ class _Correction:
         return mapped.properties
 
     def apply(self, tx: Connection, by: Author) -> int:
-        """Correct the action and queue it; return how many actions are queued with it."""
+        """Store the corrected request and queue the action; return how many actions were queued."""
         moment = tx.now_ms()
         summary = self._action.summary
         contact = self._update_contact(tx)
@@ -203,9 +203,9 @@ class _Correction:
         return count
 
     def _update_contact(self, tx: Connection) -> dict[str, str | None]:
-        """Update the contact's binding; return the hub id and person if the contact changes.
+        """Update the contact's binding; if the contact changes, return its hub id and person.
 
-        Raises NotFound for a contact that the hub has never named.
+        Raises NotFound for a contact id that the hub has never returned.
         """
         unchanged: dict[str, str | None] = {"hub_id": None, "person": None}
         if self._is_lead or self._is_update:
@@ -227,7 +227,10 @@ class _Correction:
         }
 
     def _lock(self, tx: Connection) -> str:
-        """Lock the action and return its person; raises Conflict if it was changed meanwhile."""
+        """Lock the action and return its person.
+
+        Raises Conflict if the action was changed meanwhile.
+        """
         summary = self._action.summary
         row = tx.row(_LOCK, {"account_id": summary.account_id, "id": summary.id})
         if row is None:
@@ -238,7 +241,7 @@ class _Correction:
 
 
 def _fault(name: str, text: str) -> str:
-    """Return why no action can have this value, "" if it is valid."""
+    """Return why no action can have this value, or "" for a valid value."""
     if not name.strip():
         return "its name is blank"
     if len(text) > MAX_TEXT_LENGTH:

@@ -1,6 +1,6 @@
-"""Open and change accounts as a file declares them, and export accounts to such a file.
+"""Apply a file that declares accounts, and export accounts to such a file.
 
-An account without a table in the file is left unchanged.
+An account that the file does not declare is left unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Difference = tuple[str, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The changes to an account; `opened` holds the ids and keys of a new account."""
+    """The changes to an account; `opened` holds the ids and keys if the account is new."""
 
     client_id: str
     opened: IssuedIds | None
@@ -48,7 +48,7 @@ def rehearse(
     by: Author,
     queued: Decision | None = None,
 ) -> list[Outcome]:
-    """Return what `apply` would return, with the same errors; nothing is changed."""
+    """Return what `apply` would return, and raise the same errors; nothing is changed."""
     return hub.rehearse(lambda _: apply(hub, path, declared, by=by, queued=queued))
 
 
@@ -62,10 +62,10 @@ def apply(
     by: Author,
     queued: Decision | None = None,
 ) -> list[Outcome]:
-    """Open and change the declared accounts, all or none; return the accounts that changed.
+    """Open and change the declared accounts, all or none; return the changes to each.
 
-    `queued` decides about actions queued for a CRM that an account leaves. Raises SettingsError
-    with the file and table of every fault.
+    `queued` decides about actions that are queued for a CRM which an account leaves. Raises
+    SettingsError with the file and table of every fault.
     """
     outcomes, problems = [], []
     for account in declared:
@@ -111,9 +111,9 @@ def _apply_one(
 def _set_crm(
     hub: Hub, account: Account, crm: Crm, by: Author, *, is_new: bool, queued: Decision | None
 ) -> list[Difference]:
-    """Set the CRM of an account if it differs; return the differences.
+    """Set an account's CRM if it differs from the declared one; return the differences.
 
-    The CRM of a new account is set in any case, so that missing settings are found.
+    A new account's CRM is always set, so that missing settings are reported.
     """
     same = account.connection.adapter == crm.adapter
     stored = set_crm.stored_secrets(hub, account) if same else {}
@@ -181,7 +181,7 @@ def export(hub: Hub, client_ids: Sequence[str] = ()) -> str:
 
 
 def _tables(hub: Hub, account: Account, values: dict[str, Any], variables: set[str]) -> list[str]:
-    """Return the tables of an account as text."""
+    """Return the text of an account's tables."""
     name, connection = account.client_id, account.connection
     own = {key: values.pop(key) for key in ("name", "plan", "disabled")}
     tables = [
@@ -204,7 +204,7 @@ def _tables(hub: Hub, account: Account, values: dict[str, Any], variables: set[s
 
 
 def _variable(name: str, used: set[str]) -> str:
-    """Return a variable name that no other secret has."""
+    """Return the name of an environment variable for a secret, which no other secret has."""
     stem = re.sub("[^A-Z0-9]", "_", name.upper())
     variable, number = stem, 2
     while variable in used:

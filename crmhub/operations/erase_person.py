@@ -30,31 +30,31 @@ _VACUUMED_TABLES = (
 def find(
     hub: Hub, account: Account, text: str, reading: Reading | None = None
 ) -> tuple[Person | None, tuple[Reading, ...]]:
-    """Return the person that a text names, None without one, and how the text was read.
+    """Return the person that a text names, or None, and how the text was read.
 
-    Without `reading`, the text is read in every way. Raises Conflict that lists the persons if it
-    names several.
+    Without `reading`, the text is tried as every kind of name. Raises Conflict that lists the
+    persons if there are several.
     """
     found: list[tuple[Reading, Person]] = []
     with hub.database.reading() as db:
         finder = PersonFinder(hub, db, account)
-        for each in (reading,) if reading else READINGS:
-            found += [(each, person) for person in finder.find(text, each)]
+        for kind in (reading,) if reading else READINGS:
+            found += [(kind, person) for person in finder.find(text, kind)]
     if not found:
         return None, ()
     first = found[0][1]
-    if others := [each for each, person in found if not person.overlaps(first)]:
+    if others := [kind for kind, person in found if not person.overlaps(first)]:
         listed = "; ".join(
-            f"as {each}: {', '.join(person.names) or 'a conversation'}" for each, person in found
+            f"as {kind}: {', '.join(person.names) or 'a conversation'}" for kind, person in found
         )
         ambiguous = len({found[0][0], *others}) > 1
         remedy = f"say --as {'|'.join(READINGS)}" if ambiguous else "name one by such an id"
         raise Conflict(f"{shortened(text)} leads to several people ({listed}); {remedy}.")
-    return first, tuple(dict.fromkeys(each for each, _ in found))
+    return first, tuple(dict.fromkeys(kind for kind, _ in found))
 
 
 def include(hub: Hub, account: Account, person: Person, names: Collection[str]) -> Person:
-    """Return the person joined with others who have the same phone, named by their ids.
+    """Return the person together with the persons, named by their ids, who share the phone.
 
     Raises BadRequest for an id that is not in `Erased.same_phone`.
     """
@@ -70,17 +70,17 @@ def include(hub: Hub, account: Account, person: Person, names: Collection[str]) 
 
 
 def preview(hub: Hub, account: Account, person: Person, *, with_linked: bool = False) -> Erased:
-    """Return what `erase` would erase; nothing is changed."""
+    """Return the report that `erase` would return; nothing is changed."""
     return hub.rehearse(lambda tx: Erasure(hub, tx, account, person).run(with_linked=with_linked))
 
 
 def erase(
     hub: Hub, account: Account, person: Person, *, by: Author, with_linked: bool = False
 ) -> Erased:
-    """Erase a person, including data that is accepted while this runs.
+    """Erase a person, including data that is accepted while this function runs.
 
-    `with_linked` also erases deals and tickets that are linked to no other contact. Raises
-    Unavailable; nothing is erased then.
+    `with_linked` also erases the deals and tickets that are linked to no other contact. Raises
+    Unavailable without having erased anything.
     """
     erased = _erase(hub, account, person, by, with_linked)
     return replace(erased, swept=_sweep(hub.database))
@@ -98,7 +98,7 @@ def _erase(
 
 
 def _sweep(database: Database) -> bool:
-    """Remove deleted data from the database's files, as far as possible while others use it."""
+    """Remove the deleted data from the database's files, as far as possible while it is in use."""
     # The person is erased, and the caller must learn that in any case.
     with suppress(Unavailable), database.reading() as db:
         if database.dialect == "postgresql":

@@ -72,7 +72,7 @@ _HUB_IDS_OF_PERSON = Statement(
 
 
 class _TextColumn(NamedTuple):
-    """Statements that read and replace a text which may contain personal data of others."""
+    """SQL statements that read and replace a text column, whose texts may name other people too."""
 
     read: Statement
     replace: Statement
@@ -114,7 +114,7 @@ class Unconfirmed:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """The erased data, as ids and counts without values."""
+    """The report of an erasure: ids and counts of the erased data, without values."""
 
     contacts: tuple[int, ...] = ()
     archived: tuple[int, ...] = ()
@@ -154,7 +154,7 @@ class Erased:
 
 
 class Erasure:
-    """One transaction that erases a person."""
+    """The transaction that erases one person."""
 
     def __init__(self, hub: Hub, tx: Connection, account: Account, person: Person) -> None:
         self._tx = tx
@@ -212,9 +212,9 @@ class Erasure:
         )
 
     def _lock_all(self) -> None:
-        """Lock everything that could write data of the person, and find all data written before.
+        """Lock everything that could write data of the person, then find all of the person's data.
 
-        The locks are taken in the same order as by the helpers, so that few transactions deadlock.
+        Locks are taken in the same order as in helper calls, so that few transactions deadlock.
         """
         account, tx = self._account, self._tx
         tx.hold(account.id, exclusive=True)
@@ -244,12 +244,12 @@ class Erasure:
                 return
 
     def _contact_ids(self) -> set[tuple[int, str]]:
-        """Return the pairs of connection id and contact id in the CRM."""
+        """Return the person's contact ids in CRMs, each with its connection id."""
         contacts, own = self._person.contacts, self._finder.own
         return {(id, str(contact)) for contact in contacts for id in own} | self._person.crm_ids
 
     def _actions(self, statement: Statement) -> list[Any]:
-        """Return id, state, kind, connection and doubt of the person's actions."""
+        """Return the person's actions, each with its state and whether it may have written."""
         ids = self._person.hub_ids | self._contact_ids()
         if not ids:
             return []
@@ -273,7 +273,7 @@ class Erasure:
         )
 
     def _delete_actions(self, rows: Sequence[Any]) -> None:
-        """Delete actions with their attempts; actions blocked behind them become failed."""
+        """Delete actions with their attempts; actions that they blocked become failed."""
         account_id = self._account.id
         keys = sorted((account_id, row.id) for row in rows)
         self._tx.delete("action_try", {"account_id": "int", "action_id": "text"}, keys)
@@ -305,13 +305,13 @@ class Erasure:
         return self._tx.delete("kept_number", {"account_id": "int", "contact": "text"}, rows)
 
     def _is_shared(self, connection_id: int, name: str) -> bool:
-        """Return whether bindings of others have the same person name, such as for one phone."""
+        """Return whether other people's bindings have the same person name, such as a phone."""
         key = {"account_id": self._account.id, "connection_id": connection_id, "person": name}
         rows = self._tx.rows(_HUB_IDS_OF_PERSON, key)
         return any((connection_id, row.hub_id) not in self._person.hub_ids for row in rows)
 
     def _replace_texts(self, column: _TextColumn, text: str | None) -> int:
-        """Replace the texts that contain data of the person; return their number."""
+        """Replace all texts that contain data of the person; return how many."""
         personal = [text.casefold() for text in self._texts(())]
         key = {"account_id": self._account.id}
         rows = [
@@ -324,7 +324,7 @@ class Erasure:
         return len(rows)
 
     def _texts(self, records: Iterable[erasing.Held]) -> set[str]:
-        """Return the texts that are personal data wherever they occur."""
+        """Return the texts that are personal data wherever they occur, such as the email."""
         person = self._person
         texts = {token for _, token in person.tokens}
         texts |= person.emails | person.phones | person.values

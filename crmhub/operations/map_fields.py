@@ -43,7 +43,10 @@ Messages = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Mappable:
-    """The properties of bots and of the CRM for one kind; `unknown` says why `theirs` is empty."""
+    """The properties of bots (`ours`) and of the CRM (`theirs`) for one kind of record.
+
+    `unknown` says why `theirs` is empty.
+    """
 
     kind: Written
     ours: tuple[str, ...]
@@ -52,7 +55,7 @@ class Mappable:
 
 
 def mappable(hub: Hub, account: Account) -> list[Mappable]:
-    """Return the properties that bots usually send and those of the CRM, for each kind."""
+    """Return for each kind of record the properties that bots usually send and those of the CRM."""
     with within(_ASK_S):
         return [_mappable(hub, account, kind) for kind in KINDS]
 
@@ -74,7 +77,7 @@ def _is_identity(kind: Written, name: str) -> bool:
 
 
 def _hub_names(hub: Hub, account: Account, kind: Written) -> list[str]:
-    """Return the names of the properties that bots can write."""
+    """Return the names of the properties that bots can send."""
     catalogue = hub.records.catalogue(account, RECORD_KINDS[kind])
     names = [prop.name for prop in catalogue if not prop.read_only]
     return [WHOLE_NAME, *names] if kind == "contacts" else names
@@ -83,7 +86,7 @@ def _hub_names(hub: Hub, account: Account, kind: Written) -> list[str]:
 def _crm_properties(
     hub: Hub, account: Account, kind: Written, rules: KindMap
 ) -> dict[str, Described]:
-    """Return the CRM's properties by name; pipeline and stage with their values as options.
+    """Return the CRM's properties by name; the options of pipeline and stage are their ids.
 
     Raises AdapterError; Unsupported if the adapter cannot describe properties.
     """
@@ -114,16 +117,16 @@ def _crm_properties(
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The faults of a map, and notes about rules that may be intended."""
+    """The faults of a field map, and its notes: warnings about rules that may be intended."""
 
     faults: Messages = ()
     notes: Messages = ()
 
 
 def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
-    """Compare a field map with the account's properties and with its CRM's.
+    """Compare a field map with the properties of the account and of its CRM; return the faults.
 
-    A name that the account does not define is only a note, because bots may send any. Raises
+    A name that the account does not define is only a note, because bots may send any name. Raises
     Semantic if the CRM does not answer.
     """
     faults: list[tuple[str, str]] = []
@@ -175,10 +178,10 @@ def _faults(
 
 
 def _value_fault(described: Described, value: str, *, read_back: bool) -> str:
-    """Return why a property of the CRM cannot have this value, "" if it can.
+    """Return why a property of the CRM cannot have a value, or "" if it can.
 
-    With `read_back`, it must be the value that the CRM stores: the CRM would return the stored
-    value, such as true for yes, and no rule maps that.
+    With `read_back`, it must be the value as the CRM stores it: the CRM returns the stored value,
+    such as true for yes, and a rule for yes would not match it.
     """
     try:
         stored = coerced(described, value)
@@ -190,7 +193,7 @@ def _value_fault(described: Described, value: str, *, read_back: bool) -> str:
 
 
 def _suggestion(name: str, names: Collection[str], number: int) -> str:
-    """Return similar names for the unknown name with this number, as the end of a message."""
+    """Return names that resemble an unknown name, as the end of a message."""
     similar = difflib.get_close_matches(name[:100], names, n=3) if number < _MAX_SUGGESTIONS else []
     return f"; did you mean {' or '.join(similar)}?" if similar else ""
 
@@ -268,10 +271,10 @@ def _store(
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A property as it would be sent to the CRM.
+    """A property as the hub would send it to the CRM.
 
-    `of` and `given` are the name and value before mapping. `source` tells where the value comes
-    from: the bot, a constant, or a constant for contacts without a value.
+    `of` and `given` are the bot's name and value. `source` says where the value comes from: the
+    bot, a constant, or a constant for contacts without a value.
     """
 
     name: str
@@ -283,7 +286,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The result of mapping a helper's call; `note` says why the CRM's answer is unknown."""
+    """The effect of a field map on a helper call; `note` says why the CRM's answer is unknown."""
 
     helper: str
     kind: Written
@@ -345,9 +348,9 @@ def _refused(
     *,
     defines_unknown: bool,
 ) -> list[Problem]:
-    """Return the properties that the CRM would refuse, with the names that bots use.
+    """Return the properties that the CRM would refuse, under the names that bots use.
 
-    A CRM that `defines_unknown` accepts a property that it does not have.
+    A CRM with `defines_unknown` accepts properties that it does not have yet.
     """
     values = {
         prop.name: prop.value

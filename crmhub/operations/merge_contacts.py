@@ -110,7 +110,7 @@ def unmerge(
 
 
 def _lock_pair(tx: Connection, account: Account, one: str, other: str) -> Pair:
-    """Lock both contacts with their actions, and return their pair; raises NotFound."""
+    """Lock both contacts of a pair with their actions, and return the pair; raises NotFound."""
     # A contact may have very many links, conversations and actions.
     tx.take_time()
     # In the same order as elsewhere, so that few transactions deadlock.
@@ -123,7 +123,7 @@ def _lock_pair(tx: Connection, account: Account, one: str, other: str) -> Pair:
 def _merge_contacts(
     tx: Connection, hub: Hub, account: Account, merged: Pair, choice: Choice
 ) -> dict[str, Any]:
-    """Merge the contacts of a pair; return the data that `_unmerge_contacts` needs."""
+    """Merge the contacts of a pair; return the data that an unmerge needs."""
     kept, other = choice.kept, choice.other
     order = Merge(kept.id, other.id, choice.taken, (kept.version, other.version))
     undo = hub.records.merge(account, CONTACTS, order)
@@ -151,7 +151,7 @@ def _share_assignments(
 
 
 def _released_email(choice: Choice) -> str | None:
-    """Return the email of either contact that the kept contact does not have, None without one."""
+    """Return the email of one contact that the merge does not keep, or None."""
     email = choice.properties.get("email")
     emails = (choice.kept.properties.get("email"), choice.other.properties.get("email"))
     released = [value for value in emails if value and value != email]
@@ -200,7 +200,7 @@ def _unmerge_contacts(tx: Connection, hub: Hub, account: Account, pair: Pair) ->
 
 
 def _shared_links(tx: Connection, account: Account, pair: Pair, moved: Links) -> Links:
-    """Return the moved links that another contact merged into the kept contact also had.
+    """Return the moved links that yet another contact, merged into the kept one, also had.
 
     They stay with the kept contact, and from now on belong to that other merge.
     """

@@ -1,4 +1,4 @@
-"""Open an account with everything it needs, in one transaction."""
+"""Open an account with its keys, ids and properties, in one transaction."""
 
 from __future__ import annotations
 

@@ -112,11 +112,11 @@ _STICKY_ASSIGNMENT = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """The keys of all data of one person.
+    """The keys of all data that the hub has of one person.
 
     `contacts` are ids of the hub's records, including archived ones. Hub ids, CRM ids, persons
-    (which order the actions) and tokens are pairs with a connection id. `values` are further texts
-    about the person.
+    (the keys that order the actions) and tokens are pairs with a connection id. `values` are other
+    texts about the person, such as emails and phones.
     """
 
     contacts: frozenset[int] = _NOTHING
@@ -133,13 +133,13 @@ class Person:
 
     @property
     def names(self) -> list[str]:
-        """The ids by which `contact` or `id` finds the person again."""
+        """The ids with which operators find the person again, as `contact` or `id`."""
         ids = [str(id) for id in sorted(self.contacts)]
         ids += [hub_id for _, hub_id in sorted(self.hub_ids)]
         return ids or sorted({crm_id for _, crm_id in self.crm_ids})
 
     def overlaps(self, other: Person) -> bool:
-        """Return whether both have a record, a binding or a contact of a CRM in common."""
+        """Return whether two persons have a record, a binding or a CRM contact in common."""
         return self == other or bool(
             self.contacts & other.contacts
             or self.hub_ids & other.hub_ids
@@ -148,7 +148,7 @@ class Person:
 
 
 class PersonFinder:
-    """Finds persons in an account's data; each method reads it anew through `connection`.
+    """Finds persons in an account's data; each method reads the data anew.
 
     `own` holds the connections whose contacts are the hub's own records.
     """
@@ -160,17 +160,17 @@ class PersonFinder:
         self.own = frozenset(id for id in self.connections if self._is_own(hub, id))
 
     def find(self, text: str, reading: Reading) -> list[Person]:
-        """Return the persons that a text names if it is read as this kind of name."""
+        """Return the persons that a text names, read as this kind of name."""
         if _UNSTORABLE.search(text):
             return []
         return self._complete_all(getattr(self, f"_by_{reading}")(text.strip()), ())
 
     def same_phone(self, person: Person) -> list[Person]:
-        """Return the other persons who have one of the person's phones."""
+        """Return the other persons who have a phone in common with this person."""
         return self._complete_all(self._with_phones(person.phones), (person,))
 
     def _complete_all(self, parts: Sequence[Person], known: Sequence[Person]) -> list[Person]:
-        """Return the persons with these parts, each once, except those already known."""
+        """Return the complete persons for these parts, each once, without those in `known`."""
         people: list[Person] = []
         for part in parts:
             if not any(part.overlaps(person) for person in (*known, *people)):
@@ -178,7 +178,7 @@ class PersonFinder:
         return people
 
     def complete(self, person: Person) -> Person:
-        """Return the person with all data that their ids and emails lead to."""
+        """Return the person with all data that the person's ids and emails lead to."""
         while (grown := self._grow(person)) != person:
             person = grown
         return person
@@ -211,7 +211,7 @@ class PersonFinder:
         return [person for person in found if self._is_current(person)] or found
 
     def _is_current(self, person: Person) -> bool:
-        """Return whether the person has an id of the account's current connection."""
+        """Return whether the person has an id in the account's current connection."""
         current = self._account.connection.id
         return any(id == current for id, _ in person.crm_ids | person.hub_ids)
 
@@ -240,7 +240,7 @@ class PersonFinder:
     # What belongs together.
 
     def _grow(self, person: Person) -> Person:
-        """Return the person with the data that their ids and emails lead to directly."""
+        """Return the person with the data that the person's ids and emails lead to in one step."""
         grown = person | self._contacts_of(person)
         for part in self._bindings_of(person):
             grown |= part
@@ -278,7 +278,7 @@ class PersonFinder:
     # The rows.
 
     def _with_phones(self, phones: Collection[str]) -> list[Person]:
-        """Return the bindings and records that have one of the phones in any notation."""
+        """Return the bindings and records that have one of these phones, in any notation."""
         region = self._account.switches.region
         notations = {form for phone in phones for form in forms(phone, region)}
         if not notations:
@@ -291,7 +291,7 @@ class PersonFinder:
         return found + [Person(frozenset({id})) for id in sorted(ids)]
 
     def _with_value(self, name: str, texts: Collection[str]) -> list[Person]:
-        """Return the bindings whose last value of this property is one of the texts."""
+        """Return the bindings in which this property was last set to one of these texts."""
         return [
             self._of_binding(row)
             for text in sorted(texts)
@@ -303,7 +303,7 @@ class PersonFinder:
         return [self._of_binding(row) for row in self._rows(statement, **params)]
 
     def _merged(self, statement: Statement, **params: Any) -> list[Person]:
-        """Return the persons of merges: both contacts, with the email that the merge removed."""
+        """Return the persons of merges: both contacts, and the email that the merge removed."""
         people = []
         for row in self._rows(statement, **params):
             person = self._of_crm(row.connection_id, row.kept_id)
@@ -350,7 +350,7 @@ def _of_records(records: Collection[erasing.Held], own: Collection[int]) -> Pers
         found = (record.properties.get(name) for record in records for name in names)
         return frozenset(value for value in found if value)
 
-    ids = frozenset((connection_id, str(one.id)) for one in records for connection_id in own)
+    ids = frozenset((connection_id, str(record.id)) for record in records for connection_id in own)
     return Person(
         contacts=frozenset(record.id for record in records),
         crm_ids=ids,

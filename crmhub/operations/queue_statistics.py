@@ -67,7 +67,7 @@ _OUTAGES_OF_ALL_ACCOUNTS = Statement(
 
 
 class QueueGauges:
-    """The gauges of the queue, cached for a few seconds."""
+    """The queue's gauges for the metrics page, cached for a few seconds."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -78,7 +78,7 @@ class QueueGauges:
     def gauges(self) -> list[Gauge]:
         """Return unfinished actions, age of the oldest, alerts, outages, and `database_up`.
 
-        While the database is unavailable, only `database_up` with the value 0.
+        While the database is unavailable, returns only `database_up` with the value 0.
         """
         with self._lock:
             began = time.monotonic()
@@ -102,14 +102,14 @@ class QueueGauges:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The number of queued actions of an account, and of those that need attention."""
+    """The number of an account's queued actions, and of those that need attention."""
 
     queued: int
     attention: Attention
 
 
 def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting]:
-    """Return the waiting actions of each of these accounts."""
+    """Return the number of waiting actions of each of these accounts."""
     if not account_ids:
         return {}
     with database.reading() as connection:
@@ -121,7 +121,7 @@ def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """An outage of a CRM: when it began, when the CRM is called next (ms), and the reason."""
+    """An outage of a CRM: its start and the time of the next attempt (ms), and its reason."""
 
     since: int
     until: int
@@ -129,7 +129,7 @@ class Outage:
 
 
 def outage_of(database: Database, account: Account) -> Outage | None:
-    """Return the outage for which all actions of the account wait, None without one."""
+    """Return the outage that pauses an account's queue, or None."""
     with database.reading() as connection:
         key = {"account_id": account.id, "connection_id": account.connection.id}
         row = connection.row(_OUTAGE, key)

@@ -1,4 +1,4 @@
-"""Change of the encryption key: reseal the values of other keys with the first key.
+"""Change of the encryption key: encrypt stored values of older keys with the first key.
 
 It may run while the service runs, repeatedly, and in several processes at once. A value is replaced
 only if it has not changed since it was read, so a newer value, such as a refresh token that an
@@ -32,7 +32,10 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class SealedColumn:
-    """A column of sealed values, "" for no value. `keys` is the table's key, the account first."""
+    """A column of encrypted values, "" for no value.
+
+    `keys` is the primary key, the account first.
+    """
 
     table: str
     column: str
@@ -40,17 +43,17 @@ class SealedColumn:
 
     @property
     def source(self) -> sa.Table:
-        """The table object."""
+        """The SQLAlchemy table."""
         return metadata.tables[self.table]
 
     @property
     def value(self) -> sa.Column[Any]:
-        """The column object."""
+        """The SQLAlchemy column of the encrypted values."""
         return self.source.c[self.column]
 
     @property
     def key_columns(self) -> tuple[sa.Column[Any], ...]:
-        """The column objects of the key."""
+        """The SQLAlchemy columns of the primary key."""
         return tuple(self.source.c[name] for name in self.keys)
 
 
@@ -76,7 +79,7 @@ class Resealed:
 
 
 def counts(database: Database) -> Counter[str]:
-    """Return the number of values sealed with each key, by key id."""
+    """Return how many values are encrypted with each key, by key id."""
     counts: Counter[str] = Counter()
     with database.reading() as db:
         ids = account_ids(db)
@@ -96,7 +99,7 @@ def _count(column: SealedColumn, dialect: str) -> Statement:
 
 
 def _key_id(sealed: sa.Column[Any], dialect: str) -> sa.ColumnElement[Any]:
-    """Return the key id of a sealed value: the text between its first two points."""
+    """Return the id of the key that encrypted a value: the text between its first two dots."""
     if dialect == "postgresql":
         return sa.func.split_part(sealed, ".", 2)
     rest = sa.func.substr(sealed, 4)
@@ -106,10 +109,10 @@ def _key_id(sealed: sa.Column[Any], dialect: str) -> sa.ColumnElement[Any]:
 def reseal(
     hub: Hub, *, by: Author, report: Callable[[int], object] = lambda done: None
 ) -> Resealed:
-    """Reseal every value that is not sealed with the first key.
+    """Encrypt every value of an older key with the first key.
 
-    `report` is called with the number of resealed values, after each batch. After an interruption,
-    run it again to continue.
+    `report` is called with the number of encrypted values after each batch. After an interruption,
+    run this function again to continue.
     """
     done, broken = 0, list[Broken]()
     for _ in range(_ROUNDS):
@@ -132,7 +135,7 @@ def _note(tx: Connection, *, by: Author, key_id: str, count: int) -> None:
 
 
 def _batches(database: Database, vault: Vault, column: SealedColumn) -> Iterator[Sequence[Row]]:
-    """Yield the values that are not sealed with the first key: client id, value, key columns."""
+    """Yield batches of values of older keys: client id, value, primary key."""
     statement = _sealed_with_others(column)
     params = {"length": len(vault.prefix), "prefix": vault.prefix}
     with database.reading() as db:
@@ -164,7 +167,7 @@ def _sealed_with_others(column: SealedColumn) -> Statement:
 def _resealed_values(
     vault: Vault, column: SealedColumn, rows: Sequence[Row]
 ) -> tuple[list[tuple[Row, str, str]], list[Broken]]:
-    """Return key, old value and new value of each row, and the values that cannot be decrypted."""
+    """Encrypt values with the first key; return them, and those that cannot be decrypted."""
     values, broken = [], []
     for client_id, sealed, *key in rows:
         try:
@@ -178,7 +181,7 @@ def _resealed_values(
 
 
 def _replace(tx: Connection, column: SealedColumn, values: Sequence[tuple[Row, str, str]]) -> int:
-    """Replace the values that have not changed since they were read; return their number."""
+    """Replace the values that have not changed since they were read; return how many."""
     statement = Statement(
         sa.update(column.source)
         .where(

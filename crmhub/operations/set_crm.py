@@ -30,11 +30,11 @@ _NOT_STORED = 0
 
 @dataclass(frozen=True, slots=True)
 class Crm:
-    """The CRM that an account is to use.
+    """The CRM that an account is to use: adapter, settings and secrets.
 
     If the adapter stays the same, settings and secrets that are not named stay, and "" removes one;
     with `whole`, `settings` replaces all settings. With `guarded`, stored secrets are not sent to
-    another address than before: a caller may set a connection without knowing its secrets.
+    another address than before, since the caller may not know them.
     """
 
     adapter: str
@@ -184,7 +184,7 @@ def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
 
 
 def _proposal(hub: Hub, account: Account, crm: Crm) -> dict[str, Any]:
-    """Return the arguments of `proposed` and `configure` for this CRM."""
+    """Return the arguments for `proposed` and `configure` that set this CRM."""
     return {
         "name": crm.adapter,
         "adapter": load_adapter(hub, crm.adapter),
@@ -211,13 +211,13 @@ def load_adapter(hub: Hub, name: str) -> type[Adapter]:
 
 
 def secret_names(hub: Hub, account: Account) -> tuple[str, ...] | None:
-    """Return the names of the secrets that operators have set; None if they cannot be decrypted."""
+    """Return the names of the secrets that operators set; None if they cannot be decrypted."""
     stored = _stored_secrets(hub, account)
     return None if stored is None else tuple(sorted(stored))
 
 
 def stored_secrets(hub: Hub, account: Account) -> dict[str, str]:
-    """Return the secrets that operators have set; none if they cannot be decrypted."""
+    """Return the secrets that operators set; empty if they cannot be decrypted."""
     return _stored_secrets(hub, account) or {}
 
 
@@ -235,7 +235,7 @@ def _stored_secrets(hub: Hub, account: Account) -> dict[str, str] | None:
 
 
 def audit_facts(hub: Hub, before: Account, after: Account) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return both connections for the audit log, without the values of secrets."""
+    """Return the old and the new connection for the audit log, without values of secrets."""
     old, new = stored_secrets(hub, before), stored_secrets(hub, after)
     same = before.connection.id == after.connection.id
     replaced = {name for name in new if same and name in old and old[name] != new[name]}

@@ -125,7 +125,7 @@ _IN_USE = {
 
 @dataclass(frozen=True, slots=True)
 class FormerCrm:
-    """A connection that the account has left, with the number of its unfinished actions."""
+    """A former connection of an account, with the number of its unfinished actions."""
 
     id: int
     adapter: str
@@ -134,7 +134,7 @@ class FormerCrm:
 
 
 def former_crms(db: Connection, account: Account) -> list[FormerCrm]:
-    """Return the connections that the account has left and that have unfinished actions."""
+    """Return the account's former connections that have unfinished actions."""
     rows = db.rows(_FORMER, _key(account))
     return [FormerCrm(row.id, row.adapter, int(row.queued), int(row.running)) for row in rows]
 
@@ -146,7 +146,7 @@ def count_queued(db: Connection, account: Account) -> int:
 
 
 def require_decision(account: Account, count: int, decision: Decision | None) -> None:
-    """Raise Conflict if `count` actions are queued for the CRM to leave, without a decision."""
+    """Raise Conflict if actions are queued for the old CRM and the caller gave no decision."""
     if count and decision is None:
         actions = f"{count} action{' is' if count == 1 else 's are'} queued"
         raise Conflict(
@@ -156,7 +156,7 @@ def require_decision(account: Account, count: int, decision: Decision | None) ->
 
 
 def drop(tx: Connection, database: Database, before: Account, after: Account) -> None:
-    """Refuse the actions queued for the old CRM, so that they can be retried."""
+    """Mark the actions queued for the old CRM as refused; they can be retried."""
     rows = tx.rows(
         _DROP,
         {
@@ -171,7 +171,7 @@ def drop(tx: Connection, database: Database, before: Account, after: Account) ->
 
 
 def move(database: Database, before: Account, after: Account) -> int:
-    """Move queued actions to the new CRM, by person; return the number of moved actions.
+    """Move queued actions to the new CRM, person by person; return how many.
 
     Persons are moved in batches; after an interruption, the others are finished in the old CRM.
     """
@@ -210,9 +210,9 @@ _KINDS = tuple(_IDENTIFIERS)
 def _lock_people(
     tx: Connection, before: Account, after: Account, people: Sequence[str]
 ) -> _Identifiers:
-    """Lock these persons in both CRMs and return their identifiers.
+    """Lock these persons in both CRMs and return their tokens, emails and phones.
 
-    The locks are taken in the same order as by the helpers, and held until the commit.
+    Locks are taken in the same order as in helper calls, and held until the commit.
     """
     identifiers = _identifiers(tx, before, people)
     names = sorted(
@@ -227,7 +227,7 @@ def _lock_people(
 
 
 def _identifiers(tx: Connection, account: Account, people: Sequence[str]) -> _Identifiers:
-    """Return the tokens, emails and phones of each of these persons with a binding."""
+    """Return the tokens, emails and phones of those persons who have a binding."""
     identifiers: _Identifiers = {}
     for person, *values in tx.rows(_IDENTIFIERS_OF_PEOPLE, _key(account) | {"people": people}):
         identifiers.setdefault(person, set()).update(
@@ -237,7 +237,7 @@ def _identifiers(tx: Connection, account: Account, people: Sequence[str]) -> _Id
 
 
 def _in_old_crm(tx: Connection, account: Account, people: Sequence[str]) -> set[str]:
-    """Return the persons whom the CRM has or may have."""
+    """Return those persons whom the old CRM has or may have."""
     params = _key(account) | {"people": people}
     return {row.person for row in tx.rows(_IN_CRM, params)} | {
         row.person
@@ -248,7 +248,7 @@ def _in_old_crm(tx: Connection, account: Account, people: Sequence[str]) -> set[
 
 
 def _in_new_crm(tx: Connection, account: Account, identifiers: _Identifiers) -> set[str]:
-    """Return the persons of whom a binding of the new CRM has an identifier."""
+    """Return those persons whose token, email or phone a binding of the new CRM has."""
     in_use: set[tuple[str, str]] = set()
     for kind, statement in _IN_USE.items():
         names = {name for of_person in identifiers.values() for name in of_person}

@@ -1,4 +1,4 @@
-"""Console users and their sessions, and tokens of the admin API."""
+"""Users and sessions of the console, and tokens of the admin API."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def create_token(
 
 @in_transaction
 def revoke_token(hub: Hub, tx: Connection, token_id: str, *, by: Author) -> None:
-    """Revoke a token of the admin API, also a revoked one; raises NotFound."""
+    """Revoke a token of the admin API; a revoked token stays revoked. Raises NotFound."""
     if admin_tokens.revoke(tx, token_id):
         audit.note(tx, by, "revoke", "token", token_id)
 
@@ -48,7 +48,7 @@ def revoke_token(hub: Hub, tx: Connection, token_id: str, *, by: Author) -> None
 
 
 def create_user(hub: Hub, email: str, password: str, *, by: Author) -> User:
-    """Create a console user and return them; raises Semantic and Conflict."""
+    """Create a console user and return the user; raises Semantic and Conflict."""
     return _create_user(hub, email, passwords.to_store(password), by)
 
 
@@ -74,7 +74,7 @@ def _set_password(hub: Hub, tx: Connection, email: str, stored_password: str, by
 
 @in_transaction
 def set_disabled(hub: Hub, tx: Connection, email: str, disabled: bool, *, by: Author) -> None:
-    """Disable a user and end their sessions, or enable them again; raises NotFound."""
+    """Disable a user and end the user's sessions, or enable the user; raises NotFound."""
     user = users.load(tx, email)
     if users.set_disabled(tx, user, disabled):
         before, after = {"disabled": not disabled}, {"disabled": disabled}
@@ -92,7 +92,7 @@ def list_users(hub: Hub) -> list[User]:
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A new session: its token, and the device token that identifies this browser later."""
+    """A new session: its token, and the device token that identifies the browser later."""
 
     user_id: str
     token: str
@@ -102,10 +102,10 @@ class NewSession:
 def sign_in(
     hub: Hub, email: str, password: str, *, address: str, device: Callable[[str], str]
 ) -> NewSession:
-    """Start a session for a user with this password.
+    """Start a session for the user with this email and password.
 
-    `device` returns the browser's device token for a user id, "" without one. Raises Unauthorized
-    with the same message and after the same time for an unknown email as for a wrong password;
+    `device` returns the browser's device token for a user id, or "". Raises Unauthorized, with the
+    same message and after the same time for an unknown email as for a wrong password;
     TooManyRequests after many attempts, by the rule of `Limits.sign_in`; Unavailable.
     """
     with hub.database.reading() as db:
@@ -131,16 +131,16 @@ def sign_in(
 
 
 def _device_token(hub: Hub, user_id: str, stored_password: str, name: str) -> str:
-    """Return the token of the user's browser `name`, valid until their password changes.
+    """Return the token of the user's browser `name`, valid until the password changes.
 
-    It is a signature, so nothing of it is stored.
+    It is a signature, so the database stores nothing.
     """
     key = derive(hub.settings.secret_key, "console device")
     return f"{name}.{sign(key, f'{user_id} {stored_password} {name}'.encode()).hex()}"
 
 
 def signed_in(hub: Hub, session: str) -> SignedIn | None:
-    """Return the user of a valid session, None without one, and record that it is in use."""
+    """Return the user of a valid session, or None, and record that the session is in use."""
     with hub.database.reading() as db:
         user = users.signed_in(db, session)
     if user is not None and user.stale:
@@ -151,5 +151,5 @@ def signed_in(hub: Hub, session: str) -> SignedIn | None:
 
 
 def sign_out(hub: Hub, session: str) -> None:
-    """End a session, also one that has ended."""
+    """End a session; an ended session stays ended."""
     hub.database.transact(lambda tx: users.end_session(tx, session))

@@ -613,7 +613,7 @@ def test_headers_of_every_answer_are_heeded(wire: responses.RequestsMock, status
     )
     seen: list[tuple[str, int, str]] = []
     http = make_http(
-        seconds=5, heed=lambda lane, a: seen.append((lane, a.status, a.headers["x-left"]))
+        seconds=5, on_response=lambda lane, a: seen.append((lane, a.status, a.headers["x-left"]))
     )
 
     try:

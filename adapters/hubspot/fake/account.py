@@ -1,4 +1,4 @@
-"""The endpoints about the account: owners, account details, API usage."""
+"""The fake's endpoints for the account: owners, account details, API usage."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_owner(call: Call) -> Answer:
 
 
 def details(call: Call) -> Answer:
-    """Return the account's details."""
+    """Return the account details: portal id, time zone, domain of the web app."""
     return Answer(
         200,
         {
@@ -57,7 +57,7 @@ def details(call: Call) -> Answer:
 def usage(call: Call) -> Answer:
     """Return the number of calls used today; the day ends at midnight."""
     now = now_ms()
-    one = {
+    day = {
         "name": "private-apps-api-calls-daily",
         "usageLimit": call.portal.daily_limit,
         "currentUsage": call.portal.called_today,
@@ -65,4 +65,4 @@ def usage(call: Call) -> Answer:
         "fetchStatus": "SUCCESS",
         "resetsAt": iso(now - now % _DAY_MS + _DAY_MS),
     }
-    return Answer(200, {"results": [one]})
+    return Answer(200, {"results": [day]})

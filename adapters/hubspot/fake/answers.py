@@ -1,4 +1,4 @@
-"""Answers of the fake, and HubSpot's error format."""
+"""The fake's answers, and HubSpot's error format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JSON = "application/json;charset=utf-8"
 
 @dataclass(slots=True)
 class Answer:
-    """A status, a body (encoded as JSON unless it is bytes) and additional headers."""
+    """An HTTP answer: a status, a body (encoded as JSON unless it is bytes), and headers."""
 
     status: int = 200
     body: Any = None
@@ -31,9 +31,9 @@ class Answer:
 
 
 class Refused(Exception):
-    """A request that HubSpot refuses, with the status and the fields of the error body.
+    """A request that HubSpot refuses, with the status and the fields of its error body.
 
-    Every field of that body but the message is optional, as HubSpot's error guide says.
+    Only `message` is required in that body, according to HubSpot's guide to errors.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class Refused(Exception):
             "message": message,
             **({"category": category} if category else {}),
             **({"context": dict(context)} if context else {}),
-            **({"errors": [dict(one) for one in errors]} if errors else {}),
+            **({"errors": [dict(error) for error in errors]} if errors else {}),
             **(extra or {}),
         }
 
     def answer(self) -> Answer:
-        """Return the error as an answer with its own correlation id."""
+        """Return the refusal as an HTTP answer with a new correlation id."""
         correlation_id = str(uuid4())
         return Answer(
             self.status,
@@ -71,7 +71,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WrongValue:
-    """A refused property value: HubSpot's error code, the property and the reason."""
+    """A refused property value: the property, HubSpot's error code, and the reason."""
 
     name: str
     code: str
@@ -79,27 +79,31 @@ class WrongValue:
 
 
 def wrong_values(found: Sequence[WrongValue], portal_id: int) -> Refused:
-    """Return the refusal of property values, which names every property twice.
+    """Return the refusal of several property values.
 
-    Once as JSON inside the message, as accounts have got it for years, and once in `errors`.
+    HubSpot names each property twice: as JSON inside the message, and in `errors`.
     """
     listed = [
         {
             "isValid": False,
-            "message": one.message,
-            "error": one.code,
-            "name": one.name,
-            "localizedErrorMessage": one.message,
+            "message": wrong.message,
+            "error": wrong.code,
+            "name": wrong.name,
+            "localizedErrorMessage": wrong.message,
             "portalId": portal_id,
         }
-        for one in found
+        for wrong in found
     ]
     return Refused(
         400,
         f"Property values were not valid: {json.dumps(listed)}",
         errors=[
-            {"message": one.message, "code": one.code, "context": {"propertyName": [one.name]}}
-            for one in found
+            {
+                "message": wrong.message,
+                "code": wrong.code,
+                "context": {"propertyName": [wrong.name]},
+            }
+            for wrong in found
         ],
     )
 
@@ -123,7 +127,7 @@ def missing(names: Iterable[str], kind: str, *, code: str) -> Refused:
 
 
 def not_found(message: str = "resource not found", *, category: str | None = None) -> Refused:
-    """Return a 404; for an unknown numeric id HubSpot gives no category."""
+    """Return HubSpot's 404 for a record; for an unknown numeric id it has no category."""
     return Refused(404, message, category=category)
 
 

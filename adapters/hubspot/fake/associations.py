@@ -1,4 +1,4 @@
-"""The association endpoints: labels, links between two records, reads and batches."""
+"""The fake's endpoints for associations: labels, links between two records, batches."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def labels(call: Call) -> Answer:
 
 
 def link_by_default(call: Call) -> Answer:
-    """Link two records without a label; the request needs no body."""
+    """Link two records without a label; the request has no body."""
     source, target = _ends(call)
     type_ = default_type(source.kind, target.kind)
     link(call.portal, source, target, type_)
@@ -47,7 +47,7 @@ def link_by_default(call: Call) -> Answer:
 
 
 def link_by_type(call: Call) -> Answer:
-    """Link two records by the types in the body."""
+    """Link two records by the association types in the body."""
     given = call.json(shapes.ASSOCIATION_TYPES)
     source, target = _ends(call)
     for type_ in _types(source, target.kind, given, target.id):
@@ -68,7 +68,7 @@ def list_links(call: Call) -> Answer:
     links = _links(call, source, call.portal.kind(call.at["to"]))
     limit = call.integer("limit", _MAX_PAGE, most=_MAX_PAGE)
     after = call.cursor()
-    page = [one for one in links if int(one["toObjectId"]) > after]
+    page = [link for link in links if int(link["toObjectId"]) > after]
     body: dict[str, Any] = {"results": page[:limit]}
     if len(page) > limit:
         body["paging"] = {"next": {"after": str(page[limit - 1]["toObjectId"])}}
@@ -106,14 +106,14 @@ def batch_link_by_default(call: Call) -> Answer:
 
 
 def batch_link(call: Call) -> Answer:
-    """Link pairs of records by types."""
+    """Link pairs of records by association types."""
     source, target = _kinds(call)
     inputs = call.json(shapes.PAIRS_WITH_TYPES)["inputs"]
     _check_count(inputs, _MAX_WRITTEN)
     pairs = []
-    for one in inputs:
-        found = _found_pair(call, default_type(source, target), one)
-        pairs.append((found, _types(found[0], target, one["types"], found[1].id)))
+    for pair in inputs:
+        found = _found_pair(call, default_type(source, target), pair)
+        pairs.append((found, _types(found[0], target, pair["types"], found[1].id)))
     for (record, other), types in pairs:
         for type_ in types:
             link(call.portal, record, other, type_)
@@ -121,7 +121,7 @@ def batch_link(call: Call) -> Answer:
 
 
 def batch_unlink(call: Call) -> Answer:
-    """Delete links in a batch: v4 answers 204, later versions answer a batch result."""
+    """Delete the links of a batch; v4 answers 204, later versions a batch result."""
     source, target = _kinds(call)
     for pair in call.json(shapes.LINKS_ARCHIVE)["inputs"]:
         if record := call.portal.find(source, pair["from"]["id"]):
@@ -183,7 +183,7 @@ def _default(source: str, target: str, type_: LinkType) -> dict[str, Any]:
 
 
 def _id(call: Call, id_: str) -> str | int:
-    """Return an id in the version's format: a number in v4, a string in dated versions."""
+    """Return a record id in the format of the API version: a number in v4, else a string."""
     return int(id_) if call.version == "v4" else id_
 
 

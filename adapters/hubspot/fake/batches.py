@@ -1,13 +1,15 @@
-"""Batch endpoints for records: partial success with trace ids, all or nothing without."""
+"""The fake's batch endpoints for records; without trace ids, one failure fails the whole batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from adapters.hubspot.fake import shapes
 from adapters.hubspot.fake.answers import Answer, Refused, iso
+from adapters.hubspot.fake.calls import Call
 from adapters.hubspot.fake.definitions import SINGULAR
-from adapters.hubspot.fake.portal import Portal, Record, now_ms, shown
+from adapters.hubspot.fake.portal import Record, now_ms, shown
 from adapters.hubspot.fake.writing import check_full, create, update
 
 MAX_INPUTS = 100
@@ -17,89 +19,100 @@ _Input = dict[str, Any]
 _Write = Callable[[_Input], dict[str, Any]]
 
 
-def batch_create(portal: Portal, kind: str, inputs: Sequence[_Input]) -> Answer:
-    """Create records; without a trace id on each, the first fault fails the whole batch."""
-    _check_count(inputs)
-    created: list[Record] = []
+class _Writes:
+    """The writes of one batch, which `undo` takes back; `records` holds the existing records."""
 
-    def write(item: _Input) -> dict[str, Any]:
-        record = create(portal, kind, item["properties"], item["associations"])
-        created.append(record)
-        return _written(portal, record)
+    def __init__(self, call: Call, inputs: Sequence[_Input]) -> None:
+        _check_count(inputs)
+        self.records: dict[str, Record | None] = {}
+        self._portal, self._kind = call.portal, call.kind
+        self._created: list[Record] = []
+        self._former: list[tuple[Record, dict[str, str]]] = []
 
-    try:
-        return _written_each(inputs, write, done=201)
-    except Refused:
-        for record in created:
-            portal.remove(record, archive=False)
-        raise
+    def find(self, item: _Input) -> Record | None:
+        """Return the record that an input names by id or by a unique property, or None."""
+        return self._portal.find(self._kind, item["id"], item.get("idProperty"))
+
+    def create(self, item: _Input) -> dict[str, Any]:
+        """Create a record and return it in the format of HubSpot's answers."""
+        associations = item.get("associations", ())
+        record = create(self._portal, self._kind, item["properties"], associations)
+        self._created.append(record)
+        return self._shown(record)
+
+    def update(self, item: _Input) -> dict[str, Any]:
+        """Update the record that `records` holds for an input, and return it."""
+        record = self.records[item["id"]]
+        assert record is not None
+        return self._update(record, item)
+
+    def upsert(self, item: _Input) -> dict[str, Any]:
+        """Update or create a record and return it; its field `new` says which."""
+        name = item.get("idProperty") or "hs_object_id"
+        record = self.find(item)
+        if record is None:
+            if name == "hs_object_id":
+                self._portal.load(self._kind, item["id"])
+            properties = {name: item["id"], **item["properties"]}
+            return {**self.create({"properties": properties}), "new": True}
+        if name == "email":
+            check_full(self._portal, self._kind, item["properties"])
+        return {**self._update(record, item), "new": False}
+
+    def undo(self) -> None:
+        """Remove the created records, and restore the updated ones."""
+        for record in self._created:
+            self._portal.remove(record, archive=False)
+        for record, properties in reversed(self._former):
+            self._portal.store(record, properties)
+
+    def _update(self, record: Record, item: _Input) -> dict[str, Any]:
+        self._former.append((record, record.properties))
+        update(self._portal, record, item["properties"])
+        return self._shown(record)
+
+    def _shown(self, record: Record) -> dict[str, Any]:
+        return shown(self._portal, record, names=list(record.properties))
 
 
-def batch_update(portal: Portal, kind: str, inputs: Sequence[_Input]) -> Answer:
-    """Update records by id or by a unique property; the answer names missing records."""
-    _check_count(inputs)
+def batch_create(call: Call) -> Answer:
+    """Create records; without a trace id on each, the first failure fails the whole batch."""
+    inputs = call.json(shapes.BATCH_CREATE)["inputs"]
+    writes = _Writes(call, inputs)
+    return _written_each(inputs, writes, writes.create, done=201)
+
+
+def batch_update(call: Call) -> Answer:
+    """Update records by id or by a unique property; the answer lists records that do not exist."""
+    inputs = call.json(shapes.BATCH_UPDATE)["inputs"]
+    writes = _Writes(call, inputs)
     if any(item.get("idProperty") == "hs_object_id" for item in inputs):
         raise Refused(400, "idProperty hs_object_id is not a unique property")
     _check_ids(inputs)
-    by_id = {item["id"]: portal.find(kind, item["id"], item.get("idProperty")) for item in inputs}
-    records = {id_: record for id_, record in by_id.items() if record}
-    absent = [id_ for id_ in by_id if id_ not in records]
-    before: list[tuple[Record, dict[str, str]]] = []
-
-    def write(item: _Input) -> dict[str, Any]:
-        record = records[item["id"]]
-        before.append((record, record.properties))
-        update(portal, record, item["properties"])
-        return _written(portal, record)
-
-    try:
-        present = [item for item in inputs if item["id"] in records]
-        return _written_each(present, write, absent=absent)
-    except Refused:
-        _restore(portal, before)
-        raise
+    writes.records = {item["id"]: writes.find(item) for item in inputs}
+    absent = [id_ for id_, record in writes.records.items() if record is None]
+    present = [item for item in inputs if writes.records[item["id"]]]
+    return _written_each(present, writes, writes.update, absent=absent)
 
 
-def batch_upsert(portal: Portal, kind: str, inputs: Sequence[_Input]) -> Answer:
-    """Update or create records; each result tells whether it is `new`.
+def batch_upsert(call: Call) -> Answer:
+    """Update or create records; each result says whether its record is `new`.
 
     An upsert by email is not partial (HubSpot's guide): each input must contain all that a new
-    record requires. Integrators observed that results come in another order and with addresses in
-    lower case.
+    record requires. As integrators observed, results come in another order, with lower-case emails.
     """
-    _check_count(inputs)
+    inputs = call.json(shapes.BATCH_UPSERT)["inputs"]
+    writes = _Writes(call, inputs)
     _check_ids(inputs)
-    created: list[Record] = []
-    before: list[tuple[Record, dict[str, str]]] = []
-
-    def write(item: _Input) -> dict[str, Any]:
-        name = item.get("idProperty") or "hs_object_id"
-        found = portal.find(kind, item["id"], name)
-        if found is None:
-            if name == "hs_object_id":
-                portal.load(kind, item["id"])
-            record = create(portal, kind, {name: item["id"], **item["properties"]})
-            created.append(record)
-            return {**_written(portal, record), "new": True}
-        if name == "email":
-            check_full(portal, kind, item["properties"])
-        before.append((found, found.properties))
-        update(portal, found, item["properties"])
-        return {**_written(portal, found), "new": False}
-
-    try:
-        answer = _written_each(inputs, write)
-    except Refused:
-        for record in created:
-            portal.remove(record, archive=False)
-        _restore(portal, before)
-        raise
+    answer = _written_each(inputs, writes, writes.upsert)
     answer.body["results"].sort(key=lambda item: -int(item["id"]))
     return answer
 
 
-def batch_read(portal: Portal, kind: str, asked: dict[str, Any], *, archived: bool) -> Answer:
-    """Return the existing records once each; status 207 reports missing ones."""
+def batch_read(call: Call) -> Answer:
+    """Return each of the records that exist; status 207 lists those that do not."""
+    asked, archived = call.json(shapes.BATCH_READ), call.flag("archived")
+    portal, kind = call.portal, call.kind
     _check_count(
         asked["inputs"], _MAX_WITH_HISTORY if asked["propertiesWithHistory"] else MAX_INPUTS
     )
@@ -124,17 +137,14 @@ def batch_read(portal: Portal, kind: str, asked: dict[str, Any], *, archived: bo
     return _outcome(list(results.values()), [_not_there(kind, absent)] if absent else [])
 
 
-def batch_archive(portal: Portal, kind: str, inputs: Sequence[_Input]) -> None:
-    """Archive records; missing records are ignored."""
+def batch_archive(call: Call) -> Answer:
+    """Archive records and answer 204; ids of records that do not exist are ignored."""
+    inputs = call.json(shapes.BATCH_ARCHIVE)["inputs"]
     _check_count(inputs)
     for item in inputs:
-        if record := portal.find(kind, item["id"]):
-            portal.remove(record)
-
-
-def _restore(portal: Portal, before: Sequence[tuple[Record, dict[str, str]]]) -> None:
-    for record, properties in reversed(before):
-        portal.store(record, properties)
+        if record := call.portal.find(call.kind, item["id"]):
+            call.portal.remove(record)
+    return Answer(204)
 
 
 def _check_count(inputs: Sequence[_Input], most: int = MAX_INPUTS) -> None:
@@ -148,17 +158,18 @@ def _check_ids(inputs: Sequence[_Input]) -> None:
         raise Refused(400, "Duplicate IDs found in batch input")
 
 
-def _written(portal: Portal, record: Record) -> dict[str, Any]:
-    return shown(portal, record, names=list(record.properties))
-
-
 def _written_each(
-    inputs: Sequence[_Input], write: _Write, *, done: int = 200, absent: Sequence[str] = ()
+    inputs: Sequence[_Input],
+    writes: _Writes,
+    write: _Write,
+    *,
+    done: int = 200,
+    absent: Sequence[str] = (),
 ) -> Answer:
-    """Write the inputs in order and return the batch's answer.
+    """Call `write`, a method of `writes`, for each input; return the batch's answer.
 
-    With a trace id on every input, a fault concerns only its own input. Without trace ids the first
-    fault stops the batch, and the caller undoes the earlier writes.
+    With a trace id on every input, a failure concerns only its own input. Without trace ids the
+    first failure stops the batch and undoes the earlier writes.
     """
     traces = [item.get("objectWriteTraceId") for item in inputs]
     traced = None not in traces and len(set(traces)) == len(traces)
@@ -168,6 +179,7 @@ def _written_each(
             result = write(item)
         except Refused as exc:
             if not traced:
+                writes.undo()
                 raise
             errors.append(_failed(exc, item["objectWriteTraceId"]))
         else:

@@ -1,4 +1,4 @@
-"""A call as an endpoint receives it: path, query and body."""
+"""One API call as the fake's endpoints receive it: path, query and body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from adapters.hubspot.fake.shapes import Check
 
 @dataclass(slots=True)
 class Call:
-    """One API call whose path matched an endpoint."""
+    """One API call for which an endpoint was found."""
 
     portal: Portal
     path: str
@@ -27,7 +27,7 @@ class Call:
     at: dict[str, str] = field(default_factory=dict)
 
     def json(self, check: Check) -> Any:
-        """Return the body after `check` accepted it; raises a 415 or a 400."""
+        """Parse the body and validate it with `check`; raises Refused with 415 or 400."""
         if self.content_type.partition(";")[0].strip().lower() != "application/json":
             raise Refused(415, "Unsupported Media Type", category=None)
         try:
@@ -37,7 +37,7 @@ class Call:
         return check(value, "")
 
     def given(self, name: str) -> str | None:
-        """Return a query parameter; if it is repeated, its last value."""
+        """Return a query parameter, of a repeated parameter the last value."""
         return self.query[name][-1] if name in self.query else None
 
     def names(self, name: str) -> list[str] | None:
@@ -54,8 +54,10 @@ class Call:
         except orjson.JSONDecodeError:
             body = {}
         named = {*(self.names("properties") or ()), *_named(body)}
-        held = self.portal.definitions.get(self.kind, {})
-        return {held[name]["dataSensitivity"] for name in named if name in held} - {"non_sensitive"}
+        definitions = self.portal.definitions.get(self.kind, {})
+        return {definitions[name]["dataSensitivity"] for name in named if name in definitions} - {
+            "non_sensitive"
+        }
 
     def flag(self, name: str) -> bool:
         """Return a boolean parameter; False if it is missing."""
@@ -65,14 +67,14 @@ class Call:
         return value == "true"
 
     def cursor(self) -> int:
-        """Return the start position of a page; 0 for the first page."""
+        """Return the position at which the requested page starts; 0 for the first page."""
         value = self.given("after") or "0"
         if not (value.isascii() and value.isdigit() and len(value) < 20):
             raise Refused(400, f"after must be a cursor of this list, and not {value[:40]}")
         return int(value)
 
     def integer(self, name: str, default: int, *, most: int) -> int:
-        """Return an integer parameter from 1 to `most`."""
+        """Return an integer query parameter from 1 to `most`; raises Refused."""
         value = self.given(name) or str(default)
         short = value.isascii() and value.isdigit() and len(value) < 10
         if not (short and 1 <= int(value) <= most):
@@ -81,7 +83,7 @@ class Call:
 
 
 def _named(body: Any) -> Iterator[str]:
-    """Yield the property names in a body, including those in a batch's inputs."""
+    """Yield the names of the properties in a body, including those in a batch's inputs."""
     if not isinstance(body, dict):
         return
     for given in (body, *(item for item in body.get("inputs") or () if isinstance(item, dict))):

@@ -1,4 +1,4 @@
-"""`crmhub fake hubspot`: a local HubSpot-like CRM, for trying the hub without an account."""
+"""`crmhub fake hubspot`: a local HubSpot-like CRM, to try the hub without a HubSpot account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The control endpoints that tests call: `/_control/…`, without a token."""
+"""The fake's control endpoints for tests: `/_control/…`, without an access token."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Order = Callable[["FakeHubSpot", Any], Answer]
 
 
 def answer(fake: FakeHubSpot, method: str, path: str, body: bytes) -> Answer:
-    """Run a control request; an invalid one is answered with 400."""
+    """Run a control request and return its answer; 400 for an invalid request."""
     place = path.removeprefix(PREFIX).strip("/")
     try:
         given = orjson.loads(body) if body else {}
@@ -82,7 +82,7 @@ def _state(fake: FakeHubSpot, given: Any) -> Answer:
         200,
         {
             "portalId": fake.portal.portal_id,
-            "records": {kind: len(held) for kind, held in fake.portal.records.items()},
+            "records": {kind: len(records) for kind, records in fake.portal.records.items()},
             "windows": {item.name: item.counted() for item in windows},
             "refreshes": fake.tokens.refreshes,
             "refusedRefreshes": fake.tokens.refused_refreshes,
@@ -113,7 +113,7 @@ def _list_faults(fake: FakeHubSpot, given: Any) -> Answer:
 
 
 def _add_faults(fake: FakeHubSpot, given: Any) -> Answer:
-    wanted = [faults.parse(one) for one in (given if isinstance(given, list) else [given])]
+    wanted = [faults.parse(fault) for fault in (given if isinstance(given, list) else [given])]
     for fault in wanted:
         fake.faults.add(fault)
     return _list_faults(fake, given)
@@ -130,7 +130,7 @@ def _reset(fake: FakeHubSpot, given: Any) -> Answer:
 
 
 def _settings(fake: FakeHubSpot, given: Any) -> Answer:
-    """Apply settings after validating all of them."""
+    """Validate all settings in the body, then apply them."""
     changes = []
     for name, value in _object(given).items():
         if name not in _SETTINGS:
@@ -143,7 +143,7 @@ def _settings(fake: FakeHubSpot, given: Any) -> Answer:
 
 
 def _rules(fake: FakeHubSpot, given: Any) -> Answer:
-    """Set the account's required properties for each kind.
+    """Set which properties the account requires, for each kind of record.
 
     An example: {"deals": {"required": ["amount"], "conditional": [["dealtype", "other",
     ["amount"]]]}}
@@ -161,7 +161,7 @@ def _rules(fake: FakeHubSpot, given: Any) -> Answer:
         )
         names = [
             *rules_of_kind[kind].required,
-            *(one for condition in rules_of_kind[kind].conditional for one in condition[2]),
+            *(name for condition in rules_of_kind[kind].conditional for name in condition[2]),
         ]
         for name in [*names, *(condition[0] for condition in rules_of_kind[kind].conditional)]:
             if name not in fake.portal.definitions[kind]:

@@ -1,4 +1,4 @@
-"""The fake's Python interface: start, stop, inspect, and inject faults."""
+"""The Python interface of the fake: start, stop, inspect, and inject faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from adapters.hubspot.fake.writing import create, update
 class FakeHubSpot(Service):
     """A HubSpot-like CRM on its own port; `with FakeHubSpot() as fake:` starts and stops it.
 
-    Its state outlives a stop: start() again, and it is there on the same port.
+    Its records survive a stop: after another `start()` they are served on the same port.
     """
 
     def __init__(self, options: Options | None = None) -> None:
@@ -64,7 +64,7 @@ class FakeHubSpot(Service):
 
     @property
     def token(self) -> str:
-        """The access token that never expires on its own."""
+        """An access token that is valid until `expire_tokens` is called."""
         return self.tokens.static
 
     # What is in it
@@ -92,7 +92,7 @@ class FakeHubSpot(Service):
             }
 
     def linked(self, kind: str, id_: str, to: str) -> list[str]:
-        """Return the ids of the records of kind `to` associated with a record."""
+        """Return the ids of the records of the kind `to` that are linked to a record."""
         with self.lock:
             return sorted(linked(self.portal, self.portal.load(kind, id_), to))
 
@@ -101,7 +101,7 @@ class FakeHubSpot(Service):
         with self.lock:
             type_id = default_type(kind, "contacts").id
             spec = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": type_id}
-            links = [{"to": {"id": one}, "types": [spec]} for one in contacts]
+            links = [{"to": {"id": contact_id}, "types": [spec]} for contact_id in contacts]
             record = create(self.portal, kind, dict(properties), links)
             record.index()
             return record.id
@@ -128,28 +128,28 @@ class FakeHubSpot(Service):
             self.portal.definitions[kind][name] = made
 
     def require(self, kind: str, *names: str) -> None:
-        """Make properties required on all records of a kind."""
+        """Make properties required for all records of a kind."""
         with self.lock:
             self.portal.rules[kind] = Rules(required=names)
 
     def index(self) -> None:
-        """Update the search index at once, ignoring its lag."""
+        """Let the search find all present values at once."""
         with self.lock:
-            for held in self.portal.records.values():
-                for record in held.values():
+            for records in self.portal.records.values():
+                for record in records.values():
                     record.index()
 
     # What goes wrong
 
     def fail(self, status: int | None = None, **fault: Any) -> Fault:
-        """Inject a fault and return it: a status, or `kind=…`; see `faults.Fault`."""
+        """Inject a fault and return it; the arguments are those of `faults.Fault`."""
         made = Fault(status=status, **fault)
         with self.lock:
             self.faults.add(made)
         return made
 
     def expire_tokens(self) -> None:
-        """Expire every access token; only a refresh issues a new one."""
+        """Expire all access tokens; only a refresh token gives a new one."""
         with self.lock:
             self.tokens.expire()
 
@@ -162,7 +162,7 @@ class FakeHubSpot(Service):
             return list(self._seen)
 
     def count(self, method: str = "*", path: str = "*") -> int:
-        """Return how many of the recorded calls match these shell patterns."""
+        """Return the number of recorded calls whose method and path match shell patterns."""
         return sum(
             fnmatchcase(request.method, method) and fnmatchcase(request.path, path)
             for request in self.requests

@@ -1,7 +1,7 @@
-"""Injected faults: the failure, the calls it applies to, and how often.
+"""Injected faults: what goes wrong, for which calls, and how often.
 
-The server applies a fault to the open socket, so clients meet real network failures. With `written`
-the fault follows the execution: the record is created, and the answer is lost.
+The server applies a fault to the open socket, so clients see real network failures. With `written`,
+the fault comes after the call was executed: the record is created, and the answer is lost.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Fault:
             raise ValueError("retry_after: one of none, seconds, date")
 
     def meets(self, method: str, path: str) -> bool:
-        """Return whether the fault applies to this call, and count the call."""
+        """Count a call that matches, and return whether the fault applies to it."""
         if not any(
             fnmatchcase(method, method_pattern) for method_pattern in self.method.split("|")
         ):
@@ -111,16 +111,16 @@ class Fault:
 
     @property
     def needs_answer(self) -> bool:
-        """Return whether the call must be executed before the fault."""
+        """Whether the call is executed before the fault."""
         return self.written or self.kind in ("latency", "drip", "broken_json", "wrong_type", "cut")
 
     @property
     def pauses(self) -> bool:
-        """Whether `seconds` is a pause; with `written` the pause follows the execution."""
+        """Whether `seconds` is a pause before or after the execution."""
         return self.kind != "drip"
 
     def answer(self, true: Answer | None) -> Answer:
-        """Return the answer to send instead of the real one (None if there is none)."""
+        """Return the answer that replaces the real one, or None if there is none."""
         match self.kind:
             case "status":
                 return self._status()
@@ -225,7 +225,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def parse(given: Any) -> Fault:
-    """Return a fault from the control endpoint's JSON; raises ValueError if it is invalid."""
+    """Return a fault from the JSON of a control request; raises ValueError."""
     if not isinstance(given, dict):
         raise ValueError(f"{given!r}: a fault is an object")
     for name, value in given.items():
@@ -238,7 +238,7 @@ def parse(given: Any) -> Fault:
 
 
 class Faults:
-    """The injected faults; the first fault that matches a call is applied."""
+    """All injected faults; the first that matches a call is applied to it."""
 
     def __init__(self) -> None:
         self.waiting: list[Fault] = []
@@ -248,7 +248,7 @@ class Faults:
         self.waiting.append(fault)
 
     def strike(self, method: str, path: str) -> Fault | None:
-        """Return the fault that applies to a call, or None."""
+        """Return the fault for a call, or None."""
         for fault in self.waiting:
             if fault.meets(method, path):
                 self.waiting = [other for other in self.waiting if other.times != 0]
@@ -256,7 +256,7 @@ class Faults:
         return None
 
     def refreshed(self) -> None:
-        """Remove the faults that last until a token refresh."""
+        """Remove the faults that a refresh of the access token ends."""
         self.waiting = [fault for fault in self.waiting if fault.kind != "expired"]
 
     def clear(self) -> None:

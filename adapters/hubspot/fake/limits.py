@@ -1,4 +1,4 @@
-"""Rolling windows that count calls and enforce HubSpot's rate limits."""
+"""Rate limits of the fake: rolling windows that count calls and refuse those over the limit."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MOST_REMEMBERED = 1_000_000
 
 @dataclass(slots=True)
 class Window:
-    """A limit of `most` calls in any `seconds`; with None it accepts every call.
+    """A rate limit of `most` calls in any `seconds`; `most` None means no limit.
 
-    `calls` counts all calls, `refused` the calls over the limit, and `peak` is the largest number
-    of calls, accepted or refused, within one window.
+    `calls` counts all calls, `refused` those over the limit, and `peak` is the largest number of
+    calls, accepted or refused, within one window.
     """
 
     name: str
@@ -50,17 +50,17 @@ class Window:
         return None
 
     def remaining(self) -> int:
-        """Return how many calls are left in the current window."""
+        """Return how many more calls the current window accepts."""
         return max(0, (self.most or 0) - len(self._taken))
 
     def change(self, most: int | None, seconds: float) -> None:
-        """Set another limit; the totals stay, the window starts empty."""
+        """Set another limit; the counters stay, and the window starts empty."""
         self.most, self.seconds = most, seconds
         self._taken.clear()
         self._came.clear()
 
     def counted(self) -> dict[str, float | int | None]:
-        """Return the counters for the control endpoint."""
+        """Return the counters as the control endpoint prints them."""
         return {
             "limit": self.most,
             "seconds": self.seconds,
@@ -76,9 +76,9 @@ def _drop(moments: deque[float], before: float) -> None:
 
 
 def parse(text: str, *, usual: float = 10.0) -> tuple[int | None, float]:
-    """Return the limit written as `100/10s`, or `none` for an unlimited window of `usual` seconds.
+    """Parse a limit such as `100/10s`, or `none` for no limit; raises ValueError.
 
-    Raises ValueError.
+    Without a limit, calls are counted in windows of `usual` seconds.
     """
     if text == "none":
         return None, usual
@@ -89,7 +89,7 @@ def parse(text: str, *, usual: float = 10.0) -> tuple[int | None, float]:
 
 
 def too_many(window: Window, wait: float, retry_after: RetryAfter) -> Refused:
-    """Return HubSpot's 429; `Retry-After` is optional, since HubSpot does not document it."""
+    """Return HubSpot's 429; its `Retry-After` is optional, since HubSpot does not document it."""
     policy = _POLICIES[window.name]
     return Refused(
         429,
@@ -101,7 +101,7 @@ def too_many(window: Window, wait: float, retry_after: RetryAfter) -> Refused:
 
 
 def retry_header(wait: float, form: RetryAfter) -> dict[str, str]:
-    """Return `Retry-After` in the configured form (RFC 9110, 10.2.3), or no header."""
+    """Return the `Retry-After` header as the options format it, or no header."""
     if form == "seconds":
         return {"Retry-After": str(max(1, math.ceil(wait)))}
     if form == "date":

@@ -1,6 +1,6 @@
-"""Association types between object kinds, and the links between records.
+"""Association types between kinds of records, and the links between records.
 
-The type ids are those of HubSpot's association guide, which its SDK holds too.
+The type ids are those of HubSpot's association guide and of its SDK.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from adapters.hubspot.fake.portal import Portal, Record
 
 @dataclass(frozen=True, slots=True)
 class LinkType:
-    """An association type in one direction, with the id of its inverse."""
+    """An association type in one direction; `inverse` is the id of the other direction."""
 
     id: int
     source: str
@@ -26,7 +26,7 @@ class LinkType:
 
     @property
     def name(self) -> str:
-        """The type's name in the object API."""
+        """The name of the type in the object API."""
         plain = f"{SINGULAR[self.source]}_to_{SINGULAR[self.target]}"
         with_company = "companies" in (self.source, self.target)
         return plain if self.primary or not with_company else f"{plain}_unlabeled"
@@ -42,8 +42,8 @@ def _both_ways(
 
 
 TYPES: dict[int, LinkType] = {
-    one.id: one
-    for one in (
+    link_type.id: link_type
+    for link_type in (
         *_both_ways("deals", "contacts", 3, 4),
         *_both_ways("tickets", "contacts", 16, 15),
         *_both_ways("contacts", "companies", 279, 280),
@@ -62,7 +62,7 @@ TYPES: dict[int, LinkType] = {
 
 
 def types_between(source: str, target: str) -> list[LinkType]:
-    """Return the types from one kind to another, the unlabelled one first."""
+    """Return the association types from one kind to another, the unlabelled type first."""
     types = [
         link_type
         for link_type in TYPES.values()
@@ -72,12 +72,12 @@ def types_between(source: str, target: str) -> list[LinkType]:
 
 
 def default_type(source: str, target: str) -> LinkType:
-    """Return the unlabelled type between two kinds."""
+    """Return the association type without a label between two kinds."""
     return types_between(source, target)[0]
 
 
 def described(type_: LinkType) -> dict[str, Any]:
-    """Return a type in the format of the label endpoints."""
+    """Return an association type in the format of the label endpoints."""
     return {
         "category": "HUBSPOT_DEFINED",
         "typeId": type_.id,
@@ -86,7 +86,7 @@ def described(type_: LinkType) -> dict[str, Any]:
 
 
 def checked_types(source: str, given: Iterable[dict[str, Any]], *, to: str) -> list[LinkType]:
-    """Return the types of an association; raises a 400 for a wrong id or direction."""
+    """Return the association types in a body; raises Refused for a wrong id or direction."""
     types = []
     for named in given:
         type_ = TYPES.get(named["associationTypeId"])
@@ -108,7 +108,7 @@ def checked_types(source: str, given: Iterable[dict[str, Any]], *, to: str) -> l
 
 
 def checked_target(portal: Portal, type_: LinkType, id_: str) -> Record:
-    """Return the target record of an association; raises a 400 if it does not exist."""
+    """Return the record at the other end of an association; raises Refused if it does not exist."""
     # Only a read is said to lead from the ids of merged records to the one they became.
     if (record := portal.find(type_.target, id_)) and record.id == id_:
         return record
@@ -118,7 +118,7 @@ def checked_target(portal: Portal, type_: LinkType, id_: str) -> Record:
 
 
 def invalid_objects(message: str, *, kind: str, id_: str) -> Refused:
-    """Return the refusal of an association, with the record ids in its context."""
+    """Return the refusal of an association, with the record ids in its `context`."""
     return Refused(
         400,
         message,
@@ -127,12 +127,12 @@ def invalid_objects(message: str, *, kind: str, id_: str) -> Refused:
 
 
 def link(portal: Portal, source: Record, target: Record, type_: LinkType) -> None:
-    """Link two records in both directions; a primary link also adds the unlabelled one."""
+    """Link two records in both directions; a primary link also adds the link without a label."""
     there, back = (source.kind, source.id), (target.kind, target.id)
     linked_types = {type_, default_type(type_.source, type_.target)}
-    for one in linked_types:
-        portal.links.setdefault(there, {}).setdefault(back, set()).add(one.id)
-        portal.links.setdefault(back, {}).setdefault(there, set()).add(one.inverse)
+    for link_type in linked_types:
+        portal.links.setdefault(there, {}).setdefault(back, set()).add(link_type.id)
+        portal.links.setdefault(back, {}).setdefault(there, set()).add(link_type.inverse)
 
 
 def unlink(portal: Portal, source: Record, kind: str, id_: str) -> None:
@@ -143,19 +143,19 @@ def unlink(portal: Portal, source: Record, kind: str, id_: str) -> None:
 
 
 def linked(portal: Portal, record: Record, kind: str) -> dict[str, set[int]]:
-    """Return the linked ids of a kind, each with the ids of its association types."""
+    """Return the ids of the linked records of a kind, each with its association type ids."""
     links = portal.links.get((record.kind, record.id), {})
     return {id_: types for (of, id_), types in links.items() if of == kind}
 
 
 def shown_links(portal: Portal, record: Record, kinds: Iterable[str]) -> dict[str, Any]:
-    """Return a record's `associations` field, without kinds that have no link."""
+    """Return the field `associations` of a record's answer; kinds without links are left out."""
     found = {kind: linked(portal, record, kind) for kind in kinds}
     return {
         kind: {
             "results": [
                 {"id": id_, "type": TYPES[type_id].name}
-                for id_, types in sorted(links.items(), key=lambda one: int(one[0]))
+                for id_, types in sorted(links.items(), key=lambda item: int(item[0]))
                 for type_id in sorted(types)
             ]
         }

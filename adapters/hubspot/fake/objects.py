@@ -1,10 +1,10 @@
-"""The record endpoints: list, create, read, update, archive, batches, search, merge."""
+"""The fake's endpoints for records: list, create, read, update, archive, search, merge."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from adapters.hubspot.fake import batches, shapes
+from adapters.hubspot.fake import shapes
 from adapters.hubspot.fake.answers import Answer, Refused
 from adapters.hubspot.fake.calls import Call
 from adapters.hubspot.fake.definitions import KINDS, SINGULAR, TYPE_IDS
@@ -22,10 +22,10 @@ def list_records(call: Call) -> Answer:
     history = call.names("propertiesWithHistory")
     limit = call.integer("limit", 10, most=_MAX_PAGE_WITH_HISTORY if history else _MAX_PAGE)
     after = call.cursor()
-    held = call.portal.archived if call.flag("archived") else call.portal.records
-    ids = sorted(int(id_) for id_ in held[call.kind] if int(id_) > after)
+    records = call.portal.archived if call.flag("archived") else call.portal.records
+    ids = sorted(int(id_) for id_ in records[call.kind] if int(id_) > after)
     body: dict[str, Any] = {
-        "results": [_shown(call, held[call.kind][str(id_)]) for id_ in ids[:limit]]
+        "results": [_shown(call, records[call.kind][str(id_)]) for id_ in ids[:limit]]
     }
     if len(ids) > limit:
         last = str(ids[limit - 1])
@@ -65,14 +65,14 @@ def archive_record(call: Call) -> Answer:
 
 
 def search_records(call: Call) -> Answer:
-    """Return a page of matching records; see `searching`."""
+    """Return a page of the records that match a search."""
     if len(call.body.decode(errors="replace")) > MAX_BODY:
         raise Refused(400, f"The request body is longer than {MAX_BODY} characters")
     return Answer(200, search(call.portal, call.kind, call.json(shapes.SEARCH)))
 
 
 def merge_records(call: Call) -> Answer:
-    """Merge two records and return the result under its new id."""
+    """Merge two records and return the resulting record, which has a new id."""
     given = call.json(shapes.MERGE)
     primary, other = (
         call.portal.load(call.kind, given[name]) for name in ("primaryObjectId", "objectIdToMerge")
@@ -88,37 +88,6 @@ def gdpr_delete(call: Call) -> Answer:
         call.portal.load(call.kind, given["objectId"], given.get("idProperty"))
     if record:
         call.portal.remove(record, archive=False)
-    return Answer(204)
-
-
-def batch_create(call: Call) -> Answer:
-    """Create records; see `batches`."""
-    given = call.json(shapes.BATCH_CREATE)
-    return batches.batch_create(call.portal, call.kind, given["inputs"])
-
-
-def batch_read(call: Call) -> Answer:
-    """Read records; see `batches`."""
-    given = call.json(shapes.BATCH_READ)
-    return batches.batch_read(call.portal, call.kind, given, archived=call.flag("archived"))
-
-
-def batch_update(call: Call) -> Answer:
-    """Update records; see `batches`."""
-    given = call.json(shapes.BATCH_UPDATE)
-    return batches.batch_update(call.portal, call.kind, given["inputs"])
-
-
-def batch_upsert(call: Call) -> Answer:
-    """Update or create records; see `batches`."""
-    given = call.json(shapes.BATCH_UPSERT)
-    return batches.batch_upsert(call.portal, call.kind, given["inputs"])
-
-
-def batch_archive(call: Call) -> Answer:
-    """Archive records; always answers 204."""
-    given = call.json(shapes.BATCH_ARCHIVE)
-    batches.batch_archive(call.portal, call.kind, given["inputs"])
     return Answer(204)
 
 

@@ -1,4 +1,4 @@
-"""The pipeline endpoints: read, create, update and delete pipelines and their stages."""
+"""The fake's endpoints for pipelines and their stages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Json = dict[str, Any]
 
 
 def list_pipelines(call: Call) -> Answer:
-    """Return all pipelines; contacts and companies have none."""
+    """Return all pipelines of a kind; contacts and companies have none."""
     return Answer(200, {"results": list(call.portal.pipelines[call.kind].values())})
 
 
@@ -25,7 +25,7 @@ def read_pipeline(call: Call) -> Answer:
 
 
 def create_pipeline(call: Call) -> Answer:
-    """Create a pipeline; ids are generated unless they are given."""
+    """Create a pipeline; ids that are not given are generated."""
     given = call.json(shapes.PIPELINE_CREATE)
     if call.kind not in PIPELINE:
         raise Refused(400, f"{call.kind} have no pipelines")
@@ -36,7 +36,7 @@ def create_pipeline(call: Call) -> Answer:
         "id": id_,
         "label": given["label"],
         "displayOrder": given["displayOrder"],
-        "stages": [_stage_of(call, one) for one in given["stages"]],
+        "stages": [_stage_of(call, stage) for stage in given["stages"]],
         "createdAt": at,
         "updatedAt": at,
         "archived": False,
@@ -67,7 +67,7 @@ def replace_pipeline(call: Call) -> Answer:
 
 
 def delete_pipeline(call: Call) -> Answer:
-    """Delete a pipeline; validateReferencesBeforeDelete refuses a used one."""
+    """Delete a pipeline; with validateReferencesBeforeDelete, not one that records use."""
     pipeline = _pipeline(call)
     _check_unused(call, PIPELINE.get(call.kind, ""), pipeline["id"])
     del call.portal.pipelines[call.kind][pipeline["id"]]
@@ -104,7 +104,7 @@ def update_stage(call: Call) -> Answer:
 
 
 def delete_stage(call: Call) -> Answer:
-    """Delete a stage; validateReferencesBeforeDelete refuses a used one."""
+    """Delete a stage; with validateReferencesBeforeDelete, not one that records use."""
     pipeline, removed = _pipeline(call), _stage(call)
     _check_unused(call, STAGE.get(call.kind, ""), removed["id"])
     pipeline["stages"].remove(removed)
@@ -126,7 +126,7 @@ def _stage(call: Call) -> _Json:
 
 
 def _stage_of(call: Call, given: _Json) -> _Json:
-    """Return a new stage; the required metadata differs between deals and tickets."""
+    """Return a new stage from its JSON; deals and tickets require different metadata."""
     if call.kind == "deals" and "probability" not in given["metadata"]:
         raise Refused(400, "A stage of a deal pipeline needs metadata.probability")
     id_ = given.get("stageId") or str(uuid4())

@@ -1,4 +1,4 @@
-"""One HubSpot account: definitions, pipelines, owners, records and links."""
+"""The state of one HubSpot account: definitions, pipelines, owners, records and links."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def now_ms() -> int:
 class Record:
     """A contact, deal, ticket or company.
 
-    `properties` is never changed in place: search reads older ones, since its index lags.
+    `properties` is replaced and never changed, since the search index holds former values.
     """
 
     kind: str
@@ -54,7 +54,7 @@ class Record:
         return [email for email in (self.properties.get("email", ""), *more) if email]
 
     def searchable(self, lag: float) -> dict[str, str] | None:
-        """Return the indexed properties, or None if the record is not indexed yet."""
+        """Return the properties in the search index, or None if the record is not indexed yet."""
         if lag <= 0:
             return self.properties
         seen = time.monotonic() - lag
@@ -63,11 +63,11 @@ class Record:
         return next((properties for at, properties in reversed(self.indexed) if at <= seen), None)
 
     def index(self) -> None:
-        """Index the current properties at once."""
+        """Put the present properties into the search index at once."""
         self.indexed = [(float("-inf"), self.properties)]
 
     def write(self, properties: dict[str, str], at_ms: int) -> None:
-        """Replace all properties, and record the change for history and index."""
+        """Replace all properties, and record the change for the history and the search index."""
         for name in properties.keys() | self.properties.keys():
             if (value := properties.get(name, "")) != self.properties.get(name, ""):
                 past = self.history.setdefault(name, [])
@@ -83,9 +83,9 @@ class Record:
 
 @dataclass(slots=True)
 class Rules:
-    """The rules that the account's administrator has set for a kind of record.
+    """Which properties an account's administrator requires for a kind of record.
 
-    `required` must be set on every record; `conditional` holds (property, value, names):
+    `required` properties must be set on every record. `conditional` holds (property, value, names):
     the names are required once that property has that value.
     """
 
@@ -94,7 +94,7 @@ class Rules:
 
 
 class Portal:
-    """The state of one account. Not thread-safe: the server holds a lock around each call."""
+    """The state of one account; not thread-safe, since the server locks it during each call."""
 
     def __init__(self, *, portal_id: int, marks: bool = False) -> None:
         self.portal_id = portal_id
@@ -119,21 +119,21 @@ class Portal:
                 self.definitions[kind]["crmhub_mark"] = starter.mark(kind)
 
     def kind(self, named: str) -> str:
-        """Return the object kind named by plural, singular or type id."""
+        """Return the kind of record with this plural, singular or type id."""
         for kind in KINDS:
             if named in (kind, SINGULAR[kind], TYPE_IDS[kind]):
                 return kind
         raise Refused(400, f"Unable to infer object type from: {named}")
 
     def new_record(self, kind: str) -> Record:
-        """Return an empty record, not stored yet."""
+        """Return an empty record, which is not stored."""
         now = now_ms()
         id_ = str(self._ids[kind])
         self._ids[kind] += 1
         return Record(kind, id_, now, now)
 
     def store(self, record: Record, properties: dict[str, str]) -> None:
-        """Store a new or existing record with all of its properties."""
+        """Store a record, new or not, with all of its properties."""
         self._forget(record)
         now = max(now_ms(), record.updated_at)
         own = {
@@ -146,7 +146,7 @@ class Portal:
         self._remember(record)
 
     def remove(self, record: Record, *, archive: bool = True) -> None:
-        """Archive a record; it can still be read as an archived one."""
+        """Archive a record; it stays readable as an archived record."""
         self._forget(record)
         self.records[record.kind].pop(record.id, None)
         key = (record.kind, record.id)
@@ -157,12 +157,12 @@ class Portal:
             self.archived[record.kind][record.id] = record
 
     def holder(self, kind: str, name: str, value: str) -> Record | None:
-        """Return the live record with this value of a unique property."""
+        """Return the record that has this value of a unique property, or None."""
         id_ = self._unique[kind, name].get(_unique_form(name, value))
         return self.records[kind][id_] if id_ else None
 
     def is_unique(self, kind: str, name: str) -> bool:
-        """Return whether records can be looked up by this property."""
+        """Return whether values of a property are unique, so that it identifies records."""
         if kind == "contacts" and name == "email":
             return True
         definition = self.definitions[kind].get(name)
@@ -177,7 +177,7 @@ class Portal:
         return self.holder(kind, str(id_property), id_)
 
     def load(self, kind: str, id_: str, id_property: str | None = None) -> Record:
-        """Return a live record; raises HubSpot's 404."""
+        """Return a record that is not archived; raises HubSpot's 404."""
         if record := self.find(kind, id_, id_property):
             return record
         if id_property in (None, "", "hs_object_id") and id_.isdigit():
@@ -187,7 +187,7 @@ class Portal:
         )
 
     def load_archived(self, kind: str, id_: str) -> Record:
-        """Return an archived record; raises a 404."""
+        """Return an archived record; raises HubSpot's 404."""
         if record := self.archived[kind].get(id_):
             return record
         raise not_found()
@@ -197,14 +197,14 @@ class Portal:
         return {owner["id"] for owner in self.owners if not owner["archived"]}
 
     def stages(self, kind: str, pipeline_id: str) -> list[str]:
-        """Return the ids of a pipeline's live stages; empty for an unknown pipeline."""
+        """Return the stage ids of a pipeline; none for an unknown pipeline."""
         pipeline = self.pipelines[kind].get(pipeline_id)
         if pipeline is None:
             return []
         return [stage["id"] for stage in pipeline["stages"] if not stage["archived"]]
 
     def copied_definitions(self, kind: str) -> list[Definition]:
-        """Return copies of a kind's live definitions."""
+        """Return copies of a kind's definitions, without archived ones."""
         return copy.deepcopy(list(self.definitions[kind].values()))
 
     def _unique_values(self, record: Record) -> Iterator[tuple[str, str]]:
@@ -221,9 +221,9 @@ class Portal:
 
     def _forget(self, record: Record) -> None:
         for name, value in self._unique_values(record):
-            held = self._unique[record.kind, name]
-            if held.get(_unique_form(name, value)) == record.id:
-                del held[_unique_form(name, value)]
+            ids = self._unique[record.kind, name]
+            if ids.get(_unique_form(name, value)) == record.id:
+                del ids[_unique_form(name, value)]
 
 
 def shown(
@@ -237,8 +237,8 @@ def shown(
 ) -> dict[str, Any]:
     """Return a record in the format of HubSpot's answers.
 
-    Properties asked for but unset are null; undefined ones are left out in silence. The id and
-    the dates are always there; without `names` the few that HubSpot shows by itself.
+    Requested properties without a value are null; unknown properties are left out. The id and the
+    dates are always included; without `names`, a few properties that HubSpot returns by default.
     """
     kind = record.kind
     definitions = record.properties if properties is None else properties

@@ -1,4 +1,4 @@
-"""The property endpoints: read, create, update and archive definitions and groups."""
+"""The fake's endpoints for property definitions and property groups."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def create_definition(call: Call) -> Answer:
 def update_definition(call: Call) -> Answer:
     """Update a definition and return it; new options replace all old ones."""
     given = call.json(shapes.PROPERTY_UPDATE)
-    held = _loaded(call, call.at["name"])
-    locked = held["modificationMetadata"]["readOnlyDefinition"]
+    definition = _loaded(call, call.at["name"])
+    locked = definition["modificationMetadata"]["readOnlyDefinition"]
     if locked and set(given) - {"options", "label", "description"}:
-        raise Refused(400, f"{held['name']} is defined by HubSpot and cannot be changed so")
-    if held["modificationMetadata"].get("readOnlyOptions") and held["externalOptions"]:
-        raise Refused(400, f"The options of {held['name']} cannot be changed")
+        raise Refused(400, f"{definition['name']} is defined by HubSpot and cannot be changed so")
+    if definition["modificationMetadata"].get("readOnlyOptions") and definition["externalOptions"]:
+        raise Refused(400, f"The options of {definition['name']} cannot be changed")
     _check_group(call, given)
-    held.update(given, updatedAt=iso(now_ms()))
-    return Answer(200, held)
+    definition.update(given, updatedAt=iso(now_ms()))
+    return Answer(200, definition)
 
 
 def archive_definition(call: Call) -> Answer:
@@ -74,24 +74,24 @@ def archive_definition(call: Call) -> Answer:
 
 
 def batch_create(call: Call) -> Answer:
-    """Create definitions; the first fault stops the batch."""
+    """Create definitions; the first failure stops the batch."""
     inputs = call.json(shapes.PROPERTY_BATCH_CREATE)["inputs"]
     _check_count(inputs)
     return Answer(201, _complete([_made(call, item) for item in inputs]))
 
 
 def batch_read(call: Call) -> Answer:
-    """Return the existing definitions of one sensitivity; 207 reports missing ones."""
+    """Return definitions of one sensitivity; status 207 lists those that do not exist."""
     given = call.json(shapes.PROPERTY_BATCH_READ)
     _check_count(given["inputs"])
     names = [item["name"] for item in given["inputs"]]
-    held = {
+    definitions = {
         name: item
         for name, item in call.portal.definitions[call.kind].items()
         if item["dataSensitivity"] == given["dataSensitivity"]
     }
-    absent = [name for name in names if name not in held]
-    body = _complete([held[name] for name in names if name in held])
+    absent = [name for name in names if name not in definitions]
+    body = _complete([definitions[name] for name in names if name in definitions])
     if absent:
         body |= {"numErrors": len(absent), "errors": [_absent(name) for name in absent]}
     return Answer(207 if absent else 200, body)
@@ -121,12 +121,12 @@ def create_group(call: Call) -> Answer:
 
 
 def _made(call: Call, given: dict[str, Any]) -> Definition:
-    name, held = given["name"], call.portal.definitions[call.kind]
+    name, definitions = given["name"], call.portal.definitions[call.kind]
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,99}", name):
         raise Refused(
             400, f"{name} is no property name: a-z first, then a-z, 0-9 and _, 100 in all"
         )
-    if name in held:
+    if name in definitions:
         raise _exists("property", name)
     _check_group(call, given)
     if given["fieldType"] not in _FIELD_TYPES[given["type"]]:
@@ -139,16 +139,16 @@ def _made(call: Call, given: dict[str, Any]) -> Definition:
         _check_unique(call, given)
     blank = definition(name, given["label"], given["type"], group=given["groupName"], own=False)
     at = iso(now_ms())
-    held[name] = {**blank, **given, "createdAt": at, "updatedAt": at}
+    definitions[name] = {**blank, **given, "createdAt": at, "updatedAt": at}
     call.portal.archived_definitions[call.kind].pop(name, None)
-    return held[name]
+    return definitions[name]
 
 
 def _check_unique(call: Call, given: dict[str, Any]) -> None:
     if given["type"] not in ("string", "number"):
         raise Refused(400, f"A property of type {given['type']} cannot have unique values")
-    held = call.portal.definitions[call.kind].values()
-    if sum(one["hasUniqueValue"] for one in held) >= _MAX_UNIQUE:
+    definitions = call.portal.definitions[call.kind].values()
+    if sum(definition["hasUniqueValue"] for definition in definitions) >= _MAX_UNIQUE:
         raise Refused(400, f"There are {_MAX_UNIQUE} properties with unique values already")
 
 
@@ -163,12 +163,12 @@ def _check_count(inputs: list[Any]) -> None:
         raise Refused(400, f"Batch input size {len(inputs)} exceeds the limit of {_MAX_INPUTS}")
 
 
-def _archive(call: Call, held: Definition) -> None:
-    if not held["modificationMetadata"]["archivable"]:
-        raise Refused(400, f"{held['name']} is defined by HubSpot and cannot be archived")
-    del call.portal.definitions[call.kind][held["name"]]
-    held |= {"archived": True, "archivedAt": iso(now_ms())}
-    call.portal.archived_definitions[call.kind][held["name"]] = held
+def _archive(call: Call, definition: Definition) -> None:
+    if not definition["modificationMetadata"]["archivable"]:
+        raise Refused(400, f"{definition['name']} is defined by HubSpot and cannot be archived")
+    del call.portal.definitions[call.kind][definition["name"]]
+    definition |= {"archived": True, "archivedAt": iso(now_ms())}
+    call.portal.archived_definitions[call.kind][definition["name"]] = definition
 
 
 def _loaded(call: Call, name: str) -> Definition:

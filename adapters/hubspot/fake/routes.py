@@ -1,7 +1,7 @@
-"""The routes of every version that the fake supports, with the scopes they need.
+"""The fake's routes in every API version, with the scopes that they need.
 
-Dated versions stand behind the area (/crm/objects/2026-09/contacts); v3 and v4 before it
-(/crm/v3/objects/contacts), associations under v4.
+A dated version follows the area in a path (/crm/objects/2026-09/contacts); v3 and v4 precede it
+(/crm/v3/objects/contacts), and associations belong to v4.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
-from adapters.hubspot.fake import account, associations, objects, pipelines, properties
+from adapters.hubspot.fake import account, associations, batches, objects, pipelines, properties
 from adapters.hubspot.fake.answers import Answer, Refused
 from adapters.hubspot.fake.calls import Call
 
@@ -21,11 +21,11 @@ _AREAS_OF_V4 = ("objects", "associations")
 
 Endpoint = Callable[[Call], Answer]
 _BATCH_OBJECTS = {
-    "create": objects.batch_create,
-    "read": objects.batch_read,
-    "update": objects.batch_update,
-    "upsert": objects.batch_upsert,
-    "archive": objects.batch_archive,
+    "create": batches.batch_create,
+    "read": batches.batch_read,
+    "update": batches.batch_update,
+    "upsert": batches.batch_upsert,
+    "archive": batches.batch_archive,
 }
 
 # area → path behind the version → method → endpoint; {kind} is checked, {…} is handed on
@@ -35,7 +35,7 @@ _TABLE: dict[str, dict[str, dict[str, Endpoint]]] = {
         "{kind}/search": {"POST": objects.search_records},
         "{kind}/merge": {"POST": objects.merge_records},
         "{kind}/gdpr-delete": {"POST": objects.gdpr_delete},
-        **{f"{{kind}}/batch/{name}": {"POST": one} for name, one in _BATCH_OBJECTS.items()},
+        **{f"{{kind}}/batch/{name}": {"POST": handler} for name, handler in _BATCH_OBJECTS.items()},
         "{kind}/{id}": {
             "GET": objects.read_record,
             "PATCH": objects.update_record,
@@ -97,7 +97,7 @@ _TABLE: dict[str, dict[str, dict[str, Endpoint]]] = {
 _PATTERNS = {
     area: sorted(
         ((tuple(filter(None, pattern.split("/"))), methods) for pattern, methods in table.items()),
-        key=lambda one: tuple(word.startswith("{") for word in one[0]),
+        key=lambda item: tuple(word.startswith("{") for word in item[0]),
     )
     for area, table in _TABLE.items()
 }
@@ -105,7 +105,7 @@ _PATTERNS = {
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A matched endpoint with the API version and the path parameters."""
+    """An endpoint found for a path, with the API version and the path parameters."""
 
     area: str
     version: str
@@ -114,18 +114,18 @@ class Route:
 
     @property
     def is_search(self) -> bool:
-        """Whether the call counts against the search limit instead of the general limit."""
+        """Whether calls count against the search limit instead of the general limit."""
         return self.methods.get("POST") is objects.search_records
 
     def endpoint(self, method: str) -> Endpoint:
-        """Return the handler of a method; raises a 405."""
+        """Return the handler of an HTTP method; raises Refused with 405."""
         if handler := self.methods.get(method):
             return handler
         allowed = ", ".join(sorted(self.methods))
         raise Refused(405, "Method Not Allowed", category=None, headers={"Allow": allowed})
 
     def scopes(self, kind: str, method: str) -> frozenset[str]:
-        """Return the accepted scopes, any of which is enough, from HubSpot's scope list."""
+        """Return the scopes of which a call needs one, from HubSpot's list of scopes."""
         if self.area == "owners":
             return frozenset({"crm.objects.owners.read"})
         if not kind:
@@ -139,7 +139,7 @@ class Route:
         return frozenset(_objects(kind) if reads else {f"crm.objects.{kind}.write"})
 
     def sensitive_scopes(self, kind: str, method: str, level: str) -> frozenset[str]:
-        """Return the accepted scopes for sensitive values, any of which is enough."""
+        """Return the scopes of which a call needs one for sensitive properties."""
         if kind == "tickets":
             return frozenset({f"tickets.{level}.v2"})
         how = "read" if self._reads(method) else "write"
@@ -164,15 +164,15 @@ def find(path: str) -> Route | None:
     areas = (area, "links") if area == "objects" else (area,)
     if version == "v4":
         areas = ("links",) if area == "objects" else areas
-    for one in areas:
-        for pattern, methods in _PATTERNS[one]:
+    for area in areas:
+        for pattern, methods in _PATTERNS[area]:
             if (at := _fitted(pattern, rest)) is not None:
-                return Route(one, version, methods, {**at, "_last": rest[-1] if rest else ""})
+                return Route(area, version, methods, {**at, "_last": rest[-1] if rest else ""})
     return None
 
 
 def _placed(parts: list[str]) -> tuple[str, str, list[str]] | None:
-    """Return the area, the version and the rest of a path."""
+    """Split a path into area, API version and the rest."""
     match parts:
         case ["crm", "v3", area, *rest] if area in _AREAS_OF_V3:
             return area, "v3", rest

@@ -1,6 +1,6 @@
-"""The search endpoint: filter groups, sorting, paging, and an index that lags.
+"""The fake's search: filter groups, sorting, paging, and an index that lags behind writes.
 
-The limits and the rules of matching are those of HubSpot's CRM search guide.
+Limits and matching follow HubSpot's guide to CRM search.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Test = Callable[[Record, dict[str, str]], bool]
 
 
 def search(portal: Portal, kind: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return a page of matching records, as the index holds them."""
+    """Return a page of the records that match a search, with the values in the search index."""
     start = _checked(portal, kind, asked)
     tests = [_group_test(portal, kind, asked)]
     if query := asked.get("query"):
@@ -63,7 +63,7 @@ def search(portal: Portal, kind: str, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked(portal: Portal, kind: str, asked: dict[str, Any]) -> int:
-    """Validate a search and return its offset; raises a 400."""
+    """Validate the body of a search and return its offset; raises Refused."""
     groups = asked["filterGroups"]
     filters = [item for group in groups for item in group["filters"]]
     if len(groups) > _MAX_GROUPS:
@@ -129,7 +129,7 @@ def _check_filter(portal: Portal, kind: str, condition: _Filter) -> None:
 
 
 def _associated(name: str) -> str | None:
-    """Return the kind named by a pseudo-property such as `associations.contact`."""
+    """Return the kind of record that a pseudo-property such as `associations.contact` names."""
     of = name.removeprefix("associations.")
     if of == name:
         return None
@@ -191,7 +191,7 @@ def _linked_passes(ids: dict[str, set[int]], condition: _Filter) -> bool:
 
 
 def _comparable(definition: dict[str, Any], value: str) -> Any:
-    """Return a value's comparison key: strings ignore case, options do not."""
+    """Return the form of a value that is compared: lower-case, but options unchanged."""
     if definition["type"] == "number":
         try:
             return float(value)
@@ -212,7 +212,7 @@ def _equal(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
 
 
 def _among(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
-    """Match a list of values; HubSpot's guide requires string values in lower case."""
+    """Return whether a value is in a list, whose strings must be lower-case (HubSpot's guide)."""
     if definition["type"] in _ORDERED:
         own = _comparable(definition, value)
         return any(own == _comparable(definition, option) for option in condition["values"])
@@ -237,7 +237,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _contains(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
-    """Match whole words; `*` stands for the rest of a word."""
+    """Return whether a text contains these words; `*` matches the rest of a word."""
     tokens, whole = _tokens(value), value.lower()
     return all(_holds(tokens, whole, term) for term in condition["value"].lower().split())
 
@@ -277,7 +277,10 @@ _OPERATORS: dict[str, Callable[[dict[str, Any], str, _Filter], bool]] = {
 def _sort(
     portal: Portal, kind: str, matches: list[tuple[Record, dict[str, str]]], sort: str
 ) -> None:
-    """Sort in place by one property; records without a value come last in both directions."""
+    """Sort records in place by one property.
+
+    Records without a value come last in both directions.
+    """
     name = sort.removeprefix("-")
     definition = portal.definitions[kind][name]
     have = [match for match in matches if name in match[1]]

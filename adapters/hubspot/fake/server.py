@@ -1,4 +1,4 @@
-"""The fake's HTTP/1.1 server, with keep-alive and faults down to a TCP reset."""
+"""The fake's HTTP/1.1 server, with keep-alive and network faults such as TCP resets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An answer with the fault, if any, to apply while sending it."""
+    """An answer, and the fault to apply while it is sent, None without one."""
 
     answer: Answer
     fault: Fault | None = None
@@ -47,7 +47,7 @@ Respond = Callable[["Server", Received], Sent]
 
 
 class Server(ThreadingHTTPServer):
-    """A threaded server; `respond` answers a request, `pause` waits until the server stops."""
+    """A threaded HTTP server: `respond` answers a request, `pause` waits until the server stops."""
 
     daemon_threads = True
     request_queue_size = 2_048
@@ -62,12 +62,12 @@ class Server(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
-        """Bind without a name lookup for the host."""
+        """Bind the socket without looking up the host's name."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def pause(self, seconds: float) -> None:
-        """Wait; raises ConnectionAbortedError if the server stops meanwhile."""
+        """Wait this many seconds; raises ConnectionAbortedError when the server stops."""
         if seconds > _SHORT:
             self.stopping.wait(seconds)
         elif seconds > 0:
@@ -76,7 +76,7 @@ class Server(ThreadingHTTPServer):
             raise ConnectionAbortedError
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve one connection, registered so that `stop` can close it."""
+        """Serve one connection, which `stop` closes."""
         with self._lock:
             self._open.add(request)
             self._workers.add(threading.current_thread())
@@ -177,4 +177,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.close()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing; the fake records its calls itself."""
+        """Log nothing: the fake records its calls itself."""

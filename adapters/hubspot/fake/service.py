@@ -1,4 +1,4 @@
-"""The fake's request handling: faults, rate limits, authorization, then the endpoint."""
+"""The fake's processing of a call: faults, rate limits, authorization, then the endpoint."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A recorded call with its answer; `status` is 0 if none was sent.
+    """A recorded call; `status` is that of the answer, 0 without one.
 
     `at` is time.monotonic(); the body is cut after 16 KiB.
     """
@@ -70,9 +70,9 @@ Pause = Callable[[float], None]
 
 
 class Service:
-    """HubSpot without a socket: one account with its credentials, limits and faults.
+    """The fake without a socket: one account with credentials, rate limits and faults.
 
-    `lock` guards all of it, and is never held during a pause.
+    `lock` protects all of its state, and is never held during a pause.
     """
 
     portal: Portal
@@ -90,7 +90,7 @@ class Service:
         self.reset()
 
     def reset(self) -> None:
-        """Discard all state and start again from the options."""
+        """Discard all state and start again with the original options."""
         options = self.options
         with self.lock:
             self.portal = Portal(portal_id=options.portal_id, marks=options.marks)
@@ -113,7 +113,7 @@ class Service:
             self._seen: deque[Seen] = deque(maxlen=_MOST_REMEMBERED)
 
     def respond(self, received: Received, pause: Pause) -> Sent:
-        """Answer an API call and record it; `pause` waits the given number of seconds."""
+        """Answer an API call and record it; `pause` is called to wait some seconds."""
         came = time.monotonic()
         split = urlsplit(received.target)
         sent = self._sent(received, split.path, split.query, pause)
@@ -151,7 +151,7 @@ class Service:
         return Sent(fault.answer(true), fault)
 
     def _over(self, route: routes.Route | None, path: str) -> Refused | None:
-        """Count the call; return the refusal if it exceeds a limit."""
+        """Count a call; return HubSpot's refusal if the call exceeds a rate limit, else None."""
         if path in _TOKEN_PATHS:
             wait = self.token_calls.take()
             headers = retry_header(wait or 0, "seconds")
@@ -221,7 +221,7 @@ class Service:
     def _limit_headers(self, route: routes.Route, token: str) -> dict[str, str]:
         """Return the rate limit headers of an answer.
 
-        Integrators observed none on search and associations, and no daily headers under OAuth.
+        Integrators observed none on searches and associations, and no daily headers under OAuth.
         """
         if route.is_search or route.area in ("links", "associations") or self.general.most is None:
             return {}

@@ -1,4 +1,4 @@
-"""Validators of request bodies: exactly the keys and JSON types of HubSpot's OpenAPI files."""
+"""Validators of request bodies: exactly the keys and types in HubSpot's OpenAPI files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _bad(where: str, expected: str) -> Refused:
 
 
 def text(value: Any, where: str) -> str:
-    """Accept a string."""
+    """Accept a JSON string."""
     if not isinstance(value, str):
         raise _bad(where, "a string")
     return value
@@ -29,7 +29,7 @@ def integer(value: Any, where: str) -> int:
 
 
 def flag(value: Any, where: str) -> bool:
-    """Accept true or false."""
+    """Accept JSON true or false."""
     if not isinstance(value, bool):
         raise _bad(where, "true or false")
     return value
@@ -43,7 +43,7 @@ def texts(value: Any, where: str) -> dict[str, str]:
 
 
 def each(check: Check) -> Check:
-    """Return a validator of lists whose items pass `check`."""
+    """Return a validator that accepts a list whose items all pass `check`."""
 
     def checked(value: Any, where: str) -> list[Any]:
         if not isinstance(value, list):
@@ -65,7 +65,7 @@ def one_of(*allowed: str) -> Check:
 
 
 def shape(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
-    """Return a validator of objects with all `required` keys and no unknown ones."""
+    """Return a validator that accepts objects with all `required` keys and no unknown keys."""
     allowed_keys = {**required, **(optional or {})}
 
     def checked(value: Any, where: str) -> dict[str, Any]:

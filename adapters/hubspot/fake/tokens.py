@@ -1,4 +1,4 @@
-"""Authorization: access tokens, scopes, and the OAuth token endpoint."""
+"""The fake's authorization: access tokens, scopes, and the OAuth token endpoint."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ SENSITIVE_SCOPES = frozenset(
         ),
     }
 )
-"""What values of sensitive data need; a token has none of them unless it is told to."""
+"""The scopes for sensitive properties, which tokens lack unless the options grant them."""
 _WHERE = "https://developers.hubspot.com/docs/methods/auth/oauth-overview"
 
 
 @dataclass(slots=True)
 class Tokens:
-    """The valid credentials of an account.
+    """The valid access tokens and refresh tokens of an account.
 
-    `static` is a service key's or private app's token, which does not expire by itself.
+    `static` is the token of a service key or private app, which does not expire by itself.
     """
 
     static: str
@@ -54,7 +54,7 @@ class Tokens:
     revoked: set[str] = field(default_factory=set)
 
     def check(self, authorization: str | None) -> str:
-        """Return the token of a call; raises a 401."""
+        """Return the access token of a call; raises Refused with 401."""
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise _unauthenticated(
@@ -68,7 +68,7 @@ class Tokens:
         return token
 
     def allow(self, scopes: frozenset[str]) -> None:
-        """Raise a 403 unless one of the scopes is granted; an empty list is always granted."""
+        """Raise Refused with 403 unless one of these scopes is granted; no scopes need no right."""
         if not scopes or scopes & self.scopes:
             return
         raise Refused(
@@ -86,7 +86,7 @@ class Tokens:
         )
 
     def expire(self) -> None:
-        """Expire every token issued so far, including the static one."""
+        """Expire all access tokens, including the static one."""
         self.revoked |= {self.static, *self.issued}
         self.issued.clear()
 
@@ -102,7 +102,7 @@ class Tokens:
             del self.issued[old]
 
     def refresh(self, form: dict[str, str], portal_id: int) -> Answer:
-        """Answer a token endpoint's form (RFC 6749, as in HubSpot's OAuth guide)."""
+        """Answer a request to the token endpoint (RFC 6749, HubSpot's OAuth guide)."""
         try:
             self._check_grant(form)
         except Refused:
@@ -146,7 +146,7 @@ class Tokens:
 
 
 def expired() -> Refused:
-    """Return the refusal of an expired token."""
+    """Return the refusal of an expired access token."""
     return _unauthenticated(
         "The OAuth token used to make this call expired 1 second(s) ago.",
         category="EXPIRED_AUTHENTICATION",

@@ -1,4 +1,4 @@
-"""Validation of property values, and their storage as strings."""
+"""Validation of property values, and the form in which HubSpot stores them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _Definition = dict[str, Any]
 
 
 def stored(definition: _Definition, given: str) -> str | WrongValue:
-    """Return the stored form of a non-empty value, or a WrongValue if HubSpot refuses it.
+    """Return the stored form of a value that is not empty, or a WrongValue.
 
-    Ids of owners, pipelines and stages are not checked here, since they differ between accounts.
+    Ids of owners, pipelines and stages are not checked here, since they depend on the account.
     """
     value = given.strip()
     if definition["type"] == "string":
@@ -58,7 +58,7 @@ def _datetime(definition: _Definition, value: str) -> str | WrongValue:
 
 
 def _date(definition: _Definition, value: str) -> str | WrongValue:
-    """Return a date as midnight UTC, as HubSpot's property guide describes."""
+    """Return the stored form of a date: midnight UTC (HubSpot's guide to properties)."""
     at = moment(value)
     if at is None:
         return _wrong(definition, "INVALID_DATE", f"{value} was not a valid date.")
@@ -70,9 +70,9 @@ def _date(definition: _Definition, value: str) -> str | WrongValue:
 
 
 def moment(value: str) -> int | None:
-    """Return milliseconds since 1970 from digits or ISO 8601, or None for other text.
+    """Parse digits or ISO 8601 to milliseconds since 1970; None for any other text.
 
-    Nine or ten digits are taken for seconds, which HubSpot refuses since its version 2026-09.
+    Nine or ten digits are read as seconds, which HubSpot refuses since version 2026-09.
     """
     if re.fullmatch(r"-?\d+", value) and value.isascii():
         return None if len(value.lstrip("-")) in (9, 10) or len(value) > 15 else int(value)
@@ -90,7 +90,7 @@ def _bool(definition: _Definition, value: str) -> str | WrongValue:
 
 
 def _enumeration(definition: _Definition, value: str) -> str | WrongValue:
-    """Check internal option values, case-sensitively; labels are not accepted."""
+    """Accept the internal values of options in exact case; labels are refused."""
     allowed = {option["value"] for option in definition["options"]}
     many = definition["fieldType"] == "checkbox"
     parts = [part for part in value.split(";") if part] if many else [value]
@@ -120,7 +120,7 @@ _OF_TYPE: dict[str, Callable[[_Definition, str], str | WrongValue]] = {
 
 
 def searchable_phone(value: str) -> str:
-    """Return a number without its country code, as in hs_searchable_calculated_*."""
+    """Return a phone number without country code, as in hs_searchable_calculated_*."""
     # Its tables are large; most servers never see a phone number.
     import phonenumbers
 

@@ -1,4 +1,4 @@
-"""Creates, updates, archives and merges of records, with HubSpot's refusals."""
+"""The fake's creates, updates, archives and merges of records, with HubSpot's refusals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def create(
     properties: dict[str, str],
     associations: Iterable[dict[str, Any]] = (),
 ) -> Record:
-    """Create a record and its links; a refusal creates nothing."""
+    """Create a record and its links, or nothing; raises Refused."""
     values = _values(portal, kind, properties)
     if kind in PIPELINE and (kind == "tickets" or values.get(STAGE[kind])):
         values.setdefault(PIPELINE[kind], next(iter(portal.pipelines[kind]), ""))
@@ -35,9 +35,9 @@ def create(
     _check_stage(portal, kind, values)
     _check_unique(portal, kind, values, None)
     links = [
-        (checked_target(portal, type_, one["to"]["id"]), type_)
-        for one in associations
-        for type_ in checked_types(kind, one["types"], to=one["to"]["id"])
+        (checked_target(portal, type_, association["to"]["id"]), type_)
+        for association in associations
+        for type_ in checked_types(kind, association["types"], to=association["to"]["id"])
     ]
     record = portal.new_record(kind)
     portal.store(record, values | _calculated(portal, kind, values))
@@ -47,10 +47,9 @@ def create(
 
 
 def update(portal: Portal, record: Record, properties: dict[str, str]) -> None:
-    """Update properties of a record; the empty string clears a property.
+    """Write the named properties of a record; the empty string clears a property.
 
-    An earlier life cycle stage is silently ignored, as in HubSpot, unless the stage is cleared
-    first.
+    Like HubSpot, it silently ignores an earlier lifecycle stage, unless the stage is cleared first.
     """
     values = _values(portal, record.kind, properties)
     if _goes_back(record.properties.get("lifecyclestage", ""), values.get("lifecyclestage", "")):
@@ -64,7 +63,7 @@ def update(portal: Portal, record: Record, properties: dict[str, str]) -> None:
 
 
 def check_full(portal: Portal, kind: str, properties: dict[str, str]) -> None:
-    """Raise a 400 unless the account's rules allow a record with these properties."""
+    """Raise Refused with 400 if the account's rules forbid a record with these properties."""
     _check_complete(kind, properties)
     _check_rules(portal, kind, properties)
 
@@ -101,7 +100,7 @@ def merge(portal: Portal, primary: Record, other: Record) -> Record:
 
 
 def _values(portal: Portal, kind: str, properties: dict[str, str]) -> dict[str, str]:
-    """Return the values in stored form, or refuse all wrong values at once."""
+    """Return the values in their stored form; raises Refused that lists all wrong values."""
     values: dict[str, str] = {}
     wrong: list[WrongValue] = []
     for name, given in properties.items():
@@ -132,9 +131,9 @@ def _value(portal: Portal, kind: str, name: str, given: str) -> str | WrongValue
 
 
 def _referable(portal: Portal, kind: str, name: str) -> list[str] | None:
-    """Return the valid ids of a reference property, or None for other properties.
+    """Return the valid ids for a property that refers to owners or pipelines, else None.
 
-    Stages are excluded, since they depend on the record's pipeline.
+    Stages are not included, since they depend on the record's pipeline.
     """
     if name == "hubspot_owner_id":
         return sorted(portal.owner_ids())
@@ -160,8 +159,9 @@ def _check_complete(kind: str, values: dict[str, str]) -> None:
 def _check_rules(
     portal: Portal, kind: str, after: dict[str, str], *, changed: dict[str, str] | None = None
 ) -> None:
-    """Enforce the account's rules: all on create, those of changed properties on update.
+    """Raise Refused if the account's rules forbid a write.
 
+    An update is checked where it changes values.
     Since version 2026-09 the rules also apply to writes by the API (HubSpot's changelog).
     """
     rules = portal.rules[kind]
@@ -185,7 +185,7 @@ def _check_rules(
 
 
 def _check_stage(portal: Portal, kind: str, after: dict[str, str]) -> None:
-    """Raise a 400 unless the stage belongs to the record's pipeline."""
+    """Raise Refused with 400 unless the stage belongs to the record's pipeline."""
     if kind not in STAGE or not (stage := after.get(STAGE[kind])):
         return
     allowed = portal.stages(kind, after.get(PIPELINE[kind], ""))

@@ -1,6 +1,6 @@
-"""Acme for crmhub: contacts, deals and tickets over its REST API.
+"""Acme for crmhub: contacts, deals and tickets over Acme's REST API.
 
-This example works with a common kind of API, which `tests/fake_acme.py` serves. Adapt both to your
+Acme stands for a common kind of API, which `tests/fake_acme.py` serves. Adapt both files to your
 CRM, one method at a time: make the fake as strict as the CRM, then change the adapter until the
 tests pass.
 """
@@ -46,7 +46,7 @@ _ID = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
 
 class AcmeAdapter(Adapter):
-    """Acme's REST API, with an API token."""
+    """Adapter for Acme's REST API, with an API token."""
 
     title = "Acme"
     settings = (
@@ -149,7 +149,10 @@ class AcmeAdapter(Adapter):
         fields: Mapping[str, str],
         more: Mapping[str, Any] = {},
     ) -> Answer:
-        """Send properties under the CRM's names; report refusals under the caller's names."""
+        """Send properties under the CRM's names.
+
+        Report refused properties under the caller's names.
+        """
         sent = {_THEIRS[kind].get(name, name): name for name in fields}
         if twice := fields.keys() - sent.values():
             raise Rejected([Problem(name, "it is sent under two names") for name in twice])
@@ -162,7 +165,7 @@ class AcmeAdapter(Adapter):
 
 
 def _failure(answer: Answer) -> AdapterError | None:
-    """Return the error for the CRM's own error codes; None leaves it to the status."""
+    """Return the error for the CRM's own error code; None if the HTTP status decides."""
     match answer.status, answer.body:
         case 422, {"errors": dict(errors)} if errors:
             return Rejected([Problem(name, str(why)) for name, why in errors.items()])
@@ -172,7 +175,7 @@ def _failure(answer: Answer) -> AdapterError | None:
 
 
 def _contact(answer: Answer, record: Mapping[str, Any], names: Sequence[str]) -> Contact:
-    """Return a record as a contact; the CRM sends null for a known field without a value."""
+    """Convert a record of the CRM to a contact; the CRM sends null for a field without a value."""
     fields = answer.mapping(record.get("fields"))
     theirs = {name: _THEIRS["contacts"].get(name, name) for name in names}
     values = {name: fields[key] for name, key in theirs.items() if key in fields}

@@ -10,8 +10,9 @@
             with MyFakeCrm() as crm:
                 yield crm
 
-`Crm` says what the tests must see of the fake from behind; `Base` lists what a test class may say
-about its CRM. A standard test that cannot hold is overridden with `@pytest.mark.xfail(reason=…)`.
+`Crm` is the interface through which the tests inspect the fake CRM. `Base` lists the attributes
+with which a test class describes its CRM. A standard test that cannot pass is overridden and marked
+`@pytest.mark.xfail(reason=…)`.
 """
 
 import pytest

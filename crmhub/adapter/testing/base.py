@@ -1,4 +1,4 @@
-"""Base class of every conformance test: names that describe the CRM, and shared fixtures."""
+"""Base class of all conformance tests: a description of the CRM, and shared fixtures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm, LaggingCrm
 
 DOMAIN = "conformance-tests.org"
-"""The domain of every email in these tests: none may be seen in a log."""
+"""The domain of every email in these tests, by which emails in logs are detected."""
 HOURS = 3600.0
 E = TypeVar("E", bound=AdapterError)
 T = TypeVar("T")
@@ -31,41 +31,41 @@ _numbers = itertools.count(1)
 
 
 class Base:
-    """The names with which an adapter's test class describes its CRM.
+    """The attributes with which an adapter's test class describes its CRM.
 
-    A subclass sets `adapter_class` and what differs from the defaults, and has a fixture `crm`
-    that yields a fresh CRM for each test. The names of properties are the CRM's own.
+    A subclass sets `adapter_class` and the attributes that differ from the defaults, and has a
+    fixture `crm` that yields an empty CRM for each test. Properties have the CRM's own names.
     """
 
     adapter_class: ClassVar[type[Adapter]]
     settings: Mapping[str, str] = {}
-    """What the connection is set to; `{url}` becomes the address to call."""
+    """The settings of the connection; `{url}` is replaced by the address to call."""
     credentials: Mapping[str, str] = {}
-    """The secrets of the connection; `{url}` becomes the address, for one that is a secret."""
+    """The secrets of the connection; `{url}` is replaced by the address, if that is a secret."""
 
     text: str = "lastname"
-    """A property of contacts that takes any text."""
+    """A property of contacts that accepts any text."""
     text2: str = "firstname"
-    """Another one."""
+    """Another property of contacts that accepts any text."""
     unknown: str = "no_such_property_of_anything"
     choice: tuple[str, str] | None = None
-    """A property of contacts with options, and one of its values."""
+    """A property of contacts that has options, and one of its values."""
     read_only: str | None = None
     """A property of contacts that only the CRM writes."""
     breakdowns: Sequence[tuple[int, object]] = ()
-    """Status and JSON by which this CRM says that it broke down, where no status from 500 on does.
+    """Status and JSON with which this CRM reports internal errors, if the status is below 500.
 
-    What it answers so to a write may have been written. Give one a secret where it repeats what
-    was sent.
+    A write that is answered in this way may have been written. Include a secret in one of them if
+    the CRM's error messages quote the request.
     """
     needed: Mapping[str, Mapping[str, str]] = {}
-    """By kind, what a record needs beside what a test gives it."""
+    """Properties that the CRM requires, by kind; they are added to every new record."""
     titles: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
     details: Mapping[Linked, tuple[str, str]] = {
         "deals": ("amount", "1250"),
         "tickets": ("content", "It is broken"),
     }
-    """What else bots send of a deal or ticket, with a value."""
+    """Another property of deals and tickets that bots send, with a value."""
     pipeline_names: Mapping[Linked, str] = {"deals": "pipeline", "tickets": "hs_pipeline"}
     stage_names: Mapping[Linked, str] = {"deals": "dealstage", "tickets": "hs_pipeline_stage"}
 
@@ -80,7 +80,7 @@ class Base:
 
     @pytest.fixture
     def crm(self) -> Crm:
-        """The CRM under test, as the tests inspect it directly; subclasses provide it."""
+        """The CRM under test; every test class must define this fixture."""
         raise NotImplementedError("give your test class a fixture `crm`")
 
     @pytest.fixture
@@ -90,14 +90,14 @@ class Base:
 
     @pytest.fixture
     def url(self) -> str:
-        """Base URL that the adapter calls."""
+        """The base URL that the adapter calls."""
         return ""
 
     @pytest.fixture
     def connection(
         self, url: str, store: Store | None, caplog: pytest.LogCaptureFixture
     ) -> Iterator[Connection]:
-        """The connection under test; the teardown checks that the logs hold no secret or email."""
+        """The connection under test; afterwards the logs are searched for secrets and emails."""
         settings = {name: value.format(url=url) for name, value in self.settings.items()}
         # Plain replacement, since a secret may contain braces.
         secrets = {name: text.replace("{url}", url) for name, text in self.credentials.items()}
@@ -121,11 +121,11 @@ class Base:
     # What the tests are written with.
 
     def made(self, kind: str, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return properties for a new record, including those the CRM requires."""
+        """Return the properties of a new record, with the ones that the CRM requires."""
         return {**self.needed.get(kind, {}), **properties}
 
     def person(self, **properties: str) -> dict[str, str]:
-        """Return properties of a new person with a unique email and text."""
+        """Return the properties of a new contact with a unique email and text."""
         number = next(_numbers)
         mine = {"email": f"ann{number}@{DOMAIN}", self.text: f"Of test {number}"}
         return self.made("contacts", mine | properties)
@@ -161,7 +161,7 @@ class Base:
         return self.made(kind, {self.titles[kind]: title})
 
     def announced(self, feature: str) -> None:
-        """Skip the test with a reason unless the adapter announces the feature."""
+        """Skip the test unless the adapter supports this optional method."""
         if feature not in features(self.adapter_class):
             pytest.skip(f"{self.adapter_class.title} announces no {feature}")
 
@@ -174,7 +174,7 @@ class Base:
             pytest.skip(f"{self.adapter_class.title} has no {kind}")
 
     def lagging(self, crm: Crm) -> LaggingCrm:
-        """Make the CRM's search lag from now on; skip the test if the fake cannot."""
+        """Delay the CRM's search index from now on; skip the test if the fake CRM cannot."""
         if not isinstance(crm, LaggingCrm):
             pytest.skip("the fake CRM has no search_lag: its search is never late")
         crm.search_lag = HOURS
@@ -182,7 +182,7 @@ class Base:
 
 
 def either(error: type[E], call: Callable[[], T]) -> T | E:
-    """Return a call's result, or the expected error it raises."""
+    """Call a function and return its result, or the error of this class that it raised."""
     try:
         return call()
     except error as exc:
@@ -190,7 +190,7 @@ def either(error: type[E], call: Callable[[], T]) -> T | E:
 
 
 def new_mark() -> str:
-    """Return a new unique mark in the hub's format."""
+    """Return a new unique mark, as the hub generates them."""
     return f"crmhub-{next(_numbers):020d}"
 
 
@@ -200,7 +200,7 @@ def phone_number() -> str:
 
 
 def texts_of(error: BaseException | None) -> str:
-    """Return an error's messages, its attributes and those of its causes as one text."""
+    """Return the messages and attributes of an error and all of its causes as one text."""
     texts: list[str] = []
     seen: set[int] = set()
     waiting = [error]
@@ -219,8 +219,8 @@ def hidden_in(text: str, connection: Connection) -> bool:
     return any(secret in text for secret in connection.secrets())
 
 
-def well_told(error: AdapterError, connection: Connection) -> None:
-    """Check that an error has a readable message without secrets."""
+def assert_readable(error: AdapterError, connection: Connection) -> None:
+    """Assert that an error has a message, and that it contains no secret."""
     assert error.message.strip(), f"{type(error).__name__} says nothing"
     assert not hidden_in(texts_of(error), connection), "an error holds a secret"
 

@@ -1,4 +1,4 @@
-"""The behaviour required of every adapter, however it reaches its CRM."""
+"""All tests that apply to every adapter, with or without HTTP."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ from crmhub.adapter.testing.writing import WritingTests
 
 
 class AdapterTests(TellingTests, FindingTests, WritingTests, LinkingTests, LeadTests, MarkTests):
-    """Tests for every adapter; subclass it and add a `crm` fixture."""
+    """The conformance tests of every adapter; subclasses define the fixture `crm`."""

@@ -22,15 +22,15 @@ from crmhub.adapter.masking import parts_of_address
 from crmhub.egress import Egress
 
 PATIENCE = 10.0
-"""Seconds that a call may take unless a test says otherwise."""
+"""The seconds that a call may take, unless a test sets another limit."""
 
 
 class Connection:
     """One connection to a CRM, shared by simulated processes of the hub.
 
-    Each adapter from `adapter()` simulates a separate process: it starts with the stored
+    Each call of `adapter()` simulates another process: the adapter starts with the stored
     credentials and shares leases and budgets with the others. `saved` lists the credentials stored
-    by `save_credentials`, oldest first; `slept` is the number of seconds skipped.
+    by `save_credentials`, oldest first; `slept` is the number of seconds of simulated sleep.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Connection:
         self._lock = threading.Lock()
 
     def adapter(self) -> Adapter:
-        """Return another adapter of this connection, with the currently stored credentials."""
+        """Return a new adapter of this connection, with the currently stored credentials."""
         return self.adapter_class(self.context())
 
     def context(self) -> Context:
@@ -81,7 +81,7 @@ class Connection:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Give the calls inside this block a shared time limit in seconds."""
+        """Limit all calls inside this block to a total time in seconds."""
         self._patience, self.slept = seconds, 0.0
         self._ends = time.monotonic() + seconds
         try:
@@ -90,12 +90,12 @@ class Connection:
             self._patience = None
 
     def sleep(self, seconds: float) -> None:
-        """Skip this many seconds without waiting."""
+        """Simulate a sleep of this many seconds; returns at once."""
         with self._lock:
             self.slept += seconds
 
     def secrets(self) -> set[str]:
-        """Return all secret texts: stored and former credentials, and their parts."""
+        """Return all secret texts: stored and former credentials, and parts of secret URLs."""
         texts = [*self.credentials.values(), *(v for text in self.saved for v in text.values())]
         # A stored grant also contains an expiry time; a secret address has its parts.
         words = {word for text in texts for word in (text, *text.split(), *parts_of_address(text))}
@@ -112,7 +112,7 @@ class Connection:
 
 
 class CountingBudget:
-    """A budget that counts calls without waiting, and refuses them while `refusing` is set."""
+    """A rate limit that counts calls and never waits; while `refusing` is set it refuses them."""
 
     def __init__(self, lane: str) -> None:
         self.lane = lane
@@ -129,12 +129,12 @@ class CountingBudget:
             self.taken += 1
 
     def follow(self, calls: int, seconds: float) -> None:
-        """Record the limit that the CRM allows."""
+        """Record the rate limit that the CRM announced."""
         assert calls > 0, "a budget of no calls at all"
         assert seconds > 0, "a budget for no time at all"
 
     def pause(self, seconds: float) -> None:
-        """Record that the CRM refused a call."""
+        """Record that the CRM's rate limit refused a call."""
         self.paused.append(seconds)
 
 
@@ -143,7 +143,7 @@ class _HasRemaining(Protocol):
 
 
 class Leases:
-    """Locks by name, shared by all adapters of a connection; `granted` counts acquisitions."""
+    """Locks by name, shared by all adapters of a connection; `granted` counts acquired locks."""
 
     def __init__(self, remaining: _HasRemaining) -> None:
         self.granted: Counter[str] = Counter()
@@ -153,7 +153,7 @@ class Leases:
 
     @contextmanager
     def hold(self, key: str, seconds: float) -> Iterator[None]:
-        """Hold the lease of this name; raise Unavailable if it cannot be acquired in time."""
+        """Hold the lock of this name during the block; raises Unavailable after too long a wait."""
         holder = object()
         ends = time.monotonic() + self._remaining()
         with self._changed:

@@ -1,4 +1,4 @@
-"""The interface through which the conformance tests inspect a CRM, bypassing the adapter."""
+"""The interface through which the conformance tests read and change a CRM without the adapter."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from crmhub.adapter import Kind, Linked
 
 
 class Crm(Protocol):
-    """A fake of the CRM (or the CRM itself), addressed by its own property names.
+    """A fake CRM, or the real one, as the tests read and change it.
 
-    The fake is as strict as the CRM and invents no values. Ids and values are strings; a missing
-    value is `""` or left out.
+    Properties have the CRM's own names. A fake is as strict as the CRM and invents no values. Ids
+    and values are strings; a missing value is `""` or left out.
     """
 
     def add_contact(self, properties: Mapping[str, str]) -> str:
-        """Store a contact and return its id; contacts added later are younger.
+        """Store a contact and return its id; a contact that is added later is younger.
 
-        Raises `Conflict` where the CRM takes an email only once.
+        Raises `Conflict` where the CRM requires unique emails.
         """
 
     def contacts(self) -> Mapping[str, Mapping[str, str]]:
-        """Return every live contact's properties by its id."""
+        """Return the properties of all existing contacts, by id."""
 
     def delete_contact(self, contact_id: str) -> None:
         """Delete a contact."""
 
     def linked(self, kind: Linked, contact_id: str) -> Mapping[str, Mapping[str, str]]:
-        """Return the live deals or tickets linked to a contact, by their ids."""
+        """Return the properties of the existing deals or tickets of a contact, by id."""
 
     def count(self, kind: Kind) -> int:
-        """Return the number of live records, linked or not."""
+        """Return the number of existing records of a kind, whether linked or not."""
 
 
 @runtime_checkable
@@ -40,12 +40,12 @@ class HttpCrm(Crm, Protocol):
 
     @property
     def url(self) -> str:
-        """Base URL of the CRM: `http://127.0.0.1:…`, with the CRM's path prefix if any."""
+        """The CRM's base URL: `http://127.0.0.1:…`, with the CRM's path prefix if it has one."""
 
 
 @runtime_checkable
 class LaggingCrm(Protocol):
-    """A CRM whose search index lags behind writes by a time that the tests choose."""
+    """A CRM whose search shows a write only after `search_lag` seconds, which the tests set."""
 
     search_lag: float
-    """For how many seconds a search does not show what was written."""
+    """How many seconds a search lags behind writes."""

@@ -16,13 +16,13 @@ _JSON = {"Content-Type": "application/json"}
 
 
 def answers(status: int, body: Any = None, **headers: str) -> Fault:
-    """Answer without forwarding the request; `body` is encoded as JSON unless it is bytes."""
+    """Return a fault that answers with this status and body instead of forwarding the request."""
     reply = made(status, body, **headers)
     return lambda exchange: exchange.reply(reply)
 
 
 def answers_after(status: int, body: Any = None, **headers: str) -> Fault:
-    """Forward the request, then replace the CRM's answer."""
+    """Return a fault that forwards the request, then sends this answer instead of the CRM's."""
     reply = made(status, body, **headers)
 
     def fault(exchange: Exchange) -> None:
@@ -33,7 +33,7 @@ def answers_after(status: int, body: Any = None, **headers: str) -> Fault:
 
 
 def made(status: int, body: Any = None, **headers: str) -> Reply:
-    """Build an answer; underscores in header names become hyphens."""
+    """Return an answer; underscores in the names of headers become hyphens."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     if body is None:
         return Reply(status, b"", named)
@@ -43,7 +43,7 @@ def made(status: int, body: Any = None, **headers: str) -> Reply:
 
 
 def echoes(status: int) -> Fault:
-    """Answer with an error that repeats the request, including its credentials."""
+    """Return a fault whose error answer quotes the request, including its credentials."""
 
     def fault(exchange: Exchange) -> None:
         headers = exchange.request.headers.items()
@@ -77,9 +77,9 @@ def closed_after(exchange: Exchange) -> None:
 
 
 class HeldBack:
-    """Reset the connection, and forward the request later, when `land` is called.
+    """A fault that resets the connection, and forwards the request only when `land` is called.
 
-    So does a CRM whose table is locked: its caller gives up, and the write goes on.
+    A CRM with a locked table does the same: its caller gives up, and the write takes effect later.
     """
 
     def __init__(self, proxy: FaultProxy) -> None:
@@ -87,7 +87,7 @@ class HeldBack:
         self._requests: list[Request] = []
 
     def __call__(self, exchange: Exchange) -> None:
-        """Store the request and drop its answer."""
+        """Store the request and reset the connection without an answer."""
         self._requests.append(exchange.request)
         exchange.reset()
 
@@ -106,7 +106,7 @@ def cut_after(exchange: Exchange) -> None:
 
 
 def mislabelled(exchange: Exchange) -> None:
-    """Forward the request, and answer its JSON under another content type."""
+    """Forward the request, and send its JSON answer under another content type."""
     reply = exchange.forward()
     headers = {k: v for k, v in reply.headers.items() if k.lower() != "content-type"}
     exchange.reply(Reply(reply.status, reply.body, {**headers, "Content-Type": "image/png"}))
@@ -120,30 +120,30 @@ def not_http(exchange: Exchange) -> None:
 
 
 def falsely_compressed(exchange: Exchange) -> None:
-    """Forward the request, and claim a compression that the answer does not have."""
+    """Forward the request, and label its uncompressed answer as compressed."""
     reply = exchange.forward()
     exchange.reply(Reply(200, reply.body or b"{}", {**reply.headers, "Content-Encoding": "gzip"}))
 
 
 def stalled_after(exchange: Exchange) -> None:
-    """Forward the request, and send the answer at one byte per second."""
+    """Forward the request, and send its answer at one byte per second."""
     reply = exchange.forward()
     exchange.drip(head(reply) + reply.body, every=1.0)
 
 
 def dripping_head(exchange: Exchange) -> None:
-    """Send an endless head, one byte at a time, each before the adapter's read timeout."""
+    """Send endless headers, each byte just before the adapter's read timeout."""
     exchange.drip(b"HTTP/1.1 200 OK\r\n" + b"X-Slow: yes\r\n" * 10_000, every=0.05)
 
 
 def dripping_body(exchange: Exchange) -> None:
-    """Send an endless body, one byte at a time, each before the adapter's read timeout."""
+    """Send an endless body, each byte just before the adapter's read timeout."""
     exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999\r\n")
     exchange.drip(b"\r\n" + b" " * 99_999, every=0.05)
 
 
 def huge(exchange: Exchange) -> None:
-    """Answer 48 MiB of JSON."""
+    """Answer with 48 MiB of JSON."""
     exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
     exchange.send(f'Content-Length: {2 + (48 << 20)}\r\n\r\n"'.encode())
     for _ in range(768):
@@ -153,27 +153,27 @@ def huge(exchange: Exchange) -> None:
 
 
 def bomb(exchange: Exchange) -> None:
-    """Answer 64 MiB of JSON compressed to a few kilobytes."""
+    """Answer with 64 MiB of JSON, compressed to a few kilobytes."""
     exchange.reply(Reply(200, compressed(), {**_JSON, "Content-Encoding": "gzip"}))
 
 
 @cache
 def compressed() -> bytes:
-    """Return the compressed body of `bomb`, cached because it is expensive to build."""
+    """Return the compressed body of `bomb`; cached, because compression is slow."""
     return gzip.compress(b'"' + b"x" * (64 << 20) + b'"', 1)
 
 
 def http_date(seconds: float) -> str:
-    """Return the time `seconds` (since 1970) in HTTP's date format."""
+    """Return a time, in seconds since 1970, in the date format of HTTP headers."""
     return formatdate(seconds, usegmt=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """A named fault.
+    """A fault with its name.
 
-    `silent` is a success without content, which some CRMs send after every change. A call under a
-    `harmless` fault may succeed.
+    A `silent` fault is a success without a body, which some CRMs send after every change. Under a
+    `harmless` fault a call may succeed.
     """
 
     name: str
@@ -183,7 +183,7 @@ class Harm:
 
 
 def harms() -> list[Harm]:
-    """Return every fault that any call must survive."""
+    """Return all faults that every call is tested with."""
     return [
         *(Harm(f"{status}", answers(status, {"message": "no"})) for status in _STATUSES),
         Harm("403 in HTML", answers(403, _HTML, Content_Type="text/html")),

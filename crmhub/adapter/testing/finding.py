@@ -1,4 +1,4 @@
-"""Tests of every adapter's contact lookups."""
+"""Tests of the lookup of contacts, for every adapter."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ WRONG_IDS = {
     "half a letter": "\ud800",
     "much too long": "9" * 10_000,
 }
-"""Ids that no CRM has ever issued; `{id}` is one that it has."""
+"""Ids that no CRM has issued; `{id}` is replaced by an id that the CRM has issued."""
 
 
 MANY = 250
-"""More records than CRMs answer at once."""
+"""A number of records that no CRM returns on one page."""
 
 
 def lookalikes(email: str) -> list[str]:
-    """Return emails that a substring or pattern search would confuse with this email."""
+    """Return emails that a search by substring or pattern would confuse with this email."""
     local, _, domain = email.partition("@")
     return [
         f"jo{email}",
@@ -120,7 +120,7 @@ class FindingTests(Base):
     # By phone.
 
     def _finds_phone_stored_as(self, adapter: Adapter, crm: Crm, stored: str) -> None:
-        """Check that `+4915123456789` is found among similar numbers."""
+        """Assert that `+4915123456789`, stored in this notation, is found among similar numbers."""
         for other in ("+4315123456789", "+491512345678", "+49151234567890", "+4915123456788"):
             crm.add_contact(self.person(phone=other))
         expected_id = crm.add_contact(self.person(phone=stored))

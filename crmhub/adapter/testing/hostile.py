@@ -1,8 +1,7 @@
-"""Tests of HTTP adapters against every fault on the way to and from the CRM.
+"""Tests of HTTP adapters against network faults and invalid answers.
 
-Each call of the contract is repeated with a fault at each of its requests. The adapter sees only
-the HTTP answers; the tests inspect the CRM directly and compare the adapter's result with the CRM's
-state.
+Each method of the adapter is called once for each fault and each of its requests. The tests then
+compare the adapter's result with the CRM's records.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from crmhub.adapter import (
     Uncertain,
 )
 from crmhub.adapter.testing import faults
-from crmhub.adapter.testing.base import HOURS, either, well_told
+from crmhub.adapter.testing.base import HOURS, assert_readable, either
 from crmhub.adapter.testing.connection import PATIENCE, Connection
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.faults import Harm, answers, answers_after, harms
@@ -50,7 +49,7 @@ from crmhub.adapter.testing.tokens import TokenTests
 from crmhub.adapter.upserts import upsert_contact
 
 _HOUR = 3600
-# Whoever allows each request the usual 10 s is found out.
+# An adapter that allows each request the usual 10 s fails the test.
 _LATE_S = 9.0
 _HARMS = {harm.name: harm for harm in harms()}
 _WAITS: dict[str, tuple[Callable[[], str | None], float | None]] = {
@@ -64,7 +63,7 @@ _WAITS: dict[str, tuple[Callable[[], str | None], float | None]] = {
 
 
 class Canary:
-    """A host that the adapter must not call; it records every connection."""
+    """A server that the adapter must not call; it records every connection."""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
@@ -81,12 +80,15 @@ class Canary:
                     self.heard.append(peer.recv(65_536))
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop the server."""
         self._listener.close()
 
 
 class HttpAdapterTests(OutgoingTests, TokenTests):
-    """All behaviour tests plus the fault tests; the `crm` fixture yields a CRM with a `url`."""
+    """All conformance tests of an adapter over HTTP.
+
+    The fixture `crm` yields a CRM with a `url`.
+    """
 
     # Every call meets every fault.
 
@@ -114,7 +116,10 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
     def _lies(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, harm: Harm
     ) -> list[str]:
-        """Run each call with a fault at each of its requests; return the wrong reports."""
+        """Repeat each call with a fault at each of its requests.
+
+        Return a message for each wrong result.
+        """
         lies: list[str] = []
         for operation in self._operations(connection, crm, proxy):
             for nth in range(self._requests(connection, crm, proxy, operation)):
@@ -136,12 +141,12 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         *,
         lasting: bool = False,
     ) -> str:
-        """Return why a call's result under a fault is wrong, or `""` if it is right."""
+        """Return why the result of a call under a fault is wrong, or `""` if it is right."""
         try:
             self._judge(connection, proxy, operation, harm, lasting=lasting)
         except AssertionError as exc:
             return str(exc).partition("\n")[0]
-        # Whatever else comes out of an adapter is its bug, and is told with the others.
+        # Any other exception is a bug of the adapter, and is reported like a wrong result.
         except Exception as exc:
             return f"{type(exc).__name__} came out, which is no error of the contract: {exc}"
         return ""
@@ -155,7 +160,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         *,
         lasting: bool = False,
     ) -> None:
-        """Make a call and compare its result with the CRM's state afterwards."""
+        """Make a call and assert that its result agrees with the CRM's records afterwards."""
         before = operation.state()
         try:
             result = operation.call(connection.adapter())
@@ -172,7 +177,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
                 assert operation.is_right(result, before, after), said
             assert operation.effect(before, after) in ("none", "whole")
         for request in proxy.requests:
-            again = [one for one in proxy.requests if one.said == request.said]
+            again = [other for other in proxy.requests if other.said == request.said]
             assert not request.wrote or len(again) == 1, "a write was sent twice"
 
     def _judge_error(
@@ -185,7 +190,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         *,
         lasting: bool,
     ) -> None:
-        well_told(error, connection)
+        assert_readable(error, connection)
         effect = operation.effect(before, operation.state())
         name = type(error).__name__
         if isinstance(error, Throttled | Unavailable) and error.retry_after is not None:
@@ -216,9 +221,9 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         ready = self._ready(connection, crm, proxy, operation)
         proxy.inject(answers(status, {"message": "no"}), times=None)
         errors = self._errors(ready, connection.adapter())
-        assert all(isinstance(one, Denied) for one in errors), errors
+        assert all(isinstance(error, Denied) for error in errors), errors
         for request in proxy.requests:
-            assert [one.said for one in proxy.requests].count(request.said) <= 2 * len(errors)
+            assert [sent.said for sent in proxy.requests].count(request.said) <= 2 * len(errors)
 
     @pytest.mark.usefixtures("impatient")
     @pytest.mark.parametrize("wait", _WAITS)
@@ -295,7 +300,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, fault: Fault
     ) -> None:
         calls = self._operations(connection, crm, proxy)
-        ready = [self._ready(connection, crm, proxy, one) for one in calls]
+        ready = [self._ready(connection, crm, proxy, call) for call in calls]
         adapters = [connection.adapter() for _ in ready]
         proxy.inject(fault, times=None)
         ended: dict[str, str] = {}
@@ -304,7 +309,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
             try:
                 self._errors(ready[i], adapters[i])
                 ended[ready[i].name] = ""
-            # Whatever comes out is told below, not lost with the thread.
+            # An exception is reported below, since the thread would lose it.
             except BaseException as exc:
                 ended[ready[i].name] = f"{exc!r}"
 
@@ -315,7 +320,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
             latest = time.monotonic() + _LATE_S
             for thread in threads:
                 thread.join(max(0.0, latest - time.monotonic()))
-        late = {one.name for one in ready} - ended.keys()
+        late = {operation.name for operation in ready} - ended.keys()
         assert not late, "they took no heed of the time that remained"
         assert {name: said for name, said in ended.items() if said} == {}
 
@@ -326,7 +331,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         connection.outgoing.timeouts.clear()
         with connection.within(PATIENCE):
             ready.call(connection.adapter())
-        assert all(0 < one <= PATIENCE for one in connection.outgoing.timeouts)
+        assert all(0 < timeout <= PATIENCE for timeout in connection.outgoing.timeouts)
 
     @pytest.mark.parametrize("write", [Create, Update, CreateDeal, CreateTicket, UpsertKnown])
     def test_a_write_whose_answer_does_not_come_in_time_is_uncertain(

@@ -1,4 +1,4 @@
-"""Tests of every adapter's leads: the right contact, written once, and no value lost."""
+"""Tests of leads, for every adapter: the right contact, written once, without a lost value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
-    """Run all functions in threads at the same moment, and return their results."""
+    """Run all functions in threads at the same moment; return their results in order."""
     barrier = threading.Barrier(len(works))
 
     def start(work: Callable[[], T]) -> T:
@@ -129,7 +129,7 @@ class LeadTests(Base):
         before = crm.contacts()
         lead = self.lead({**self.person(phone=phone), self.text: "New"}, contact_id=talked)
         saved = upsert_contact(adapter, replace(lead, phone_identifies=True))
-        assert (saved.id, [one.name for one in saved.refused]) == (id, ["email"])
+        assert (saved.id, [problem.name for problem in saved.refused]) == (id, ["email"])
         after = crm.contacts()
         assert (after[id]["email"], after[id][self.text]) == (before[id]["email"], "New")
         assert after[talked] == before[talked]
@@ -189,7 +189,7 @@ class LeadTests(Base):
         id = crm.add_contact(mine)
         lead = self.lead({"email": mine["email"], "phone": phone, self.text: "New"})
         saved = upsert_contact(adapter, lead)
-        assert (saved.id, [one.name for one in saved.refused]) == (id, ["phone"])
+        assert (saved.id, [problem.name for problem in saved.refused]) == (id, ["phone"])
         got = adapter.get_contact(id, ["phone", self.text]).properties
         assert got == {"phone": mine["phone"], self.text: "New"}
         assert crm.contacts()[theirs]["phone"] == phone
@@ -207,7 +207,7 @@ class LeadTests(Base):
                 adapter,
                 self.lead({"email": mine["email"], "phone": phone, self.text: "New"}, strict=True),
             )
-        assert [one.name for one in caught.value.problems] == ["phone"]
+        assert [problem.name for problem in caught.value.problems] == ["phone"]
         assert crm.contacts() == before
 
     def test_what_a_lead_does_not_say_is_kept(self, adapter: Adapter, crm: Crm) -> None:
@@ -251,11 +251,11 @@ class LeadTests(Base):
         lead = self.lead({**mine, self.unknown: "x"})
         saved = either(Rejected, lambda: upsert_contact(adapter, lead))
         if isinstance(saved, Rejected):
-            assert [one.name for one in saved.problems] == [self.unknown]
+            assert [problem.name for problem in saved.problems] == [self.unknown]
             assert not crm.contacts()
             return
         got = adapter.get_contact(saved.id, [self.unknown, *mine]).properties
-        refused = {one.name for one in saved.refused}
+        refused = {problem.name for problem in saved.refused}
         assert got == (mine if refused else {**mine, self.unknown: "x"})
         assert refused <= {self.unknown}
 
@@ -399,9 +399,9 @@ class LeadTests(Base):
         assert isinstance(known, Saved)
         assert known.id == talked
         assert isinstance(shared, Saved)
-        assert (shared.id, [one.name for one in shared.refused]) == (id, ["phone"])
+        assert (shared.id, [problem.name for problem in shared.refused]) == (id, ["phone"])
         assert isinstance(whole, Rejected)
-        assert [one.name for one in whole.problems] == ["phone"]
+        assert [problem.name for problem in whole.problems] == ["phone"]
         after = crm.contacts()
         assert [after[one][self.text] for one in (talked, id)] == ["New", "New"]
         assert after[id]["phone"] == mine["phone"]
@@ -413,7 +413,7 @@ class LeadTests(Base):
     def test_an_email_that_only_a_create_knows_of_is_the_contacts(
         self, connection: Connection, crm: Crm
     ) -> None:
-        """Simulate a contact that is created between the lookup and the write."""
+        """Test a lead whose contact is created between the lookup and the write."""
         mine = self.person()
         adapter = connection.adapter()
         made: list[str] = []

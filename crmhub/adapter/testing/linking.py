@@ -1,4 +1,4 @@
-"""Tests of every adapter's deals and tickets created for a contact."""
+"""Tests of deals and tickets created for a contact, for every adapter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LinkingTests(Base):
     """Tests of `create_for_contact`."""
 
     def _people(self, crm: Crm) -> str:
-        """Create several contacts and return the id of the middle one."""
+        """Create several contacts; return the id of the middle one."""
         return [crm.add_contact(self.person()) for _ in range(3)][1]
 
     def test_it_makes_deals_or_tickets(self, adapter: Adapter, crm: Crm) -> None:
@@ -146,7 +146,7 @@ class LinkingTests(Base):
 
 
 def _number(text: str) -> Decimal | None:
-    """Normalize a number for comparison, since a CRM may write 1250 as 1250.00."""
+    """Return a number in one notation, since a CRM may store 1250 as 1250.00."""
     try:
         return Decimal(text)
     except InvalidOperation:

@@ -1,4 +1,4 @@
-"""Tests of `find_marked`: it finds the record of a lost write, and no other record."""
+"""Tests of `find_marked`: it finds the record of a write whose answer was lost, and no other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crmhub.adapter.upserts import upsert_contact
 
 
 def _later(outcome: object) -> bool:
-    """Return whether an error asks the hub to look again later."""
+    """Return whether an error asks the hub to repeat the lookup later."""
     return isinstance(outcome, Unavailable) and outcome.retry_after is not None
 
 
@@ -45,7 +45,7 @@ class MarkTests(Base):
         *,
         later: float = 0.0,
     ) -> str:
-        """Return the record id found for a write that began `later` than this test, or ""."""
+        """Return the id of the found record for a write `later` seconds after the start, or ""."""
         since_ms = self.since_ms + int(later * 1000)
         record = adapter.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
         return "" if record is None else record.id

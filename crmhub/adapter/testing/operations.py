@@ -1,4 +1,4 @@
-"""Every call of the contract as an object, with its allowed effects on the CRM."""
+"""The methods of an adapter as objects that the fault tests call and check."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from crmhub.adapter.upserts import upsert_contact, upsert_contacts
 
 T = TypeVar("T")
 Effect = Literal["none", "whole", "part", "wrong"]
-"""What a call has left behind: nothing, all it should, a part of it, or something else."""
+"""How much a call changed: nothing, all it should, a part of it, or other records."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The part of a CRM's contents that a call may change."""
+    """The records of a CRM that a call may change."""
 
     contacts: Mapping[str, Mapping[str, str]]
     counts: Mapping[Linked, int]
@@ -38,7 +38,7 @@ class State:
 
 
 def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
-    """Return the CRM's current state; links are those of one contact."""
+    """Return the CRM's current records; links only of the contact `contact_id`."""
     names = {"email", "phone", tests.text, tests.text2, *tests.needed.get("contacts", {})}
     contacts = {
         id: {name: properties.get(name) or "" for name in names}
@@ -54,14 +54,14 @@ def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
 
 
 class Operation(ABC):
-    """One call, with its contact and values prepared in a CRM.
+    """One call of an adapter, with its contact and values prepared in a CRM.
 
-    `sound` is an adapter that meets no fault while this is made.
+    `sound` is an adapter without faults, which the preparation may call.
     """
 
     name: ClassVar[str]
     feature: ClassVar[str] = ""
-    """What the adapter must announce for it."""
+    """The optional method that the adapter must support for this call."""
     reads: ClassVar[bool] = False
     may_find_none: ClassVar[bool] = False
     """Whether a 404 may mean that there is no such contact."""
@@ -79,34 +79,37 @@ class Operation(ABC):
         self.prepare()
 
     def prepare(self) -> None:  # noqa: B027 (most need nothing)
-        """Prepare what the call needs in addition to the contact."""
+        """Create the records that the call needs in addition to its contact."""
 
     @abstractmethod
     def call(self, adapter: Adapter) -> object:
-        """Make the call."""
+        """Make the call through this adapter and return its result."""
 
     def state(self) -> State:
-        """Return the CRM's current state."""
+        """Return the CRM's current records."""
         return state_of(self.tests, self.crm, self.id)
 
     @abstractmethod
     def is_right(self, result: object, before: State, after: State) -> bool:
-        """Return whether a result matches the CRM's state."""
+        """Return whether a result agrees with the CRM's records before and after the call."""
 
     def is_deceived(self, result: object, before: State, after: State) -> bool:
-        """Return whether a result is wrong only in reporting a change that did not happen.
+        """Return whether a result is wrong only because the CRM claimed a change it did not make.
 
-        After a change of a record with a known id, a CRM may answer only that it succeeded.
+        Some CRMs answer a change with a success without content, so an adapter cannot notice this.
         """
         return False
 
     def effect(self, before: State, after: State) -> Effect:
-        """Return the call's effect on the CRM."""
+        """Return how much the call changed: `none`, `part`, `whole`, or `wrong` (other records)."""
         return "none" if after == before else "wrong"
 
 
 def _first(tests: Base, call: Callable[[Linked], T]) -> tuple[Linked, T]:
-    """Return the function's result for the first kind that the CRM supports."""
+    """Call a function with each kind of record.
+
+    Return the result of the first that the CRM supports.
+    """
     for kind in tests.titles:
         with suppress(Unsupported):
             return kind, call(kind)
@@ -114,7 +117,7 @@ def _first(tests: Base, call: Callable[[Linked], T]) -> tuple[Linked, T]:
 
 
 class Reads(Operation):
-    """A read, whose result is compared with a read without faults."""
+    """A call that reads; its result is compared with that of the same call without faults."""
 
     reads = True
 
@@ -164,7 +167,7 @@ class Describe(Reads):
 
 
 class Pipelines(Reads):
-    """List the pipelines of deals, or of tickets in a CRM without deals."""
+    """List the pipelines of deals; of tickets if the CRM has no deals."""
 
     name = feature = "pipelines"
 
@@ -246,7 +249,7 @@ class Creates(Operation):
 
 
 class Create(Creates):
-    """Create a contact."""
+    """Create a contact with `create_contact`."""
 
     name = "create_contact"
 
@@ -271,7 +274,7 @@ class UpsertNew(Creates):
 
 
 class Changes(Operation):
-    """A call that changes one text of a contact."""
+    """A call that changes one text property of a contact."""
 
     def is_right(self, result: object, before: State, after: State) -> bool:
         return (
@@ -293,7 +296,7 @@ class Changes(Operation):
 
 
 class Update(Changes):
-    """Change a contact."""
+    """Change a contact with `update_contact`."""
 
     name = "update_contact"
 
@@ -302,7 +305,7 @@ class Update(Changes):
 
 
 class UpsertKnown(Changes):
-    """Upsert a lead of an existing contact."""
+    """Upsert a lead whose contact exists."""
 
     name = "upsert_contact of somebody known"
 
@@ -312,7 +315,7 @@ class UpsertKnown(Changes):
 
 
 class CreatesLinked(Operation):
-    """A call that creates a record linked to a contact."""
+    """A call that creates a deal or ticket for a contact."""
 
     kind: ClassVar[Linked]
 
@@ -321,7 +324,7 @@ class CreatesLinked(Operation):
         return adapter.create_for_contact(self.kind, self.id, sent, mark=self.mark)
 
     def find(self, adapter: Adapter) -> Saved | None:
-        """Find the record of an earlier attempt."""
+        """Look up the record of an earlier attempt."""
         sent = self.tests.title(self.kind)
         return adapter.find_marked(self.kind, self.id, self.mark, sent=sent, since_ms=self.since_ms)
 
@@ -365,7 +368,7 @@ class CreateTicket(CreatesLinked):
 
 
 class UpsertSeveral(Operation):
-    """Upsert two new leads and one lead of an existing contact; check each result."""
+    """Upsert two new leads and one lead whose contact exists, together; check each result."""
 
     name = "upsert_contacts"
 
@@ -373,7 +376,7 @@ class UpsertSeveral(Operation):
         self.second = self.tests.person()
 
     def leads(self) -> list[Lead]:
-        """Return the leads in their order."""
+        """Return the three leads in the order in which they are sent."""
         known = {"email": self.person["email"], self.tests.text: "Changed"}
         return [self.tests.lead(said) for said in (self.new, known, self.second)]
 
@@ -432,7 +435,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
 
 
 def operations_of(adapter: type[Adapter]) -> list[type[Operation]]:
-    """Return the operations that an adapter supports."""
+    """Return the calls that an adapter class supports."""
     announced = features(adapter)
     return [
         operation

@@ -21,10 +21,9 @@ _TIMEOUT_S = 30
 
 @dataclass(slots=True)
 class Request:
-    """One request as the proxy received it from the adapter.
+    """One request that the proxy received from the adapter.
 
-    `wrote` tells whether forwarding the request changed the CRM, `fault` whether a fault was
-    applied.
+    `wrote` is True if forwarding the request changed the CRM, `fault` if a fault was applied.
     """
 
     method: str
@@ -36,13 +35,13 @@ class Request:
 
     @property
     def said(self) -> tuple[str, str, bytes]:
-        """Key under which a repeated request counts as the same request."""
+        """The request's method, path and body: equal for a repetition of the same request."""
         return self.method, self.target, self.body
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer as it is sent to the adapter."""
+    """An answer to the adapter: status, headers, body."""
 
     status: int
     body: bytes = b""
@@ -50,14 +49,14 @@ class Reply:
 
 
 Fault = Callable[["Exchange"], None]
-"""What is done with a request instead of forwarding it and its answer."""
+"""A function that handles a request in place of the normal forwarding."""
 
 
 class FaultProxy:
-    """A proxy in front of the CRM at `upstream`; the adapter calls its `url`.
+    """A proxy before the CRM at `upstream`; the adapter calls its `url`.
 
     Requests pass unchanged until `inject` is called; `requests` records all of them. `state`
-    returns the CRM's contents, to find out which requests wrote.
+    returns the CRM's records, to detect which requests wrote.
     """
 
     def __init__(self, upstream: str, *, state: Callable[[], object] | None = None) -> None:
@@ -99,9 +98,9 @@ class FaultProxy:
         times: int | None = 1,
         when: Callable[[Request], bool] = lambda request: True,
     ) -> None:
-        """Apply a fault to the next `times` requests (None: all), after `skip` unharmed ones.
+        """Skip `skip` requests, then apply a fault to the next `times` requests (None: to all).
 
-        Only those that `when` is true of count. Forgets the requests so far.
+        Only requests for which `when` returns True count. The recorded requests are forgotten.
         """
         with self._lock:
             self.requests = []
@@ -115,7 +114,7 @@ class FaultProxy:
             self._fault = None
 
     def hand_on(self, request: Request) -> Reply:
-        """Send a request to the CRM, reconnecting if its idle connection was closed."""
+        """Send a request to the CRM; connect again if the CRM closed the idle connection."""
         upstream = HTTPConnection(*self.upstream, timeout=_TIMEOUT_S)
         try:
             return forwarded(request, upstream)
@@ -139,7 +138,7 @@ class FaultProxy:
 
 
 class Exchange:
-    """One request in progress, with the actions a fault may take on it."""
+    """One request in progress, with the methods that a fault may call."""
 
     def __init__(self, handler: _Handler, request: Request, proxy: FaultProxy) -> None:
         self.request = request
@@ -147,7 +146,7 @@ class Exchange:
         self._proxy = proxy
 
     def forward(self) -> Reply:
-        """Forward the request and return the CRM's answer."""
+        """Forward the request to the CRM and return its answer."""
         state, upstream = self._proxy.state, self._handler.upstream
         if state is None or not self.request.fault:
             return forwarded(self.request, upstream)
@@ -177,7 +176,7 @@ class Exchange:
         self._handler.connection.close()
 
     def drip(self, data: bytes, *, every: float) -> None:
-        """Send one byte at a time until the adapter gives up or the proxy ends, then reset."""
+        """Send one byte at a time until the adapter disconnects or the proxy stops, then reset."""
         with suppress(OSError):
             for byte in data:
                 self._handler.connection.sendall(bytes([byte]))
@@ -187,7 +186,7 @@ class Exchange:
 
 
 def forwarded(request: Request, upstream: HTTPConnection) -> Reply:
-    """Send a request to the CRM and return its answer, or 502 if none comes."""
+    """Send a request to the CRM and return its answer, or a 502 without an answer."""
     try:
         headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_BY_HOP}
         upstream.request(request.method, request.target, request.body or None, headers)
@@ -203,12 +202,12 @@ def forwarded(request: Request, upstream: HTTPConnection) -> Reply:
 
 
 def passed(exchange: Exchange) -> None:
-    """Forward the request and return its answer unchanged."""
+    """Forward the request and send the CRM's answer unchanged."""
     exchange.reply(exchange.forward())
 
 
 def head(reply: Reply, *, length: int | None = None) -> bytes:
-    """Return an answer's status line and headers as bytes."""
+    """Return the status line and headers of an answer as bytes."""
     lines = [f"HTTP/1.1 {reply.status} Said"]
     lines += [f"{name}: {value}" for name, value in reply.headers.items()]
     if reply.status not in (204, 304):
@@ -222,7 +221,7 @@ class _Server(ThreadingHTTPServer):
     proxy: FaultProxy
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore the error: in these tests the peer often disconnects."""
+        """Ignore the error: in these tests clients often disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Tests of an adapter's metadata: settings, properties, pipelines, owners, connection check."""
+"""Tests of settings, properties, pipelines, owners and the connection check, for every adapter."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _texts(*values: object) -> bool:
 
 
 class TellingTests(Base):
-    """Tests of the class's declarations and of its optional read methods."""
+    """Tests of an adapter's declared settings and of its optional methods that read."""
 
     # The class.
 

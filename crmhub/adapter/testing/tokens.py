@@ -15,10 +15,13 @@ from crmhub.adapter.testing.wire import WireTests
 
 
 class TokenTests(WireTests):
-    """Tests of tokens that expire while several threads and processes use them."""
+    """Tests with access tokens that expire while several threads and processes use them."""
 
     def _renewing(self, connection: Connection, crm: HttpCrm) -> tuple[list[Adapter], Get]:
-        """Return two adapters with tokens, and a prepared call; skip without renewal."""
+        """Return two adapters with access tokens and a prepared call.
+
+        Skip if tokens never expire.
+        """
         adapters = [connection.adapter()]
         ready = Get(self, crm, adapters[0])
         if not self._tokens(connection):
@@ -28,13 +31,13 @@ class TokenTests(WireTests):
         return adapters, ready
 
     def _tokens(self, connection: Connection) -> set[str]:
-        """Return the access tokens that the adapter stores."""
+        """Return the access tokens in the stored credentials."""
         names = [setting.name for setting in self.adapter_class.settings if setting.kept]
         words = {word for name in names for word in connection.credentials[name].split()}
         return words & connection.secrets()
 
     def _expire(self, connection: Connection, proxy: FaultProxy) -> None:
-        """Refuse every later request that carries a currently valid token."""
+        """Let the proxy refuse all later requests that carry a currently valid token."""
         old = self._tokens(connection)
         proxy.inject(
             answers(401, {"message": "expired"}),

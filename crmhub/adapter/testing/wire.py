@@ -1,4 +1,4 @@
-"""Fixtures for tests of HTTP adapters: a proxy between the adapter and its CRM."""
+"""Fixtures of the tests of HTTP adapters: a proxy between the adapter and its CRM."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from crmhub.adapter.testing.proxy import FaultProxy
 
 
 class WireTests(AdapterTests):
-    """Tests that inspect every request; the `crm` fixture yields a CRM with a `url`."""
+    """Base of the tests that inspect every request; the fixture `crm` yields a CRM with a `url`."""
 
     settings: Mapping[str, str] = {"base_url": "{url}"}
     _sent: ClassVar[Mapping[type[Operation], int | None]] = {}
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Parametrize the tests with each supported call and each fault."""
+        """Run each test with an argument `operation` once for each supported call."""
         assert metafunc.cls is not None
         if "operation" in metafunc.fixturenames:
             calls = operations_of(metafunc.cls.adapter_class)
@@ -38,12 +38,12 @@ class WireTests(AdapterTests):
 
     @pytest.fixture
     def url(self, proxy: FaultProxy) -> str:
-        """Base URL that the adapter calls."""
+        """The base URL that the adapter calls: the proxy's."""
         return proxy.url
 
     @pytest.fixture
     def impatient(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Replace sleeping: subtract the time from the call's remaining seconds."""
+        """Replace `time.sleep`: it returns at once and shortens the time left for the call."""
         real, callers = time.sleep, threading.current_thread()
 
         def sleep(seconds: float) -> None:
@@ -55,9 +55,9 @@ class WireTests(AdapterTests):
     def _ready(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> Operation:
-        """Return a prepared call, and start recording its requests.
+        """Return a prepared call, with an empty list of recorded requests.
 
-        Skips the test if the CRM lacks the record that the call creates.
+        Skips the test if the CRM has no such kind of record.
         """
         self._requests(connection, crm, proxy, operation)
         return self._prepared(connection, crm, proxy, operation)
@@ -65,9 +65,9 @@ class WireTests(AdapterTests):
     def _requests(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> int:
-        """Return the number of requests a call sends when nothing fails.
+        """Return how many requests a call sends when nothing fails.
 
-        Skips the test if the CRM lacks the record that the call creates.
+        Skips the test if the CRM has no such kind of record.
         """
         sends = self._known(connection, crm, proxy, operation)
         if sends is None:
@@ -77,7 +77,7 @@ class WireTests(AdapterTests):
     def _operations(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
     ) -> list[type[Operation]]:
-        """Return the supported calls, without those whose records the CRM lacks."""
+        """Return the supported calls, without those for kinds of records that the CRM lacks."""
         calls = operations_of(self.adapter_class)
         return [
             operation
@@ -88,9 +88,9 @@ class WireTests(AdapterTests):
     def _known(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> int | None:
-        """Return a call's request count, or None if the CRM lacks the record it creates.
+        """Return how many requests a call sends, or None if the CRM has no such kind of record.
 
-        The count is measured once for each test class.
+        The number is measured once for each test class.
         """
         counts = vars(type(self)).get("_sent", {})
         if operation not in counts:
@@ -118,7 +118,7 @@ class WireTests(AdapterTests):
         return ready
 
     def _errors(self, operation: Operation, adapter: Adapter) -> list[AdapterError]:
-        """Make a call that must fail and return its errors, one for each lead."""
+        """Make a call that must fail; return its error, or for several leads the error of each."""
         try:
             result = operation.call(adapter)
         except AdapterError as exc:

@@ -1,4 +1,4 @@
-"""Tests of every adapter's contact creates and updates."""
+"""Tests of creates and updates of contacts, for every adapter."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class WritingTests(Base):
         mine = self.person(**{self.text: long})
         saved = either(Rejected, lambda: adapter.create_contact(mine))
         if isinstance(saved, Rejected):
-            assert [one.name for one in saved.problems] in ([self.text], [])
+            assert [problem.name for problem in saved.problems] in ([self.text], [])
             assert not crm.contacts()
         else:
             assert adapter.get_contact(saved.id, [self.text]).properties == {self.text: long}
@@ -101,8 +101,8 @@ class WritingTests(Base):
         mine = self.person(**{self.unknown: "x"})
         saved = either(Rejected, lambda: adapter.create_contact(mine))
         if isinstance(saved, Rejected):
-            assert [one.name for one in saved.problems] == [self.unknown]
-            assert all(one.reason for one in saved.problems)
+            assert [problem.name for problem in saved.problems] == [self.unknown]
+            assert all(problem.reason for problem in saved.problems)
             assert not crm.contacts()
         else:
             assert adapter.get_contact(saved.id, [self.unknown]).properties == {self.unknown: "x"}
@@ -115,7 +115,7 @@ class WritingTests(Base):
         sent = {self.text: "Changed", self.unknown: "x"}
         saved = either(Rejected, lambda: adapter.update_contact(id, sent))
         if isinstance(saved, Rejected):
-            assert [one.name for one in saved.problems] == [self.unknown]
+            assert [problem.name for problem in saved.problems] == [self.unknown]
             assert crm.contacts() == before
         else:
             got = adapter.get_contact(id, [self.text, self.unknown])
@@ -160,7 +160,7 @@ class WritingTests(Base):
             try:
                 saved = adapter.create_contact(mine | left)
             except Rejected as exc:
-                named = {one.name for one in exc.problems}
+                named = {problem.name for problem in exc.problems}
                 assert named
                 assert named <= left.keys(), "it names what is right, or what was not sent"
                 left = {name: value for name, value in left.items() if name not in named}

@@ -1,1 +1,1 @@
-"""The admin API, /admin/v1, with which programs do the work of operators."""
+"""The admin API, /admin/v1: the operators' tasks for programs."""

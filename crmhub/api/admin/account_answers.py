@@ -1,4 +1,4 @@
-"""The JSON of accounts and their parts, as the admin API answers and the commands print it."""
+"""The JSON of accounts and their parts: answers of the admin API and output of commands."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from crmhub.records.search.filters import iso
 
 
 def moment(milliseconds: int | None) -> str | None:
-    """Return a time in ms as the API writes it, None for None."""
+    """Return a time (ms since 1970) in the API's format; None stays None."""
     return None if milliseconds is None else iso(milliseconds)
 
 
 class AccountListedShown(Shown):
-    """An account in a list."""
+    """Schema of an account in a list."""
 
     client_id = fields.String(data_key="clientId", required=True)
     name = fields.String(required=True)
@@ -43,7 +43,7 @@ def _or_never(name: str) -> Moment:
 
 
 class IssuedKeyShown(Shown):
-    """A new API key."""
+    """Schema of a new API key, with the key itself."""
 
     key_id = fields.String(data_key="keyId", required=True)
     api_key = fields.String(
@@ -56,7 +56,7 @@ class IssuedKeyShown(Shown):
 
 
 class KeyShown(Shown):
-    """An API key; `hint` holds its last characters."""
+    """Schema of an API key; `hint` holds its last characters."""
 
     key_id = fields.String(data_key="keyId", required=True)
     hint = fields.String(required=True)
@@ -68,7 +68,7 @@ class KeyShown(Shown):
 
 
 class PlanShown(Shown):
-    """A plan with its limits; a null rate means no limit."""
+    """Schema of a plan with its limits; a rate of null means no limit."""
 
     name = fields.String(required=True)
     rate_limit = fields.String(data_key="rateLimit", required=True, allow_none=True, metadata=RATE)
@@ -86,7 +86,7 @@ class PlanShown(Shown):
 
 
 class EnrolmentShown(Shown):
-    """A contact that entered a workflow."""
+    """Schema of a contact's enrolment in a workflow."""
 
     workflow_id = fields.String(data_key="workflowId", required=True)
     contact_id = fields.String(data_key="contactId", required=True)
@@ -94,7 +94,7 @@ class EnrolmentShown(Shown):
 
 
 class AuthorShown(Shown):
-    """The author of a change: a user of the command line or the console, or a program's token."""
+    """Schema of a change's author: a user of the command line or console, or a program's token."""
 
     kind = fields.String(required=True, validate=validate.OneOf(AUTHOR_KINDS))
     name = fields.String(required=True)
@@ -109,7 +109,7 @@ def _values(when: str) -> fields.Dict:
 
 
 class EntryShown(Shown):
-    """An entry of the audit log."""
+    """Schema of an entry in the audit log."""
 
     id = fields.Integer(required=True, metadata={"minimum": 1})
     at = Moment(required=True)
@@ -125,7 +125,7 @@ class EntryShown(Shown):
 
 
 class SettingShown(Shown):
-    """A setting that an adapter declares."""
+    """Schema of a setting that an adapter declares."""
 
     name = fields.String(required=True)
     label = fields.String(required=True)
@@ -140,14 +140,14 @@ class SettingShown(Shown):
 
 
 class _Sorted(fields.List[str]):
-    """A set of strings, printed in alphabetical order."""
+    """Schema field for a set of strings, printed in alphabetical order."""
 
     def _serialize(self, value: Any, attr: Any, obj: Any, **kwargs: Any) -> list[str]:
         return sorted(value)
 
 
 class AdapterShown(Shown):
-    """An installed adapter."""
+    """Schema of an installed adapter."""
 
     name = fields.String(required=True)
     title = fields.String(required=True)
@@ -163,7 +163,7 @@ class AdapterShown(Shown):
 
 
 class OpenedAccountShown(Shown):
-    """The key, ids and secret of a new account."""
+    """Schema of the API key, ids and secret of a new account."""
 
     client_id = fields.String(data_key="clientId", required=True)
     api_key = fields.String(data_key="apiKey", required=True, metadata=ONCE)
@@ -173,13 +173,13 @@ class OpenedAccountShown(Shown):
 
 
 def account_shown(found: Detail) -> dict[str, Any]:
-    """Return an account with its switches, its connection and its webhook ids."""
+    """Return the JSON of an account with its switches, its connection and its webhook ids."""
 
     def of(purpose: str) -> list[dict[str, Any]]:
         return [
-            {"id": one.value, "expiresAt": moment(one.expires_at)}
-            for one in found.ids
-            if one.purpose == purpose
+            {"id": webhook_id.value, "expiresAt": moment(webhook_id.expires_at)}
+            for webhook_id in found.ids
+            if webhook_id.purpose == purpose
         ]
 
     generated, portal, alias = of("generated"), of("portal"), of("alias")
@@ -202,14 +202,14 @@ def account_shown(found: Detail) -> dict[str, Any]:
 
 
 def connection_shown(found: Detail) -> dict[str, Any]:
-    """Return an account's connection; of its secrets only the names."""
+    """Return the JSON of an account's connection; only the names of its secrets."""
     connection = found.account.connection
     return {
         "adapter": connection.adapter,
         "id": connection.id,
         "settings": dict(connection.settings),
         "secrets": _secrets(found),
-        "former": [asdict(one) for one in found.former],
+        "former": [asdict(crm) for crm in found.former],
     }
 
 
@@ -218,18 +218,18 @@ def _secrets(found: Detail) -> list[str] | None:
 
 
 def preview_shown(found: Preview) -> dict[str, Any]:
-    """Return the preview of a helper call: the properties sent and those refused."""
+    """Return the JSON of a field map's preview: the properties sent and those refused."""
     return {
         "helper": found.helper,
         "kind": found.kind,
-        "sent": [asdict(one) for one in found.sent],
-        "refused": [{"name": one.name, "reason": one.reason} for one in found.refused],
+        "sent": [asdict(sent) for sent in found.sent],
+        "refused": [{"name": refused.name, "reason": refused.reason} for refused in found.refused],
         "note": found.note,
     }
 
 
 def issued_shown(account: Account, issued: IssuedIds) -> dict[str, Any]:
-    """Return the key, ids and secret of a new account; they are shown only this once."""
+    """Return the JSON of a new account's API key, ids and secret, which are shown only once."""
     answer: dict[str, Any] = OpenedAccountShown().dump(
         {"client_id": account.client_id, **asdict(issued)}
     )

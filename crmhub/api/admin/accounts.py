@@ -1,4 +1,4 @@
-"""Admin routes of accounts: their switches, webhook ids and usage."""
+"""Admin routes for accounts: open, list, show, change, rotate webhook ids."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LINE = {"minLength": 1, "maxLength": 200}
 
 
 class AccountInput(Strict):
-    """An account to open."""
+    """Schema of an account to open."""
 
     name = Text(required=True, metadata={**_LINE, "description": "What people call it."})
     client_id = Text(
@@ -49,7 +49,7 @@ class AccountInput(Strict):
 
 
 class SwitchesInput(Strict):
-    """The switches to set; switches that are not named stay."""
+    """Schema of the switches to set; switches that are not named stay."""
 
     strict = Flag(metadata={"description": "One bad property refuses the whole helper call."})
     soft_errors = Flag(metadata={"description": "Helpers answer errors with status 200."})
@@ -89,7 +89,7 @@ class SwitchesInput(Strict):
 
 
 class AccountChange(Strict):
-    """The values of an account to change; values that are not named stay."""
+    """Schema of the changes to an account; values that are not named stay."""
 
     name = Text(metadata={**_LINE, "description": "What people call it."})
     plan = Text(metadata={"description": "Its plan."})
@@ -98,7 +98,7 @@ class AccountChange(Strict):
 
 
 class RotateInput(Strict):
-    """The webhook id to replace, and how long the old one stays valid."""
+    """Schema of a request for a new webhook id, and how long the old id stays valid."""
 
     what = Choice(
         {"generated": None, "portal": None, "secret": None},
@@ -115,13 +115,13 @@ class RotateInput(Strict):
 
 
 class AccountPageShown(PageOf):
-    """A page of accounts, the oldest first."""
+    """Schema of a page of accounts, the oldest first."""
 
     results = fields.List(fields.Nested(AccountListedShown), required=True)
 
 
 class SwitchesShown(Shown):
-    """The switches of an account."""
+    """Schema of the switches of an account."""
 
     strict = fields.Boolean(required=True)
     soft_errors = fields.Boolean(required=True)
@@ -146,7 +146,7 @@ def _secrets() -> fields.List[Any]:
 
 
 class OwnConnectionShown(Shown):
-    """The account's connection to its CRM."""
+    """Schema of the account's connection to its CRM."""
 
     id = fields.Integer(required=True, metadata={"minimum": 1})
     settings = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
@@ -154,7 +154,7 @@ class OwnConnectionShown(Shown):
 
 
 class FormerShown(Shown):
-    """A former CRM of the account, with the actions that are still to be finished there."""
+    """Schema of a former CRM of the account, with the number of its unfinished actions."""
 
     id = fields.Integer(required=True, metadata={"minimum": 1})
     adapter = fields.String(required=True)
@@ -163,28 +163,28 @@ class FormerShown(Shown):
 
 
 class ConnectionShown(OwnConnectionShown):
-    """The account's connection with its adapter; another adapter gets another `id`."""
+    """Schema of the account's connection; with another adapter, its `id` changes."""
 
     adapter = fields.String(required=True)
     former = fields.List(fields.Nested(FormerShown), required=True)
 
 
 class OldIdShown(Shown):
-    """A replaced webhook id that is valid until it expires."""
+    """Schema of a replaced webhook id that is valid until it expires."""
 
     id = fields.String(required=True)
     expires_at = fields.String(data_key="expiresAt", required=True, metadata=MOMENT)
 
 
 class OldIdsShown(Shown):
-    """Replaced webhook ids that are still valid."""
+    """Schema of the replaced webhook ids that are still valid."""
 
     generated = fields.List(fields.Nested(OldIdShown), required=True)
     portal = fields.List(fields.Nested(OldIdShown), required=True)
 
 
 class AccountShown(AccountListedShown):
-    """A whole account. Anyone who knows its webhook ids can call its helpers."""
+    """Schema of a whole account. Webhook ids are confidential: they suffice to call helpers."""
 
     switches = fields.Nested(SwitchesShown, required=True)
     connection = fields.Nested(OwnConnectionShown, required=True)
@@ -194,7 +194,7 @@ class AccountShown(AccountListedShown):
 
 
 class RotatedShown(Shown):
-    """The new id or secret, under the name of its purpose."""
+    """Schema of the new webhook id or secret, under the name of its purpose."""
 
     generated = fields.String()
     portal = fields.String()
@@ -215,7 +215,7 @@ def _list(query: dict[str, Any]) -> flask.Response:
         found = accounts.list_accounts(
             db, hub().plans, after=listing.after or 0, limit=listing.limit + 1
         )
-    return listing.page(found, AccountListedShown().dump, lambda one: one.id)
+    return listing.page(found, AccountListedShown().dump, lambda account: account.id)
 
 
 @blueprint.post("/accounts")

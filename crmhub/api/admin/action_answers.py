@@ -1,4 +1,4 @@
-"""The JSON of actions, as the admin API answers and `crmhub actions` prints it."""
+"""The JSON of actions: answers of the admin API and output of `crmhub actions`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crmhub.records.search.filters import iso
 
 
 class ActionListedShown(Shown):
-    """An action in a list."""
+    """Schema of an action in a list."""
 
     id = fields.String(data_key="actionId", required=True)
     client_id = fields.String(data_key="clientId", required=True)
@@ -41,7 +41,7 @@ class ActionListedShown(Shown):
 
 
 class AttemptShown(Shown):
-    """One attempt of an action."""
+    """Schema of one attempt of an action."""
 
     number = fields.Integer(required=True, metadata={"minimum": 1})
     at = Moment(attribute="began_at", required=True)
@@ -56,23 +56,23 @@ class AttemptShown(Shown):
 
 
 class VersionShown(Shown):
-    """The request of an action before a correction."""
+    """Schema of an action's request before a correction."""
 
     at = Moment(required=True)
     by = fields.String(required=True, metadata={"description": "Who corrected it."})
     request = fields.Dict(required=True)
 
 
-def summary_shown(one: Summary) -> dict[str, Any]:
-    """Return an action's line in a list."""
-    shown: dict[str, Any] = ActionListedShown().dump(one)
-    if one.state not in ("running", "queued"):
+def summary_shown(summary: Summary) -> dict[str, Any]:
+    """Return the JSON of an action in a list."""
+    shown: dict[str, Any] = ActionListedShown().dump(summary)
+    if summary.state not in ("running", "queued"):
         shown["nextTryAt"] = None
     return shown
 
 
 def action_shown(found: Full) -> dict[str, Any]:
-    """Return an action with its request, its attempts and its result."""
+    """Return the JSON of an action with its request, its attempts and its result."""
     return {
         **summary_shown(found.summary),
         "request": found.request,

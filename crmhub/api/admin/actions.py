@@ -1,4 +1,4 @@
-"""Admin routes of actions: list, show, retry, correct, discard."""
+"""Admin routes for actions: list, show, retry, correct, discard."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CONFLICTS = (400, 401, 403, 404, 409, 429, 500, 503)
 
 
 class ActionId(BaseConverter):
-    """A URL converter for action ids; it rejects `retry` and `discard`, so that they stay 405."""
+    """URL converter for action ids, which does not match the routes `retry` and `discard`."""
 
     regex = r"(?!(?:retry|discard)\Z)[^/]+"
     # Else Werkzeug would no longer accept the path with a slash at its end.
@@ -53,7 +53,7 @@ def _some(given: Any) -> None:
 
 
 class _Filters(Strict):
-    """What lists, retries and discards have in common; the reason goes by two names."""
+    """Base schema of the filters of actions; subclasses add the filter for the reason."""
 
     account = Filled("The clientId of the account.", _LONGEST_ID)
     contact_token = Filled("Of this conversation's person.", LONGEST, data_key="contactToken")
@@ -73,7 +73,7 @@ _REASON = "Whose reason contains this, in any case."
 
 
 class ActionsQuery(PageQuery, _Filters):
-    """The filters of a list of actions; an action must match all of them."""
+    """Schema of the filters of a list of actions; all filters must match."""
 
     reason = Filled(_REASON, _LONGEST_REASON)
     state = Joined(STATES, metadata=_STATE)
@@ -91,7 +91,7 @@ class _Choice(_Filters):
 
 
 class RetryInput(_Choice):
-    """The actions to retry: all filters must match; without state and ids, failed ones."""
+    """Schema of the filters of a retry; without state and ids, failed actions are retried."""
 
     reason = Filled(_REASON, _LONGEST_REASON)
 
@@ -106,17 +106,17 @@ class _Discarding(Strict):
 
 
 class DiscardInput(_Discarding):
-    """The reason for which an action is discarded."""
+    """Schema of the reason for which an action is discarded."""
 
 
 class DiscardsInput(_Choice, _Discarding):
-    """The actions to discard: all filters must match; without state and ids, failed ones."""
+    """Schema of the filters of a discard; without state and ids, failed actions are discarded."""
 
     reason = Filled(_REASON, _LONGEST_REASON, data_key="reasonContains")
 
 
 class CorrectionInput(Strict):
-    """The values to correct; values that are not named stay."""
+    """Schema of the values to correct; values that are not named stay."""
 
     properties = Properties(
         required=True,
@@ -133,7 +133,7 @@ class CorrectionInput(Strict):
 
 
 class ActionShown(ActionListedShown):
-    """A whole action; it holds personal data."""
+    """Schema of a whole action, which contains personal data."""
 
     request = fields.Dict(required=True, metadata={"description": "What was sent, as corrected."})
     mapped = fields.Dict(
@@ -161,19 +161,19 @@ class ActionShown(ActionListedShown):
 
 
 class ActionPageShown(PageOf):
-    """A page of actions."""
+    """Schema of a page of actions."""
 
     results = fields.List(fields.Nested(ActionListedShown), required=True)
 
 
 class RetriedShown(Shown):
-    """The number of actions that are retried, including those blocked by them."""
+    """Schema of the number of retried actions, with those that were blocked by them."""
 
     retried = fields.Integer(required=True, metadata={"minimum": 0})
 
 
 class DiscardedShown(Shown):
-    """The number of discarded actions, including those blocked by them."""
+    """Schema of the number of discarded actions, with those that were blocked by them."""
 
     discarded = fields.Integer(required=True, metadata={"minimum": 0})
 
@@ -194,7 +194,7 @@ def _list(query: dict[str, Any]) -> flask.Response:
     listing = Listing.from_query("actions", query)
     wanted = _selection(listing.filters, after=listing.after or "")
     found = action_queries.listed(hub().database, wanted, limit=listing.limit + 1)
-    return listing.page(found, summary_shown, lambda one: one.id)
+    return listing.page(found, summary_shown, lambda action: action.id)
 
 
 @blueprint.get("/actions/<action:action_id>")
@@ -274,7 +274,7 @@ def _discard(body: dict[str, Any]) -> flask.Response:
 
 
 def _chosen(body: dict[str, Any]) -> Wanted:
-    """Return the filter for a body; raises BadRequest if the body would choose all actions."""
+    """Return the filter that a body describes; raises BadRequest if it would match all actions."""
     wanted = _selection(body)
     if not wanted.narrows:
         raise BadRequest(

@@ -1,4 +1,4 @@
-"""The admin route of the audit log."""
+"""The admin route for the audit log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crmhub.audit import OBJECTS, VERBS, Wanted
 
 
 class AuditQuery(PageQuery):
-    """The filters of the audit log; an entry must match all of them."""
+    """Schema of the filters of the audit log; all filters must match."""
 
     account = Filled("The clientId of the account.", 64)
     object = Choice(dict.fromkeys(OBJECTS), metadata={"description": "What was changed."})
@@ -29,7 +29,7 @@ class AuditQuery(PageQuery):
 
 
 class AuditPageShown(PageOf):
-    """A page of the audit log, the newest first."""
+    """Schema of a page of the audit log, the newest entry first."""
 
     results = fields.List(fields.Nested(EntryShown), required=True)
 
@@ -51,4 +51,4 @@ def _list(query: dict[str, Any]) -> flask.Response:
     )
     with hub().database.reading() as db:
         found = audit.listed(db, wanted, limit=listing.limit + 1)
-    return listing.page(found, EntryShown().dump, lambda one: one.id)
+    return listing.page(found, EntryShown().dump, lambda entry: entry.id)

@@ -22,5 +22,5 @@ blueprint = Blueprint(
 def documented(
     operation_id: str, status: int, schema: Any, summary: str, **options: Any
 ) -> Callable[[_F], _F]:
-    """Document a view of the admin API, as `documents` does."""
+    """Document a view of the admin API; the arguments are those of `documents`."""
     return documents(operation_id, status, schema, summary, security=ADMIN_TOKEN, **options)

@@ -1,7 +1,7 @@
 """Authentication of the admin API by bearer token.
 
-It runs before routing errors are raised, so that under /admin/v1 a 401 comes before 404, 405 and
-400.
+It runs before routing errors are raised, so that under /admin/v1 a request without a valid token
+is always answered 401, and never 404, 405 or 400.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class NoToken(Unauthorized):
 
 
 def authenticate(request: flask.Request) -> None:
-    """Find the operator of a request to the admin API; raises Unauthorized, TooManyRequests."""
+    """Authenticate a request to the admin API; raises Unauthorized and TooManyRequests."""
     if not _UNDER.match(request.path):
         return
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -46,6 +46,6 @@ def authenticate(request: flask.Request) -> None:
 
 
 def author() -> Author:
-    """Return the operator of the request as the author in the audit log; only under /admin/v1."""
+    """Return the authenticated operator as the author in the audit log; only under /admin/v1."""
     caller: Operator = flask.g.caller
     return Author("token", caller.name, caller.token_id)

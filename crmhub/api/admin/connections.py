@@ -1,4 +1,4 @@
-"""Admin routes of an account's CRM connection and of the installed adapters."""
+"""Admin routes for an account's CRM connection and for the installed adapters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Given(Strict):
 
 
 class ConnectionInput(_Given):
-    """The CRM connection to set for an account."""
+    """Schema of the CRM connection to set for an account."""
 
     adapter = Text(required=True, metadata={"description": "One of those installed."})
     queued = Choice(
@@ -49,13 +49,13 @@ class ConnectionInput(_Given):
 
 
 class CheckInput(_Given):
-    """The connection to test; `{}` tests the stored one."""
+    """Schema of the connection to test; `{}` tests the stored connection."""
 
     adapter = Text(metadata={"description": "Without it the present one."})
 
 
 class SaveQuery(Strict):
-    """Whether the connection is tested before it is saved."""
+    """Schema of the option to save a connection without testing it."""
 
     check = Choice(
         {"true": True, "false": False},
@@ -68,7 +68,7 @@ class SaveQuery(Strict):
 
 
 class CheckedShown(Shown):
-    """The result of a connection test."""
+    """Schema of the result of a connection test."""
 
     ok = fields.Boolean(required=True)
     message = fields.String(
@@ -77,7 +77,7 @@ class CheckedShown(Shown):
 
 
 class AdapterPageShown(PageOf):
-    """All installed adapters."""
+    """Schema of all installed adapters."""
 
     results = fields.List(fields.Nested(AdapterShown), required=True)
 
@@ -135,8 +135,8 @@ def _adapters() -> flask.Response:
 @documented("getAdapter", 200, AdapterShown, "Read an adapter's settings")
 @needs("accounts:read")
 def _adapter(adapter_name: str) -> flask.Response:
-    for one in hub().registry.installed():
-        if one.name == adapter_name:
-            return as_json(AdapterShown().dump(one))
+    for adapter in hub().registry.installed():
+        if adapter.name == adapter_name:
+            return as_json(AdapterShown().dump(adapter))
     known = ", ".join(hub().registry.names)
     raise NotFound(f"There is no adapter {adapter_name[:60]!r}; installed are {known}.")

@@ -1,4 +1,4 @@
-"""The JSON of possible duplicates, as the admin API answers and `crmhub duplicates` prints it."""
+"""The JSON of possible duplicates: answers of the admin API and output of `crmhub duplicates`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEVER = {"description": "null: not, or not any more."}
 
 
 class DuplicateShown(Shown):
-    """Two contacts that may be one person."""
+    """Schema of two contacts that may be one person."""
 
     contact_ids = fields.List(
         fields.String(), attribute="ids", data_key="contactIds", required=True
@@ -35,7 +35,7 @@ class DuplicateShown(Shown):
 
 
 class ContactComparedShown(Shown):
-    """A contact of a pair."""
+    """Schema of a contact of a pair."""
 
     contact_id = fields.String(attribute="id", data_key="contactId", required=True)
     exists = fields.Boolean(required=True)
@@ -48,7 +48,7 @@ class ContactComparedShown(Shown):
 
 
 def preview_shown(found: Preview) -> dict[str, Any]:
-    """Return a pair with both contacts and the result of a merge."""
+    """Return the JSON of a pair with both contacts and the result of their merge."""
     return {
         **DuplicateShown().dump(found.pair),
         "contacts": ContactComparedShown(many=True).dump(found.sides),

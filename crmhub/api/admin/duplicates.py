@@ -1,4 +1,4 @@
-"""Possible duplicates of an account: list, preview, merge, unmerge, dismiss."""
+"""Admin routes for possible duplicates: list, preview, merge, unmerge, dismiss."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _REASONS = {"different": False, "merged": True}
 
 
 class DuplicatesQuery(PageQuery):
-    """The filter of a list of pairs."""
+    """Schema of the filter of a list of pairs."""
 
     state = Choice(dict.fromkeys(STATES), metadata={"description": "In this state."})
 
 
 class DuplicateQuery(Strict):
-    """The options of the preview of a merge."""
+    """Schema of the options of a merge's preview."""
 
     keep = Filled("The contact to keep; by default the older one.", LONGEST)
 
 
 class MergeInput(Strict):
-    """The options of a merge."""
+    """Schema of the options of a merge."""
 
     version = Filled("The `version` of the preview.", _LONGEST_VERSION, required=True)
     keep = Filled("The contact to keep; by default the older one.", LONGEST)
@@ -58,7 +58,7 @@ class MergeInput(Strict):
 
 
 class DismissInput(Strict):
-    """The reason for which a pair is dismissed."""
+    """Schema of the reason for which a pair is dismissed."""
 
     reason = Choice(
         _REASONS,
@@ -68,7 +68,7 @@ class DismissInput(Strict):
 
 
 class PropertyMergedShown(Shown):
-    """A property of the merged contact, and the contact whose value it has."""
+    """Schema of a property after the merge, with the contact that its value is from."""
 
     name = fields.String(required=True)
     label = fields.String(required=True)
@@ -77,7 +77,7 @@ class PropertyMergedShown(Shown):
 
 
 class DuplicatePreviewShown(DuplicateShown):
-    """A pair with the result of a merge; it holds personal data."""
+    """Schema of a pair with the result of its merge, which contains personal data."""
 
     contacts = fields.List(
         fields.Nested(ContactComparedShown),
@@ -100,7 +100,7 @@ class DuplicatePreviewShown(DuplicateShown):
 
 
 class DuplicatePageShown(PageOf):
-    """A page of pairs, the newest first."""
+    """Schema of a page of pairs, the newest first."""
 
     results = fields.List(fields.Nested(DuplicateShown), required=True)
 

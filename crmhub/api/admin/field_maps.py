@@ -1,4 +1,4 @@
-"""Admin routes of an account's field map and of its preview."""
+"""Admin routes for an account's field map and its preview."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _RULE = {
 
 
 class _Rules(fields.Field[dict[str, Any]]):
-    """The rules of one kind of record, by property name; `field_maps.read` parses them."""
+    """Schema field for the rules of one kind of record, by property name."""
 
     default_error_messages = {"null": "must be an object, not null"}
 
@@ -65,7 +65,7 @@ def _rules(kind: str, shape: Any) -> dict[str, Any]:
 
 
 class FieldMapInput(Strict):
-    """A whole field map; a kind that is missing has no rules, and a plain text stands for `to`."""
+    """Schema of a whole field map; kinds that are left out have no rules."""
 
     class Meta(Strict.Meta):
         include: ClassVar = {
@@ -74,7 +74,7 @@ class FieldMapInput(Strict):
 
 
 class FieldMapShown(Shown):
-    """The field map of the account's CRM."""
+    """Schema of the field map of the account's CRM."""
 
     class Meta(Shown.Meta):
         include: ClassVar = {
@@ -83,20 +83,20 @@ class FieldMapShown(Shown):
 
 
 class NoteShown(Shown):
-    """A warning about a valid rule."""
+    """Schema of a warning about a valid rule."""
 
     path = fields.String(required=True)
     message = fields.String(required=True)
 
 
 class SavedFieldMapShown(FieldMapShown):
-    """The field map as it was saved."""
+    """Schema of the field map as it was saved, with warnings."""
 
     notes = fields.List(fields.Nested(NoteShown), required=True)
 
 
 class PreviewInput(Strict):
-    """The helper call with which a field map is previewed."""
+    """Schema of the helper call to preview with a field map."""
 
     helper = Choice(dict.fromkeys(HELPERS, None), required=True)
     properties = Properties(
@@ -113,7 +113,7 @@ class PreviewInput(Strict):
 
 
 class SentShown(Shown):
-    """A property that would be sent to the CRM."""
+    """Schema of a property that would be sent to the CRM."""
 
     name = fields.String(required=True, metadata={"description": "The CRM's name."})
     value = fields.String(required=True)
@@ -129,14 +129,14 @@ class SentShown(Shown):
 
 
 class RefusedShown(Shown):
-    """A property that would not be sent, and the reason."""
+    """Schema of a property that would not be sent, and the reason."""
 
     name = fields.String(required=True)
     reason = fields.String(required=True)
 
 
 class PreviewShown(Shown):
-    """The effect of a field map on a helper call; nothing was sent."""
+    """Schema of the preview of a helper call, for which nothing was sent."""
 
     helper = fields.String(required=True)
     kind = fields.String(required=True, metadata={"enum": list(KINDS)})

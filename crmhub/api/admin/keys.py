@@ -1,4 +1,4 @@
-"""Admin routes of an account's API keys."""
+"""Admin routes for an account's API keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SAID = re.compile(f"^{_DATE}({_TIME})?$")
 
 
 class _Moment(Text):
-    """A date, or a date and time (in UTC without an offset); loaded as ms since 1970."""
+    """Schema field for a date or a time (UTC without an offset), loaded as ms since 1970."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -51,7 +51,7 @@ def _some(given: Any) -> None:
 
 
 class KeyInput(Strict):
-    """The scopes and the expiry of a new API key."""
+    """Schema of the scopes and the expiry of a new API key."""
 
     scopes = Words(
         keys.SCOPES,
@@ -68,7 +68,7 @@ class KeyInput(Strict):
 
 
 class KeyPageShown(PageOf):
-    """All keys of an account, also revoked and expired ones, the oldest first."""
+    """Schema of all API keys of an account, also revoked and expired keys, the oldest first."""
 
     results = fields.List(fields.Nested(KeyShown), required=True)
 

@@ -1,4 +1,4 @@
-"""Lists of the admin API: filters, and a cursor that contains them."""
+"""Lists of the admin API: filters, and cursors that contain the filters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CURSOR = "`cursor.next` of the page before; it brings the filters along."
 
 
 class Filled(Text):
-    """A text that is not blank: a blank filter would match more than the caller meant."""
+    """Schema field for a text that is not blank: a blank filter would match too much."""
 
     def __init__(self, description: str, longest: int, **kwargs: Any) -> None:
         shown = {"description": description, "maxLength": longest, "pattern": r"\S"}
@@ -45,7 +45,7 @@ class Filled(Text):
 
 
 class Age(Text):
-    """A duration as in commands (`7d`); loaded as milliseconds."""
+    """Schema field for a duration such as `7d`, loaded as milliseconds."""
 
     def __init__(self, description: str, **kwargs: Any) -> None:
         shown = {"pattern": f"^{durations.PATTERN}$", "description": description}
@@ -60,7 +60,7 @@ class Age(Text):
 
 
 class PageQuery(Strict):
-    """The paging of a list."""
+    """Base schema of a list's query: page size and cursor."""
 
     limit = Between(
         1,
@@ -72,7 +72,7 @@ class PageQuery(Strict):
 
 
 class PageOf(Exactly):
-    """The frame of a page; it has no total, because counting may be slow."""
+    """Base schema of a page; it has no total, because counting may be slow."""
 
     cursor = fields.Nested(CursorShown, required=True)
     has_more = fields.Boolean(data_key="hasMore", required=True)
@@ -80,7 +80,7 @@ class PageOf(Exactly):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A requested page of the list `what`: its filters, its limit, and the key it starts after."""
+    """A requested page of the list `what`: its filters, its size, and the key it starts after."""
 
     what: str
     filters: dict[str, Any]
@@ -89,9 +89,9 @@ class Listing:
 
     @classmethod
     def from_query(cls, what: str, query: dict[str, Any]) -> Listing:
-        """Return the page that a loaded `PageQuery` with filters requests.
+        """Return the page that a query with filters requests.
 
-        Raises BadRequest for a cursor of another list or with other filters.
+        Raises BadRequest for a cursor from another list or with other filters.
         """
         given: dict[str, Any] = {
             name: list(value) if isinstance(value, tuple) else value
@@ -111,24 +111,25 @@ class Listing:
         shown: Callable[[T], dict[str, Any]],
         key: Callable[[T], Any],
     ) -> flask.Response:
-        """Return the answer; `found` has one item more than `limit` if another page follows.
+        """Return the answer with a page of the items in `found`.
 
-        `shown` prints an item, and `key` returns the value after which the next page starts.
+        `found` has one item more than `limit` if another page follows. `shown` returns the JSON of
+        an item, and `key` the value after which the next page starts.
         """
         items, following = found[: self.limit], ""
         if len(found) > self.limit:
             place = [self.filters, self.limit, key(items[-1])]
             following = sealed(place, _signing_key(self.what))
-        return JsonAnswer(page_frame(orjson.dumps([shown(one) for one in items]), following))
+        return JsonAnswer(page_frame(orjson.dumps([shown(item) for item in items]), following))
 
 
 def all_of(items: Sequence[dict[str, Any]]) -> flask.Response:
-    """Return a list that always fits on one page."""
+    """Return the answer with a list that always fits on one page."""
     return JsonAnswer(page_frame(orjson.dumps(items), ""))
 
 
 def account_named(client_id: str) -> Account:
-    """Return the account that a filter names by client id; raises NotFound."""
+    """Return the account with the client id in a filter; raises NotFound."""
     account = hub().directory.by_client_id(client_id)
     if account is None:
         raise NotFound(f"account: there is none with the clientId {client_id!r}.")

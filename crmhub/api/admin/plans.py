@@ -1,4 +1,4 @@
-"""The admin route of the plans, which are defined in plans.toml."""
+"""The admin route for the plans, which plans.toml defines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crmhub.api.http.authentication import hub, needs
 
 
 class PlanPageShown(PageOf):
-    """All plans, by name."""
+    """Schema of all plans, sorted by name."""
 
     results = fields.List(fields.Nested(PlanShown), required=True)
 

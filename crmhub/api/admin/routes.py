@@ -1,4 +1,4 @@
-"""Imports all routes of the admin API, which registers them on its blueprint."""
+"""Imports all modules with routes of the admin API, which registers the routes."""
 
 from __future__ import annotations
 

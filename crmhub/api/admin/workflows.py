@@ -1,4 +1,4 @@
-"""Admin routes of enrolments: which contact is in which workflow, for CRMs that cannot tell."""
+"""Admin routes for enrolments of contacts in workflows, for CRMs that do not report them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _PARAMETERS = [
 
 
 class EnrolmentsQuery(PageQuery):
-    """The filters of a list of enrolments; an enrolment must match all of them."""
+    """Schema of the filters of a list of enrolments; all filters must match."""
 
     workflow_id = Filled("Of this workflow.", LONGEST, data_key="workflowId")
     contact_id = Filled("Of the contact with this id in the CRM.", LONGEST, data_key="contactId")
 
 
 class EnrolmentPageShown(PageOf):
-    """A page of enrolments, by contact and workflow."""
+    """Schema of a page of enrolments, sorted by contact and workflow."""
 
     results = fields.List(fields.Nested(EnrolmentShown), required=True)
 
@@ -53,7 +53,11 @@ def _list(query: dict[str, Any], client_id: str) -> flask.Response:
             after=(contact_id, workflow_id),
             limit=listing.limit + 1,
         )
-    return listing.page(found, EnrolmentShown().dump, lambda one: [one.contact_id, one.workflow_id])
+    return listing.page(
+        found,
+        EnrolmentShown().dump,
+        lambda enrolment: [enrolment.contact_id, enrolment.workflow_id],
+    )
 
 
 @blueprint.put(_PATH, parameters=_PARAMETERS)

@@ -1,1 +1,1 @@
-"""Lists and searches: filters, the plan that finds the records, pages and their cursor."""
+"""Lists and searches of records: filters, query plans, pages and their cursors."""

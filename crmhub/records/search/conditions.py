@@ -1,9 +1,9 @@
-"""Conditions: each filter as SQL that selects record ids, and as SQL that tests a record.
+"""Conditions of a search: each filter as SQL that selects ids, and as SQL that tests a record.
 
-A condition is a positive set of records, or the exact complement of one. `ids` selects its positive
-set from one index table, `test` tests a row of `records`; both agree, on both databases. The SQL is
-written by hand: an operator is one or two comparisons on one column, and building it with Core
-would take longer than running it.
+A condition is a set of records from an index (the positive set), or all records outside it. `ids`
+selects the positive set from one index table, and `test` tests a row of `records`; both give the
+same result, on both databases. The SQL is written by hand: an operator is one or two comparisons
+on one column, and building it with SQLAlchemy Core would take longer than running it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SYMBOLS = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """A piece of SQL for a condition's positive set, with its parameters."""
+    """A piece of SQL that selects a condition's positive set, with its parameters."""
 
     text: str
     params: dict[str, Any]
@@ -38,9 +38,9 @@ def of_records(more: str) -> Sql:
 
 
 class Span(NamedTuple):
-    """A stretch of a sort order that holds a set: from `first` (ms) to before `end` or None.
+    """A range of a sort order that contains a set: from `first` (ms) to before `end`, or None.
 
-    `whole`: every record of the stretch belongs to the set.
+    `whole`: every record in the range belongs to the set.
     """
 
     first: int | None = None
@@ -49,22 +49,22 @@ class Span(NamedTuple):
 
 
 class Condition:
-    """A positive set of records, or (`negated`) all records except those."""
+    """A positive set of records, or, if `negated`, all records outside that set."""
 
     negated: bool
     uses_index = True
-    """Whether an index leads to its set, without a look at what is not in it."""
+    """Whether an index finds the positive set without reading other records."""
     source: str | int = ""
-    """Whose rows tell it: of the property with this id or of `records`; "" where it stays alone."""
+    """The index rows to test: a property's id or `records`; "" for a condition not to merge."""
     index_only = False
-    """Whether the indexes of the sort orders hold all that it asks for."""
+    """Whether the indexes of the sort orders hold all columns that the condition tests."""
     in_order = False
-    """Whether its index brings the ids of its positive set in their order."""
+    """Whether the index returns the positive set sorted by id."""
     index_has_updated_at = False
-    """Whether its index tells also when each record was changed, but for those in index_behind."""
+    """Whether the index also holds the time of change, except of records in `index_behind`."""
 
     def ids(self, connection: Connection, n: int, *, with_updated_at: bool = False) -> Sql:
-        """Return the select of the positive set's ids; `with_updated_at` adds the index's dates.
+        """Return the SELECT of the positive set's ids; `with_updated_at` adds the times of change.
 
         The names of its parameters end in the number `n`; the statement provides `:account` and
         `:kind`.
@@ -74,31 +74,31 @@ class Condition:
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
 
     def rows(self, n: int, more: str = "") -> Sql:
-        """Return the select of ids, and of the columns `more`, from the condition's index rows."""
+        """Return the SELECT of ids, and of the columns `more`, from the condition's index table."""
         raise NotImplementedError
 
     def where(self, connection: Connection, n: int) -> Sql:
-        """Return the condition on those index rows that selects the positive set."""
+        """Return the SQL condition on rows of the index table that selects the positive set."""
         raise NotImplementedError
 
     def test(self, connection: Connection, n: int) -> Sql:
-        """Return the condition that a row of `records` belongs to the positive set.
+        """Return the SQL condition that a row of `records` belongs to the positive set.
 
-        It may be null, which means no.
+        A result of null means no.
         """
         raise NotImplementedError
 
     def span(self, sort: str) -> Span:
-        """Return the stretch of the order `sort` that holds all matches."""
+        """Return the range of the sort order `sort` that contains all matches."""
         return Span()
 
     def optimized(self, connection: Connection, account_id: int) -> Condition:
-        """Return an equal condition that is faster for the account's values."""
+        """Return an equivalent condition that is faster with the values that the account has."""
         return self
 
 
 class OnProperty(Condition):
-    """A condition on a property, decided by its index."""
+    """A condition on a property, evaluated with the property's index."""
 
     index_has_updated_at = True
 
@@ -117,14 +117,14 @@ class OnProperty(Condition):
 
 
 def _value_of(known: Property, n: int) -> tuple[str, dict[str, Any]]:
-    """Return the SQL of a property's stored text in a row of `records`, null for none."""
+    """Return the SQL of a property's text in a row of `records`; null without a value."""
     return f"(properties ->> cast(:name{n} as text))", {f"name{n}": known.name}
 
 
 def compared(
     connection: Connection, n: int, text: str, operator: str, operands: Sequence[Any]
 ) -> Sql:
-    """Return the comparison of `text` with the operands of an operator."""
+    """Return the SQL that compares `text` with the operands of an operator."""
     if operator == "HAS_PROPERTY":
         return ALL if text in ("value", "id") else Sql(f"{text} is not null", {})
     if operator == "IN":
@@ -137,7 +137,7 @@ _AS_NUMBER = {"postgresql": "cast({} as double precision)", "sqlite": "exact_num
 
 
 class OnKey(OnProperty):
-    """A condition on a number or a date, compared as the index holds it."""
+    """A condition on a number or a date, compared with the values in the index."""
 
     def __init__(
         self, negated: bool, known: Property, operator: str, operands: Sequence[float]
@@ -155,7 +155,7 @@ class OnKey(OnProperty):
         if self._known.index == "ix_date":
             # Canonical dates are compared as their texts are.
             text = f"substr({text}, 1, 10)"
-            operands = [date.fromordinal(int(each)).isoformat() for each in operands]
+            operands = [date.fromordinal(int(operand)).isoformat() for operand in operands]
         elif self._operator != "HAS_PROPERTY":
             text = _AS_NUMBER[connection.dialect].format(text)
         test = compared(connection, n, text, self._operator, operands)
@@ -176,10 +176,11 @@ _VALUES = (
 
 
 class OnText(OnProperty):
-    """A condition on any other type, compared by code point.
+    """A condition on a property of another type, compared as text by code point.
 
-    The index key holds the first 255 characters. Shorter operands compare with the key as with the
-    whole value; longer ones need the whole value, which stands beside the key.
+    The index key holds the first 255 characters of a value. Operands that are shorter are compared
+    with the key; longer operands are compared with the whole value, which the index row also
+    holds.
     """
 
     def __init__(
@@ -187,20 +188,20 @@ class OnText(OnProperty):
     ) -> None:
         super().__init__(negated, known, operator)
         self.uses_index = operator != "CONTAINS_TOKEN"
-        one = operator == "IN" and len(operands) == 1
-        self.in_order = one and len(operands[0]) < PREFIX
+        is_single = operator == "IN" and len(operands) == 1
+        self.in_order = is_single and len(operands[0]) < PREFIX
         self._operands = operands
 
     def where(self, connection: Connection, n: int) -> Sql:
         if self._operator == "HAS_PROPERTY":
             return ALL
         if self._operator == "IN":
-            short = [each for each in self._operands if len(each) < PREFIX]
-            long = [each for each in self._operands if len(each) >= PREFIX]
+            short = [operand for operand in self._operands if len(operand) < PREFIX]
+            long = [operand for operand in self._operands if len(operand) >= PREFIX]
             where, operands = connection.in_list("value", f"of{n}", short)
             if long:
                 begins, starts = connection.in_list(
-                    "value", f"starts{n}", [each[:PREFIX] for each in long]
+                    "value", f"starts{n}", [operand[:PREFIX] for operand in long]
                 )
                 equals, wholes = connection.in_list(
                     "coalesce(full_value, value)", f"wholes{n}", long
@@ -251,7 +252,7 @@ class OnText(OnProperty):
 
 
 class OnDocument(Condition):
-    """CONTAINS_TOKEN on numbers and dates: searches their canonical text in the documents."""
+    """CONTAINS_TOKEN on a number or date: searches the stored text in the records themselves."""
 
     uses_index = False
 
@@ -278,57 +279,57 @@ _PARTS = 100
 
 
 class OnSameRows(Condition):
-    """Several conditions on the same index rows, at least one of them positive: all must hold."""
+    """Conditions on one index table row, at least one of them positive: all of them must hold."""
 
     negated = False
 
     def __init__(self, parts: Sequence[Condition]) -> None:
         self._parts = parts
-        self.uses_index = any(each.uses_index and not each.negated for each in parts)
-        self.index_only = all(each.index_only for each in parts)
+        self.uses_index = any(part.uses_index and not part.negated for part in parts)
+        self.index_only = all(part.index_only for part in parts)
         self.index_has_updated_at = parts[0].index_has_updated_at
 
     def rows(self, n: int, more: str = "") -> Sql:
         return self._parts[0].rows(n, more)
 
     def where(self, connection: Connection, n: int) -> Sql:
-        return self._all([each.where(connection, i) for i, each in self._numbered(n)])
+        return self._all([part.where(connection, i) for i, part in self._numbered(n)])
 
     def test(self, connection: Connection, n: int) -> Sql:
-        return self._all([each.test(connection, i) for i, each in self._numbered(n)])
+        return self._all([part.test(connection, i) for i, part in self._numbered(n)])
 
     def span(self, sort: str) -> Span:
-        spans = [each.span(sort) for each in self._parts]
+        spans = [part.span(sort) for part in self._parts]
         return Span(
-            max((each.first for each in spans if each.first is not None), default=None),
-            min((each.end for each in spans if each.end is not None), default=None),
-            all(each.whole for each in spans),
+            max((span.first for span in spans if span.first is not None), default=None),
+            min((span.end for span in spans if span.end is not None), default=None),
+            all(span.whole for span in spans),
         )
 
     def optimized(self, connection: Connection, account_id: int) -> Condition:
-        return OnSameRows([each.optimized(connection, account_id) for each in self._parts])
+        return OnSameRows([part.optimized(connection, account_id) for part in self._parts])
 
     def _numbered(self, n: int) -> list[tuple[int, Condition]]:
         return list(enumerate(self._parts, _PARTS * (n + 1)))
 
     def _all(self, tests: Sequence[Sql]) -> Sql:
         texts, params = [], dict[str, Any]()
-        for each, test in zip(self._parts, tests, strict=True):
-            texts.append(f"not coalesce({test.text}, false)" if each.negated else f"({test.text})")
+        for part, test in zip(self._parts, tests, strict=True):
+            texts.append(f"not coalesce({test.text}, false)" if part.negated else f"({test.text})")
             params |= test.params
         return Sql(" and ".join(texts), params)
 
 
 def combine(conditions: Sequence[Condition]) -> list[Condition]:
-    """Return the conditions, merging those on the same rows: a range is one set instead of two.
+    """Return the conditions, with those on one property merged: a range becomes one set, not two.
 
-    Conditions that are only complements are not merged: they include records without a row.
+    Negated conditions alone are not merged, since they include records without an index row.
     """
     on: dict[Any, list[Condition]] = {}
-    for number, each in enumerate(conditions):
-        on.setdefault(each.source or f"number {number}", []).append(each)
+    for number, condition in enumerate(conditions):
+        on.setdefault(condition.source or f"number {number}", []).append(condition)
     together = list[Condition]()
     for parts in on.values():
-        one = len(parts) > 1 and any(not each.negated for each in parts)
-        together += [OnSameRows(parts)] if one else parts
+        may_merge = len(parts) > 1 and any(not part.negated for part in parts)
+        together += [OnSameRows(parts)] if may_merge else parts
     return together

@@ -1,4 +1,4 @@
-"""The SQL that tests whether a text contains a part, for each database."""
+"""The SQL that tests whether a text contains another text, for each database."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _TRIGRAM = re.compile(r"[^\W_]{3}")
 def contains(
     connection: Connection, text: str, n: int, part: str, *, is_short: str = ""
 ) -> tuple[str, dict[str, Any]]:
-    """Return the condition that `text` contains `part`, both case-folded.
+    """Return the SQL condition that `text` contains `part`, both case-folded.
 
-    `is_short`: a condition on the row that its text is short; without it every text is.
+    `is_short` is a SQL condition that the row's text is short; without it, every text is short.
     """
     if connection.dialect == "sqlite":
         return f"instr({text}, :part{n}) > 0", {f"part{n}": part}

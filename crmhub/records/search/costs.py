@@ -1,4 +1,4 @@
-"""Measured costs of the plans of a search: the bounds at which one plan is cheaper than another."""
+"""Bounds between the query plans of a search, from measured costs: where a plan becomes cheaper."""
 
 # Matches that are read and tested at once, whatever else that costs.
 SMALL_RESULT = 1000

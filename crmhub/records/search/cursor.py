@@ -1,4 +1,4 @@
-"""Cursors: opaque, signed texts without expiry, each with all it takes to go on."""
+"""Cursors of lists: signed texts that do not expire and contain all that the next page needs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Cursor(NamedTuple):
     everything: int = 0
 
     def seal(self, signing_key: bytes) -> str:
-        """Return the cursor as text that needs no escaping in a URL."""
+        """Return the cursor as a signed text that needs no escaping in a URL."""
         return sealed([_FORM, *self], signing_key)
 
 
@@ -57,7 +57,10 @@ _INVALID = "cursor: this is no cursor that the hub gave for this listing; start 
 
 
 def unseal(text: str, signing_key: bytes, *, account_id: int, kind: int) -> Cursor:
-    """Return the cursor that `seal` made of it; BadRequest when it is none of this listing's."""
+    """Return the cursor from the text of `Cursor.seal`.
+
+    Raises BadRequest for another list's cursor.
+    """
     form, *fields = unsealed(text, signing_key)
     if form != _FORM:
         raise BadRequest(_INVALID)
@@ -74,13 +77,13 @@ def unseal(text: str, signing_key: bytes, *, account_id: int, kind: int) -> Curs
 
 
 def sealed(value: Sequence[Any], signing_key: bytes) -> str:
-    """Return JSON values as signed text that needs no escaping in a URL."""
+    """Return JSON values as a signed text that needs no escaping in a URL."""
     payload = orjson.dumps(value)
     return base64.urlsafe_b64encode(sign(signing_key, payload) + payload).decode().rstrip("=")
 
 
 def unsealed(text: str, signing_key: bytes) -> list[Any]:
-    """Return the values of a text that `sealed` returned; raises BadRequest for any other."""
+    """Return the values from a text of `sealed`; raises BadRequest for any other text."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:
@@ -95,7 +98,7 @@ def unsealed(text: str, signing_key: bytes) -> list[Any]:
 
 
 def packed(ids: Iterable[int]) -> str:
-    """Return ids as text, short for ids that lie close together."""
+    """Return record ids as a text, which is short if the ids are close together."""
     steps, last = bytearray(), 0
     for id in sorted(ids):
         step, last = id - last, id
@@ -107,7 +110,7 @@ def packed(ids: Iterable[int]) -> str:
 
 
 def unpacked(text: str) -> list[int]:
-    """Return the ids of a text that `packed` returned, rising."""
+    """Return the record ids from a text of `packed`, in ascending order."""
     ids, last, step, shift = list[int](), 0, 0, 0
     for byte in base64.urlsafe_b64decode(text):
         step |= (byte & 127) << shift
@@ -120,11 +123,18 @@ def unpacked(text: str) -> list[int]:
 
 
 def fingerprint(filters: Sequence[Filter]) -> str:
-    """Return a short hash of the filters, the same for any order of them."""
+    """Return a short hash of the filters, which does not depend on their order."""
     if not filters:
         return _NO_FILTERS
     texts = sorted(
-        orjson.dumps([each.property_name, each.operator, each.value, each.values])
-        for each in filters
+        orjson.dumps(
+            [
+                search_filter.property_name,
+                search_filter.operator,
+                search_filter.value,
+                search_filter.values,
+            ]
+        )
+        for search_filter in filters
     )
     return hashlib.sha256(b"\n".join(texts)).hexdigest()[:16]

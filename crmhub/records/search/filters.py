@@ -1,6 +1,6 @@
-"""The filter language: the operators, and the conditions they become.
+"""The filter language of searches: its operators, and the conditions they become.
 
-Each operator is a positive set of record ids, or the exact complement of one: so NEQ, NOT_IN,
+Each operator selects a set of records, or all records outside a set: so NEQ, NOT_IN,
 NOT_CONTAINS_TOKEN and NOT_HAS_PROPERTY include records without a value.
 """
 
@@ -40,7 +40,7 @@ _BARE = {"HAS_PROPERTY", "NOT_HAS_PROPERTY"}
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter as the caller sent it; None stands for a missing key."""
+    """A filter as the caller sent it; a missing key is None."""
 
     property_name: str
     operator: str
@@ -49,7 +49,7 @@ class Filter:
 
 
 def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> list[Condition]:
-    """Return the conditions of `filters` for the account of `catalogue`.
+    """Return the conditions for `filters`, with the properties of `catalogue`.
 
     Raises BadRequest for an invalid filter (unknown operator, misplaced value or values, too many),
     and Semantic for an unknown property or a value of another type; both name every invalid filter.
@@ -58,27 +58,27 @@ def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> li
         raise BadRequest(f"filters: {len(filters)} filters; send at most {MAX_FILTERS}")
     malformed = [
         (f"filters[{i}].{place}", why)
-        for i, each in enumerate(filters)
-        for place, why in _shape(each)
+        for i, search_filter in enumerate(filters)
+        for place, why in _shape(search_filter)
     ]
     if malformed:
         raise BadRequest(listed(malformed))
     conditions = []
     problems = []
-    for i, each in enumerate(filters):
+    for i, search_filter in enumerate(filters):
         try:
-            conditions.append(_condition(each, catalogue, region=region))
+            conditions.append(_condition(search_filter, catalogue, region=region))
         except _UnknownName as exc:
             problems.append((f"filters[{i}].propertyName", str(exc)))
         except values.InvalidValue as exc:
-            if each.operator not in _LISTS:
+            if search_filter.operator not in _LISTS:
                 problems.append((f"filters[{i}].value", str(exc)))
                 continue
-            for j, value in enumerate(each.values or ()):
+            for j, value in enumerate(search_filter.values or ()):
                 try:
-                    _condition(replace(each, values=(value,)), catalogue, region=region)
-                except values.InvalidValue as one:
-                    problems.append((f"filters[{i}].values[{j}]", str(one)))
+                    _condition(replace(search_filter, values=(value,)), catalogue, region=region)
+                except values.InvalidValue as invalid:
+                    problems.append((f"filters[{i}].values[{j}]", str(invalid)))
     if problems:
         raise Semantic(listed(problems))
     return combine(conditions)
@@ -88,30 +88,34 @@ class _UnknownName(Exception):
     pass
 
 
-def _shape(each: Filter) -> list[tuple[str, str]]:
-    operator = each.operator
+def _shape(search_filter: Filter) -> list[tuple[str, str]]:
+    operator = search_filter.operator
     if operator not in OPERATORS:
         return [("operator", f"unknown operator; send one of {', '.join(OPERATORS)}")]
     if operator in _BARE:
         return [
             (place, f"{operator} takes no {place}; leave it out")
-            for place, given in (("value", each.value), ("values", each.values))
+            for place, given in (("value", search_filter.value), ("values", search_filter.values))
             if given is not None
         ]
     if operator in _LISTS:
-        if each.value is not None:
+        if search_filter.value is not None:
             return [("value", f"{operator} takes values, an array of strings, not value")]
-        if not each.values:
+        if not search_filter.values:
             return [("values", f"{operator} needs values, an array of at least one string")]
-        if len(each.values) > MAX_FILTER_VALUES:
-            return [("values", f"{len(each.values)} values; send at most {MAX_FILTER_VALUES}")]
-        return [p for i, v in enumerate(each.values) for p in _length(f"values[{i}]", v)]
-    if each.values is not None:
+        if len(search_filter.values) > MAX_FILTER_VALUES:
+            return [
+                ("values", f"{len(search_filter.values)} values; send at most {MAX_FILTER_VALUES}")
+            ]
+        return [p for i, v in enumerate(search_filter.values) for p in _length(f"values[{i}]", v)]
+    if search_filter.values is not None:
         return [("values", f"{operator} takes one value, not values")]
-    if each.value is None:
+    if search_filter.value is None:
         return [("value", f"{operator} needs a value; to find empty ones use NOT_HAS_PROPERTY")]
     is_part = OPERATORS[operator][0] == "CONTAINS_TOKEN"
-    return _length("value", each.value, MAX_PART_LENGTH if is_part else MAX_FILTER_VALUE_LENGTH)
+    return _length(
+        "value", search_filter.value, MAX_PART_LENGTH if is_part else MAX_FILTER_VALUE_LENGTH
+    )
 
 
 def _length(place: str, value: str, most: int = MAX_FILTER_VALUE_LENGTH) -> list[tuple[str, str]]:
@@ -122,17 +126,19 @@ def _length(place: str, value: str, most: int = MAX_FILTER_VALUE_LENGTH) -> list
     return []
 
 
-def _condition(each: Filter, catalogue: Catalogue, *, region: str) -> Condition:
-    operator, negated = OPERATORS[each.operator]
-    given = each.values if each.values is not None else (each.value or "",)
-    column = FIELDS.get(each.property_name)
+def _condition(search_filter: Filter, catalogue: Catalogue, *, region: str) -> Condition:
+    operator, negated = OPERATORS[search_filter.operator]
+    given = (
+        search_filter.values if search_filter.values is not None else (search_filter.value or "",)
+    )
+    column = FIELDS.get(search_filter.property_name)
     if column == "id":
         return OnId(negated, operator, given)
     if column:
         return OnMoment(negated, column, operator, given)
-    known = catalogue.get(each.property_name)
+    known = catalogue.get(search_filter.property_name)
     if known is None:
-        raise _UnknownName(unknown(catalogue, each.property_name))
+        raise _UnknownName(unknown(catalogue, search_filter.property_name))
     if known.index == "ix_text":
         return OnText(negated, known, operator, _texts(known, operator, given, region=region))
     if operator == "CONTAINS_TOKEN":
@@ -143,7 +149,7 @@ def _condition(each: Filter, catalogue: Catalogue, *, region: str) -> Condition:
 
 
 def _texts(known: Property, operator: str, given: Sequence[str], *, region: str) -> list[str]:
-    """Return the operands of a condition on a text, in the form that is compared."""
+    """Return a condition's operands in the form in which texts are compared."""
     if operator == "CONTAINS_TOKEN":
         return [values.fold(given[0])]
     if operator == "IN" and known.options:

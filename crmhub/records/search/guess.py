@@ -1,4 +1,4 @@
-"""Guesses the page of a large set from its ids, which rise with time, and proves the guess."""
+"""Guess the page of a large result from its ids, which grow with time, and verify the guess."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from crmhub.records.search.query import Listed, Place
 
 
 class Guess(PageReader):
-    """Adds guessed pages to a page reader."""
+    """Query plan that guesses the position of a page among the ids of a large result."""
 
     def _guess(self, after: Place | None, most: int) -> list[Listed] | None:
-        """Read the page from where its ids should be and prove it; return None if it is not there.
+        """Read the page from its probable position and verify it; return None if the guess fails.
 
-        Ids rise with the time of creation, but not strictly. So the page should be among the set's
-        next ids, counted from the newest record created before it. Any other record of the page
-        would have another id and stand before the page's last record: the proof finds none, or so
-        few (at most `most`) that they are tested. The last page of a listing has no such record.
+        Ids grow with the time of creation, but not strictly. So the page should be among the
+        result's next ids, counted from the newest record created before it. Any other record of the
+        page would have another id and come before the page's last record: the check finds none, or
+        so few (at most `most`) that they are tested. The last page of a listing has no such
+        record.
         """
         query = self._query
         down, beyond, before = ("desc", "<", ">") if query.descending else ("asc", ">", "<")
@@ -53,7 +54,7 @@ class Guess(PageReader):
             )
         column = -1 if query.sort == "updated_at" else -2
         places = [Place(row[column], row[0]) for row in read]
-        page = [each for each in places if self._is_behind(each, after)]
+        page = [place for place in places if self._is_behind(place, after)]
         page = sorted(page, reverse=query.descending)[: self._wanted]
         until = ""
         if len(page) == self._wanted:
@@ -63,12 +64,12 @@ class Guess(PageReader):
         if len(read) == params["window"]:
             if not until:
                 return None
-            last = (min if query.descending else max)(each.id for each in places)
+            last = (min if query.descending else max)(place.id for place in places)
             unread.append((beyond, last))
         others = self._others(unread, behind + until, params) if unread else []
         if len(others) > most:
             return None
-        together = [each.id for each in page] + others
+        together = [place.id for place in page] + others
         among, these = self._connection.in_list("id", "these", together)
         test, more = self._test()
         rows = self._rows_looked_up(f"{among} and {test}", params | more | these, len(together))
@@ -84,12 +85,13 @@ class Guess(PageReader):
     def _nearest(self, down: str) -> int | None:
         """Return an id before which no record matches, from the sets in the order of their ids.
 
-        Merging sets skips everything before the first id of each. None without such a set.
+        When sets are merged, all ids before the first id of each set are skipped. None without such
+        a set.
         """
         firsts, params = list[str](), dict[str, Any]()
-        for n, each in enumerate(self._conditions):
-            if each.in_order and not each.negated and not self._alone:
-                ids = each.ids(self._connection, n)
+        for n, condition in enumerate(self._conditions):
+            if condition.in_order and not condition.negated and not self._alone:
+                ids = condition.ids(self._connection, n)
                 firsts.append(f"(select id from ({ids.text}) as set{n} order by id {down} limit 1)")
                 params |= ids.params
         if not firsts:
@@ -101,10 +103,10 @@ class Guess(PageReader):
     def _others(
         self, unread: Sequence[tuple[str, int]], where: str, params: dict[str, Any]
     ) -> list[int]:
-        """Return the unread ids that meet `where`, a little over `most` of them.
+        """Return the unread ids that satisfy `where`, slightly more than `most` of them.
 
         If at most a third of all ids lie on their side, they are read by id; else by the sort
-        order, whose index holds the ids, too, and rejects an entry in half the time.
+        order, whose index also holds the ids and rejects an entry in half the time.
         """
         few, rest = list[str](), list[str]()
         low, high = self._thirds()
@@ -112,7 +114,7 @@ class Guess(PageReader):
             params = params | {f"unread{n}": id}
             near = id < low if side == "<" else id > high
             (few if near else rest).append(f"id {side} :unread{n}")
-        parts = [(each, "id") for each in few]
+        parts = [(ids, "id") for ids in few]
         if rest:
             parts.append((f"({' or '.join(rest)})", self._order))
         return [
@@ -125,9 +127,9 @@ class Guess(PageReader):
         ]
 
     def _thirds(self) -> tuple[float, float]:
-        """Return where the first third of all ids ends and where the last one begins.
+        """Return the ids at which the first third of all ids ends and the last third begins.
 
-        On SQLite, where the documents stand beside the ids, every id lies in between.
+        On SQLite, where the records are stored in the order of ids, every id lies in between.
         """
         if self._connection.dialect == "sqlite":
             return -math.inf, math.inf
@@ -143,5 +145,5 @@ class Guess(PageReader):
         return place < after if self._query.descending else place > after
 
     def cursor_of(self, row: Listed) -> Place:
-        """Return a record's place in this listing."""
+        """Return the position of a record in this listing."""
         return Place(getattr(row, self._query.sort), row.id)

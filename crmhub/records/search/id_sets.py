@@ -1,4 +1,4 @@
-"""The sets of record ids that filters select: as SQL, joined, and counted."""
+"""The sets of record ids that filters select: their SQL, their intersection, and their size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LISTED = "id, created_at, updated_at, cast(properties as text) as text"
 
 
 class IdSets:
-    """The records of one kind of an account that meet some conditions, as SQL on their ids."""
+    """The records of one kind in an account that satisfy all conditions, as SQL selecting ids."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class IdSets:
         self._shown = SHOWN[connection.dialect]
         self._of = {"account": account_id, "kind": kind}
         self._query = query
-        self._conditions = [each.optimized(connection, account_id) for each in conditions]
+        self._conditions = [condition.optimized(connection, account_id) for condition in conditions]
         self._narrow = dict[int, int]()
         self._known = known
         # The ids of what passes several filters, where these are few: they are dear to find.
@@ -59,33 +59,33 @@ class IdSets:
     @property
     def _sets(self) -> int:
         """Number of id sets joined; an all-negated query adds one for "all records"."""
-        return len(self._conditions) + all(each.negated for each in self._conditions)
+        return len(self._conditions) + all(condition.negated for condition in self._conditions)
 
     @property
     def _alone(self) -> bool:
-        """Whether one index table holds the whole result, so that no sets are joined."""
+        """Whether one index table holds the whole result, so that no sets must be joined."""
         return bool(self._conditions) and self._sets == 1
 
     @property
     def _has_updated_at(self) -> bool:
-        """Whether that index table also holds the page's sort value."""
+        """Whether the index table of the result also holds the time by which the page is sorted."""
         by_change = self._query.sort == "updated_at" and self._query.changed_since is None
         return by_change and self._alone and self._conditions[0].index_has_updated_at
 
     @property
     def _in_order(self) -> bool:
-        """Whether an index returns each set in the order of its ids."""
-        return all(each.in_order for each in self._conditions)
+        """Whether an index returns each set sorted by id."""
+        return all(condition.in_order for condition in self._conditions)
 
     @property
     def _index_only(self) -> bool:
-        """Whether the index of the sort order alone decides which records match."""
-        one = len(self._conditions) == 1 and self._conditions[0].index_only
-        return one and self._connection.dialect == "postgresql"
+        """Whether the index of the sort order suffices to decide which records match."""
+        is_single = len(self._conditions) == 1 and self._conditions[0].index_only
+        return is_single and self._connection.dialect == "postgresql"
 
     @property
     def _sorted_by_it(self) -> bool:
-        """Whether the matches are one stretch of the sort order, without other records in it."""
+        """Whether the matches are one contiguous range of the sort order."""
         return len(self._conditions) == 1 and self._conditions[0].span(self._query.sort).whole
 
     @property
@@ -109,11 +109,11 @@ class IdSets:
         return f"+{self._order}"
 
     def _indexed(self) -> list[int]:
-        """Return the positions of the filters whose ids an index finds."""
+        """Return the positions of those filters whose ids an index finds."""
         return [n for n, c in enumerate(self._conditions) if c.uses_index and not c.negated]
 
     def _narrowest(self, most: int) -> int:
-        """Return the position of a filter that selects at most so many records, or -1."""
+        """Return the position of a filter with at most this many matches, or -1."""
         # Total and page ask the same.
         if most not in self._narrow:
             self._narrow[most] = self._probed(most)
@@ -140,7 +140,7 @@ class IdSets:
         return f"id in ({ids})"
 
     def _behind(self, after: Place | None) -> tuple[str, dict[str, Any]]:
-        """Return the condition, to be and-ed, that selects the records behind `after`."""
+        """Return the SQL condition, to be appended with AND, for the records after `after`."""
         text, params = "", dict[str, Any]()
         if since := self._query.changed_since:
             among, shown = self._connection.in_list("id", "shown", since.shown)
@@ -151,9 +151,9 @@ class IdSets:
             params |= {"settled": since.settled, "start": since.at, **shown}
         down, sort = self._query.descending, self._query.sort
         # Of the conditions on when a record was created or changed there is one.
-        spans = [each.span(sort) for each in self._conditions]
-        first = next((each.first for each in spans if each.first is not None), None)
-        end = next((each.end for each in spans if each.end is not None), None)
+        spans = [condition.span(sort) for condition in self._conditions]
+        first = next((span.first for span in spans if span.first is not None), None)
+        end = next((span.end for span in spans if span.end is not None), None)
         if after is not None:
             text += f" and ({sort}, id) {'<' if down else '>'} (:after_key, :after_id)"
             params |= {"after_key": after.key, "after_id": after.id}
@@ -169,7 +169,7 @@ class IdSets:
         return text, params
 
     def _test(self, without: int = -1) -> tuple[str, dict[str, Any]]:
-        """Return the conditions, except one of them, as SQL on a row of `records`."""
+        """Return all conditions, except one of them, as SQL on a row of `records`."""
         tests, params = ["true"], dict[str, Any]()
         for n, condition in enumerate(self._conditions):
             if n != without:
@@ -180,14 +180,17 @@ class IdSets:
         return " and ".join(tests), params
 
     def _ids(self, within: str = "true", down: str = "") -> tuple[str, dict[str, Any]]:
-        """Return the select of the ids of all matches, or of those `within`, sorted `down`."""
+        """Return the SELECT of the ids of all matches, or of those `within`.
+
+        `down` sorts descending.
+        """
         sets, without = list[str](), list[str]()
         params: dict[str, Any] = {}
-        for n, each in enumerate(self._conditions):
-            ids = each.ids(self._connection, n)
+        for n, condition in enumerate(self._conditions):
+            ids = condition.ids(self._connection, n)
             params |= ids.params
             text = f"select id from ({ids.text}) as ids where {within}"
-            (without if each.negated else sets).append(text)
+            (without if condition.negated else sets).append(text)
         sets = sets or [f"select id from records where {OF} and {within}"]
         if len(sets) + len(without) == 1:
             return sets[0] + (f" order by id {down}" if down else ""), params
@@ -196,7 +199,7 @@ class IdSets:
 
     @contextmanager
     def _all(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the select of the ids of all matches."""
+        """Yield the SELECT of the ids of all matches, while join settings for large sets apply."""
         if tested := self._tested():
             yield tested
         else:
@@ -204,9 +207,9 @@ class IdSets:
                 yield self._ids()
 
     def _tested(self) -> tuple[str, dict[str, Any]] | None:
-        """Return the select of the matches among the few ids of one filter, tested one by one.
+        """Return the SELECT that reads the few records of one filter and tests them for the others.
 
-        None if no filter selects few ids, or if there is only one filter.
+        None if no filter selects few records, or if there is only one filter.
         """
         chosen = -1
         if len(self._conditions) > 1:
@@ -226,19 +229,19 @@ class IdSets:
         if self._alone:
             ids, params = self._ids()
             return self._of_all(f"(select count(*) from ({ids}) as found)", params)
-        if any(not each.negated for each in self._conditions):
+        if any(not condition.negated for condition in self._conditions):
             return self._count()
         if not self._conditions:
             return self._of_all(f"({EVERYTHING})", {})
         # Complements: whatever is in none of the sets. One statement, since both numbers change.
-        sets = [each.ids(self._connection, n) for n, each in enumerate(self._conditions)]
-        params = {name: value for each in sets for name, value in each.params.items()}
-        united = _united(self._connection.dialect, [each.text for each in sets])
+        sets = [condition.ids(self._connection, n) for n, condition in enumerate(self._conditions)]
+        params = {name: value for ids in sets for name, value in ids.params.items()}
+        united = _united(self._connection.dialect, [ids.text for ids in sets])
         with self._connection.large_join_settings(len(sets)):
             return self._of_all(f"({EVERYTHING}) - (select count(*) from {united})", params)
 
     def _of_all(self, total: str, params: dict[str, Any]) -> int:
-        """Return a total, and store the number of all records from the same statement."""
+        """Count with a statement that also counts all records, and store the second number."""
         [(found, everything)] = self._connection.rows(
             f"select {total}, ({EVERYTHING})", self._of | params
         )
@@ -246,7 +249,7 @@ class IdSets:
         return int(found)
 
     def _count(self) -> int:
-        """Count the matches of several filters; store the ids of a small result."""
+        """Count the matches of several filters; store the ids if they are few."""
         postgresql = self._connection.dialect == "postgresql"
         array = "array_agg(id)" if postgresql else "json_group_array(id)"
         with self._all() as (ids, params):
@@ -261,7 +264,7 @@ class IdSets:
         return int(total)
 
     def _within_reach(self) -> float:
-        """Return the number of records in the filters' time range, if one index read tells it."""
+        """Return how many records are in the filters' time range, if one read of an index tells."""
         between, params = self._behind(None)
         if not between:
             return math.inf
@@ -274,16 +277,16 @@ class IdSets:
 
 
 def _merged(sets: Sequence[str], without: Sequence[str], down: str) -> str:
-    """Return SQLite's select of the ids that are in all sets and in none of the excluded ones."""
+    """Return SQLite's SELECT of the ids that are in all sets and in no excluded set."""
     # In order, it merges what the indexes bring in order; else it sorts each part.
     return " except ".join((" intersect ".join(sets), *without)) + f" order by 1 {down}"
 
 
 def _joined(sets: Sequence[str], without: Sequence[str], down: str) -> str:
-    """Return PostgreSQL's select of the ids that are in all sets and in none of the excluded ones.
+    """Return PostgreSQL's SELECT of the ids that are in all sets and in no excluded set.
 
-    All sets are merged. The planner knows that an index returns a set in the order of its ids, each
-    once; without an explicit order it would sort the excluded sets.
+    All sets are joined by merging. PostgreSQL knows that an index returns unique ids in order;
+    without an explicit order it would sort the excluded sets.
     """
     first, *others = [f"({ids})" for ids in sets]
     joins = [f" join {ids} as s{n} (id) using (id)" for n, ids in enumerate(others)]
@@ -297,10 +300,10 @@ def _joined(sets: Sequence[str], without: Sequence[str], down: str) -> str:
 
 
 def _united(dialect: str, sets: Sequence[str]) -> str:
-    """Return the source of the ids that are in any of the sets, each once."""
+    """Return the SQL source of the ids that are in any of the sets, without repetitions."""
     if len(sets) == 1:
         return f"({sets[0]}) as united"
     if dialect == "sqlite":
         return f"({' union '.join(sets)} order by 1) as united"
     first, *others = [f"({ids}) as s{n} (id)" for n, ids in enumerate(sets)]
-    return first + "".join(f" full join {each} using (id)" for each in others)
+    return first + "".join(f" full join {source} using (id)" for source in others)

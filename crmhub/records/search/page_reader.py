@@ -1,4 +1,4 @@
-"""Reads the records of a page, with at most MAX_PAGE_BYTES of properties."""
+"""Reader of the records of a page, with at most MAX_PAGE_BYTES of properties."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ as_record = partial(tuple.__new__, Listed)
 
 
 class PageReader(IdSets):
-    """Reads pages of matching records."""
+    """Reads the records of pages from the database."""
 
     def _rows(
         self, source: str, params: Mapping[str, Any], most: int, order: str = ""
@@ -35,9 +35,9 @@ class PageReader(IdSets):
         return self._rows(source, params, most, self._order_after_look_up)
 
     def _read(self, rows: list[Listed]) -> list[Listed]:
-        """Return the page of these rows with their texts.
+        """Return the records of these rows with their properties.
 
-        If its bytes do not suffice for all rows, the first row left out follows the page.
+        If a page has no room for all rows, the first row that does not fit is the last item.
         """
         if self._query.room is None and all(row[-1][0] == "{" for row in rows):
             # Together they are no larger than a page may be.
@@ -61,7 +61,7 @@ class PageReader(IdSets):
         ]
 
     def _with_room(self, rows: Sequence[Listed]) -> list[Listed]:
-        """Return the rows that fit on the page, and the next one without properties."""
+        """Return the rows that fit on the page, and the next row without properties."""
         room, taken = self._query.room, 0
         for n, row in enumerate(rows):
             taken += row.size
@@ -72,18 +72,18 @@ class PageReader(IdSets):
         return list(rows)
 
     def _page_of(self, matching: str, behind: str = "") -> str:
-        """Return the select of the page's ids from a source of ids and sort values."""
+        """Return the SELECT of a page's ids from a SQL source of ids and sort values."""
         return f"select id from {matching} where true{behind} order by {self._order} limit :rows"
 
     def _with_dates(self, among: str) -> str:
-        """Return the source of these ids with their sort values, from an index of `records`."""
+        """Return the SQL source of these ids with their sort values, from an index of `records`."""
         return (
             "(select id, created_at, updated_at from records"
             f" where {OF} and {among} {self._fence}) as matching"
         )
 
     def _with_current_dates(self, ids: str, *, many: bool = False) -> str:
-        """Return the source of dated ids, with the newer dates that `index_behind` holds.
+        """Return the SQL source of ids with times of change, corrected by `index_behind`.
 
         For `many` ids PostgreSQL joins `index_behind` instead of looking up each id.
         """
@@ -101,5 +101,5 @@ class PageReader(IdSets):
 
 
 def returning(rows: int) -> dict[str, int]:
-    """Return the parameters for at most `rows` rows that fit on a page together."""
+    """Return the SQL parameters for at most `rows` rows that fit on one page together."""
     return {"rows": rows, "large": max(MAX_PAGE_BYTES // max(rows, 1), LEAST_LARGE)}

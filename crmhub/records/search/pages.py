@@ -1,4 +1,4 @@
-"""Pages for callers: records, their links, and the cursor of the next page."""
+"""The pages of lists and searches: records, linked records, and the cursor of the next page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FEW_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A page to list; `after` continues a listing with its total and its start."""
+    """A requested page; the cursor `after` continues a listing."""
 
     query: Query
     after: Cursor | None = None
@@ -37,7 +37,7 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of records; `cursor` is "" on the last one."""
+    """A page of records; its `cursor` is "" on the last page."""
 
     total: int
     records: list[Listed]
@@ -47,7 +47,7 @@ class Page:
 
 @dataclass(slots=True)
 class Listing:
-    """Lists one kind of record of one account, on one connection."""
+    """Lists the records of one kind in an account, on one database connection."""
 
     _connection: Connection
     _account_id: int
@@ -55,7 +55,7 @@ class Listing:
     _signing_key: bytes
 
     def page(self, request: PageRequest, conditions: Sequence[Condition]) -> Page:
-        """Return a page of the records that meet the conditions, the request's filters parsed.
+        """Return a page of the records that satisfy the conditions, which are the parsed filters.
 
         Raises BadRequest for the cursor of another listing.
         """
@@ -125,9 +125,9 @@ class Listing:
         after: Cursor | None,
         first: list[Listed] | None,
     ) -> tuple[list[Listed], tuple[Place, int] | None]:
-        """Return the records of the page and where the next page begins, None on the last one.
+        """Return the records of the page and the position of the next page, None on the last page.
 
-        That is the place of the last record, and the cursor's `caught_up`.
+        The position is the page's last record, and the cursor's `caught_up`.
         """
         place = None if after is None else Place(after.key, after.id)
         caught_up = -1 if after is None else after.caught_up
@@ -161,7 +161,7 @@ class Listing:
     def linked(
         self, id: int, to: Kind, *, limit: int, after: Cursor | None
     ) -> tuple[int, list[int], str]:
-        """Return the total, a page of the ids linked with a record, and the next cursor.
+        """Return the ids linked with a record: their total, one page, and the next cursor.
 
         Raises BadRequest for the cursor of another listing.
         """
@@ -197,7 +197,7 @@ def _records(
     place: Place | None,
     found: list[Listed] | None = None,
 ) -> tuple[list[Listed], bool]:
-    """Return the records of a page and whether more follow; `found` is a page read already."""
+    """Return the records of a page and whether more follow; `found` is a page read earlier."""
     while True:
         found = search.page(total, place) if found is None else found
         # The row behind the page.

@@ -57,7 +57,7 @@ from crmhub.records.search.query import Listed, Place, Query
 
 @dataclass(slots=True)
 class _Walk:
-    """How far a walk has come, the size of its next window, and the records found."""
+    """The state of a walk: its position, the size of its next window, and the records found."""
 
     after: Place | None
     window: int
@@ -66,19 +66,18 @@ class _Walk:
 
 
 class Search(Guess):
-    """A listing of one kind of record of one account; chooses the plan of each page."""
+    """A listing of one kind of record in an account, which chooses a query plan for each page."""
 
     def with_query(self, query: Query) -> Search:
-        """Return a listing of the same matches with another query."""
+        """Return a listing of the same records for another query."""
         search = copy(self)
         search._query = query
         return search
 
     def small_result(self) -> tuple[int, list[Listed]] | None:
-        """Return the total and the first page, if they are cheap to get together; else None.
+        """Return the total and the first page if one or two statements find both, else None.
 
-        That is a list without filters, or a search in which one filter selects few records. It
-        takes one statement or two.
+        That is a list without filters, or a search in which one filter selects few records.
         """
         if not self._conditions:
             return self._list()
@@ -128,7 +127,7 @@ class Search(Guess):
         return (int(rows[0][0]) if rows else 0), page
 
     def page(self, total: int, after: Place | None) -> list[Listed]:
-        """Return a page of records behind `after`, and one more row if more follow.
+        """Return a page of records after `after`, and one more row if more records follow.
 
         That row is returned alone if all records of the page were archived meanwhile.
         """
@@ -180,7 +179,7 @@ class Search(Guess):
         return _Walk(after, max(self._wanted, expected * 3 // 2))
 
     def _walk(self, walk: _Walk, until: int) -> list[Listed] | None:
-        """Continue a walk; return its page, None if `until` documents did not fill one."""
+        """Continue a walk and return its page, or None if `until` records did not fill the page."""
         test, params = self._test()
         # It reads a window to its end, whether or not the page is full before.
         whole = self._connection.dialect == "sqlite"
@@ -220,7 +219,10 @@ class Search(Guess):
         return None
 
     def _page_of_counted(self) -> list[Listed]:
-        """Return the first page of the counted ids; [] if any of them has changed since."""
+        """Return the first page of the ids that were counted.
+
+        [] if any record has changed since.
+        """
         if not self.counted:
             return []
         among, these = self._connection.in_list("id", "these", self.counted)
@@ -230,9 +232,9 @@ class Search(Guess):
         return self._read(rows) if len(rows) == min(self._wanted, len(self.counted)) else []
 
     def _page_of_known(self, after: Place) -> list[Listed]:
-        """Return a later page from the ids known at the listing's start, and from later changes.
+        """Return a later page from the ids stored in the cursor and from later changes.
 
-        Returns [] without known ids, and after many changes.
+        Returns [] without stored ids, and after many changes.
         """
         if self._known is None:
             return []

@@ -1,4 +1,4 @@
-"""The data of a listing: query, start, place and listed record."""
+"""The data types of a listing: query, start, position, and listed record."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MOST_SHOWN = 300
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When a listing began (ms): records with a later time have changed since.
+    """The time when a listing began (ms): records with a later time have changed since.
 
-    So have records with a time later than `settled`, except those `shown` on its pages.
+    Records with a time later than `settled` count as changed too, except the `shown` ones.
     """
 
     at: int
@@ -32,7 +32,7 @@ class Start:
         return min(self.settled, self.at - _SLOWEST_COMMIT)
 
     def having_shown(self, page: Sequence[Listed]) -> Start:
-        """Return this start after one more page."""
+        """Return this start after one more page was shown."""
         late = [
             row.id
             for row in page
@@ -46,10 +46,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A listing: its filters, sort column and direction, and the size of a page.
+    """The query of a listing: filters, sort column, direction, page size.
 
-    `changed_since`: only records that existed then and changed later. `room`: the bytes left for
-    properties on a page that began with other records.
+    `changed_since`: only records that existed then and changed later. `room`: the bytes that are
+    left for properties on a page that already has other records.
     """
 
     filters: tuple[Filter, ...] = ()
@@ -61,11 +61,11 @@ class Query:
 
     @property
     def by_newest_change(self) -> bool:
-        """Whether a record that changes during the listing jumps past its reader."""
+        """Whether a record that changes during the listing moves to a page shown before."""
         return self.sort == "updated_at" and self.descending
 
     def catch_up(self, since: Start, limit: int, room: int | None) -> Query:
-        """Return the listing of what a walk that began then may have missed."""
+        """Return the query for the records that a listing begun at `since` may have missed."""
         return replace(
             self,
             sort="updated_at",
@@ -78,18 +78,18 @@ class Query:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """The last record of the previous page: its sort value and id."""
+    """The position of a page: the sort value and id of the previous page's last record."""
 
     key: int
     id: int
 
 
 class Listed(NamedTuple):
-    """A record of a page; `properties` is the stored JSON text.
+    """A listed record; `properties` is the stored JSON text.
 
     For a large record `properties` is the text's size (bytes, in decimal digits) until it is read,
-    and "" for the record behind a full page. A tuple, because a frozen dataclass takes three times
-    as long to create.
+    and "" for the record after a full page. A tuple, because creating a frozen dataclass takes
+    three times as long.
     """
 
     id: int
@@ -99,18 +99,18 @@ class Listed(NamedTuple):
 
     @property
     def is_read(self) -> bool:
-        """Whether `properties` holds the text."""
+        """Whether `properties` holds the JSON text."""
         return self.properties.startswith("{")
 
     @property
     def size(self) -> int:
-        """The size of the text (bytes)."""
+        """The size of the JSON text (bytes)."""
         return len(self.properties.encode()) if self.is_read else int(self.properties or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The ids of the matches when a listing began; other matches have changed since."""
+    """The ids of all matches when a listing began; other matches have changed since."""
 
     ids: Sequence[int]
     since: int

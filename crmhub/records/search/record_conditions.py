@@ -1,4 +1,4 @@
-"""Conditions on fields of the record itself: its id, and its times of creation and change."""
+"""Conditions on a record's own fields: its id, and its times of creation and change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DAY_MS = 86_400_000
 
 
 class OnRecord(Condition):
-    """A condition on a field of the record itself, which is never blank."""
+    """A condition on a field of the record itself, which always has a value."""
 
     source = "records"
     index_only = True
@@ -48,7 +48,7 @@ def _number(value: str) -> float | int:
 
 
 class OnId(OnRecord):
-    """The record's id, compared as a number."""
+    """A condition on the record's id, compared as a number."""
 
     def __init__(self, negated: bool, operator: str, given: Sequence[str]) -> None:
         self.negated = negated
@@ -58,8 +58,8 @@ class OnId(OnRecord):
         self._ids: list[int] = []
         if operator == "IN":
             numbers = [_number(value) for value in given]
-            self._ids = [int(each) for each in numbers if each == int(each)]
-            self._ids = [each for each in self._ids if abs(each) < _HIGHEST_ID]
+            self._ids = [int(number) for number in numbers if number == int(number)]
+            self._ids = [number for number in self._ids if abs(number) < _HIGHEST_ID]
         elif operator in SYMBOLS:
             # The nearest whole number that leaves the comparison as it is.
             number = _number(given[0])
@@ -127,14 +127,14 @@ def _starts(day: int) -> int:
 
 
 def iso(moment: int) -> str:
-    """Return milliseconds since 1970 as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
+    """Return a time (ms since 1970) as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
     seconds, ms = divmod(moment, 1000)
     # Half as dear as strftime: each record that is answered whole has two of them.
     return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{ms:03d}Z"
 
 
 def _moment_text(connection: Connection, column: str) -> str:
-    """Return the SQL of the text that `iso` returns."""
+    """Return the SQL that formats a time as `iso` does."""
     if connection.dialect == "postgresql":
         seconds = f"to_timestamp({column} / 1000) at time zone 'UTC'"
         return (

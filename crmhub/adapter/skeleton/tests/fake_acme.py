@@ -1,7 +1,7 @@
 """An in-memory fake of Acme over real HTTP, as strict as the CRM.
 
-The upper half lets the tests inspect the fake, under the adapter's property names; the lower half
-is the CRM's API.
+The upper half is the tests' interface to the fake, with the adapter's property names; the lower
+half is the CRM's API.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ Record = dict[str, Any]
 
 
 class Refused(Exception):
-    """An error answer."""
+    """A refused request, with the status and body of the error answer."""
 
     def __init__(self, status: int, **body: Any) -> None:
         self.status, self.body = status, body
 
 
 class FakeAcme:
-    """The fake CRM; as a context manager it listens at `url`."""
+    """The fake CRM; as a context manager it starts and stops a server at `url`."""
 
     def __init__(self) -> None:
         self._records: dict[str, dict[int, Record]] = {kind: {} for kind in FIELDS}
@@ -97,11 +97,11 @@ class FakeAcme:
         with self._lock:
             return {
                 str(id): {
-                    "reference": one.get("reference", ""),
-                    **{OURS[kind].get(name, name): v for name, v in one["fields"].items() if v},
+                    "reference": record.get("reference", ""),
+                    **{OURS[kind].get(name, name): v for name, v in record["fields"].items() if v},
                 }
-                for id, one in self._records.get(kind, {}).items()
-                if all(one.get(name) == value for name, value in wanted.items())
+                for id, record in self._records.get(kind, {}).items()
+                if all(record.get(name) == value for name, value in wanted.items())
             }
 
     # What it answers.
@@ -138,9 +138,9 @@ class FakeAcme:
         [(name, text)] = filters.items()
         wanted = {value.lower() for value in text.split(",")}
         return [
-            self._shown(kind, one)
-            for one in self._records[kind].values()
-            if {**one["fields"], "reference": one.get("reference", "")}.get(name, "").lower()
+            self._shown(kind, record)
+            for record in self._records[kind].values()
+            if {**record["fields"], "reference": record.get("reference", "")}.get(name, "").lower()
             in wanted
         ]
 
@@ -155,9 +155,9 @@ class FakeAcme:
         return record
 
     def _holder(self, email: str) -> Record | None:
-        for one in self._records["contacts"].values():
-            if email and one["fields"].get("email", "").lower() == email.lower():
-                return one
+        for record in self._records["contacts"].values():
+            if email and record["fields"].get("email", "").lower() == email.lower():
+                return record
         return None
 
     def _check(self, kind: str, fields: Mapping[str, Any], own: int = 0) -> None:
