@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,17 @@ from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import SmallCrm
 
 pytest_plugins = ["pytester"]
+
+# What other tests left to be collected belongs to no inner run.
+QUIET = ("-q", "-p", "no:unraisableexception")
+# Inner runs that share all liars: starting a run takes longer than most of its tests.
+RUNS = 8
+
+
+@pytest.fixture(autouse=True)
+def _inner_runs_load_no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading plugins takes most of an inner run, and Playwright's fails every inner test."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
 class Small(HttpAdapterTests):
@@ -108,9 +119,8 @@ def test_what_the_crm_lacks_is_skipped(
             adapter_class = test_kit.{lacks.__name__}
         """
     )
-    quiet = ("-q", "-p", "no:unraisableexception", "-p", "no:playwright")
     names = [f"{path}::TestLacking::{test}" for test in (*tests, *usual)]
-    passed, skipped, failed = pytester.inline_run(*quiet, *names).listoutcomes()
+    passed, skipped, failed = pytester.inline_run(*QUIET, *names).listoutcomes()
     assert not failed
     assert (len(passed), len(skipped)) == (len(usual), len(tests))
 
@@ -130,9 +140,9 @@ class AtItsAddress(SmallAdapter):
 
 def test_an_address_may_be_a_secret(pytester: pytest.Pytester) -> None:
     secrets = (
-        'credentials = {**test_kit.Small.credentials, "base_url": "{url}"}\n'
-        "            settings = {}\n"
-        "            adapter_class = test_kit.AtItsAddress"
+        '    credentials = {**test_kit.Small.credentials, "base_url": "{url}"}\n'
+        "    settings = {}\n"
+        "    adapter_class = test_kit.AtItsAddress"
     )
     found = "test_what_is_created_is_there_at_once"
     assert _failed(pytester, SmallAdapter, found, says=secrets) == set()
@@ -151,31 +161,37 @@ def _failed(
 
     `says` is what the test class says besides.
     """
-    path = pytester.makepyfile(
-        f"""
-        from tests.adapter import liars, test_kit
-
-        class TestLiar(test_kit.Small):
-            adapter_class = liars.{liar.__name__}
-            {says}
-        """
-    )
-    # What other tests left to be collected is none of this run's, and Playwright's plugin fails
-    # every test that runs inside another.
-    quiet = ("-q", "-p", "no:unraisableexception", "-p", "no:playwright")
-    run = pytester.inline_run(*quiet, *(f"{path}::TestLiar::{test}" for test in tests))
-    passed, _, failed = run.listoutcomes()
-    assert len(passed) + len(failed) >= len(tests), "a test is left out, or there is none"
-    return {report.nodeid.partition("::TestLiar::")[2] for report in failed}
+    return _all_failed(pytester, {liar: tests}, says)[liar.__name__]
 
 
-@pytest.mark.parametrize("liar", CAUGHT_BY, ids=lambda liar: liar.__name__)
+def _all_failed(
+    pytester: pytest.Pytester, chosen: Mapping[type[Adapter], Sequence[str]], says: str = ""
+) -> dict[str, set[str]]:
+    """Run the chosen tests of each adapter; return the failed tests by the adapter's name."""
+    lines = ["from tests.adapter import liars, test_kit"]
+    for liar in chosen:
+        lines += [f"class Test{liar.__name__}(test_kit.Small):"]
+        lines += [f"    adapter_class = liars.{liar.__name__}", *says.splitlines()]
+    path = pytester.makepyfile("\n".join(lines))
+    names = [f"{path}::Test{liar.__name__}::{test}" for liar in chosen for test in chosen[liar]]
+    passed, _, failed = pytester.inline_run(*QUIET, *names).listoutcomes()
+    assert len(passed) + len(failed) >= len(names), "a test is left out, or there is none"
+    found: dict[str, set[str]] = {liar.__name__: set() for liar in chosen}
+    for report in failed:
+        _, liar, test = report.nodeid.split("::", 2)
+        found[liar.removeprefix("Test")].add(test)
+    return found
+
+
+@pytest.mark.parametrize("first", range(RUNS))
 def test_a_liar_is_caught(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, liar: type[Adapter]
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
     # Who never ends is caught as well after two seconds.
     monkeypatch.setattr(hostile, "_LATE_S", 2.0)
-    assert _failed(pytester, liar, *CAUGHT_BY[liar]) == set(CAUGHT_BY[liar])
+    chosen = dict([*CAUGHT_BY.items()][first::RUNS])
+    caught = _all_failed(pytester, chosen)
+    assert caught == {liar.__name__: set(tests) for liar, tests in chosen.items()}
 
 
 def test_an_honest_adapter_is_not_caught(pytester: pytest.Pytester) -> None:
@@ -187,7 +203,7 @@ def test_a_change_may_be_answered_with_nothing(pytester: pytest.Pytester) -> Non
 
 
 def test_what_every_contact_needs_is_no_part_left_out(pytester: pytest.Pytester) -> None:
-    needed = 'needed = {"contacts": {"status": "lead"}}'
+    needed = '    needed = {"contacts": {"status": "lead"}}'
     created = "test_a_lead_that_lost_its_answer_makes_one_contact_when_it_is_tried_again"
     assert _failed(pytester, SmallAdapter, faulty("400"), created, says=needed) == set()
 

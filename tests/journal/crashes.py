@@ -22,7 +22,7 @@ from crmhub.database.connection import Connection
 from crmhub.egress import Egress
 from crmhub.hub import Hub
 
-_ALL = os.environ.get("CRMHUB_TEST_BOUNDARIES") == "all"
+ALL = os.environ.get("CRMHUB_TEST_BOUNDARIES") == "all"
 _DIED = 77
 # Outside a transaction these change nothing.
 _PASSING = ("select", "begin", "rollback", "set", "reset")
@@ -93,10 +93,10 @@ class _Boundaries:
 
         def watched(this: Any, what: Any, *args: Any, **more: Any) -> Any:
             words, lasts = told(this, what)
-            if _ALL:
+            if ALL:
                 self._reached(f"before {words}")
             result = call(this, what, *args, **more)
-            if _ALL or lasts:
+            if ALL or lasts:
                 self._reached(f"behind {words}")
             return result
 
