@@ -29,6 +29,7 @@ ACROSS_ACCOUNTS = {
     # An operator looks at several accounts.
     "crmhub.accounts.accounts:_rows_of_several",
     "crmhub.audit:listed",
+    "crmhub.journal.action_filters:_people_of_contact",
     "crmhub.journal.action_queries:_rows",
     "crmhub.journal.attention:_rows_of_several",
     "crmhub.journal.history:_counted",

@@ -64,6 +64,8 @@ _ANEW_EVERY_S = 1.0
 # After this time a request to cancel a statement is given up, and sent again.
 _CANCEL_S = 2.0
 _LISTEN_S = 1.0
+# libpq's PQTRANS_IDLE: no transaction is open on a connection.
+_IDLE = 0
 # How PostgreSQL plans a join of large sets. It takes them for small ones: values go along with
 # their property, of which its statistics know nothing, and a plan for any value knows none at all.
 # To hash a set takes twice as long as to sort and to merge it; several processes would do so in the
@@ -220,7 +222,7 @@ class Connection(BulkStatements):
         settings = "; ".join(f"set local {name} = {value}" for name, value in joined.items())
         settings += f"; select set_config('work_mem', ({memory})::text, true)"
         # A pooler keeps settings within a transaction alone.
-        apart = not self._database.in_transaction
+        apart = not self._is_in_transaction()
         try:
             self._message(f"begin; {settings}" if apart else settings)
             yield
@@ -229,6 +231,9 @@ class Connection(BulkStatements):
             # Where that fails the connection is gone, or the rollback to come undoes the settings.
             with suppress(Unavailable, self._database.drivers_errors):
                 self._message("commit" if apart else reset)
+
+    def _is_in_transaction(self) -> bool:
+        return bool(self._unsent) or self._driver.info.transaction_status != _IDLE
 
     def take_time(self) -> None:
         """Lift the time limit of statements until this transaction ends."""

@@ -49,16 +49,11 @@ _NEXT_OF_ALL_ACCOUNTS = Statement(
     .order_by(*_key)
     .limit(param("most"))
 )
-_UPGRADED_AT = Statement(
-    sa.select(_behind.updated_at).where(
-        _behind.account_id == sa.literal_column("0"), _behind.kind == 1, _behind.id == 0
-    )
-)
-_FORGET_UPGRADE = Statement(
-    sa.delete(index_behind).where(
-        _behind.account_id == sa.literal_column("0"), _behind.kind == 1, _behind.id == 0
-    )
-)
+# The row that keeps the time of an upgrade. PostgreSQL has more rows of account 0 and kind 0: they
+# let it plan a look-up by id also while nothing is behind.
+_IS_UPGRADE = sa.and_(*(column == sa.literal_column("0") for column in _key))
+_UPGRADED_AT = Statement(sa.select(_behind.updated_at).where(_IS_UPGRADE))
+_FORGET_UPGRADE = Statement(sa.delete(index_behind).where(_IS_UPGRADE))
 _CHANGED_SINCE = Statement(
     sa.select(records.c.id)
     .where(

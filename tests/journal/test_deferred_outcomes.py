@@ -165,7 +165,7 @@ def test_what_a_worker_could_not_begin_is_given_back_without_a_doubt(
     client, crm = fake_client(app, adapter)
     queue(hub, client, "ann", "ben")
 
-    release, account = hub.journal.release, Worker._account
+    release, account = hub.journal.release, Worker._load_account
     room: list[bool] = []
 
     def when_there_is_room(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -176,7 +176,7 @@ def test_what_a_worker_could_not_begin_is_given_back_without_a_doubt(
 
         return guarded
 
-    monkeypatch.setattr(Worker, "_account", when_there_is_room(account))
+    monkeypatch.setattr(Worker, "_load_account", when_there_is_room(account))
     monkeypatch.setattr(hub.journal, "release", when_there_is_room(release))
     size = 2 if adapter == "batching" else 1
     monkeypatch.setattr(Worker, "_batch_size", lambda *_: size)

@@ -326,7 +326,7 @@ def test_a_merge_can_be_undone_for_thirty_days(hub: Hub, client: Client) -> None
     assert pair_of(hub, client, kept, other).unmerge_until == 0
     ((undo,),) = rows(hub, client, "undo", "possible_duplicate")
     assert "Lee" in undo
-    assert Worker(hub, threads=1)._clean() is False
+    assert Worker(hub, threads=1)._delete_expired() is False
     assert rows(hub, client, "undo", "possible_duplicate") == [(None,)]
     # Its id leads to the kept contact for good.
     assert deal(client, other)["contactId"] == kept

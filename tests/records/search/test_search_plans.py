@@ -17,6 +17,7 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.hub import Hub
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import CONTACTS
+from crmhub.records.index import note_changed
 from crmhub.records.search import costs
 from crmhub.records.search.cursor import unseal
 from crmhub.records.search.filters import Filter, parse
@@ -382,6 +383,7 @@ def behind(library: Library) -> Iterator[None]:
         " where account_id = :account and kind = :kind and id = 7",
         {"account": library.catalogue.account_id, "kind": CONTACTS.code},
     )
+    note_changed(library.connection, library.catalogue.account_id, CONTACTS, [7])
     try:
         yield
     finally:

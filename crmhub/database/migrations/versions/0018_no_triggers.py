@@ -1,8 +1,8 @@
 """Which records were changed is noted by the hub itself, no longer by triggers.
 
 An engine that distributes tables by account takes no triggers on them. A process of the former
-version that runs on for a moment notes nothing: a row of account 0 keeps the time of this upgrade,
-and a worker notes what has changed since (records/redating.py).
+version that runs on for a moment notes nothing: the row of account 0, kind 0 and id 0 keeps the
+time of this upgrade, and a worker notes what has changed since (records/redating.py).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def upgrade() -> None:
         if _on_postgresql():
             op.execute(f"drop function {name}")
     op.execute(
-        sa.text(f"{_BEHIND} values (0, 1, 0, :now)").bindparams(now=time.time_ns() // 1_000_000)
+        sa.text(f"{_BEHIND} values (0, 0, 0, :now)").bindparams(now=time.time_ns() // 1_000_000)
     )
 
 
 def downgrade() -> None:
     if _on_postgresql():
         _lock()
-    op.execute("delete from index_behind where account_id = 0 and kind = 1")
+    op.execute("delete from index_behind where account_id = 0 and kind = 0 and id = 0")
     _create(
         "records_changed",
         "after update of updated_at on records for each row"
