@@ -1,8 +1,8 @@
-"""Acme for crmhub: contacts, deals and tickets over Acme's REST API.
+"""Adapter of crmhub for the CRM Acme: contacts, deals and tickets over Acme's REST API.
 
-Acme stands for a common kind of API, which `tests/fake_acme.py` serves. Adapt both files to your
-CRM, one method at a time: make the fake as strict as the CRM, then change the adapter until the
-tests pass.
+Acme is an invented CRM with a common kind of API, which `tests/fake_acme.py` serves. Adapt both
+files to your CRM, one method at a time: first make the fake as strict as the CRM, then change the
+adapter until the tests pass.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ID = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
 
 class AcmeAdapter(Adapter):
-    """Adapter for Acme's REST API, with an API token."""
+    """Adapter for Acme's REST API, which authenticates with an API token."""
 
     title = "Acme"
     settings = (
@@ -149,9 +149,10 @@ class AcmeAdapter(Adapter):
         fields: Mapping[str, str],
         more: Mapping[str, Any] = {},
     ) -> Answer:
-        """Send properties under the CRM's names.
+        """Send the properties `fields` under the CRM's names, and `more` beside them in the body.
 
-        Report refused properties under the caller's names.
+        `kind` and `rest` are the segments of the path. Raises Rejected with the caller's property
+        names.
         """
         sent = {_THEIRS[kind].get(name, name): name for name in fields}
         if twice := fields.keys() - sent.values():
@@ -165,7 +166,7 @@ class AcmeAdapter(Adapter):
 
 
 def _failure(answer: Answer) -> AdapterError | None:
-    """Return the error for the CRM's own error code; None if the HTTP status decides."""
+    """Return the error for Acme's own error codes; None if the HTTP status decides."""
     match answer.status, answer.body:
         case 422, {"errors": dict(errors)} if errors:
             return Rejected([Problem(name, str(why)) for name, why in errors.items()])
@@ -175,7 +176,10 @@ def _failure(answer: Answer) -> AdapterError | None:
 
 
 def _contact(answer: Answer, record: Mapping[str, Any], names: Sequence[str]) -> Contact:
-    """Convert a record of the CRM to a contact; the CRM sends null for a field without a value."""
+    """Convert a record of Acme to a contact with the properties `names`.
+
+    Acme sends null for a field without a value.
+    """
     fields = answer.mapping(record.get("fields"))
     theirs = {name: _THEIRS["contacts"].get(name, name) for name in names}
     values = {name: fields[key] for name, key in theirs.items() if key in fields}
@@ -192,6 +196,6 @@ def _holds(stored: str, email: str, phone: str) -> bool:
 
 
 def _check_id(contact_id: str) -> None:
-    """Raise NotFound for an id of another format, which could lead to another path."""
+    """Raise NotFound if the id has another format than Acme's ids, and so could change the URL."""
     if not AcmeAdapter.may_be_id(contact_id):
         raise NotFound(f"There is no contact {contact_id[:60]!r}")

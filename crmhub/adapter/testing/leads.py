@@ -1,4 +1,4 @@
-"""Tests of leads, for every adapter: the right contact, written once, without a lost value."""
+"""Tests of the upsert of leads, for every adapter: right contact, written once, no value lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
-    """Run all functions in threads at the same moment; return their results in order."""
+    """Run all functions at the same moment, each in a thread; return their results in order."""
     barrier = threading.Barrier(len(works))
 
     def start(work: Callable[[], T]) -> T:
@@ -33,7 +33,7 @@ def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class LeadTests(Base):
-    """Tests that a lead's contact is found and written, alone and in batches."""
+    """Tests of the upsert of leads, alone and in batches."""
 
     # Whose lead it is.
 
@@ -413,7 +413,7 @@ class LeadTests(Base):
     def test_an_email_that_only_a_create_knows_of_is_the_contacts(
         self, connection: Connection, crm: Crm
     ) -> None:
-        """Test a lead whose contact is created between the lookup and the write."""
+        """Test an upsert whose contact is added to the CRM between the lookup and the write."""
         mine = self.person()
         adapter = connection.adapter()
         made: list[str] = []

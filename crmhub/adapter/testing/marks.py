@@ -15,12 +15,12 @@ from crmhub.adapter.upserts import upsert_contact
 
 
 def _later(outcome: object) -> bool:
-    """Return whether an error asks the hub to repeat the lookup later."""
+    """Return whether `outcome` is an error that tells the hub when to repeat the lookup."""
     return isinstance(outcome, Unavailable) and outcome.retry_after is not None
 
 
 class MarkTests(Base):
-    """Tests of `find_marked` after a write whose answer was lost."""
+    """Tests of an adapter's `find_marked` after a write whose answer was lost."""
 
     @pytest.fixture(autouse=True)
     def _began(self) -> None:
@@ -45,7 +45,10 @@ class MarkTests(Base):
         *,
         later: float = 0.0,
     ) -> str:
-        """Return the id of the found record for a write `later` seconds after the start, or ""."""
+        """Return the id of the record that `find_marked` returns, or "" if it returns None.
+
+        The write is said to have begun `later` seconds after the start of the test.
+        """
         since_ms = self.since_ms + int(later * 1000)
         record = adapter.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
         return "" if record is None else record.id

@@ -1,7 +1,7 @@
-"""An in-memory fake of Acme over real HTTP, as strict as the CRM.
+"""An in-memory fake of Acme, called over real HTTP and as strict as the CRM.
 
-The upper half is the tests' interface to the fake, with the adapter's property names; the lower
-half is the CRM's API.
+The public methods of `FakeAcme` up to `count` are for the tests, and use the adapter's property
+names. The code below them is the CRM's API.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ Record = dict[str, Any]
 
 
 class Refused(Exception):
-    """A refused request, with the status and body of the error answer."""
+    """A refused request, with the status and the JSON body of the error answer."""
 
     def __init__(self, status: int, **body: Any) -> None:
         self.status, self.body = status, body
 
 
 class FakeAcme:
-    """The fake CRM; as a context manager it starts and stops a server at `url`."""
+    """The fake CRM; as a context manager, it starts and stops an HTTP server at `url`."""
 
     def __init__(self) -> None:
         self._records: dict[str, dict[int, Record]] = {kind: {} for kind in FIELDS}
@@ -107,7 +107,10 @@ class FakeAcme:
     # What it answers.
 
     def answer(self, method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:
-        """Return the status and body for one request; raises Refused."""
+        """Return the status and the JSON value that answer one request; raises Refused.
+
+        `target` is the path with the query, `token` the API token, and `content` the request body.
+        """
         parts = urlsplit(target)
         path = [unquote(part) for part in parts.path.split("/")[2:]]
         query = dict(parse_qsl(parts.query))
@@ -211,4 +214,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PATCH = _serve
 
     def log_message(self, format: str, *args: object) -> None:
-        """Log nothing."""
+        """Log nothing, since the tests need no access log."""
