@@ -22,7 +22,7 @@ _GROUPED = re.compile(r"[+-]?\d{1,3}([, '’\u00a0\u202f])\d{3}(?:\1\d{3})*(?:\.
 _ONE_COMMA = re.compile(r"[+-]?\d{1,3},\d{3}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,2})?", re.ASCII)
 _LONGEST_NUMBER = 50
-# 11 to 13 digits reach from 1653 to 2286; ten are seconds, fourteen a time without its signs.
+# 11 to 13 digits are times from 1653 to 2286. 10 digits are seconds; 14 digits are YYYYMMDDHHMMSS.
 _EPOCH_MS = re.compile(r"-?\d{11,13}", re.ASCII)
 _COMPACT_TIME = re.compile(
     r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d", re.ASCII

@@ -89,7 +89,7 @@ class Adapter(ABC):
 
     @classmethod
     def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> str:
-        """Return why these settings cannot be used together, or `""` if they can.
+        """Return why these settings and credentials cannot be used together; `""` if they can.
 
         Both mappings contain every declared setting, and each value is valid on its own.
         """
@@ -262,15 +262,17 @@ class Adapter(ABC):
         """Return the record that an earlier attempt of a write created, or None if there is none.
 
         The hub calls this method after a create that raised Uncertain, before it sends the create
-        again. `kind`, `contact_id`, `mark` and the properties `sent` are those of the create; its
-        first attempt began at `since_ms` (milliseconds since 1970). Use an endpoint that shows the
-        CRM's latest writes: search by the mark if the CRM stores it, else among the contact's deals
-        or tickets created since then. The hub repeats the lookup when the seconds of `may_land_for`
-        are over, and relies on the result None only then. Raises NotYet while the CRM cannot answer
-        reliably.
+        again. `kind`, `contact_id`, `mark` and the properties `sent` are those of the create, which
+        began at `since_ms` (milliseconds since 1970); `contact_id` is "" if the record is itself a
+        contact.
+
+        Use an endpoint that shows the CRM's latest writes: search by the mark if the CRM stores it,
+        else among the contact's deals or tickets created since then. The hub repeats the lookup
+        when the seconds of `may_land_for` are over, and relies on the result None only then. Raises
+        NotYet while the CRM cannot answer reliably.
 
         If the adapter does not override this method, the hub sends a deal or ticket again at once,
-        which makes a duplicate if the first attempt took effect; it finds a contact by its email or
+        which makes a duplicate if the first attempt took effect. A contact is found by its email or
         phone.
         """
         self._cannot("look up a write")
@@ -287,9 +289,9 @@ class Adapter(ABC):
     ) -> Saved | None:
         """Return the same as `find_marked`, but never a record whose id is in `others`.
 
-        `others` are the ids of records that other writes created. Override this method if
-        `find_marked` recognizes a record by its values and creation time: of two equal deals, it
-        must not return the deal of another write.
+        `others` are the ids of records that other writes created; the other parameters are those of
+        `find_marked`. Override this method if `find_marked` recognizes a record by its values and
+        creation time: of two equal deals, it must not return the deal of another write.
         """
         return self.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
 

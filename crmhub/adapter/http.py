@@ -57,7 +57,8 @@ _LONGEST_SEGMENT = 500
 _LONGEST_CORRELATION = 100
 _AFTER_HOST = re.compile(r"(https?://[^/?#\s'\"]*)[^\s'\"]*", re.IGNORECASE)
 _log = logging.getLogger("crmhub.adapter")
-# Calls need this multiple of the usual duration: an interrupted write ends Uncertain.
+# Send a request only if this multiple of the usual duration is left, since a write that is
+# interrupted ends Uncertain.
 _AMPLE = 1.5
 # Weight of the newest call in the moving average of call durations.
 _NEWEST = 0.1
@@ -82,7 +83,7 @@ class Http:
     - `authorize`: returns the authentication headers; called before every request.
     - `renew`: called once after a 401; returns whether to retry with new headers.
     - `failure`: converts the CRM's own error answers, see `Failure`.
-    - `budgets`: the rate limits to take requests from, by lane.
+    - `budgets`: the rate limit of each lane; a lane is a kind of requests, such as searches.
     - `on_response`: called with the lane and the answer of every request, such as to read rate
       limit headers.
     - `secrets`: returns the texts to mask in messages.

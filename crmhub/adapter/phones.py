@@ -8,7 +8,7 @@ from typing import Any
 _NOT_DIGITS = re.compile(r"[^0-9]+", re.ASCII)
 _MEXICO, _BRAZIL = 52, 55
 _TEN_DIGITS = 10**10
-# Area code and subscriber; what begins with 2 to 5 is a landline, whose numbers did not change.
+# Area code and subscriber number; those from 2 to 5 are landlines, whose numbers did not change.
 _BRAZILIAN_MOBILE = re.compile(r"[1-9][1-9][6-9][0-9]{7}", re.ASCII)
 _BRAZILIAN_E164 = re.compile(r"\+55([1-9][1-9])9([6-9][0-9]{7})", re.ASCII)
 _MEXICAN_E164 = re.compile(r"\+52([2-9][0-9]{9})", re.ASCII)

@@ -60,7 +60,10 @@ class Registry:
         return sorted(self._points)
 
     def load(self, name: str) -> type[Adapter]:
-        """Return the class of the adapter `name`; BadConfig if it is not installed or broken."""
+        """Return the class of the adapter with this name.
+
+        Raises BadConfig if the adapter is not installed, cannot be imported, or is incomplete.
+        """
         loaded = self._loaded.get(name)
         if loaded is not None:
             return loaded

@@ -83,7 +83,7 @@ def _of_email(adapter: Adapter, lead: Lead) -> Contact | None:
     if contact is not None or not lead.email_id:
         return contact
     remembered = _get(adapter, lead.email_id, _names(lead, *adapter.email_names))
-    # Without this email the contact was corrected, and the email may be another person's.
+    # If the contact's email was changed, this email may now be another person's.
     return (
         remembered if remembered is not None and adapter.has_email(remembered, lead.email) else None
     )
@@ -223,7 +223,7 @@ def _create(adapter: Adapter, properties: Mapping[str, str], mark: str) -> Saved
     try:
         return adapter.create_contact(properties, mark=mark)
     except NotFound as exc:
-        # A create names no record, so the 404 means a wrong endpoint.
+        # A create request names no record, so the 404 means that the URL is wrong.
         error = Unavailable(f"{adapter.title} takes no contacts at its address: {exc.message}.")
         error.correlation_id = exc.correlation_id
         raise error from exc

@@ -134,7 +134,7 @@ class Guard:
         def look_up() -> None:
             try:
                 answer.set_result(self._resolve(host, port, type=socket.SOCK_STREAM))
-            except Exception as exc:  # it belongs to the caller, who waits for this thread
+            except Exception as exc:  # the caller's thread raises it
                 answer.set_exception(exc)
             finally:
                 self._lookups.release()

@@ -62,7 +62,7 @@ class TimedSocket(socket.socket):
 
 
 def _broken(exc: ssl.SSLError) -> OSError:
-    # Callers take SSLError as a failed handshake, after which nothing was sent.
+    # Not an SSLError, which callers read as a failed handshake: that nothing was sent.
     return ConnectionAbortedError(f"TLS broke after its handshake: {exc.reason}")
 
 
@@ -97,7 +97,7 @@ class Connection(HTTPConnection):
     _ends: float
 
     def __init__(self, host: str, *args: Any, **more: Any) -> None:
-        # A dot at its end is part of the name to look up; `host` leaves it out.
+        # The lookup needs the dot at the end of a host name, which `host` leaves out.
         self._name = host
         super().__init__(host, *args, **more)
 

@@ -154,7 +154,7 @@ class _Adapter(HTTPAdapter):
 
 
 def _read(response: requests.Response) -> bytes:
-    # requests keeps what this property has read.
+    # Reading the property makes requests store the body in the response.
     return response.content or b""
 
 
@@ -172,7 +172,7 @@ class _Limited:
 
         The arguments are those of urllib3's `stream`, but the requested size of a piece is ignored.
         """
-        # In larger pieces than requests asks for: each takes its turn.
+        # The pieces are larger than requests asks for, so that there are fewer of them.
         for piece in self._raw.stream(_CHUNK, **more):
             self._left -= len(piece)
             if self._left < 0:
@@ -255,7 +255,7 @@ class Egress(requests.Session):
         prepared = requests.PreparedRequest()
         call = vars(request) | {
             "headers": {**self.headers, **(request.headers or {})},
-            # An empty dict costs as much as a full one.
+            # None is faster: an empty dict costs as much as a full one.
             "params": request.params or None,
         }
         try:

@@ -1,6 +1,6 @@
 """Adapter of crmhub for the CRM Acme: contacts, deals and tickets over Acme's REST API.
 
-Acme is an invented CRM with a common kind of API, which `tests/fake_acme.py` serves. Adapt both
+This code is a template for a common kind of API, which `tests/fake_acme.py` serves. Adapt both
 files to your CRM, one method at a time: first make the fake as strict as the CRM, then change the
 adapter until the tests pass.
 """
@@ -30,7 +30,7 @@ from crmhub.adapter import (
 from crmhub.adapter.http import GENERAL, Answer, Http
 from crmhub.adapter.phones import notations, same
 
-# What the helpers call these and the CRM calls otherwise; other names go through as they are.
+# The CRM's names of the properties that crmhub names differently; others are sent unchanged.
 _THEIRS: Mapping[str, Mapping[str, str]] = {
     "contacts": {"firstname": "first_name", "lastname": "last_name"},
     "deals": {"dealname": "title", "dealstage": "stage"},
@@ -78,7 +78,7 @@ class AcmeAdapter(Adapter):
         key, values = ("email", [email]) if email else ("phone", notations(phone))
         answer = self._listed("contacts", {key: ",".join(values)})
         contacts = [_contact(answer, contact, (key, *names)) for contact in answer.items()]
-        # Whole values only, whatever the CRM's filter takes for a match.
+        # The CRM's filter may match parts of values, so compare the whole values.
         holders = [
             contact for contact in contacts if _holds(contact.properties.get(key, ""), email, phone)
         ]
@@ -138,7 +138,7 @@ class AcmeAdapter(Adapter):
         try:
             return self._http.send("GET", kind, params=params)
         except NotFound:
-            # That nothing matches is an empty list; without a list nobody knows.
+            # A search without a match returns an empty list, so a 404 means a wrong address.
             raise Unavailable(f"{self.title} has no list of {kind} at its address.") from None
 
     def _write(

@@ -118,7 +118,7 @@ class Base:
         """An adapter of the connection under test."""
         return connection.adapter()
 
-    # What the tests are written with.
+    # Helpers for the tests.
 
     def made(self, kind: str, properties: Mapping[str, str]) -> dict[str, str]:
         """Return `properties` of a new record, and the properties that the CRM requires.
@@ -167,7 +167,7 @@ class Base:
         )
 
     def title(self, kind: Linked, title: str = "A title") -> dict[str, str]:
-        """Return the properties of a new deal or ticket: its title, and what the CRM requires."""
+        """Return the properties of a new deal or ticket: this title, and what the CRM requires."""
         return self.made(kind, {self.titles[kind]: title})
 
     def announced(self, feature: str) -> None:

@@ -101,7 +101,7 @@ class Connection:
         They are the present and former credentials, and the parts of secret URLs.
         """
         texts = [*self.credentials.values(), *(v for text in self.saved for v in text.values())]
-        # A stored grant also contains an expiry time; a secret address has its parts.
+        # A stored access token comes with an expiry time; parts of a secret URL are secret, too.
         words = {word for text in texts for word in (text, *text.split(), *parts_of_address(text))}
         return {word for word in words if len(word) >= 8 and not word.isdigit()}
 

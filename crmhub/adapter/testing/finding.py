@@ -166,7 +166,7 @@ class FindingTests(Base):
             crm.add_contact(self.person(phone=phone))
         assert self._find(adapter, phone=phone).id == expected_id
 
-    # What comes with it.
+    # Returned properties.
 
     def test_names_that_are_asked_for_come_back_unless_they_are_unknown(
         self, adapter: Adapter, crm: Crm
@@ -240,7 +240,7 @@ class FindingTests(Base):
         assert crm.contacts() == before
         assert [crm.count(kind) for kind in self.titles] == [0, 0]
 
-    # Side by side.
+    # In parallel.
 
     def test_threads_that_share_an_adapter_get_their_own_contact(
         self, adapter: Adapter, crm: Crm

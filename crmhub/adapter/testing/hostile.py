@@ -93,7 +93,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
     The fixture `crm` must yield a CRM with a `url` (`HttpCrm`).
     """
 
-    # Every call meets every fault.
+    # Every operation under every fault.
 
     @pytest.mark.usefixtures("impatient")
     @pytest.mark.parametrize("harm", _HARMS.values(), ids=_HARMS.keys())
@@ -208,7 +208,8 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
             assert 0 <= error.retry_after <= 86_400
         if isinstance(error, Uncertain):
             assert not operation.reads, "a read leaves no doubt"
-            # What cannot be undone may stay: the answer that named it is lost, or so is the undo.
+            # A record without its link may remain if the answer with its id was lost, or if the
+            # request that deletes it failed.
             half = lasting or any(request.wrote for request in proxy.requests)
             assert effect != "wrong", "it left behind what nobody asked for"
             assert effect != "part" or half, "half of it was left behind"
@@ -217,7 +218,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         if operation.may_find_none:
             assert not isinstance(error, NotFound), "a search that fails is not NotFound"
 
-    # What a status means.
+    # Errors by HTTP status.
 
     @pytest.mark.usefixtures("impatient")
     @pytest.mark.parametrize("status", [401, 403])

@@ -35,7 +35,7 @@ def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
 class LeadTests(Base):
     """Tests of the upsert of leads, alone and in batches."""
 
-    # Whose lead it is.
+    # The contact of a lead.
 
     def test_a_lead_of_nobody_known_makes_a_contact(self, adapter: Adapter, crm: Crm) -> None:
         crm.add_contact(self.person())
@@ -178,7 +178,7 @@ class LeadTests(Base):
         assert crm.contacts()[id][self.text] == "Two"
         assert len(crm.contacts()) == 2
 
-    # What is written to it.
+    # The written properties.
 
     def test_a_phone_of_another_is_refused_and_the_rest_is_stored(
         self, adapter: Adapter, crm: Crm
@@ -283,7 +283,7 @@ class LeadTests(Base):
         assert [one[self.text] for one in got] == [named[self.text], "Only here", "Only here"]
         assert [one[self.text2] for one in got] == ["New"] * 3
 
-    # Late searches, and many at once.
+    # Late searches, and parallel leads.
 
     def test_a_contact_is_found_by_email_although_the_search_lags(
         self, adapter: Adapter, crm: Crm

@@ -47,7 +47,7 @@ class MarkTests(Base):
     ) -> str:
         """Return the id of the record that `find_marked` returns, or "" if it returns None.
 
-        The write is said to have begun `later` seconds after the start of the test.
+        The lookup is for a write that began `later` seconds after the start of the test.
         """
         since_ms = self.since_ms + int(later * 1000)
         record = adapter.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
@@ -122,7 +122,7 @@ class MarkTests(Base):
         mark = new_mark()
         made = adapter.create_contact(mine, mark=mark)
         record = either(Unavailable, lambda: self._id(adapter, "contacts", "", mark, mine))
-        # Until the search must show a phone, nobody can tell.
+        # The search may show a phone late, so an error is right, too.
         assert record == made.id or (by == "phone" and _later(record))
 
     def test_a_contact_that_was_never_written_is_not_found(
@@ -140,7 +140,7 @@ class MarkTests(Base):
         mine, mark = self.person(phone=phone_number()), new_mark()
         del mine["email"]
         if isinstance(crm, LaggingCrm):
-            # Where the search shows it at once, nobody needs the mark.
+            # If the search showed the contact at once, the mark would not be needed.
             crm.search_lag = HOURS
         made = upsert_contact(adapter, self.lead(mine, mark=mark))
         now_ms = int(time.time() * 1000)

@@ -82,7 +82,7 @@ class FaultProxy:
 
     def __exit__(self, *exc: object) -> None:
         self.stopped.set()
-        # Wakes the thread, which waits for somebody to come.
+        # Wake the thread, which waits for the next connection.
         socket.create_connection(("127.0.0.1", self._port)).close()
         self._thread.join()
         self._server.server_close()

@@ -93,7 +93,7 @@ class WritingTests(Base):
         else:
             assert crm.contacts()[id]["email"] == theirs["email"]
 
-    # What is not taken.
+    # Refused values.
 
     def test_an_unknown_property_is_rejected_by_name_or_stored(
         self, adapter: Adapter, crm: Crm

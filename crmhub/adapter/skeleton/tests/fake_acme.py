@@ -71,7 +71,7 @@ class FakeAcme:
         self._server.server_close()
         self._thread.join()
 
-    # Seen from behind, by the tests.
+    # For the tests.
 
     def add_contact(self, properties: Mapping[str, str]) -> str:
         fields = {THEIRS.get(name, name): value for name, value in properties.items()}
@@ -104,7 +104,7 @@ class FakeAcme:
                 if all(record.get(name) == value for name, value in wanted.items())
             }
 
-    # What it answers.
+    # The CRM's API.
 
     def answer(self, method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:
         """Return the status and the JSON value that answer one request; raises Refused.
@@ -193,7 +193,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    # An answer goes out in one piece.
+    # Send each response in one piece.
     wbufsize = -1
     server: _Server
 

@@ -1,4 +1,4 @@
-"""Run crmhub's conformance tests on the Acme adapter, with a fake of Acme."""
+"""crmhub's conformance tests, run on the adapter and a fake of its CRM."""
 
 from __future__ import annotations
 
