@@ -48,11 +48,14 @@ class Answer:
     is_json: bool = True
 
     def object(self) -> Mapping[str, Any]:
-        """Return the body as a JSON object; raise the error of `broken` if it is none."""
+        """Return the body if it is a JSON object, else raise the error of `broken`."""
         return self.mapping(self.body)
 
     def mapping(self, value: Any) -> Mapping[str, Any]:
-        """Return `value`, a part of the body, as a JSON object; raise `broken` if it is none."""
+        """Return `value` if it is a JSON object, else raise the error of `broken`.
+
+        `value` is a part of the body.
+        """
         if not isinstance(value, dict):
             raise self.broken("an object was expected")
         return value
@@ -99,7 +102,7 @@ class Answer:
 
 
 def usual_failure(answer: Answer) -> AdapterError:
-    """Return the error for an answer without success, by its HTTP status alone."""
+    """Return the error for an answer whose status is not 2xx, by its status alone."""
     crm, status, reason = answer.crm, answer.status, _reason_in(answer)
     if 300 <= status < 500 and status not in (303, 304, 408, 499):
         return _refusal(answer, reason)

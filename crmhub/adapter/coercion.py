@@ -41,11 +41,11 @@ _MOST_OPTIONS = 20
 def fitted(
     properties: Mapping[str, str], definitions: Mapping[str, Described], *, of: str
 ) -> dict[str, str]:
-    """Return the properties, each value converted to its property's type; `""` clears a property.
+    """Return the properties, with each value converted to the type of its property.
 
     `definitions` contains the CRM's property definitions by name. `of` names the kind of record in
-    error messages, such as "contacts". Raises Rejected with a problem for each unknown or read-only
-    property and each invalid value.
+    error messages, such as "contacts". A blank value becomes `""`, which clears the property.
+    Raises Rejected with a problem for each unknown or read-only property and each invalid value.
     """
     converted: dict[str, str] = {}
     problems: list[Problem] = []

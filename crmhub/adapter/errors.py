@@ -67,7 +67,7 @@ class Problem:
 
 
 class Rejected(AdapterError):
-    """The CRM refuses values of a call, and wrote nothing of it.
+    """The CRM refuses values of the call; nothing was written.
 
     `problems` has one entry for each refused or missing property. If `problems` is empty, the CRM
     refuses the values as a whole, and `message` gives the reason.

@@ -173,7 +173,7 @@ class Http:
             raise error
 
     def mask(self, text: str) -> str:
-        """Return the text with the connection's secrets replaced by `***`, in every encoding."""
+        """Return the text with the connection's secrets, in every encoding, replaced by `***`."""
         return mask(text, self._secrets())
 
     def _url(self, path: Iterable[str], params: Mapping[str, str] | None) -> str:

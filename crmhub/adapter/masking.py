@@ -21,7 +21,7 @@ def auth_secrets(auth_headers: Mapping[str, str]) -> list[str]:
 
 
 def mask_json(hidden: Iterable[str], value: Any) -> Any:
-    """Return a copy of a JSON value in whose texts the secrets `hidden` are replaced by `***`."""
+    """Return a JSON value with the secrets `hidden` replaced by `***` in all of its texts."""
     if not hidden:
         return value
     if isinstance(value, str):
@@ -34,7 +34,7 @@ def mask_json(hidden: Iterable[str], value: Any) -> Any:
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """Return the text with these secrets replaced by `***`, in every encoding."""
+    """Return the text with these secrets, in every encoding, replaced by `***`."""
     for form in _encodings(frozenset(secrets)):
         text = text.replace(form, "***")
     return text

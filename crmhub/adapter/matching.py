@@ -73,7 +73,10 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The contacts found by a lead's email, by its conversation, and by its phone."""
+    """The contacts found by a lead's email, by its conversation, and by its phone.
+
+    An attribute is None if no contact was found, or if none was looked up.
+    """
 
     by_email: Contact | None = None
     by_conversation: Contact | None = None
@@ -109,8 +112,8 @@ class Match:
 def decide(lead: Lead, found: Found) -> Match:
     """Return the contact that a lead belongs to, by the table in this module's docstring.
 
-    `found` holds the contacts with the lead's email, conversation and phone. Raises Rejected if the
-    lead is strict and one of its properties would be left out.
+    `found` holds the contacts found by the lead's email, conversation and phone. Raises Rejected if
+    the lead is strict and one of its properties would be left out.
     """
     contact = _contact_of(lead, found)
     properties, refused = dict(lead.properties), list[Problem]()

@@ -41,7 +41,7 @@ def _approve_all(lead: Lead, contact_id: str, properties: Mapping[str, str]) -> 
 
 
 def find(adapter: Adapter, lead: Lead) -> Found:
-    """Return the contacts with the lead's email, conversation and phone.
+    """Look up the contacts of a lead: by its email, by its conversation, and by its phone.
 
     A contact that cannot affect the decision of `matching` is not looked up.
     """
@@ -50,9 +50,9 @@ def find(adapter: Adapter, lead: Lead) -> Found:
 
 
 def _find(adapter: Adapter, lead: Lead, by_email: Contact | None) -> Found:
-    """Return the contacts with the lead's email, conversation and phone.
+    """Look up the contacts of a lead by its conversation and by its phone.
 
-    `by_email` is the result of the lookup by email, which this function does not repeat.
+    `by_email` is the contact with its email, or None; the caller has looked it up.
     """
     by_conversation = None
     if by_email is None:
@@ -130,10 +130,10 @@ def _get(adapter: Adapter, contact_id: str, names: Sequence[str]) -> Contact | N
 def upsert_contact(adapter: Adapter, lead: Lead, *, approve: Approve = _approve_all) -> SavedLead:
     """Create or update the contact that the lead belongs to.
 
-    The outcome is `unchanged` if the contact had all values already. Before an update, `approve`
-    returns the properties that may be written. If the CRM deletes the contact between lookup and
-    write, a new contact is created. Raises the errors of `approve` and of the adapter; Rejected if
-    the lead is strict and one of its properties would be left out; and NotYet if an earlier
+    The outcome is `unchanged` if the contact had all values already. `approve` is called before an
+    update, and returns the properties to write. If the contact is deleted between the lookup and
+    the write, a new contact is created. Raises the errors of `approve` and of the adapter; Rejected
+    if the lead is strict and one of its properties would be left out; and NotYet if an earlier
     attempt's write may still take effect.
     """
     try:
@@ -246,11 +246,11 @@ def _saved(lead: Lead, match: Match, saved: Saved) -> SavedLead:
 def upsert_contacts(
     adapter: Adapter, leads: Sequence[Lead], *, approve: Approve = _approve_all
 ) -> list[SavedLead | AdapterError]:
-    """Upsert several leads; return for each lead, in their order, its result or its error.
+    """Upsert several leads; return the result or the error of each lead, in their order.
 
-    Leads are written in batches where the adapter supports it. A failed lead does not affect the
-    others. Leads of the same contact are written in their order. `approve` has the meaning that it
-    has in `upsert_contact`.
+    Leads are written in batches if the adapter supports batches. A failed lead does not affect the
+    others. Leads of the same contact are written in their order. `approve` is called as in
+    `upsert_contact`.
     """
     outcomes = _upsert_together(adapter, leads, approve) if adapter.batch_size > 1 else {}
     for index, lead in enumerate(leads):

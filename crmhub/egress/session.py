@@ -72,7 +72,7 @@ def _total(timeout: Any) -> Timeout:
     """Return a urllib3 timeout for the whole call.
 
     `timeout` is in seconds: a number, a (connect, read) pair whose sum counts, or None for the
-    default. Raises requests.ConnectTimeout if it is not positive.
+    default. Raises requests.ConnectTimeout if the timeout is not positive.
     """
     given = timeout if isinstance(timeout, tuple) else (timeout,)
     parts = [part for part in given if part is not None] or [SECONDS]
@@ -235,7 +235,7 @@ class Egress(requests.Session):
     def fault(self, url: str, *, seconds: float = 5.0) -> str:
         """Return why calls to `url` are refused, or "" if they are allowed; sends no request.
 
-        The host name is resolved, for which `seconds` is the timeout.
+        `seconds` is the timeout for resolving the host name.
         """
         host = "its host"
         try:

@@ -121,16 +121,17 @@ class Base:
     # Helpers for the tests.
 
     def made(self, kind: str, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return `properties` of a new record, and the properties that the CRM requires.
+        """Return `properties` together with the properties that the CRM requires of a new record.
 
         `kind` is the kind of record, such as "contacts".
         """
         return {**self.needed.get(kind, {}), **properties}
 
     def person(self, **properties: str) -> dict[str, str]:
-        """Return properties for a new contact, with a unique email and a unique text.
+        """Return properties for a new contact: a unique email, a unique text, and `properties`.
 
-        `properties` are further properties, or replace these two.
+        They also contain the properties that the CRM requires. `properties` may replace the email
+        and the text.
         """
         number = next(_numbers)
         mine = {"email": f"ann{number}@{DOMAIN}", self.text: f"Of test {number}"}

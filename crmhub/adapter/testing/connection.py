@@ -75,7 +75,10 @@ class Connection:
         )
 
     def remaining(self) -> float:
-        """Return the seconds left for the current call; simulated sleep reduces them, too."""
+        """Return the seconds left for the current call; simulated sleep reduces them, too.
+
+        Outside of `within`, the result is always `PATIENCE`.
+        """
         if self._patience is None:
             return PATIENCE
         return max(0.0, self._ends - time.monotonic() - self.slept)
@@ -167,7 +170,7 @@ class Leases:
     def hold(self, key: str, seconds: float) -> Iterator[None]:
         """Hold the lock named `key` during the `with` block, for at most `seconds`.
 
-        Raises Unavailable if it is not free within the time left for the current call.
+        Raises Unavailable if the lock is not free within the time left for the current call.
         """
         holder = object()
         ends = time.monotonic() + self._remaining()

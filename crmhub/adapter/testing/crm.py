@@ -16,7 +16,7 @@ class Crm(Protocol):
     """
 
     def add_contact(self, properties: Mapping[str, str]) -> str:
-        """Store a contact and return its id; it is younger than all contacts stored before.
+        """Store a contact, younger than all contacts stored before; return its id.
 
         Raises `Conflict` if the email exists already and the CRM requires unique emails.
         """
@@ -48,10 +48,7 @@ class HttpCrm(Crm, Protocol):
 
 @runtime_checkable
 class LaggingCrm(Protocol):
-    """A CRM whose search shows a write only after some seconds.
-
-    Adapters must not rely on such a search.
-    """
+    """A CRM whose search shows a write only after `search_lag` seconds."""
 
     search_lag: float
     """After how many seconds the search shows a write; the tests set this attribute."""

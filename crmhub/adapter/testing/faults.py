@@ -146,12 +146,12 @@ def stalled_after(exchange: Exchange) -> None:
 
 
 def dripping_head(exchange: Exchange) -> None:
-    """Fault: send endless response headers, one byte every 50 milliseconds."""
+    """Fault: send endless response headers, one byte every 50 ms; do not forward the request."""
     exchange.drip(b"HTTP/1.1 200 OK\r\n" + b"X-Slow: yes\r\n" * 10_000, every=0.05)
 
 
 def dripping_body(exchange: Exchange) -> None:
-    """Fault: send an almost endless response body, one byte every 50 milliseconds."""
+    """Fault: send a nearly endless body, one byte every 50 ms; do not forward the request."""
     exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999\r\n")
     exchange.drip(b"\r\n" + b" " * 99_999, every=0.05)
 
@@ -167,7 +167,7 @@ def huge(exchange: Exchange) -> None:
 
 
 def bomb(exchange: Exchange) -> None:
-    """Fault: answer with 64 MiB of JSON, compressed to a small size by gzip."""
+    """Fault: answer with 64 MiB of JSON, gzipped to a small size; do not forward the request."""
     exchange.reply(Reply(200, compressed(), {**_JSON, "Content-Encoding": "gzip"}))
 
 
@@ -197,7 +197,7 @@ class Harm:
 
 
 def harms() -> list[Harm]:
-    """Return all faults under which the tests make every call of an adapter."""
+    """Return the faults with which the tests try every operation of an adapter."""
     return [
         *(Harm(f"{status}", answers(status, {"message": "no"})) for status in _STATUSES),
         Harm("403 in HTML", answers(403, _HTML, Content_Type="text/html")),

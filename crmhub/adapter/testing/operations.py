@@ -105,17 +105,20 @@ class Operation(ABC):
         """
 
     def is_deceived(self, result: object, before: State, after: State) -> bool:
-        """Return whether the result is wrong only because the CRM reported a success that was none.
+        """Return whether the result is wrong only because the CRM reported success falsely.
 
-        Some CRMs answer a change with a success without content, so the adapter cannot notice this.
+        Some CRMs answer a change with a success without content, so the adapter cannot notice that
+        the CRM changed nothing. `before` and `after` are the CRM's records before and after the
+        call.
         """
         return False
 
     def effect(self, before: State, after: State) -> Effect:
-        """Return how much of its change the call made.
+        """Return what the call changed in the CRM.
 
-        `before` and `after` are the CRM's records before and after the call. The effect is `none`,
-        `part`, `whole`, or `wrong` if the call changed something else.
+        `before` and `after` are the CRM's records before and after the call. The effect is `none`;
+        `whole`, all that the call should change; `part`, only a part of that; or `wrong`, anything
+        else.
         """
         return "none" if after == before else "wrong"
 

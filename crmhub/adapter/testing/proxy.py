@@ -154,7 +154,8 @@ class Exchange:
     def forward(self) -> Reply:
         """Forward the request to the CRM and return the CRM's response.
 
-        Set `request.wrote` if a fault applies to the request.
+        For a request with a fault, set `request.wrote` to whether the request changed the CRM's
+        records.
         """
         state, upstream = self._proxy.state, self._handler.upstream
         if state is None or not self.request.fault:

@@ -37,7 +37,7 @@ class TokenTests(WireTests):
         return words & connection.secrets()
 
     def _expire(self, connection: Connection, proxy: FaultProxy) -> None:
-        """Make the proxy answer 401 to all later requests with a token that is valid now."""
+        """Make the proxy answer 401 to later requests that contain a present access token."""
         old = self._tokens(connection)
         proxy.inject(
             answers(401, {"message": "expired"}),

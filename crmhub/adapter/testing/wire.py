@@ -41,7 +41,7 @@ class WireTests(AdapterTests):
 
     @pytest.fixture
     def url(self, proxy: FaultProxy) -> str:
-        """The base URL that the adapter calls, which is the proxy's."""
+        """The proxy's URL, which the adapter calls as the base URL of its CRM."""
         return proxy.url
 
     @pytest.fixture

@@ -107,9 +107,10 @@ class FakeAcme:
     # The CRM's API.
 
     def answer(self, method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:
-        """Return the status and the JSON value that answer one request; raises Refused.
+        """Return the status and the JSON value that answer one request.
 
         `target` is the path with the query, `token` the API token, and `content` the request body.
+        Raises Refused for a request that the CRM would refuse.
         """
         parts = urlsplit(target)
         path = [unquote(part) for part in parts.path.split("/")[2:]]
