@@ -1,4 +1,4 @@
-"""The names an adapter may import from the hub: base class, data types and errors."""
+"""The names that an adapter imports from the hub: base class, data types and errors."""
 
 from crmhub.adapter.context import (
     Budget,

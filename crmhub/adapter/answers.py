@@ -1,4 +1,4 @@
-"""The answer of a CRM to an HTTP request, and the usual error for each HTTP status."""
+"""The answer of a CRM to an HTTP request, and the error for each HTTP status."""
 
 from __future__ import annotations
 
@@ -29,10 +29,14 @@ _SHOWN = 300
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A CRM's answer to one request; `body` is its JSON, or None if it is empty or not JSON.
+    """A CRM's answer to one HTTP request.
 
-    `is_json` is False for a body in another format, such as an HTML page: then a proxy answered, or
-    the address is wrong. `reads` is True if the request could write nothing.
+    - `crm`: the CRM's name for messages.
+    - `body`: the parsed JSON of the body; None if the body is empty or not JSON.
+    - `reads`: whether the request could write nothing.
+    - `correlation_id`: the CRM's id for the request, or "".
+    - `is_json`: False if the body has another format, such as an HTML page: then a proxy answered,
+      or the URL is wrong.
     """
 
     crm: str
@@ -44,26 +48,33 @@ class Answer:
     is_json: bool = True
 
     def object(self) -> Mapping[str, Any]:
-        """Return the body as a JSON object; raises the error of `broken` for any other body."""
+        """Return the body if it is a JSON object, else raise the error of `broken`."""
         return self.mapping(self.body)
 
     def mapping(self, value: Any) -> Mapping[str, Any]:
-        """Return `value`, a part of the body, as a JSON object; raises the error of `broken`."""
+        """Return `value` if it is a JSON object, else raise the error of `broken`.
+
+        `value` is a part of the body.
+        """
         if not isinstance(value, dict):
             raise self.broken("an object was expected")
         return value
 
     def items(self, name: str = "results") -> list[Mapping[str, Any]]:
-        """Return the list of JSON objects under the key `name`; raises the error of `broken`."""
+        """Return the list of JSON objects under the key `name` of the body.
+
+        Raises the error of `broken` if there is no such list.
+        """
         listed = self.object().get(name)
         if not isinstance(listed, list):
             raise self.broken(f"{name} is not a list")
         return [self.mapping(item) for item in listed]
 
     def id(self, value: Mapping[str, Any] | None = None) -> str:
-        """Return a record's id as text, from the body or from `value`.
+        """Return the `id` of a record as text.
 
-        Raises the error of `broken`.
+        `value` is the record's JSON object; None stands for the body. Raises the error of `broken`
+        if the object has no id that is a text or an integer.
         """
         record_id = (self.object() if value is None else value).get("id")
         if isinstance(record_id, bool) or not isinstance(record_id, str | int) or record_id == "":
@@ -71,22 +82,27 @@ class Answer:
         return str(record_id)
 
     def broken(self, why: str) -> AdapterError:
-        """Return the error for an answer with an unexpected format."""
+        """Return the error for an answer whose format is unexpected; `why` tells what is wrong.
+
+        The error is Unavailable for a read, and Uncertain for a request that may have written
+        something.
+        """
         message = f"{self.crm} answered {self.status} with something unexpected: {why}."
         error = Unavailable(message) if self.reads else Uncertain(message)
         error.correlation_id = self.correlation_id
         return error
 
     def seconds(self, header: str = "Retry-After") -> float | None:
-        """Return the wait that the `Retry-After` header asks for, in seconds, or None without it.
+        """Return the seconds to wait that a header of the answer states, or None.
 
-        The header holds seconds or a date (RFC 9110, 10.2.3). Longer waits are cut to a day.
+        The header holds a number of seconds or a date (RFC 9110, 10.2.3). A wait of more than a day
+        is cut to one day. Return None if the header is missing or invalid.
         """
         return _seconds(self.headers.get(header, ""))
 
 
 def usual_failure(answer: Answer) -> AdapterError:
-    """Return the error for a failed answer by its HTTP status alone."""
+    """Return the error for an answer whose status is not 2xx, by its status alone."""
     crm, status, reason = answer.crm, answer.status, _reason_in(answer)
     if 300 <= status < 500 and status not in (303, 304, 408, 499):
         return _refusal(answer, reason)
@@ -100,7 +116,10 @@ def usual_failure(answer: Answer) -> AdapterError:
 
 
 def _refusal(answer: Answer, reason: str) -> AdapterError:
-    """Return the error for a status from 300 to 499: the CRM refused and wrote nothing."""
+    """Return the error for a status from 300 to 499, which means that nothing was written.
+
+    `reason` is the CRM's own message as the end of a sentence, or "".
+    """
     crm, status, wait = answer.crm, answer.status, answer.seconds()
     if status < 400:
         return BadConfig(f"{crm} answered with a redirect ({status}); correct its address.")
@@ -127,7 +146,11 @@ def _refusal(answer: Answer, reason: str) -> AdapterError:
 
 
 def _page_error(answer: Answer) -> AdapterError:
-    """Return the error for an HTML page instead of JSON: blame the proxy or URL, not the record."""
+    """Return the error for an answer that is a web page instead of JSON.
+
+    The page comes from a proxy, or the URL is wrong; so the error does not say that a record is
+    missing.
+    """
     if answer.status == 403:
         return Denied(
             f"A page with status 403 came instead of {answer.crm}'s own answer: the credentials"
@@ -140,7 +163,7 @@ def _page_error(answer: Answer) -> AdapterError:
 
 
 def _reason_in(answer: Answer) -> str:
-    """Return the CRM's own error message as the end of a sentence, or "" without one."""
+    """Return the CRM's error message as the end of a sentence (": …"), or "" if it has none."""
     body = answer.body[0] if isinstance(answer.body, list) and answer.body else answer.body
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         body = body["error"]

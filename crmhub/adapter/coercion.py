@@ -1,8 +1,8 @@
-"""Convert values as people write them into the form that a CRM property accepts.
+"""Convert values as people write them to the format that a CRM property accepts.
 
 Only unambiguous values are converted: `yes` for a checkbox, a label that only one option has, a
-number with thousands separators. An ambiguous value (`1,234`) is a problem that names the values
-to send instead.
+number with thousands separators. An ambiguous value such as `1,234` is a problem whose text names
+the values to send instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GROUPED = re.compile(r"[+-]?\d{1,3}([, '’\u00a0\u202f])\d{3}(?:\1\d{3})*(?:\.
 _ONE_COMMA = re.compile(r"[+-]?\d{1,3},\d{3}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,2})?", re.ASCII)
 _LONGEST_NUMBER = 50
-# 11 to 13 digits reach from 1653 to 2286; ten are seconds, fourteen a time without its signs.
+# 11 to 13 digits are times from 1653 to 2286. 10 digits are seconds; 14 digits are YYYYMMDDHHMMSS.
 _EPOCH_MS = re.compile(r"-?\d{11,13}", re.ASCII)
 _COMPACT_TIME = re.compile(
     r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d", re.ASCII
@@ -41,10 +41,11 @@ _MOST_OPTIONS = 20
 def fitted(
     properties: Mapping[str, str], definitions: Mapping[str, Described], *, of: str
 ) -> dict[str, str]:
-    """Return the properties with each value converted to its definition; `""` clears a property.
+    """Return the properties, with each value converted to the type of its property.
 
-    `of` is the kind of record in messages, such as "contacts". Raises Rejected with a problem for
-    every unknown or read-only name and every invalid value.
+    `definitions` contains the CRM's property definitions by name. `of` names the kind of record in
+    error messages, such as "contacts". A blank value becomes `""`, which clears the property.
+    Raises Rejected with a problem for each unknown or read-only property and each invalid value.
     """
     converted: dict[str, str] = {}
     problems: list[Problem] = []
@@ -65,7 +66,10 @@ def fitted(
 
 
 class Misfit(ValueError):
-    """A value that its property does not accept; `options` holds the values it would accept."""
+    """A value is invalid for its property; the message tells why.
+
+    `options` lists values that the property accepts, at most 20.
+    """
 
     def __init__(self, reason: str, options: Iterable[str] = ()) -> None:
         super().__init__(reason)
@@ -73,11 +77,12 @@ class Misfit(ValueError):
 
 
 def coerced(described: Described, text: str) -> str:
-    """Return a value converted to the type of its property; raises Misfit for an invalid value.
+    """Return the value `text` converted to the type of the property `described`.
 
-    Numbers come out without exponent or separators, dates as `YYYY-MM-DD`, datetimes as ISO 8601
-    in UTC with milliseconds, booleans as `true` and `false`, options as their internal values,
-    several of them joined by `;`. `""` stays `""`.
+    Numbers are returned without exponent and separators, dates as `YYYY-MM-DD`, datetimes as ISO
+    8601 in UTC with milliseconds, booleans as `true` or `false`, options as their internal values,
+    and several options joined by `;`. Blank text is returned as `""`. Raises Misfit for an invalid
+    value.
     """
     if not text.strip():
         return ""
@@ -109,7 +114,11 @@ def _several(options: tuple[Choice, ...], text: str) -> str:
 
 
 def _chosen(options: tuple[Choice, ...], texts: Iterable[str]) -> Iterator[str]:
-    """Yield the option that each text names, by exact value, else by value or label in any case."""
+    """Yield, for each text, the internal value of the option that it names.
+
+    A text names an option by its exact value, or else by its value or label in any case. Raises
+    Misfit if a text names no option or several.
+    """
     values = {option.value for option in options}
     meanings: dict[str, set[str]] = {}
     for text in texts:
@@ -172,9 +181,9 @@ def _number(text: str) -> str:
 
 
 def _moment(text: str) -> datetime:
-    """Parse a date, a date with time, or milliseconds since 1970 to an aware datetime.
+    """Parse a date, a date with time, or milliseconds since 1970; return an aware datetime.
 
-    Raises Misfit.
+    A time without offset is read as UTC. Raises Misfit if the text is none of these.
     """
     if _COMPACT_TIME.fullmatch(text):
         raise Misfit("may be milliseconds or a date; send YYYY-MM-DDTHH:MM:SSZ")

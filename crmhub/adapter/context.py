@@ -1,4 +1,4 @@
-"""The context that the hub passes to an adapter: settings, HTTP session, budgets, records."""
+"""What the hub passes to an adapter: settings, HTTP session, rate limits, own records."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ from crmhub.adapter.values import Contact, Described, Kind, Linked, Pipeline, Sa
 
 
 class Store(Protocol):
-    """The hub's own records of one account, for an adapter that keeps contacts in the hub.
+    """The hub's own records of one account, for an adapter that stores contacts in the hub.
 
-    Raises the errors of `crmhub.adapter.errors`. Kinds are `contacts`, `deals`, `companies` and
-    `tickets`.
+    The methods raise the errors of `crmhub.adapter.errors`. A kind of record is `contacts`,
+    `deals`, `companies` or `tickets`.
     """
 
     def find(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        """Return the oldest contact with this email or phone, None without one.
+        """Return the oldest contact with this email or with this phone, or None if there is none.
 
-        Notations do not matter.
+        Exactly one of `email` and `phone` is given; a phone matches in any notation. `names` are
+        the properties to return with the contact.
         """
 
     def get(self, contact_id: str, names: Sequence[str]) -> Contact:
-        """Return a contact with the named properties; raises NotFound."""
+        """Return the contact with this id and its properties `names`.
+
+        Raises NotFound if there is no such contact.
+        """
 
     def create(
         self,
@@ -36,46 +40,50 @@ class Store(Protocol):
         contact_id: str | None = None,
         mark: str = "",
     ) -> Saved:
-        """Create a record, linked to `contact_id` in the same step if one is given.
+        """Create a record; link it to the contact `contact_id` in the same transaction, if given.
 
-        An unknown property is defined as text. An unknown pipeline or stage is added unless the
-        account has customized its own. Raises Rejected, Conflict, and NotFound for the contact. A
-        second create with the same `mark` returns the existing record.
+        A property that is not yet defined is defined as text. An unknown pipeline or stage is
+        added, unless the account has changed its pipelines. If a record with the same `mark` exists
+        already, return that record. Raises Rejected, Conflict, and NotFound if there is no contact
+        `contact_id`.
         """
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Write the named properties of a contact; raises NotFound, Rejected and Conflict."""
+        """Write these properties of a contact and leave all others unchanged.
+
+        Raises NotFound, Rejected and Conflict.
+        """
 
     def describe(self, kind: Kind) -> list[Described]:
-        """Return the definitions of all properties of a kind of record."""
+        """Return the definitions of all properties of this kind of record."""
 
     def pipelines(self, kind: Linked) -> list[Pipeline]:
-        """Return the pipelines of a kind of record with their stages."""
+        """Return the pipelines for deals or for tickets, with their stages."""
 
 
 class Response(Protocol):
-    """A complete HTTP answer, as `requests.Response` provides it."""
+    """A complete HTTP response, as `requests.Response` provides it."""
 
     @property
     def status_code(self) -> int:
-        """The HTTP status."""
+        """The HTTP status of the response."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers; names ignore case."""
+        """The headers of the response; their names are case-insensitive."""
 
     @property
     def content(self) -> bytes:
-        """The body after content decoding."""
+        """The body of the response, decompressed."""
 
 
 class Session(Protocol):
     """The guarded HTTP session: the only way in which an adapter may send requests.
 
-    It calls only addresses that the installation allows, follows no redirect, stores no cookie,
-    limits the size of an answer to some megabytes, and ends every call after `timeout` seconds.
-    Raises `requests.RequestException`; nothing was sent if that is a ConnectTimeout, an SSLError,
-    an InvalidURL, or a ConnectionError while connecting.
+    The session calls only addresses that the installation allows, follows no redirects, stores no
+    cookies, and limits the size of a response to some megabytes. It raises
+    `requests.RequestException`. Nothing was sent if the exception is a ConnectTimeout, an SSLError,
+    an InvalidURL, or a ConnectionError whose cause is a failed connection.
     """
 
     def request(
@@ -87,38 +95,54 @@ class Session(Protocol):
         data: bytes | None,
         timeout: float,
     ) -> Response:
-        """Send one request and return its complete answer; an error status raises nothing."""
+        """Send one request and return the complete response; an error status is no exception.
+
+        `data` is the encoded body. `timeout` limits the whole call, in seconds.
+        """
 
 
 class Budget(Protocol):
-    """A rate limit of the CRM, shared by every process that uses the connection."""
+    """A rate limit of the CRM, shared by all processes that use the connection."""
 
     def take(self) -> None:
-        """Wait until the rate limit allows one more call; raises Throttled if time is too short."""
+        """Count one request; wait first until the rate limit allows it.
+
+        Raises Throttled if the wait would be longer than the time left for this call.
+        """
 
     def follow(self, calls: int, seconds: float) -> None:
-        """Replace the rate limit by `calls` in `seconds`, which the CRM announced in its answer."""
+        """Replace the rate limit by one that the CRM announced: `calls` requests per `seconds`."""
 
     def pause(self, seconds: float) -> None:
-        """Block all calls for this many seconds, because the CRM's rate limit refused a call."""
+        """Block all requests for `seconds`, because the CRM's rate limit refused one."""
 
 
 class OpenBudget(Protocol):
-    """A function that opens a named budget of the adapter's connection."""
+    """A function that returns the connection's rate limit for a lane (a kind of requests)."""
 
     def __call__(self, lane: str, *, calls: int, seconds: float) -> Budget:
-        """Return the budget of this name; its initial limit is `calls` in `seconds`."""
+        """Return the rate limit with the name `lane`.
+
+        Initially it allows `calls` requests per `seconds`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Everything that the hub passes to an adapter.
+    """What the hub passes to the constructor of an adapter.
 
-    `settings` and `credentials` hold a value or default for every declared setting.
-    `save_credentials` stores rotated credentials for every process; `load_credentials` returns the
-    stored ones, which another process may have rotated. `lease(key, seconds)` is a lock between
-    processes that holds no database connection and expires after `seconds`; it raises NotYet if it
-    cannot be acquired in time. `remaining()` returns the seconds left for the current call.
+    - `client_id`: the client id of the account.
+    - `region`: the account's country (such as "DE"), for phone numbers without a country code; or
+      "".
+    - `settings`, `credentials`: the value or the default of every declared setting.
+    - `store`: the hub's own records of the account.
+    - `session`: sends HTTP requests.
+    - `budget`: returns a rate limit that all processes share.
+    - `lease(key, seconds)`: a lock between processes, which expires after `seconds`. It occupies no
+      database connection. Raises NotYet if another process does not release it in time.
+    - `remaining()`: returns the seconds left for the current call.
+    - `load_credentials()`: returns the stored credentials, which another process may have replaced.
+    - `save_credentials(credentials)`: stores replaced credentials for all processes.
     """
 
     client_id: str

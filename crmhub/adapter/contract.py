@@ -1,19 +1,20 @@
-"""The contract between the hub and an adapter, which connects one kind of CRM.
+"""The contract between the hub and its adapters; one adapter connects the hub to one kind of CRM.
 
-An adapter is one class. It declares its settings, implements five methods and overrides the
-optional methods that its CRM supports; an overridden method is announced. It imports names of
-`crmhub.adapter` and nothing else of the hub. This module, `errors`, `values` and `context` import
-the standard library only. The hub finds the class by the entry-point group `crmhub.adapters`.
+An adapter is one class. It declares its settings, implements the five abstract methods of
+`Adapter`, and overrides the optional methods (`OPTIONAL`) that its CRM supports; the hub detects
+which ones are overridden. It imports `crmhub.adapter` and no other package of the hub. This module,
+`errors`, `values` and `context` need nothing but the standard library. The hub finds the class by
+the entry-point group `crmhub.adapters`.
 
-Rules that hold for every method:
+Rules for every method:
 
-- Ids are strings, whatever the CRM makes of them. Property values are strings both ways; `""` is
+- Ids are strings, even if the CRM uses numbers. Property values are strings both ways; `""` means
   "no value", and writing it clears the property.
-- Each failure raises the error (`errors`) that tells the caller what to do. Any other exception
-  is a bug of the adapter. Messages hold no credential, since callers read them.
-- No value is dropped silently. A property that the CRM refuses is `Rejected`; the hub omits it,
-  sends the others again, and names the refused property in its answer.
-- An instance serves one connection and may be used by several threads at once.
+- Each failure raises the error of `errors` that tells the caller what to do. Any other exception is
+  a bug of the adapter. Error messages contain no credential, since callers read them.
+- An adapter never drops a value silently. If the CRM refuses a property, the adapter raises
+  `Rejected`; the hub then repeats the call without this property and names it in its answer.
+- An instance serves one connection, and several threads may use it at once.
 """
 
 from __future__ import annotations
@@ -51,60 +52,65 @@ OPTIONAL = frozenset(
         "write_contacts",
     }
 )
-"""The optional methods: an adapter supports those that it overrides."""
+"""The names of the optional methods of `Adapter`; an adapter supports those that it overrides."""
 
 
 class Adapter(ABC):
-    """Base class of adapters: one kind of CRM, with one instance per connection.
+    """Base class of adapters; the hub creates one instance for each connection.
 
-    The constructor sends no request. The context holds a value for every declared setting.
+    The constructor sends no request. `context.settings` and `context.credentials` hold a value for
+    every declared setting, possibly a default or `""`.
     """
 
     title: ClassVar[str]
-    """The name of the CRM, as people know it."""
+    """The CRM's name as shown to people, such as "HubSpot"."""
     settings: ClassVar[tuple[Setting, ...]] = ()
     record_pages: ClassVar[bool] = False
-    """Whether `Saved.url` and `Contact.url` are set, so that answers of helpers include `url`."""
+    """Whether the adapter sets the web addresses of records (`Saved.url`, `Contact.url`)."""
     remote: ClassVar[bool] = True
-    """Whether calls go to another system; False for the hub's own records."""
+    """Whether the adapter calls another system; False if it uses the hub's own records."""
     batch_size: ClassVar[int] = 1
-    """The most contacts in one call of `find_contacts` or `write_contacts`; 1 without them."""
+    """The most contacts in one call of `find_contacts` or `write_contacts`; 1 for no batches."""
     email_names: ClassVar[tuple[str, ...]] = ("email",)
-    """The properties that `has_email` reads."""
+    """The names of the contact properties that `has_email` needs."""
     under_way_s: ClassVar[float] = 60.0
-    """How many seconds after a lost answer the write may still take effect.
+    """For how many seconds a write whose answer was lost may still take effect; 0 for never.
 
-    The hub waits this long before it sends the values again, and `may_land_for` before it creates
-    the record again. 0 where no write takes effect late.
+    The hub waits this long before it repeats an update. Before it repeats a create, it waits for
+    the seconds that `may_land_for` returns.
     """
 
     def __init__(self, context: Context) -> None:
         self.context = context
 
     def can(self, feature: str) -> bool:
-        """Return whether the adapter supports an optional method, by overriding it."""
+        """Return whether this adapter overrides the optional method named `feature`."""
         return feature in features(type(self))
 
     @classmethod
     def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> str:
-        """Return why these individually valid settings cannot be combined, or `""`."""
+        """Return why these settings and credentials cannot be used together; `""` if they can.
+
+        Both mappings contain every declared setting, and each value is valid on its own.
+        """
         return ""
 
     @classmethod
     def may_be_id(cls, contact_id: str) -> bool:
-        """Return whether a text has the format of this CRM's contact ids; sends no request.
+        """Return whether `contact_id` has the format of this CRM's contact ids; send no request.
 
-        Override this method with a format check, so that the hub refuses other texts at once, even
-        while the CRM is unavailable. It must be True for every id that the CRM has issued.
+        Override this method with a format check, so that the hub can refuse an invalid id even
+        while the CRM is unavailable. It must return True for every id that the CRM has issued.
         """
         return True
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
-        """Return for how many seconds a create without an answer may still take effect.
+        """Return for how many seconds after a create without an answer the record may still appear.
 
-        During this time the hub does not trust a lookup without a result, and creates no second
-        record with these properties. Return 0 where the CRM refuses a second record because the
-        email or the mark must be unique; return more where lookups lag behind writes.
+        `kind` and `properties` are those of the record. Until these seconds are over, the hub does
+        not trust a lookup that finds nothing, and does not create the record again. Return 0 where
+        the CRM refuses a second record because the email or the mark must be unique; return more
+        than `under_way_s` where the CRM's lookups show a record late.
         """
         return self.under_way_s
 
@@ -114,76 +120,83 @@ class Adapter(ABC):
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        """Return the contact with this email or this phone (one is given), or None.
+        """Return the contact with this email or with this phone, or None if the CRM has none.
 
-        Read where the CRM reads its own writes; a search index that lags makes duplicates. The
-        whole value must match: beware of searches for a part of it. `email` is lower-case and
-        `phone` in E.164 where it could be read; a CRM that stores another notation must be asked
-        in that. Of several, return the oldest. `names` are the properties to return with it.
+        Exactly one of `email` (in lower case) and `phone` is given. `phone` is in E.164 if the hub
+        could parse it; if the CRM stores another notation, search for that one. `names` are the
+        properties to return with the contact. The whole value must match, so check the results of a
+        CRM that searches for parts of values. If several contacts match, return the oldest. Use an
+        endpoint that shows the CRM's latest writes: a search index that lags behind causes
+        duplicates.
         """
 
     @abstractmethod
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
-        """Return a contact with the named properties, except names unknown to the CRM.
+        """Return the contact with this id and its properties `names`.
 
-        Some CRMs leave out empty and unknown properties alike; then ask for the definitions, since
-        callers are told which names do not exist. Raises NotFound, also for an id of another
-        format. If the CRM redirects the id of a merged contact, return the surviving contact with
-        its own id.
+        Omit names that the CRM does not know, but return `""` for a property without a value. If
+        the CRM's answers omit both alike, fetch the property definitions to tell them apart, since
+        the hub reports unknown names to callers. Raises NotFound if the contact does not exist or
+        the id has an invalid format. If the contact was merged into another one and the CRM
+        redirects to that one, return the other contact under its own id.
         """
 
     @abstractmethod
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        """Create a contact and return it as `created`.
+        """Create a contact and return its id, with the outcome `created`.
 
-        `mark` identifies this write; store it with the record if the CRM has a field for it. Raises
-        Conflict with the id of an existing contact with this email (or phone, if the CRM checks
-        that without a race), Rejected with exactly the properties the CRM complains about, and
-        Uncertain if no answer came.
+        `mark` is a unique text that identifies this write; store it in the contact if the CRM has a
+        field for it. Raises Conflict with the id of an existing contact that has this email (or
+        this phone, if the CRM itself enforces unique phones); Rejected with exactly the properties
+        that the CRM refuses; and Uncertain if the CRM did not answer.
         """
 
     @abstractmethod
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Write the named properties and leave all others; `""` clears a property.
+        """Write these properties of a contact, leave all others unchanged; `""` clears a property.
 
-        Return `unchanged` only when the CRM is known to have had these values. Raises NotFound,
-        Rejected, and Conflict when a unique value belongs to another contact.
+        Return the outcome `unchanged` only if the CRM certainly had these values before, else
+        `updated`. Raises NotFound, Rejected, and Conflict if a value that must be unique belongs to
+        another contact.
         """
 
     @abstractmethod
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
-        """Create a deal or ticket linked to the contact, never without the link.
+        """Create a deal or ticket that is linked to the contact, never one without the link.
 
-        Where the CRM needs two calls, undo the first when the second fails; an undo that fails,
-        too, leaves it Uncertain. A pipeline or stage
-        the CRM does not know is Rejected under its property's name, never replaced by another.
-        `mark` identifies this write; keep it with the record where the CRM has room, so that
-        `find_marked` can find it. Raises NotFound when the contact does not exist.
+        If the CRM needs one call for the record and another for the link, delete the record when
+        the second call fails; raise Uncertain if the record cannot be deleted either. Raises
+        Rejected with the property's name for a pipeline or stage that the CRM does not have; never
+        use another instead. `mark` is a unique text that identifies this write; store it in the
+        record if the CRM has a field for it, so that `find_marked` can find the record. Raises
+        NotFound if the contact does not exist.
         """
 
     # Derived: override where the CRM differs.
 
     def has_email(self, contact: Contact, email: str) -> bool:
-        """Return whether an email belongs to the contact, which was read with `email_names`.
+        """Return whether `email`, which is in lower case, belongs to this contact.
 
-        Override this method where a contact may have several emails. `email` is lower-case.
+        The contact was read with the properties `email_names`. Override this method where a contact
+        may have several emails.
         """
         return contact.properties.get("email", "").lower() == email
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
         """Return whether `phone` is the contact's `phone` or `mobilephone`.
 
-        Override this method where the CRM may store a number in another notation than the sent one.
+        Override this method where the CRM may store a number in another notation than the hub sent.
         """
         return phone in (contact.properties.get(name) for name in ("phone", "mobilephone"))
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Return which of the properties an update of the contact must write.
+        """Return which of these properties an update of the contact must write.
 
-        `contact` was read with the names of these properties. Override this method where the CRM
-        converts values, or silently ignores some. Raises Rejected for values that it refuses.
+        `contact` was read with the names of all these properties. By default, these are the
+        properties whose value differs. Override this method where the CRM converts values or
+        silently ignores some. Raises Rejected for values that the adapter refuses.
         """
         current = contact.properties
         return Changes({name: v for name, v in properties.items() if current.get(name) != v})
@@ -197,42 +210,44 @@ class Adapter(ABC):
         phones: Sequence[str] = (),
         names: Sequence[str] = (),
     ) -> dict[str, Contact]:
-        """Return contacts by their emails or by their phones, in few calls.
+        """Return the contacts with these emails or with these phones, in few requests.
 
-        Either `emails` or `phones` is given. The result's keys are the given emails or phones. An
-        email that only `find_contact` or a write can find may be left out.
+        Exactly one of `emails` and `phones` is given. `names` are the properties to return with
+        each contact. The result's keys are those given emails or phones that a contact has. An
+        email may be missing from the result if only `find_contact` or a write can find its contact.
         """
         self._cannot("find several contacts at once")
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
-        """Make up to `batch_size` writes in few calls; return their results in order.
+        """Make up to `batch_size` creates and updates in few requests; return results in order.
 
-        A failed write does not affect the others. None as a result means that nothing was written:
-        the hub then repeats this write alone, which gives a more precise error.
+        A failed write does not affect the others: its result is the error. The result None means
+        that this write was not made; the hub then makes it alone, which gives a more precise error.
         """
         self._cannot("write several contacts at once")
 
     def active_workflow(self, contact_id: str, *, since_ms: int) -> str:
-        """Return the id of the newest workflow the contact entered since `since_ms`, or `""`.
+        """Return the id of the workflow that the contact entered last, or `""`.
 
-        `since_ms` is in milliseconds since 1970 (UTC). Without this the hub keeps enrolments.
+        Workflows entered before `since_ms` (milliseconds since 1970, UTC) do not count. If the
+        adapter does not override this method, the hub itself stores which workflow a contact is in.
         """
         self._cannot("tell a contact's workflow")
 
     def check(self) -> None:
-        """Call the CRM and raise an error that tells an operator what to fix."""
+        """Send a request to the CRM; raise an error that tells an operator what to correct."""
         self._cannot("check its connection")
 
     def describe(self, kind: Kind) -> list[Described]:
-        """Return the properties of a kind, with the options of each."""
+        """Return the definitions of all properties of this kind of record, with their options."""
         self._cannot("list properties")
 
     def pipelines(self, kind: Linked) -> list[Pipeline]:
-        """Return the pipelines of a kind with their stages."""
+        """Return the pipelines for deals or for tickets, with their stages."""
         self._cannot("list pipelines")
 
     def owners(self) -> list[Owner]:
-        """Return the users to whom records can be assigned."""
+        """Return the CRM users to whom records can be assigned."""
         self._cannot("list owners")
 
     def find_marked(
@@ -244,16 +259,21 @@ class Adapter(ABC):
         sent: Mapping[str, str],
         since_ms: int,
     ) -> Saved | None:
-        """Return the record that an earlier attempt of this write made, or None.
+        """Return the record that an earlier attempt of a write created, or None if there is none.
 
-        Asked after Uncertain, before the write is sent again: `kind`, `contact_id`, `mark` and
-        the properties in `sent` are those of that write, which began at `since_ms` (ms since
-        1970). Read where the CRM reads its own writes: by the mark where it is kept, else among
-        the contact's deals or tickets made since, never in an index that lags. The hub asks once
-        more when `may_land_for` is over, and believes only that None. Raises NotYet as long as
-        the CRM cannot be asked. Without this method a deal or ticket whose answer was lost is
-        sent again without a wait, and is there twice if the first one was written; a contact is
-        looked up by its email or phone all the same.
+        The hub calls this method after a create that raised Uncertain, before it sends the create
+        again. `kind`, `contact_id`, `mark` and the properties `sent` are those of the create, which
+        began at `since_ms` (milliseconds since 1970); `contact_id` is "" if the record is itself a
+        contact.
+
+        Use an endpoint that shows the CRM's latest writes: search by the mark if the CRM stores it,
+        else among the contact's deals or tickets created since then. The hub repeats the lookup
+        when the seconds of `may_land_for` are over, and relies on the result None only then. Raises
+        NotYet while the CRM cannot answer reliably.
+
+        If the adapter does not override this method, the hub sends a deal or ticket again at once,
+        which makes a duplicate if the first attempt took effect. A contact is found by its email or
+        phone.
         """
         self._cannot("look up a write")
 
@@ -267,10 +287,11 @@ class Adapter(ABC):
         since_ms: int,
         others: Collection[str],
     ) -> Saved | None:
-        """Like `find_marked`, but skip the records with the ids `others`, made by other writes.
+        """Return the same as `find_marked`, but never a record whose id is in `others`.
 
-        Override this method if records without a mark are found by their values and creation time:
-        of two equal deals, it must not return the deal of another write.
+        `others` are the ids of records that other writes created; the other parameters are those of
+        `find_marked`. Override this method if `find_marked` recognizes a record by its values and
+        creation time: of two equal deals, it must not return the deal of another write.
         """
         return self.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
 
@@ -281,10 +302,11 @@ class Adapter(ABC):
 def hold_back_create(
     adapter: Adapter, kind: Written, properties: Mapping[str, str], written_ms: int
 ) -> None:
-    """Raise NotYet while the record of an earlier attempt may still appear in the CRM.
+    """Raise NotYet while an earlier attempt's record may still appear in the CRM.
 
-    Call this function after a lookup without a result. `written_ms` is the latest time at which the
-    earlier attempt may have sent the record (ms since 1970), or 0 without such an attempt.
+    Call this function after a lookup that found nothing, before the record is created again. `kind`
+    and `properties` are those of the record. `written_ms` is the latest time at which an earlier
+    attempt may have sent it (milliseconds since 1970), or 0 if there was no earlier attempt.
     """
     if written_ms:
         seconds = adapter.may_land_for(kind, properties)
@@ -293,9 +315,10 @@ def hold_back_create(
 
 
 def hold_back_update(adapter: Adapter, written_ms: int) -> None:
-    """Raise NotYet while an earlier attempt's values may still reach the CRM.
+    """Raise NotYet while the values of an earlier update may still reach the CRM.
 
-    They would overwrite newer values. `written_ms` has the meaning it has in `hold_back_create`.
+    They would overwrite newer values. `written_ms` is the latest time at which an earlier attempt
+    may have sent the update (milliseconds since 1970), or 0 if there was no earlier attempt.
     """
     if written_ms:
         why = f"{adapter.title} may still write the values. They are sent again after that."
@@ -310,7 +333,7 @@ def _hold_back(seconds: float, since_ms: int, why: str) -> None:
 
 
 def features(adapter: type[Adapter]) -> frozenset[str]:
-    """Return the names of the optional methods that an adapter class overrides."""
+    """Return the names of the optional methods that this adapter class overrides."""
     return frozenset(
         name for name in OPTIONAL if getattr(adapter, name) is not getattr(Adapter, name)
     )
@@ -322,10 +345,11 @@ _SHOWN_FAULTS = 20
 def configured(
     adapter: type[Adapter], settings: Mapping[str, str], credentials: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return settings and credentials, completed with the declared defaults.
+    """Return the settings and the credentials, each completed with the declared defaults.
 
-    Raises BadConfig that lists all faults: unknown names, missing or invalid values, secrets among
-    the settings or settings among the secrets; else BadConfig with the reason of `Adapter.clash`.
+    Raises BadConfig with a list of all faults: unknown names, missing or invalid values, secrets
+    among `settings`, and settings that are not secret among `credentials`. Without such faults,
+    raises BadConfig with the reason that `Adapter.clash` returns.
     """
     faults: list[str] = []
     complete: tuple[dict[str, str], dict[str, str]] = ({}, {})

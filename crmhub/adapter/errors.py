@@ -1,17 +1,17 @@
-"""The errors that an adapter raises, named by what the caller can do.
+"""The errors that an adapter raises; each class tells the caller what to do next.
 
 AdapterError
-  BadConfig     fix the connection's settings
+  BadConfig     correct the connection's settings
   Denied        renew the credentials
-    LacksRight  grant a right; calls that need other rights work
+    LacksRight  grant a missing right; calls that need other rights still work
   NotFound      name another record
   Rejected      send other values
   Conflict      use the existing record
-  Throttled     retry after `retry_after` seconds
-  Unavailable   retry: nothing was written
-    NotYet      retry after `retry_after` seconds: nothing failed, it is too early
-  Uncertain     look it up before retrying: it may have been written
-  Unsupported   go on without: the CRM or the adapter does not support this
+  Throttled     retry after `retry_after` seconds; nothing was written
+  Unavailable   retry; nothing was written
+    NotYet      retry after `retry_after` seconds; nothing failed, it is too early
+  Uncertain     look the record up before a retry, since it may have been written
+  Unsupported   do without this call: the CRM or the adapter does not support it
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 
 class AdapterError(Exception):
-    """A failure that an adapter reports; callers read `message`, so it holds no credential.
+    """A failure that an adapter reports; callers read `message`, so it contains no credential.
 
-    `correlation_id` is the CRM's id of the failed call, which its support may ask for.
+    `correlation_id` is the CRM's id for the failed request, which the CRM's support may ask for.
     """
 
     correlation_id: str = ""
@@ -38,7 +38,7 @@ class BadConfig(AdapterError):
 
 
 class Denied(AdapterError):
-    """The CRM refuses the credentials; nothing was written."""
+    """The CRM does not accept the credentials; nothing was written."""
 
 
 class LacksRight(Denied):
@@ -46,15 +46,19 @@ class LacksRight(Denied):
 
 
 class NotFound(AdapterError):
-    """The CRM has no such record, or no longer has it. Never raised for a failed search."""
+    """The CRM has no record with the given id, or has deleted it.
+
+    A search without a result does not raise this error.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Why the CRM refused one property.
 
-    `name` is the property's name as sent, or the name of a missing property. `reason` tells what is
-    wrong and what to send. `options` are the accepted internal values, if there are few.
+    `name` is the property's name as the caller sent it, or the name of a required property that is
+    missing. `reason` tells what is wrong and what to send instead. `options` are values that the
+    property accepts; the tuple may be empty or incomplete.
     """
 
     name: str
@@ -63,10 +67,10 @@ class Problem:
 
 
 class Rejected(AdapterError):
-    """The CRM refuses these values, and wrote nothing of this call.
+    """The CRM refuses values of the call; nothing was written.
 
-    `problems` names each refused property, including missing required ones. Without problems, the
-    CRM refuses the values as a whole and `message` gives the reason.
+    `problems` has one entry for each refused or missing property. If `problems` is empty, the CRM
+    refuses the values as a whole, and `message` gives the reason.
     """
 
     def __init__(self, problems: Sequence[Problem], message: str = "") -> None:
@@ -79,7 +83,8 @@ class Rejected(AdapterError):
 class Conflict(AdapterError):
     """A value that must be unique belongs to another record; nothing was written.
 
-    `existing_id` is the other record's id, if the CRM names it, and `name` the property as sent.
+    `existing_id` is the other record's id, or "" if the CRM does not tell it. `name` is the name of
+    the property that must be unique, as the caller sent it, or "" if unknown.
     """
 
     def __init__(self, message: str, *, existing_id: str = "", name: str = "") -> None:
@@ -91,8 +96,8 @@ class Conflict(AdapterError):
 class Throttled(AdapterError):
     """The CRM's rate limit is exhausted; nothing was written.
 
-    `retry_after` is in seconds. `scope` names the exhausted limit (`burst`, `daily`, `search`, …),
-    so that calls under other limits can continue.
+    `retry_after` is the wait in seconds. `scope` names the exhausted limit (`burst`, `daily`,
+    `search`, …), so that calls under other limits can continue; "" if unknown.
     """
 
     def __init__(self, message: str, *, retry_after: float, scope: str = "") -> None:
@@ -102,7 +107,10 @@ class Throttled(AdapterError):
 
 
 class Unavailable(AdapterError):
-    """The CRM is unreachable or failing, and nothing was written."""
+    """The CRM is unreachable or fails, and nothing was written.
+
+    `retry_after` is the wait in seconds, or None if the CRM names none.
+    """
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -110,10 +118,10 @@ class Unavailable(AdapterError):
 
 
 class NotYet(Unavailable):
-    """The call must be repeated later; nothing failed and nothing was written.
+    """The caller must repeat the call later; nothing failed and nothing was written.
 
-    Another process may be making the call, or the CRM may still process an earlier call.
-    `retry_after` is in seconds.
+    For example, another process makes the same call, or the CRM still processes an earlier one.
+    `retry_after` is the wait in seconds.
     """
 
     retry_after: float
@@ -123,7 +131,7 @@ class NotYet(Unavailable):
 
 
 class Uncertain(AdapterError):
-    """The call failed after it was sent, so it may have been written."""
+    """The call failed after the request was sent, so the CRM may have written the values."""
 
 
 class Unsupported(AdapterError):

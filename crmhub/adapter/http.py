@@ -1,15 +1,15 @@
 """HTTP client for adapters: JSON requests with rate limits, time limits and safe retries.
 
-An adapter creates one `Http` for its connection and calls `send` with the parts of a path. `send`
-returns an `Answer` with a status of 2xx; any other result raises an error of the contract.
+An adapter creates one `Http` for its connection and calls `send` with the segments of a path.
+`send` returns an `Answer` with a status of 2xx; any other result raises an error of the contract.
 
-This module decides whether a failed request may have written something: a read writes nothing, nor
-does a request that was not sent or that a rate limit refused. Any other failed write without a
-definite refusal is Uncertain, since CRMs answer 500 even to stored records. Only requests that
-wrote nothing are repeated.
+This module decides whether a failed request may have written something. A read writes nothing, and
+neither does a request that was not sent or that a rate limit refused. Any other failed write raises
+Uncertain unless the CRM clearly refused it, since a CRM may answer 500 although it stored the
+record. Only requests that wrote nothing are repeated.
 
-People read a CRM's error messages, so the connection's secrets are masked in them. Logs hold
-statuses and correlation ids, never an address or a message.
+People read a CRM's error messages, so the connection's secrets are masked in them. Logs contain
+statuses and correlation ids, but no URL and no error message.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = ["GENERAL", "LONGEST_CALL", "Answer", "Failure", "Http", "TooLarge", "
 
 GENERAL = "general"
 LONGEST_CALL = 30.0
-"""The most seconds that one request may take, even if the caller has more time."""
+"""The longest timeout of one request in seconds, even if the caller has more time."""
 _ATTEMPTS = 3
 _BACKOFF = 0.2
 # A timeout after less time than this does not show that the CRM is unavailable.
@@ -57,16 +57,18 @@ _LONGEST_SEGMENT = 500
 _LONGEST_CORRELATION = 100
 _AFTER_HOST = re.compile(r"(https?://[^/?#\s'\"]*)[^\s'\"]*", re.IGNORECASE)
 _log = logging.getLogger("crmhub.adapter")
-# Calls need this multiple of the usual duration: an interrupted write ends Uncertain.
+# Send a request only if this multiple of the usual duration is left, since a write that is
+# interrupted ends Uncertain.
 _AMPLE = 1.5
 # Weight of the newest call in the moving average of call durations.
 _NEWEST = 0.1
 
 Failure = Callable[[Answer], AdapterError | None]
-"""Converts a failed answer to an error; None leaves the decision to the HTTP status.
+"""Function that converts an answer with an error status to an error of the contract.
 
-If the CRM's correlation id is in the body, set it on the error. An error that the function raises,
-because the body has an unexpected format (`Answer.object`), counts as None.
+If it returns None, or raises an AdapterError because the body has an unexpected format, the error
+follows from the HTTP status (`usual_failure`). If the body contains the CRM's correlation id, the
+function sets it on the error.
 """
 
 
@@ -77,10 +79,15 @@ class TooLarge(Unavailable):
 class Http:
     """HTTP client for one connection to the CRM at `base_url`; thread-safe.
 
-    `authorize` returns the authentication headers. After a 401, `renew` is called once and returns
-    whether a retry with new headers makes sense. `failure` converts the CRM's own errors.
-    `on_response` is called with the lane and the answer of every request, so that budgets can
-    follow rate limit headers. `secrets` returns the texts to mask in messages.
+    - `crm`: the CRM's name for messages.
+    - `authorize`: returns the authentication headers; called before every request.
+    - `renew`: called once after a 401; returns whether to retry with new headers.
+    - `failure`: converts the CRM's own error answers, see `Failure`.
+    - `budgets`: the rate limit of each lane; a lane is a kind of requests, such as searches.
+    - `on_response`: called with the lane and the answer of every request, such as to read rate
+      limit headers.
+    - `secrets`: returns the texts to mask in messages.
+    - `correlation_header`: the response header with the CRM's id for the request.
     """
 
     def __init__(
@@ -122,13 +129,20 @@ class Http:
         reads: bool | None = None,
         anonymous: bool = False,
     ) -> Answer:
-        """Send one request and return its successful (2xx) answer.
+        """Send one request and return its successful (2xx) answer; retry while nothing was written.
 
-        Each part of `path` is one URL segment and may come from a caller: it is quoted, and a
-        segment that could lead to another path, such as one with a slash, raises NotFound. `body`
-        is sent as JSON, `form` as a form. `headers` are added to this call only. `reads` declares a
-        POST that writes nothing. `anonymous` sends no credentials. Raises every error of the
-        contract except Unsupported, and the errors of `authorize` and `renew`.
+        - `path`: the segments of the URL after `base_url`, not yet percent-encoded. A segment may
+          come from a caller: one that could lead to another path, such as one with a slash, raises
+          NotFound.
+        - `params`: the query parameters.
+        - `body`, `form`: the content, sent as JSON or as a form; at most one is given.
+        - `headers`: additional headers for this request.
+        - `lane`: the name of the rate limit in `budgets` that counts this request.
+        - `reads`: whether the request writes nothing; by default True for GET and HEAD.
+        - `anonymous`: whether to send the request without credentials.
+
+        Raises every error of the contract except Unsupported, and the errors of `authorize` and
+        `renew`.
         """
         if reads is None:
             reads = method in ("GET", "HEAD")
@@ -159,7 +173,7 @@ class Http:
             raise error
 
     def mask(self, text: str) -> str:
-        """Return the text with the connection's secrets replaced by `***`, however encoded."""
+        """Return the text with the connection's secrets, in every encoding, replaced by `***`."""
         return mask(text, self._secrets())
 
     def _url(self, path: Iterable[str], params: Mapping[str, str] | None) -> str:
@@ -186,9 +200,9 @@ class Http:
         lane: str,
         reads: bool,
     ) -> tuple[Answer, AdapterError | None]:
-        """Send the request once; return the answer, and its error if it failed.
+        """Send the request once; return the answer, and an error if it failed, else None.
 
-        Without an answer from the CRM, the returned answer has the status 0.
+        If the CRM did not answer, the returned answer has the status 0.
         """
         budget = self._budgets.get(lane)
         self._timeout()
@@ -289,19 +303,19 @@ class Http:
 
 
 def _wait(exc: Throttled | Unavailable, attempts: int) -> float:
-    """Return how many seconds to wait before the next attempt."""
+    """Return how many seconds to wait before the next attempt; `attempts` have failed so far."""
     backoff = float(_BACKOFF * 2 ** (attempts - 1) * random.uniform(0.5, 1))
     return max(exc.retry_after or 0.0, backoff)
 
 
 def _correlation(value: object) -> str:
-    """Return a correlation id that is safe to log and show, or "" for any other value."""
+    """Return a correlation id, shortened for logs; "" if `value` is not a printable text."""
     text = value[:_LONGEST_CORRELATION] if isinstance(value, str) else ""
     return text if text.isprintable() else ""
 
 
 def _parsed(content: bytes) -> Any:
-    """Parse a JSON text; raises ValueError and RecursionError."""
+    """Parse JSON; raises ValueError if it is invalid, RecursionError if nested too deeply."""
     body = json.loads(content, parse_constant=_no_constant)
     if b"\\ud" in content.lower():
         # Half a surrogate pair, such as from a truncated emoji, cannot be stored or sent.

@@ -12,15 +12,16 @@ _SHORTEST_SECRET = 6
 
 
 def auth_secrets(auth_headers: Mapping[str, str]) -> list[str]:
-    """Return the secret values of the authentication headers.
+    """Return the secret texts in these authentication headers.
 
-    An error may quote `Basic <credentials>` with or without its first word, so both are returned.
+    An error message may quote `Basic <credentials>` with or without the first word, so the result
+    contains both texts.
     """
     return [part for value in auth_headers.values() for part in (value, value.partition(" ")[2])]
 
 
 def mask_json(hidden: Iterable[str], value: Any) -> Any:
-    """Return a JSON value with these secrets replaced by `***` in all of its texts."""
+    """Return a JSON value with the secrets `hidden` replaced by `***` in all of its texts."""
     if not hidden:
         return value
     if isinstance(value, str):
@@ -33,7 +34,7 @@ def mask_json(hidden: Iterable[str], value: Any) -> Any:
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """Return the text with these secrets replaced by `***`, in every encoding."""
+    """Return the text with these secrets, in every encoding, replaced by `***`."""
     for form in _encodings(frozenset(secrets)):
         text = text.replace(form, "***")
     return text
@@ -41,7 +42,11 @@ def mask(text: str, secrets: Iterable[str]) -> str:
 
 @lru_cache(maxsize=256)
 def _encodings(secrets: frozenset[str]) -> list[str]:
-    """Return every encoding in which these secrets may appear in a text."""
+    """Return the forms in which these secrets may appear in a text, the longest first.
+
+    The forms are the secret itself, its JSON and URL encodings, and those of the parts of a secret
+    URL. Secrets shorter than 6 characters are left out.
+    """
     written: set[str] = set()
     for secret in {
         part for secret_text in secrets for part in (secret_text, *parts_of_address(secret_text))
@@ -54,9 +59,9 @@ def _encodings(secrets: frozenset[str]) -> list[str]:
 
 
 def parts_of_address(secret: str) -> list[str]:
-    """Return the path segments and query values of a secret URL; nothing for other secrets.
+    """Return the path segments and query values of a secret URL; [] for other secrets.
 
-    When a whole webhook URL is secret, a CRM's error messages quote only these parts of it.
+    If a whole webhook URL is secret, the CRM's error messages may quote only such a part of it.
     """
     if not secret.startswith(("https://", "http://")):
         return []

@@ -1,6 +1,6 @@
-"""Decide which contact a lead belongs to; adapters only find and write contacts.
+"""Decide which of a CRM's contacts a lead belongs to, and which of its values are written.
 
-The first line that applies decides:
+This module sends no requests; `upserts` looks the contacts up. The first matching row decides:
 
 | The contact found                    | The lead means | Its email             | Its phone  |
 | ------------------------------------ | -------------- | --------------------- | ---------- |
@@ -10,16 +10,17 @@ The first line that applies decides:
 | by phone, and the lead has no email  | that contact   | stays as it is        | the same   |
 | none, or by phone with another email | a new contact  | of the lead           | of the lead |
 
-(1) Not a contact with another email, if the conversation has never said an email before: then its
-phone alone led to that contact, and the phone may be shared.
+(1) Unless the contact has an email, the lead has another one, and the conversation has never given
+an email before: then only the phone led the conversation to this contact, and two people may share
+the phone.
 
-Of several contacts with one phone the oldest counts. Where the phone is the channel's own identity
-(`phone_identifies`), the phone goes before the conversation: a different email of that contact
-then stays, and the lead's is refused by name.
+If several contacts have the phone, the oldest counts. If the account sets `phone_identifies`, the
+contact with the phone goes before the contact of the conversation; if that contact has another
+email, its email stays, and the lead's email is refused.
 
-A phone that another contact has: a contact that has a phone keeps its own, and the lead's is
-refused by name. A contact without a phone, or a new one, gets it; then both are possible
-duplicates.
+If the phone belongs to another contact than the one that the lead means, and the latter has a
+phone, that phone stays, and the lead's phone is refused. If it has no phone, or is new, it gets the
+lead's phone, and the two contacts are reported as possible duplicates.
 """
 
 from __future__ import annotations
@@ -35,21 +36,23 @@ _NAMES = ("name", "firstname", "lastname")
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """A person as a chatbot describes them, with the values that identify them.
+    """A person whom a chatbot describes, with the values that find the person's contact.
 
     - `properties`: all values to store, including `email` and `phone`; none is blank.
-    - `email`, `phone`: identify the person, even if they are not stored.
-    - `contact_id`: the conversation's contact so far.
-    - `email_id`, `phone_id`: the contacts last seen with this email or phone; the CRM's search
-      may not show them yet.
-    - `strict`: raise Rejected instead of leaving out a refused property.
-    - `mark`: identifies this lead's write.
-    - `tried_ms`: when the first attempt that ended Uncertain began (ms since 1970), or 0.
-    - `written_ms`: until when the last such attempt may have sent a write, or 0.
-    - `initial`: names written only if the contact has no value yet.
-    - `by_phone_alone`: a lead without an email may match a contact that has one, by its phone.
-    - `phone_identifies`: the phone decides before the conversation.
-    - `talked_by_phone`: the conversation has never given an email.
+    - `email`, `phone`: the values that find the contact, even if `properties` lacks them; "" for
+      none.
+    - `contact_id`: the contact to which the conversation's earlier leads belong.
+    - `email_id`, `phone_id`: the contacts that last had this email or phone, as the hub remembers;
+      the CRM's search may not show them yet.
+    - `strict`: whether a refused property raises Rejected instead of being left out.
+    - `mark`: a unique text that identifies this lead's write in the CRM.
+    - `tried_ms`: when the first attempt that ended Uncertain began (milliseconds since 1970), or 0.
+    - `written_ms`: the latest time at which such an attempt may have sent a write (milliseconds
+      since 1970), or 0.
+    - `initial`: the names of properties to write only if the contact has no value for them.
+    - `by_phone_alone`: whether a lead without an email may match by phone a contact with an email.
+    - `phone_identifies`: whether the contact with the phone goes before that of the conversation.
+    - `talked_by_phone`: whether the conversation has given a phone but never an email.
     """
 
     properties: Mapping[str, str]
@@ -70,7 +73,10 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The CRM's contacts with a lead's email, of its conversation, and with its phone."""
+    """The contacts found by a lead's email, by its conversation, and by its phone.
+
+    An attribute is None if no contact was found, or if none was looked up.
+    """
 
     by_email: Contact | None = None
     by_conversation: Contact | None = None
@@ -79,7 +85,11 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A contact that may be the same person; `shared` lists the equal values (`phone`, `name`)."""
+    """Another contact that may be the same person as the lead's contact.
+
+    `contact_id` is the id of the other contact, and `shares` names the values that both contacts
+    have in common: `phone`, or `phone` and `name`.
+    """
 
     contact_id: str
     shares: tuple[str, ...]
@@ -87,7 +97,11 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The contact that a lead belongs to (None: create a contact), and the properties to write."""
+    """The contact that a lead belongs to, and the properties to write to it.
+
+    If `contact` is None, a contact must be created. `refused` lists the properties of the lead that
+    are not written; `duplicate` is another contact that may be the same person.
+    """
 
     contact: Contact | None
     properties: Mapping[str, str]
@@ -96,9 +110,10 @@ class Match:
 
 
 def decide(lead: Lead, found: Found) -> Match:
-    """Return the contact that a lead belongs to, by the table of this module.
+    """Return the contact that a lead belongs to, by the table in this module's docstring.
 
-    Raises Rejected for a strict lead if one of its properties would be left out.
+    `found` holds the contacts found by the lead's email, conversation and phone. Raises Rejected if
+    the lead is strict and one of its properties would be left out.
     """
     contact = _contact_of(lead, found)
     properties, refused = dict(lead.properties), list[Problem]()
@@ -137,12 +152,16 @@ def _contact_of(lead: Lead, found: Found) -> Contact | None:
 
 
 def is_another_persons(lead: Lead, contact: Contact) -> bool:
-    """Return whether a shared phone led the conversation to another person's contact."""
+    """Return whether the conversation's contact may be another person with the same phone.
+
+    This is so if the lead has an email and the contact has one, but the conversation has never
+    given an email, so that only the phone led to the contact.
+    """
     return bool(lead.talked_by_phone and lead.email and contact.properties.get("email"))
 
 
 def _takes_email(contact: Contact, found: Found) -> bool:
-    """Return whether the lead's email replaces the contact's email."""
+    """Return whether the lead's email replaces the email of its contact."""
     if contact is found.by_email:
         return False
     return contact is not found.by_phone or not contact.properties.get("email")
@@ -156,7 +175,11 @@ def _without_initial(contact: Contact, lead: Lead, properties: Mapping[str, str]
 
 
 def shared(values: Mapping[str, str], others: Mapping[str, str]) -> tuple[str, ...]:
-    """Return which values two contacts with one phone share: `phone`, and `name` if it is equal."""
+    """Return which values two contacts with the same phone share: `phone`, and maybe `name`.
+
+    `values` and `others` are the properties of the two contacts. Their names are equal if every
+    name property in `values` has the same text in `others`, in any case.
+    """
     names = [name for name in _NAMES if values.get(name)]
     same = all(values[name].casefold() == others.get(name, "").casefold() for name in names)
     return ("phone", "name") if names and same else ("phone",)

@@ -1,9 +1,9 @@
 """OAuth 2.0 access tokens for adapters, renewed once for all threads and processes.
 
-RFC 6749, 6: a refresh token is exchanged for an access token that lives for minutes, and the
-answer may replace the refresh token; a lost replacement ends the connection. So one process at a
-time renews, under a lease: it first checks whether another process has just renewed the token,
-and saves the new credentials before they are used.
+An access token lives for minutes and is renewed with a refresh token (RFC 6749, 6). The token
+endpoint may replace the refresh token as well, and the account must be connected anew if the new
+one is lost. So one process at a time renews the token, under a lease. It first checks whether
+another process has just done so, and stores the new credentials before it uses them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from crmhub.adapter.errors import (
 from crmhub.adapter.http import Answer
 
 KEPT = "access_grant"
-"""The `kept` credential that holds the present access token and its expiry time."""
+"""Name of the `kept` credential that contains the present access token and when to renew it."""
 # A renewal ends with its call; the lease lasts slightly longer.
 _LONGEST_LEASE, _LEASE_MARGIN = 600.0, 5.0
 # Renew slightly early, so that no token expires during a call.
@@ -38,11 +38,11 @@ _LONGEST_LIFETIME = 86_400.0
 
 
 class Grant:
-    """The OAuth access token of one connection, renewed with its refresh token.
+    """The OAuth access token of one connection, renewed with the connection's refresh token.
 
-    `exchange` sends the refresh token (`grant_type=refresh_token`, and other fields that the CRM
-    requires) and returns the answer of the token endpoint. Its argument is the stored credentials
-    at that moment. The adapter declares the credentials `refresh_token` and `KEPT`.
+    `exchange` is a function that gets the stored credentials, sends the refresh token to the CRM's
+    token endpoint (`grant_type=refresh_token`) and returns the answer. The adapter must declare the
+    credentials `refresh_token` and `KEPT`. `crm` is the CRM's name for messages.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class Grant:
         self._current = threading.local()
 
     def token(self) -> str:
-        """Return a valid access token; renew it shortly before it expires.
+        """Return a valid access token; renew it first if it is about to expire.
 
-        Raises Denied if the CRM refuses the refresh token, BadConfig, Throttled, Unavailable,
-        and the errors of `save_credentials`.
+        Raises Denied if the CRM refuses the refresh token, BadConfig if the token endpoint does not
+        exist, Throttled and Unavailable, and the errors of `exchange` and `save_credentials`.
         """
         token, expires = _stored_token(self._credentials)
         if not token or time.time() >= expires:
@@ -72,15 +72,16 @@ class Grant:
         return token
 
     def renew(self) -> bool:
-        """Replace the access token that the CRM has just refused; return True.
+        """Replace the access token that the CRM has just refused to this thread; return True.
 
-        Concurrent calls get the same new token, in every process. Raises the errors of `token`.
+        Concurrent calls, also in other processes, get the same new token. Raises the errors of
+        `token`.
         """
         self._replace(getattr(self._current, "token", _stored_token(self._credentials)[0]))
         return True
 
     def secrets(self) -> list[str]:
-        """Return all credentials and access tokens, to be masked in messages."""
+        """Return all credentials and access tokens, for masking in error messages."""
         versions = (self._credentials, self._latest)
         return [
             secret
@@ -89,7 +90,10 @@ class Grant:
         ]
 
     def _replace(self, token: str) -> None:
-        """Replace this access token, unless another thread or process has already done so."""
+        """Replace the access token `token`, unless another thread or process has done so.
+
+        Raises Unavailable if another thread takes too long to replace it.
+        """
         if not self._lock.acquire(timeout=max(0.0, self._context.remaining())):
             raise Unavailable(f"The access token for {self._crm} could not be renewed in time.")
         try:
@@ -101,7 +105,10 @@ class Grant:
             self._lock.release()
 
     def _fresh(self, refused: str) -> Mapping[str, str]:
-        """Return the stored credentials; a refused or expired access token is renewed first."""
+        """Return the stored credentials; first renew their access token if necessary.
+
+        It is necessary if the token is missing, has expired, or equals `refused`.
+        """
         stored = self._latest = self._context.load_credentials()
         if self._unsaved is not None and self._unsaved[0] == stored:
             # The last renewal was not stored; its refresh token may be the only valid one.
@@ -131,9 +138,10 @@ class Grant:
         return {**stored, "refresh_token": rotated, KEPT: f"{expires:.0f} {token}"}
 
     def _request_token(self, stored: Mapping[str, str]) -> Mapping[str, Any]:
-        """Request a new access token and return the token endpoint's answer.
+        """Request a new access token; return the token endpoint's JSON answer.
 
-        An error about a record, such as NotFound, is converted: the token endpoint has no records.
+        The token endpoint has no records, so errors about records such as NotFound are converted to
+        BadConfig, Denied or Unavailable.
         """
         try:
             return self._exchange(stored).object()
@@ -148,13 +156,20 @@ class Grant:
 
 
 def _stored_token(credentials: Mapping[str, str]) -> tuple[str, float]:
-    """Return the stored access token and its expiry time, or ("", 0) without a token."""
+    """Return the stored access token and when to renew it, in seconds since 1970.
+
+    Return ("", 0) if no token is stored.
+    """
     expires, _, token = credentials.get(KEPT, "").partition(" ")
     return (token, float(expires)) if token and expires.isdecimal() else ("", 0.0)
 
 
 def _lifetime(expires_in: Any) -> float:
-    """Return a token's lifetime in seconds; some servers send it as text, or 0 for "long"."""
+    """Return an access token's lifetime in seconds, at most a day.
+
+    `expires_in` is the field of the token endpoint's answer. A server may send it as text. If it is
+    0 or invalid, return 30 minutes.
+    """
     if isinstance(expires_in, str) and expires_in.isascii() and expires_in.isdecimal():
         expires_in = float(expires_in)
     if (

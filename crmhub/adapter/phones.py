@@ -8,7 +8,7 @@ from typing import Any
 _NOT_DIGITS = re.compile(r"[^0-9]+", re.ASCII)
 _MEXICO, _BRAZIL = 52, 55
 _TEN_DIGITS = 10**10
-# Area code and subscriber; what begins with 2 to 5 is a landline, whose numbers did not change.
+# Area code and subscriber number; those from 2 to 5 are landlines, whose numbers did not change.
 _BRAZILIAN_MOBILE = re.compile(r"[1-9][1-9][6-9][0-9]{7}", re.ASCII)
 _BRAZILIAN_E164 = re.compile(r"\+55([1-9][1-9])9([6-9][0-9]{7})", re.ASCII)
 _MEXICAN_E164 = re.compile(r"\+52([2-9][0-9]{9})", re.ASCII)
@@ -16,9 +16,9 @@ _BARE = re.compile(r"[0-9 ().\-/]+", re.ASCII)
 
 
 def notations(number: str) -> list[str]:
-    """Return the notations in which a number may be stored, the likeliest first.
+    """Return the notations in which a CRM may store this phone number, the likeliest first.
 
-    `number` is in E.164 if the hub could parse it; of any other text, the list holds only itself.
+    If `number` is not in E.164, or has an extension, the list contains only `number`.
     """
     parsed = _parsed(number, None)
     if parsed is None or parsed.extension:
@@ -40,10 +40,11 @@ def notations(number: str) -> list[str]:
 
 
 def current(parsed: Any) -> Any:
-    """Return a parsed number in the present numbering plan of its country, often unchanged.
+    """Return a phone number in the present numbering plan of its country, often unchanged.
 
-    Mexico removed the 1 before mobile numbers (IFT, 3 August 2019); Brazil added a 9 before them
-    (Anatel, completed in November 2016). WhatsApp keeps the older form of older numbers.
+    `parsed` and the result are `phonenumbers.PhoneNumber`. Mexico removed the 1 before mobile
+    numbers (IFT, 3 August 2019); Brazil added a 9 before them (Anatel, completed in November 2016).
+    WhatsApp still uses the former format for older numbers.
     """
     # Integer arithmetic: a Mexican number has ten digits, a Brazilian mobile eleven.
     digits = parsed.national_number
@@ -56,7 +57,11 @@ def current(parsed: Any) -> Any:
 
 
 def former(number: str) -> str:
-    """Return a number in E.164 as it was before its country's change (see `current`), or ""."""
+    """Return a Mexican or Brazilian number in the format before its country's change.
+
+    `number` and the result are in E.164; see `current` for the changes. Return "" if the number has
+    no former format.
+    """
     mexican = _MEXICAN_E164.fullmatch(number)
     if mexican:
         return f"+521{mexican[1]}"
@@ -71,9 +76,9 @@ def _with_national(parsed: Any, digits: int) -> Any:
 
 
 def nationals(number: str) -> list[str]:
-    """Return the digits of an E.164 number without country code, in present and former format.
+    """Return the national digits of an E.164 number: in present, then in former format.
 
-    The list is empty for any other text.
+    The result has one item if there is no former format, and none if `number` is not in E.164.
     """
     parsed = _parsed(number, None)
     if parsed is None:
@@ -86,10 +91,10 @@ def nationals(number: str) -> list[str]:
 
 
 def same(number: str, stored: str) -> bool:
-    """Return whether `stored`, in any notation, is the phone number `number`.
+    """Return whether `stored`, in any notation, is the phone number `number` (in E.164).
 
-    A stored number without a country code is read as a number of the same country as `number`, or
-    as an international number without its plus (or 00).
+    If `stored` has no country code, it is read as a number of the same country as `number`, and as
+    an international number without its leading plus or 00.
     """
     if number == stored:
         return True

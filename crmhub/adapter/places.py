@@ -1,4 +1,4 @@
-"""Find the pipeline and stage that a bot names by id or label."""
+"""Find the pipeline and the stage that a bot names by id or label."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ _MOST_OPTIONS = 20
 def place(
     pipelines: Sequence[Pipeline], wanted: tuple[str, str], names: tuple[str, str]
 ) -> tuple[str, str]:
-    """Return the ids of the pipeline and the stage that `wanted` names; either name may be "".
+    """Return the ids of the pipeline and of the stage that a bot names.
 
-    Without a pipeline name, the stage determines the pipeline, and the default pipeline is tried
-    first. Without a stage name, the pipeline's first stage is used. Labels match in any case if
-    they are unambiguous. Raises Rejected with the valid ids for the property in `names` that has an
-    unknown value; another pipeline or stage is never substituted.
+    `wanted` holds the pipeline and the stage as the bot names them, each by id or label, or "".
+    `names` holds the names of the two properties for error messages. Labels match in any case if
+    only one has this text.
+
+    Without a pipeline, the stage determines it; if several pipelines have such a stage, the default
+    pipeline is preferred. Without a stage, the first stage of the pipeline is returned. Raises
+    Rejected, with the valid ids, if the pipeline or the stage is unknown or ambiguous.
     """
     pipeline_name, stage_name = wanted
     candidates = sorted(pipelines, key=lambda pipeline: pipeline.id not in _DEFAULTS)

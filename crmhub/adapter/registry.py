@@ -1,6 +1,6 @@
 """The installed adapters, found by the entry-point group `crmhub.adapters`.
 
-An adapter's class is imported when an account first needs it, so a plugin that cannot be imported
+An adapter's class is imported when an account first needs it. So an adapter that cannot be imported
 affects only the accounts that use it.
 """
 
@@ -20,9 +20,11 @@ GROUP = "crmhub.adapters"
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """An installed adapter; `error` says why it is unusable, or is "".
+    """An installed adapter; `error` is why it cannot be used, or "".
 
-    `version` is the version of its distribution; `settings` are the settings that operators enter.
+    `distribution` and `version` are the package that contains the adapter, and its version. `title`
+    is the CRM's name. `features` are the optional methods that the adapter supports. `settings` are
+    the settings that operators enter.
     """
 
     name: str
@@ -37,7 +39,7 @@ class Installed:
 class Registry:
     """Finds installed adapters by name, and loads their classes.
 
-    `found` replaces the installed entry points in tests.
+    `found` are entry points to use instead of the installed ones, for tests.
     """
 
     def __init__(self, found: Iterable[EntryPoint] | None = None) -> None:
@@ -54,11 +56,14 @@ class Registry:
 
     @property
     def names(self) -> list[str]:
-        """The names of all installed adapters, including unusable ones."""
+        """The names of all installed adapters, sorted, including those that cannot be used."""
         return sorted(self._points)
 
     def load(self, name: str) -> type[Adapter]:
-        """Return the class of an adapter; raises BadConfig if it is not installed or broken."""
+        """Return the class of the adapter with this name.
+
+        Raises BadConfig if the adapter is not installed, cannot be imported, or is incomplete.
+        """
         loaded = self._loaded.get(name)
         if loaded is not None:
             return loaded
@@ -67,7 +72,7 @@ class Registry:
         return loaded
 
     def installed(self) -> list[Installed]:
-        """Return every installed adapter with its version and features, or its load error."""
+        """Return all installed adapters; one that cannot be loaded has an `error`."""
         return [self._describe(name) for name in self.names]
 
     def _import(self, name: str) -> type[Adapter]:

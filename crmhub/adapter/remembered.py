@@ -1,4 +1,4 @@
-"""A cache for data that rarely changes in a CRM: definitions, pipelines, owners."""
+"""A cache for CRM data that rarely changes: property definitions, pipelines, owners."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _AGAIN = 60.0
 
 
 class Remembered(Generic[T]):
-    """A cached value from the CRM; one thread at a time reloads it when it is too old."""
+    """A cached value that `load` reads from the CRM.
+
+    If the value is too old, one thread reloads it while the other threads wait.
+    """
 
     def __init__(self, load: Callable[[], T], context: Context) -> None:
         self._load = load
@@ -29,8 +32,8 @@ class Remembered(Generic[T]):
     def get(self, *, newer_than: float = HOUR) -> T:
         """Return the cached value; reload it first if it is older than `newer_than` seconds.
 
-        An older value is returned while the CRM is unavailable. Raises the errors of `load`, and
-        NotYet if another thread's reload takes too long.
+        If the CRM is unavailable, an older value is returned instead. Raises the errors of `load`,
+        and NotYet if another thread's reload takes longer than the time left for this call.
         """
         cached = self._held
         if cached is not None and time.monotonic() - cached[0] < newer_than:

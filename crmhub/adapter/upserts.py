@@ -1,6 +1,6 @@
-"""Find the contacts that leads belong to in a CRM, and create or update them.
+"""Create or update the contacts that leads belong to in a CRM.
 
-`matching` decides which contact a lead belongs to. This module makes the lookups and the writes in
+`matching` decides which contact a lead belongs to. This module sends the lookups and the writes in
 the right order, and resolves the conflicts that the CRM reports.
 """
 
@@ -19,14 +19,18 @@ _PHONES = ("phone", "mobilephone")
 
 @dataclass(frozen=True, slots=True)
 class SavedLead(Saved):
-    """The result of a lead's upsert; `values` are the contact's values afterwards."""
+    """The result of the upsert of a lead.
+
+    `values` are the lead's values that the contact now has. `duplicate` is another contact that may
+    be the same person, or None.
+    """
 
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     duplicate: Duplicate | None = None
 
 
 Approve = Callable[[Lead, str, Mapping[str, str]], Mapping[str, str]]
-"""Called with a lead, contact id and properties before an update; returns those to write."""
+"""Function that gets a lead, its contact's id and properties; returns the properties to write."""
 
 
 def _approve_all(lead: Lead, contact_id: str, properties: Mapping[str, str]) -> Mapping[str, str]:
@@ -37,16 +41,19 @@ def _approve_all(lead: Lead, contact_id: str, properties: Mapping[str, str]) -> 
 
 
 def find(adapter: Adapter, lead: Lead) -> Found:
-    """Return the contacts with a lead's email, of its conversation, and with its phone.
+    """Look up the contacts of a lead: by its email, by its conversation, and by its phone.
 
-    Contacts that cannot affect the decision are not looked up.
+    A contact that cannot affect the decision of `matching` is not looked up.
     """
     by_email = _of_email(adapter, lead) if lead.email else None
     return _find(adapter, lead, by_email)
 
 
 def _find(adapter: Adapter, lead: Lead, by_email: Contact | None) -> Found:
-    """Return a lead's contacts, when the contact with its email is looked up already."""
+    """Look up the contacts of a lead by its conversation and by its phone.
+
+    `by_email` is the contact with its email, or None; the caller has looked it up.
+    """
     by_conversation = None
     if by_email is None:
         by_conversation = _of_conversation(adapter, lead) or _written_before(adapter, lead)
@@ -63,7 +70,10 @@ def _find(adapter: Adapter, lead: Lead, by_email: Contact | None) -> Found:
 
 
 def _names(lead: Lead, *more: str) -> tuple[str, ...]:
-    """Return the names of the properties to read: the lead's, and those that `decide` needs."""
+    """Return the names of the properties to read from a lead's contact.
+
+    They are the names of the lead's properties, those that `decide` needs, and `more`.
+    """
     phone = ("phone",) if lead.phone else ()
     return tuple(dict.fromkeys((*lead.properties, "email", *phone, *more)))
 
@@ -73,14 +83,14 @@ def _of_email(adapter: Adapter, lead: Lead) -> Contact | None:
     if contact is not None or not lead.email_id:
         return contact
     remembered = _get(adapter, lead.email_id, _names(lead, *adapter.email_names))
-    # Without this email the contact was corrected, and the email may be another person's.
+    # If the contact's email was changed, this email may now be another person's.
     return (
         remembered if remembered is not None and adapter.has_email(remembered, lead.email) else None
     )
 
 
 def _of_conversation(adapter: Adapter, lead: Lead) -> Contact | None:
-    """Return the conversation's contact, or None if the CRM has deleted it."""
+    """Return the conversation's contact; None without one, or if the CRM has deleted it."""
     if not lead.contact_id:
         return None
     return _get(adapter, lead.contact_id, _names(lead, *adapter.email_names))
@@ -95,7 +105,10 @@ def _of_phone(adapter: Adapter, lead: Lead) -> Contact | None:
 
 
 def _written_before(adapter: Adapter, lead: Lead) -> Contact | None:
-    """Return the contact that an earlier attempt of this lead created, None without one."""
+    """Return the contact that an earlier attempt of this lead's write created, or None.
+
+    Return None, too, if there was no earlier attempt or the adapter does not support `find_marked`.
+    """
     if not lead.tried_ms or not adapter.can("find_marked"):
         return None
     record = adapter.find_marked(
@@ -115,11 +128,13 @@ def _get(adapter: Adapter, contact_id: str, names: Sequence[str]) -> Contact | N
 
 
 def upsert_contact(adapter: Adapter, lead: Lead, *, approve: Approve = _approve_all) -> SavedLead:
-    """Create or update a lead's contact; the outcome is `unchanged` if it had every value.
+    """Create or update the contact that the lead belongs to.
 
-    `approve` is called before a contact is updated. Raises the errors of `approve` and of the
-    adapter, and Rejected for a strict lead if a property would be left out. If the contact is
-    deleted before the write, a new contact is created.
+    The outcome is `unchanged` if the contact had all values already. `approve` is called before an
+    update, and returns the properties to write. If the contact is deleted between the lookup and
+    the write, a new contact is created. Raises the errors of `approve` and of the adapter; Rejected
+    if the lead is strict and one of its properties would be left out; and NotYet if an earlier
+    attempt's write may still take effect.
     """
     try:
         return _upsert(adapter, lead, approve)
@@ -141,7 +156,11 @@ def _upsert(adapter: Adapter, lead: Lead, approve: Approve) -> SavedLead:
 
 
 def _after_clash(adapter: Adapter, lead: Lead, match: Match, clash: Conflict) -> Match | None:
-    """Decide again which contact a lead belongs to, after the CRM reported a conflict."""
+    """Decide again which contact a lead belongs to, after a write of `match` raised `clash`.
+
+    Return None if the other contact of the conflict cannot be found. Raises Rejected if the lead is
+    strict and its phone would be left out.
+    """
     name = clash.name or "email"
     if name == "email" and lead.email:
         holder = _holder_of_email(adapter, lead, clash.existing_id)
@@ -170,9 +189,9 @@ def _holder_of_email(adapter: Adapter, lead: Lead, existing_id: str) -> Contact 
 
 
 def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> SavedLead:
-    """Write the differing values to the matched contact, or create a contact.
+    """Write the values that differ to the contact of `match`, or create a contact.
 
-    Raises NotYet while an earlier write of the lead may still take effect.
+    Raises NotYet while an earlier attempt's write of the lead may still take effect.
     """
     contact = match.contact
     if contact is None:
@@ -188,7 +207,10 @@ def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> Saved
 def _changes(
     adapter: Adapter, lead: Lead, match: Match, contact: Contact, approve: Approve
 ) -> tuple[Match, Changes]:
-    """Return the match with its approved properties, and the changes to write."""
+    """Return `match` with the properties that `approve` returns, and the changes to write.
+
+    Raises Rejected if the lead is strict and the CRM would ignore one of the changes.
+    """
     approved = approve(lead, contact.id, match.properties)
     changes = adapter.changes(contact, approved)
     if changes.refused and lead.strict:
@@ -201,7 +223,7 @@ def _create(adapter: Adapter, properties: Mapping[str, str], mark: str) -> Saved
     try:
         return adapter.create_contact(properties, mark=mark)
     except NotFound as exc:
-        # A create names no record, so the 404 means a wrong endpoint.
+        # A create request names no record, so the 404 means that the URL is wrong.
         error = Unavailable(f"{adapter.title} takes no contacts at its address: {exc.message}.")
         error.correlation_id = exc.correlation_id
         raise error from exc
@@ -224,9 +246,11 @@ def _saved(lead: Lead, match: Match, saved: Saved) -> SavedLead:
 def upsert_contacts(
     adapter: Adapter, leads: Sequence[Lead], *, approve: Approve = _approve_all
 ) -> list[SavedLead | AdapterError]:
-    """Upsert leads, in few calls if the adapter supports batches; return results in order.
+    """Upsert several leads; return the result or the error of each lead, in their order.
 
-    A failed lead does not affect the others. Leads of one contact are written in their order.
+    Leads are written in batches if the adapter supports batches. A failed lead does not affect the
+    others. Leads of the same contact are written in their order. `approve` is called as in
+    `upsert_contact`.
     """
     outcomes = _upsert_together(adapter, leads, approve) if adapter.batch_size > 1 else {}
     for index, lead in enumerate(leads):
@@ -241,7 +265,10 @@ def upsert_contacts(
 def _upsert_together(
     adapter: Adapter, leads: Sequence[Lead], approve: Approve
 ) -> dict[int, SavedLead | AdapterError]:
-    """Upsert leads in batches; return results by index, without leads that need their own calls."""
+    """Upsert leads in batches; return the results and errors by index in `leads`.
+
+    The result has no entry for leads that the caller must upsert alone.
+    """
     chosen = _first_of_each_person(leads)
     outcomes: dict[int, SavedLead | AdapterError] = {}
     try:
@@ -281,7 +308,11 @@ def _upsert_together(
 
 
 def _first_of_each_person(leads: Sequence[Lead]) -> list[int]:
-    """Return the indexes of the leads for one batch: with an email, no two sharing a value."""
+    """Return the indexes of the leads that one batch may contain.
+
+    These leads have an email and no earlier attempt that ended Uncertain, and share no email, phone
+    or contact id with a lead before them.
+    """
     chosen, seen = [], set[str]()
     for index, lead in enumerate(leads):
         identifiers = {value for value in (lead.email, lead.phone, lead.contact_id) if value}
@@ -292,7 +323,10 @@ def _first_of_each_person(leads: Sequence[Lead]) -> list[int]:
 
 
 def _match_together(adapter: Adapter, leads: Mapping[int, Lead]) -> dict[int, Match]:
-    """Return the matches, by index, of the leads that their email and phone alone decide."""
+    """Return the matches, by index, of the leads that need a lookup by email and phone only.
+
+    Leads that need further lookups, and leads that `decide` rejects, are left out.
+    """
     names = sorted({name for lead in leads.values() for name in _names(lead, *_PHONES)})
     of_email = adapter.find_contacts(emails=[lead.email for lead in leads.values()], names=names)
     decidable = {

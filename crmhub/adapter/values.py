@@ -14,24 +14,27 @@ _LARGEST_RECORD_ID = 2**53 - 1
 
 
 def is_record_id(text: str) -> bool:
-    """Return whether a text is a record id of the hub, exactly as the hub writes it."""
+    """Return whether a text is a valid id of a record that the hub itself stores.
+
+    Such ids are decimal numbers from 1 to 2**53 - 1, without leading zeros.
+    """
     return _RECORD_ID.fullmatch(text) is not None and int(text) <= _LARGEST_RECORD_ID
 
 
 Outcome = Literal["created", "updated", "unchanged"]
 Linked = Literal["deals", "tickets"]
-"""The kinds of records that are created for a contact."""
+"""The kinds of records that are linked to a contact when they are created."""
 Written = Literal["contacts", "deals", "tickets"]
-"""The kinds of records that helpers create."""
+"""The kinds of records that the hub creates in a CRM."""
 Kind = Literal["contacts", "deals", "companies", "tickets"]
 
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """A contact as the CRM stores it.
+    """A contact, read from the CRM.
 
-    `properties` has a key for each requested name that exists in the CRM, with `""` for a missing
-    value. Names that do not exist in the CRM are left out.
+    `properties` has a key for each requested property that exists in the CRM, with `""` for a
+    property without a value. `url` is the address of the contact's page in the CRM, if it has one.
     """
 
     id: str
@@ -41,10 +44,10 @@ class Contact:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The result of a write.
+    """The result of a create or an update of a record.
 
-    `id` is the record's id in the CRM, and `url` the address of its page, if it has one. `refused`
-    holds properties that the adapter left out.
+    `id` is the record's id in the CRM, and `url` the address of its page, or "". `refused` lists
+    properties that the adapter did not write, with the reasons.
     """
 
     id: str
@@ -55,7 +58,10 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The properties that an update must write, and those that the CRM would silently ignore."""
+    """The properties that an update must write (`properties`).
+
+    `refused` lists properties that the CRM would silently ignore.
+    """
 
     properties: Mapping[str, str]
     refused: tuple[Problem, ...] = ()
@@ -63,7 +69,11 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class ContactWrite:
-    """One write of a batch: an update of `contact_id`, or a create under `mark` if it is ""."""
+    """One write of a batch: an update or a create of a contact.
+
+    If `contact_id` is "", the write creates a contact, which `mark` identifies; otherwise it
+    updates the contact with this id.
+    """
 
     contact_id: str
     properties: Mapping[str, str]
@@ -72,7 +82,7 @@ class ContactWrite:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One option of a property: `value` is written, `label` is shown."""
+    """An option of a property, or a stage: `value` is stored, `label` is shown to people."""
 
     value: str
     label: str
@@ -96,7 +106,10 @@ PropertyType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A property's definition in the CRM; empty `options` mean that any value is accepted."""
+    """The definition of a property in the CRM.
+
+    If `options` is empty, the property accepts any value of its type.
+    """
 
     name: str
     label: str
@@ -108,7 +121,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline and its stages, in their order."""
+    """A pipeline for deals or tickets, with its stages in their order."""
 
     id: str
     label: str
@@ -126,12 +139,14 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of a connection, from which forms and checks are generated.
+    """Definition of one setting of a connection; forms and checks are generated from it.
 
-    A `secret` setting is encrypted when stored and never shown again. A `required` setting must be
-    given; `Adapter.clash` checks combinations. The adapter itself writes a `kept` setting with
-    `save_credentials`: operators are not asked for it, and it is deleted when they change a
-    credential.
+    - `help`: a hint for the operator who enters the value.
+    - `choices`: the allowed values; empty if any value of the type is allowed.
+    - `secret`: the value is stored encrypted and never shown again.
+    - `required`: the value must not be empty. `Adapter.clash` checks combinations of settings.
+    - `kept`: the adapter itself writes the value with `save_credentials`. Operators do not enter
+      it, and it is deleted when they change a credential.
     """
 
     name: str
@@ -145,7 +160,7 @@ class Setting:
     kept: bool = False
 
     def fault(self, value: str) -> str:
-        """Return why `value` is invalid, or `""`; the reason never repeats a secret."""
+        """Return why `value` is invalid, or `""` if it is valid; a secret is not repeated."""
         shown = "the value given" if self.secret else repr(value)
         if self.choices and value not in self.choices:
             return f"{shown} is not one of {', '.join(self.choices)}"

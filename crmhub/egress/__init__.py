@@ -1,13 +1,14 @@
-"""The HTTP session through which every outgoing call goes.
+"""The HTTP session through which the hub sends every outgoing request.
 
-Operators choose the addresses the hub calls, and answers may be slow, huge or hostile. So `Egress`,
-a `requests.Session`, reaches public addresses only, enforces the call's deadline, limits the
-answer's size, and shares no state between accounts. It returns redirects instead of following them,
-and never sends a request twice.
+Operators choose the URLs that the hub calls, and the servers there may be slow, broken or hostile.
+So `Egress`, a `requests.Session`, reaches only public addresses, enforces a deadline for the whole
+call, limits the size of the response, and shares no state between accounts. It returns redirects
+instead of following them, and never sends a request twice.
 
-Before a request is sent it raises only `requests.exceptions.ConnectTimeout`, `SSLError`,
-`InvalidURL` (here `Refused`), and `ConnectionError` around urllib3's `NewConnectionError` (or its
-subclass `NameResolutionError`); after the request is sent it raises none of these.
+The exceptions tell whether the request was sent. If it was not, the exception is a
+`requests.exceptions.ConnectTimeout`, `SSLError` or `InvalidURL` (here its subclass `Refused`), or a
+`ConnectionError` around urllib3's `NewConnectionError` or its subclass `NameResolutionError`. After
+the request was sent, none of these is raised.
 """
 
 from crmhub.egress.session import Egress, Refused, TooLarge

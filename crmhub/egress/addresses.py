@@ -1,4 +1,4 @@
-"""The addresses that outgoing calls may reach."""
+"""Decide which IP addresses the hub's outgoing calls may reach."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from crmhub.setting_values import Network
 
 Resolve = Callable[..., Sequence[tuple[Any, ...]]]
-"""`socket.getaddrinfo`, or what stands for it in a test."""
+"""The type of `socket.getaddrinfo`, and of functions that replace it in tests."""
 
 REMEDY = "if this is meant, add its network to CRMHUB_EGRESS_ALLOW"
 # A hanging name server blocks a thread for up to 30 seconds, whatever the deadline.
@@ -48,14 +48,15 @@ _EMBEDDING = (
 
 
 class NotAllowed(Exception):
-    """Outgoing calls to this host are not allowed.
+    """Outgoing calls to this host are not allowed; the message tells why.
 
-    No OSError, as every exception of requests is: urllib3 would take it for a broken connection.
+    The class is no OSError, unlike the exceptions of requests, because urllib3 would treat an
+    OSError as a broken connection.
     """
 
 
 def special(address: IPv4Address | IPv6Address) -> str:
-    """Return the special purpose of an address in a word or two, or "" for a public address."""
+    """Return the special purpose of an IP address, such as "loopback"; "" for a public address."""
     for network, words in _SPECIAL.items():
         if address in network:
             return words
@@ -63,7 +64,10 @@ def special(address: IPv4Address | IPv6Address) -> str:
 
 
 def destination(text: str) -> IPv4Address | IPv6Address:
-    """Return the address that packets reach: an IPv6 address may embed an IPv4 one."""
+    """Return the IP address that packets to `text` finally reach.
+
+    `text` is an IP address. If it is an IPv6 address that embeds an IPv4 address, return that one.
+    """
     address = ip_address(text)
     for network, behind in _EMBEDDING:
         if address in network and int(address) > 1:
@@ -72,7 +76,12 @@ def destination(text: str) -> IPv4Address | IPv6Address:
 
 
 class Guard:
-    """Resolves host names and checks the resulting addresses."""
+    """Resolves host names, and refuses those with an address that the hub may not call.
+
+    `allow` lists networks that may be called although they are not public. `development` also
+    allows loopback addresses, and plain http everywhere. `resolve` replaces `socket.getaddrinfo` in
+    tests.
+    """
 
     def __init__(
         self, *, allow: Sequence[Network], development: bool, resolve: Resolve = socket.getaddrinfo
@@ -85,9 +94,11 @@ class Guard:
     def addresses(
         self, host: str, port: int, *, secure: bool, seconds: float
     ) -> Sequence[tuple[Any, ...]]:
-        """Return getaddrinfo's answer for `host` if calls to all its addresses are allowed.
+        """Return the addresses of a host as `socket.getaddrinfo` does, if all of them are allowed.
 
-        Raises NotAllowed, socket.gaierror, and TimeoutError after `seconds`.
+        `secure` is True for https. Raises NotAllowed if an address may not be called or the host
+        name is invalid, socket.gaierror if the name has no address, and TimeoutError after
+        `seconds`.
         """
         try:
             resolved = self._look_up(host, port, seconds)
@@ -110,10 +121,10 @@ class Guard:
         return ""
 
     def _look_up(self, host: str, port: int, seconds: float) -> Sequence[tuple[Any, ...]]:
-        """Resolve in a separate thread, since a lookup accepts no deadline.
+        """Resolve a host name in a new thread, since `getaddrinfo` accepts no timeout.
 
-        A pool of threads would be joined at exit, and the dead name server of one account could
-        fill it.
+        A thread pool would not do: the program would wait for its threads at exit, and the dead
+        name server of one account could occupy all of them. Raises TimeoutError after `seconds`.
         """
         answer: Future[Sequence[tuple[Any, ...]]] = Future()
         ends = monotonic() + seconds
@@ -123,7 +134,7 @@ class Guard:
         def look_up() -> None:
             try:
                 answer.set_result(self._resolve(host, port, type=socket.SOCK_STREAM))
-            except Exception as exc:  # it belongs to the caller, who waits for this thread
+            except Exception as exc:  # the caller's thread raises it
                 answer.set_exception(exc)
             finally:
                 self._lookups.release()

@@ -1,4 +1,4 @@
-"""Connections to exactly the checked addresses, with one deadline for the whole call."""
+"""HTTP connections to checked IP addresses only, with one deadline for the whole call."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from urllib3.util.ssl_ import create_urllib3_context
 from crmhub.egress.addresses import Guard
 
 SECONDS = 10.0
-"""How long a call may take when its caller does not say."""
+"""The timeout of a call in seconds, if its caller gives none."""
 # Servers close idle connections; a request sent at that moment may or may not arrive.
 _IDLE_SECONDS = 20.0
 
 
 class TimedSocket(socket.socket):
-    """A socket whose timeout is a deadline, which slow single bytes do not extend."""
+    """A socket whose timeout limits all operations together, not each one.
+
+    So a server that sends single bytes slowly cannot extend the call.
+    """
 
     used = 0.0
-    """When it was last read or written, on the monotonic clock."""
+    """When the socket was last read or written, in seconds of `time.monotonic`."""
     _ends: float | None = None
 
     def settimeout(self, value: float | None) -> None:
@@ -59,12 +62,12 @@ class TimedSocket(socket.socket):
 
 
 def _broken(exc: ssl.SSLError) -> OSError:
-    # Callers take SSLError as a failed handshake, after which nothing was sent.
+    # Not an SSLError, which callers read as a failed handshake: that nothing was sent.
     return ConnectionAbortedError(f"TLS broke after its handshake: {exc.reason}")
 
 
 class TimedTLSSocket(TimedSocket, ssl.SSLSocket):
-    """A TimedSocket with TLS; the handshake itself keeps to the timeout as a whole."""
+    """A TimedSocket with TLS; the timeout includes the handshake."""
 
     def __del__(self) -> None:
         # ssl does not close the socket when the peer resets before the handshake.
@@ -72,7 +75,10 @@ class TimedTLSSocket(TimedSocket, ssl.SSLSocket):
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return a context that trusts the CAs of requests and of this machine (SSL_CERT_FILE)."""
+    """Return a TLS context that trusts the CAs of requests and those of this machine.
+
+    The environment variable SSL_CERT_FILE can name other CAs of the machine.
+    """
     context = create_urllib3_context()
     context.load_default_certs()
     context.load_verify_locations(DEFAULT_CA_BUNDLE_PATH)
@@ -81,14 +87,17 @@ def tls_context() -> ssl.SSLContext:
 
 
 class Connection(HTTPConnection):
-    """A plain HTTP connection; a subclass for each session sets `guard`."""
+    """A plain HTTP connection to addresses that `guard` allows.
+
+    Each egress session makes a subclass with its own `guard`.
+    """
 
     guard: ClassVar[Guard]
     secure: ClassVar[bool] = False
     _ends: float
 
     def __init__(self, host: str, *args: Any, **more: Any) -> None:
-        # A dot at its end is part of the name to look up; `host` leaves it out.
+        # The lookup needs the dot at the end of a host name, which `host` leaves out.
         self._name = host
         super().__init__(host, *args, **more)
 
@@ -140,7 +149,7 @@ class Connection(HTTPConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection can be used again."""
+        """Whether the connection is open and was used recently, so that it can be used again."""
         sock = self.sock
         if not isinstance(sock, TimedSocket) or monotonic() - sock.used > _IDLE_SECONDS:
             return False
@@ -148,9 +157,10 @@ class Connection(HTTPConnection):
 
 
 class TLSConnection(Connection, HTTPSConnection):
-    """A TLS connection; a subclass for each session sets `guard` and `context`.
+    """An HTTPS connection to addresses that `guard` allows.
 
-    Certificates are checked against the name, not the address.
+    Each egress session makes a subclass with its own `guard` and with `context`, a function that
+    returns the TLS context. The certificate must match the host name, not the IP address.
     """
 
     secure = True

@@ -1,4 +1,4 @@
-"""The egress session and its transport adapter."""
+"""The `requests.Session` for outgoing calls, and its transport adapter."""
 
 from __future__ import annotations
 
@@ -41,15 +41,18 @@ _BAD_HEADER = (
 
 
 class Refused(InvalidURL):
-    """The call is not allowed and was not sent; the message tells why and what to do."""
+    """The request is not allowed and was not sent; the message tells why and what to do."""
 
 
 class TooLarge(requests.RequestException):
-    """The answer exceeds the size limit; the request was sent."""
+    """The response exceeds the session's size limit; the request was sent."""
 
 
 def _parts(url: str | None) -> tuple[str, str, int | None]:
-    """Return scheme, host and port of a URL; raises Refused for any other form."""
+    """Return the scheme, host and port of a URL; the port is None if the URL has none.
+
+    Raises Refused if the URL is not of the form `https://host[:port]/path` (or http).
+    """
     match = _URL.fullmatch(url or "")
     if match is None:
         raise Refused(_BAD_URL)
@@ -66,7 +69,11 @@ def _check_headers(headers: Mapping[str, str | bytes]) -> None:
 
 
 def _total(timeout: Any) -> Timeout:
-    """Return a timeout for the whole call; a (connect, read) pair is added up."""
+    """Return a urllib3 timeout for the whole call.
+
+    `timeout` is in seconds: a number, a (connect, read) pair whose sum counts, or None for the
+    default. Raises requests.ConnectTimeout if the timeout is not positive.
+    """
     given = timeout if isinstance(timeout, tuple) else (timeout,)
     parts = [part for part in given if part is not None] or [SECONDS]
     if sum(parts) <= 0:
@@ -75,7 +82,10 @@ def _total(timeout: Any) -> Timeout:
 
 
 class _Once(Retry):
-    """Never sends a request twice, and keeps paths, which may be personal data, out of messages."""
+    """A urllib3 retry policy that never repeats a request.
+
+    It also replaces the URL's path, which may contain personal data, in error messages.
+    """
 
     def increment(  # type: ignore[override]
         self, method: Any = None, url: Any = None, *args: Any, **more: Any
@@ -105,7 +115,7 @@ class _Adapter(HTTPAdapter):
         return self.poolmanager.connection_from_host(host, port, scheme)
 
     def cert_verify(self, *_: Any) -> None:
-        """Do nothing: the TLS context has already loaded the trusted certificates."""
+        """Do nothing, since the TLS context already contains the trusted CAs."""
 
     def request_url(self, request: Any, proxies: Any) -> Any:
         return request.path_url
@@ -119,7 +129,12 @@ class _Adapter(HTTPAdapter):
         cert: Any = None,
         proxies: Any = None,
     ) -> requests.Response:
-        """Return the complete answer, even with `stream`; `timeout` covers the whole call."""
+        """Send a prepared request and return the response with its complete body.
+
+        `timeout` limits the whole call; `stream` has no effect. Raises Refused if the request is
+        not allowed or one of `verify`, `cert` and `proxies` is given, and TooLarge for a body over
+        the limit.
+        """
         if verify not in (True, None) or cert or proxies:
             raise Refused("verify, cert and proxies cannot be chosen for outgoing calls")
         _parts(request.url)
@@ -139,19 +154,25 @@ class _Adapter(HTTPAdapter):
 
 
 def _read(response: requests.Response) -> bytes:
-    # requests keeps what this property has read.
+    # Reading the property makes requests store the body in the response.
     return response.content or b""
 
 
 class _Limited:
-    """The body of an answer: reading more than so many bytes of it raises `TooLarge`."""
+    """The body of a response, as a wrapper around urllib3's response `raw`.
+
+    Reading more than `most_bytes` bytes raises TooLarge.
+    """
 
     def __init__(self, raw: Any, most_bytes: int, url: str) -> None:
         self._raw, self._left, self._most_bytes, self._url = raw, most_bytes, most_bytes, url
 
     def stream(self, *args: Any, **more: Any) -> Iterator[bytes]:
-        """Yield the body in pieces, as urllib3 does."""
-        # In larger pieces than requests asks for: each takes its turn.
+        """Yield the body in pieces; raises TooLarge when they exceed the limit.
+
+        The arguments are those of urllib3's `stream`, but the requested size of a piece is ignored.
+        """
+        # The pieces are larger than requests asks for, so that there are fewer of them.
         for piece in self._raw.stream(_CHUNK, **more):
             self._left -= len(piece)
             if self._left < 0:
@@ -166,11 +187,14 @@ class _Limited:
 class Egress(requests.Session):
     """A guarded `requests.Session`, shared by all accounts and threads of a process.
 
-    `allow` lists non-public networks that may be called, also over http. `development` allows
-    loopback, and http everywhere. `pool_size` is the number of idle connections kept for each host,
-    `most_bytes` the size limit of an answer. Headers, auth and cookies must be passed with each
-    call; those of the session cannot be changed. Raises `Refused` and `TooLarge` in addition to the
-    errors of requests.
+    - `allow`: networks that may be called although they are not public, also over plain http.
+    - `development`: whether to allow loopback addresses, and plain http everywhere.
+    - `pool_size`: the number of idle connections to keep open for each host.
+    - `most_bytes`: the size limit of a response.
+    - `resolve`: a replacement for `socket.getaddrinfo` in tests.
+
+    Headers, authentication and cookies must be passed with each call; those of the session cannot
+    be changed. Raises `Refused` and `TooLarge` in addition to the exceptions of requests.
     """
 
     _sealed = False
@@ -209,7 +233,10 @@ class Egress(requests.Session):
         super().mount(prefix, adapter)
 
     def fault(self, url: str, *, seconds: float = 5.0) -> str:
-        """Return why calls to `url` are refused, or "" if they are allowed; resolves its host."""
+        """Return why calls to `url` are refused, or "" if they are allowed; sends no request.
+
+        `seconds` is the timeout for resolving the host name.
+        """
         host = "its host"
         try:
             scheme, host, port = _parts(self.prepare_request(requests.Request("GET", url)).url)
@@ -221,11 +248,14 @@ class Egress(requests.Session):
         return ""
 
     def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
-        """Prepare a request without cookies or auth from the session, which accounts share."""
+        """Prepare a request without cookies and authentication of the session.
+
+        Raises Refused if the URL or a header is invalid.
+        """
         prepared = requests.PreparedRequest()
         call = vars(request) | {
             "headers": {**self.headers, **(request.headers or {})},
-            # An empty dict costs as much as a full one.
+            # None is faster: an empty dict costs as much as a full one.
             "params": request.params or None,
         }
         try:

@@ -1,8 +1,8 @@
-"""Acme for crmhub: contacts, deals and tickets over Acme's REST API.
+"""Adapter of crmhub for the CRM Acme: contacts, deals and tickets over Acme's REST API.
 
-Acme stands for a common kind of API, which `tests/fake_acme.py` serves. Adapt both files to your
-CRM, one method at a time: make the fake as strict as the CRM, then change the adapter until the
-tests pass.
+This code is a template for a common kind of API, which `tests/fake_acme.py` serves. Adapt both
+files to your CRM, one method at a time: first make the fake as strict as the CRM, then change the
+adapter until the tests pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from crmhub.adapter import (
 from crmhub.adapter.http import GENERAL, Answer, Http
 from crmhub.adapter.phones import notations, same
 
-# What the helpers call these and the CRM calls otherwise; other names go through as they are.
+# The CRM's names of the properties that crmhub names differently; others are sent unchanged.
 _THEIRS: Mapping[str, Mapping[str, str]] = {
     "contacts": {"firstname": "first_name", "lastname": "last_name"},
     "deals": {"dealname": "title", "dealstage": "stage"},
@@ -46,7 +46,7 @@ _ID = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
 
 class AcmeAdapter(Adapter):
-    """Adapter for Acme's REST API, with an API token."""
+    """Adapter for Acme's REST API, which authenticates with an API token."""
 
     title = "Acme"
     settings = (
@@ -78,7 +78,7 @@ class AcmeAdapter(Adapter):
         key, values = ("email", [email]) if email else ("phone", notations(phone))
         answer = self._listed("contacts", {key: ",".join(values)})
         contacts = [_contact(answer, contact, (key, *names)) for contact in answer.items()]
-        # Whole values only, whatever the CRM's filter takes for a match.
+        # The CRM's filter may match parts of values, so compare the whole values.
         holders = [
             contact for contact in contacts if _holds(contact.properties.get(key, ""), email, phone)
         ]
@@ -138,7 +138,7 @@ class AcmeAdapter(Adapter):
         try:
             return self._http.send("GET", kind, params=params)
         except NotFound:
-            # That nothing matches is an empty list; without a list nobody knows.
+            # A search without a match returns an empty list, so a 404 means a wrong address.
             raise Unavailable(f"{self.title} has no list of {kind} at its address.") from None
 
     def _write(
@@ -149,9 +149,10 @@ class AcmeAdapter(Adapter):
         fields: Mapping[str, str],
         more: Mapping[str, Any] = {},
     ) -> Answer:
-        """Send properties under the CRM's names.
+        """Send the properties `fields` under the CRM's names, and `more` beside them in the body.
 
-        Report refused properties under the caller's names.
+        `kind` and `rest` are the segments of the path. Raises Rejected with the caller's property
+        names.
         """
         sent = {_THEIRS[kind].get(name, name): name for name in fields}
         if twice := fields.keys() - sent.values():
@@ -165,7 +166,7 @@ class AcmeAdapter(Adapter):
 
 
 def _failure(answer: Answer) -> AdapterError | None:
-    """Return the error for the CRM's own error code; None if the HTTP status decides."""
+    """Return the error for Acme's own error codes; None if the HTTP status decides."""
     match answer.status, answer.body:
         case 422, {"errors": dict(errors)} if errors:
             return Rejected([Problem(name, str(why)) for name, why in errors.items()])
@@ -175,7 +176,10 @@ def _failure(answer: Answer) -> AdapterError | None:
 
 
 def _contact(answer: Answer, record: Mapping[str, Any], names: Sequence[str]) -> Contact:
-    """Convert a record of the CRM to a contact; the CRM sends null for a field without a value."""
+    """Convert a record of Acme to a contact with the properties `names`.
+
+    Acme sends null for a field without a value.
+    """
     fields = answer.mapping(record.get("fields"))
     theirs = {name: _THEIRS["contacts"].get(name, name) for name in names}
     values = {name: fields[key] for name, key in theirs.items() if key in fields}
@@ -192,6 +196,6 @@ def _holds(stored: str, email: str, phone: str) -> bool:
 
 
 def _check_id(contact_id: str) -> None:
-    """Raise NotFound for an id of another format, which could lead to another path."""
+    """Raise NotFound if the id has another format than Acme's ids, and so could change the URL."""
     if not AcmeAdapter.may_be_id(contact_id):
         raise NotFound(f"There is no contact {contact_id[:60]!r}")

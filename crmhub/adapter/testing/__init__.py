@@ -1,4 +1,4 @@
-"""Conformance tests for adapters: an adapter that passes them is complete.
+"""Conformance tests for adapters: an adapter that passes them fulfils the contract.
 
     class TestMine(HttpAdapterTests):
         adapter_class = MyAdapter
@@ -10,9 +10,9 @@
             with MyFakeCrm() as crm:
                 yield crm
 
-`Crm` is the interface through which the tests inspect the fake CRM. `Base` lists the attributes
-with which a test class describes its CRM. A standard test that cannot pass is overridden and marked
-`@pytest.mark.xfail(reason=…)`.
+The fixture `crm` returns a fake of the CRM, which the tests read and change through the interface
+`Crm`. Further attributes with which a test class describes its CRM are those of `Base`. To exclude
+a standard test that cannot pass, override it and mark it `@pytest.mark.xfail(reason=…)`.
 """
 
 import pytest

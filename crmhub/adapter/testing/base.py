@@ -1,4 +1,4 @@
-"""Base class of all conformance tests: a description of the CRM, and shared fixtures."""
+"""The base class of all conformance tests: the description of the CRM, and shared fixtures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm, LaggingCrm
 
 DOMAIN = "conformance-tests.org"
-"""The domain of every email in these tests, by which emails in logs are detected."""
+"""The domain of all emails in these tests; a log that contains it contains an email."""
 HOURS = 3600.0
 E = TypeVar("E", bound=AdapterError)
 T = TypeVar("T")
@@ -31,41 +31,41 @@ _numbers = itertools.count(1)
 
 
 class Base:
-    """The attributes with which an adapter's test class describes its CRM.
+    """The attributes with which the test class of an adapter describes its CRM.
 
-    A subclass sets `adapter_class` and the attributes that differ from the defaults, and has a
-    fixture `crm` that yields an empty CRM for each test. Properties have the CRM's own names.
+    A subclass sets `adapter_class` and the attributes that differ from the defaults. It defines a
+    fixture `crm` that yields an empty CRM for each test. Property names are the CRM's own.
     """
 
     adapter_class: ClassVar[type[Adapter]]
     settings: Mapping[str, str] = {}
-    """The settings of the connection; `{url}` is replaced by the address to call."""
+    """The connection's settings; `{url}` is replaced by the base URL that the adapter calls."""
     credentials: Mapping[str, str] = {}
-    """The secrets of the connection; `{url}` is replaced by the address, if that is a secret."""
+    """The connection's secrets; `{url}` is replaced by the base URL, in case that is a secret."""
 
     text: str = "lastname"
-    """A property of contacts that accepts any text."""
+    """The name of a contact property that accepts any text."""
     text2: str = "firstname"
-    """Another property of contacts that accepts any text."""
+    """The name of another contact property that accepts any text."""
     unknown: str = "no_such_property_of_anything"
     choice: tuple[str, str] | None = None
-    """A property of contacts that has options, and one of its values."""
+    """The name of a contact property with options, and the value of one option."""
     read_only: str | None = None
-    """A property of contacts that only the CRM writes."""
+    """The name of a contact property that only the CRM itself writes."""
     breakdowns: Sequence[tuple[int, object]] = ()
-    """Status and JSON with which this CRM reports internal errors, if the status is below 500.
+    """Answers (status and JSON) below 500 with which this CRM reports an internal error.
 
-    A write that is answered in this way may have been written. Include a secret in one of them if
-    the CRM's error messages quote the request.
+    After such an answer, a write may have taken effect. If the CRM's error messages quote the
+    request, include a secret in one of these answers.
     """
     needed: Mapping[str, Mapping[str, str]] = {}
-    """Properties that the CRM requires, by kind; they are added to every new record."""
+    """The properties that the CRM requires in a new record, with values, by kind of record."""
     titles: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
     details: Mapping[Linked, tuple[str, str]] = {
         "deals": ("amount", "1250"),
         "tickets": ("content", "It is broken"),
     }
-    """Another property of deals and tickets that bots send, with a value."""
+    """For deals and for tickets, the name and a value of another property that bots send."""
     pipeline_names: Mapping[Linked, str] = {"deals": "pipeline", "tickets": "hs_pipeline"}
     stage_names: Mapping[Linked, str] = {"deals": "dealstage", "tickets": "hs_pipeline_stage"}
 
@@ -80,24 +80,24 @@ class Base:
 
     @pytest.fixture
     def crm(self) -> Crm:
-        """The CRM under test; every test class must define this fixture."""
+        """The CRM under test, empty at first; every test class must define this fixture."""
         raise NotImplementedError("give your test class a fixture `crm`")
 
     @pytest.fixture
     def store(self) -> Store | None:
-        """The hub's own record store, for adapters that keep contacts in the hub."""
+        """The hub's own records, for adapters that store contacts in the hub; None for others."""
         return None
 
     @pytest.fixture
     def url(self) -> str:
-        """The base URL that the adapter calls."""
+        """The base URL that the adapter calls; "" for an adapter without HTTP."""
         return ""
 
     @pytest.fixture
     def connection(
         self, url: str, store: Store | None, caplog: pytest.LogCaptureFixture
     ) -> Iterator[Connection]:
-        """The connection under test; afterwards the logs are searched for secrets and emails."""
+        """The connection under test; after the test, fail if a log has a secret or an email."""
         settings = {name: value.format(url=url) for name, value in self.settings.items()}
         # Plain replacement, since a secret may contain braces.
         secrets = {name: text.replace("{url}", url) for name, text in self.credentials.items()}
@@ -118,14 +118,21 @@ class Base:
         """An adapter of the connection under test."""
         return connection.adapter()
 
-    # What the tests are written with.
+    # Helpers for the tests.
 
     def made(self, kind: str, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return the properties of a new record, with the ones that the CRM requires."""
+        """Return `properties` together with the properties that the CRM requires of a new record.
+
+        `kind` is the kind of record, such as "contacts".
+        """
         return {**self.needed.get(kind, {}), **properties}
 
     def person(self, **properties: str) -> dict[str, str]:
-        """Return the properties of a new contact with a unique email and text."""
+        """Return properties for a new contact: a unique email, a unique text, and `properties`.
+
+        They also contain the properties that the CRM requires. `properties` may replace the email
+        and the text.
+        """
         number = next(_numbers)
         mine = {"email": f"ann{number}@{DOMAIN}", self.text: f"Of test {number}"}
         return self.made("contacts", mine | properties)
@@ -142,7 +149,11 @@ class Base:
         tried_ms: int = 0,
         written_ms: int = 0,
     ) -> Lead:
-        """Return a lead with these properties, identified by their email and phone."""
+        """Return a lead with these properties and with those that the CRM requires.
+
+        Its email and phone are those of `properties`; the other arguments are attributes of `Lead`.
+        A new mark is generated if `mark` is "".
+        """
         return Lead(
             self.made("contacts", properties),
             email=properties.get("email", ""),
@@ -157,16 +168,19 @@ class Base:
         )
 
     def title(self, kind: Linked, title: str = "A title") -> dict[str, str]:
-        """Return the properties of a new deal or ticket."""
+        """Return the properties of a new deal or ticket: this title, and what the CRM requires."""
         return self.made(kind, {self.titles[kind]: title})
 
     def announced(self, feature: str) -> None:
-        """Skip the test unless the adapter supports this optional method."""
+        """Skip the test unless the adapter supports the optional method named `feature`."""
         if feature not in features(self.adapter_class):
             pytest.skip(f"{self.adapter_class.title} announces no {feature}")
 
     def pipelines(self, adapter: Adapter, kind: Linked) -> list[Pipeline]:
-        """Return the pipelines of a kind; skip the test if the adapter or the CRM has none."""
+        """Return the pipelines for deals or for tickets.
+
+        Skip the test if the adapter does not support `pipelines`, or the CRM has no such records.
+        """
         self.announced("pipelines")
         try:
             return adapter.pipelines(kind)
@@ -174,7 +188,10 @@ class Base:
             pytest.skip(f"{self.adapter_class.title} has no {kind}")
 
     def lagging(self, crm: Crm) -> LaggingCrm:
-        """Delay the CRM's search index from now on; skip the test if the fake CRM cannot."""
+        """Make the CRM's search show all later writes only after an hour; return the CRM.
+
+        Skip the test if the fake CRM cannot delay its search.
+        """
         if not isinstance(crm, LaggingCrm):
             pytest.skip("the fake CRM has no search_lag: its search is never late")
         crm.search_lag = HOURS
@@ -182,7 +199,7 @@ class Base:
 
 
 def either(error: type[E], call: Callable[[], T]) -> T | E:
-    """Call a function and return its result, or the error of this class that it raised."""
+    """Call `call`; return its result, or the exception of class `error` that it raised."""
     try:
         return call()
     except error as exc:
@@ -190,17 +207,20 @@ def either(error: type[E], call: Callable[[], T]) -> T | E:
 
 
 def new_mark() -> str:
-    """Return a new unique mark, as the hub generates them."""
+    """Return a new unique mark, in the format that the hub uses."""
     return f"crmhub-{next(_numbers):020d}"
 
 
 def phone_number() -> str:
-    """Return a unique phone number in E.164."""
+    """Return a new unique phone number in E.164."""
     return f"+49151234{next(_numbers):05d}"
 
 
 def texts_of(error: BaseException | None) -> str:
-    """Return the messages and attributes of an error and all of its causes as one text."""
+    """Return all texts of an error and of the errors that caused it, joined to one text.
+
+    The texts of an error are its message, its representation and its attributes.
+    """
     texts: list[str] = []
     seen: set[int] = set()
     waiting = [error]
@@ -220,13 +240,13 @@ def hidden_in(text: str, connection: Connection) -> bool:
 
 
 def assert_readable(error: AdapterError, connection: Connection) -> None:
-    """Assert that an error has a message, and that it contains no secret."""
+    """Assert that an error has a message, and that no text of it contains a secret."""
     assert error.message.strip(), f"{type(error).__name__} says nothing"
     assert not hidden_in(texts_of(error), connection), "an error holds a secret"
 
 
 def _silenced(cls: type, name: str) -> bool:
-    """Return whether a subclass replaces a standard test without giving an xfail reason."""
+    """Return whether a test class overrides the standard test `name` without an xfail reason."""
     if not name.startswith("test_"):
         return False
     standard = [

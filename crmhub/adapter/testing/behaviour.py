@@ -1,4 +1,4 @@
-"""All tests that apply to every adapter, with or without HTTP."""
+"""The tests for every adapter, whether it uses HTTP or not."""
 
 from __future__ import annotations
 
@@ -11,4 +11,7 @@ from crmhub.adapter.testing.writing import WritingTests
 
 
 class AdapterTests(TellingTests, FindingTests, WritingTests, LinkingTests, LeadTests, MarkTests):
-    """The conformance tests of every adapter; subclasses define the fixture `crm`."""
+    """The conformance tests for every adapter, whether it uses HTTP or not.
+
+    A subclass defines the fixture `crm`.
+    """

@@ -1,4 +1,4 @@
-"""An in-memory substitute for the hub's connection: leases, budgets, stored credentials."""
+"""An in-memory substitute for the hub's connection: leases, rate limits, stored credentials."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from crmhub.adapter.masking import parts_of_address
 from crmhub.egress import Egress
 
 PATIENCE = 10.0
-"""The seconds that a call may take, unless a test sets another limit."""
+"""How many seconds a call of the adapter may take, unless a test sets another limit."""
 
 
 class Connection:
-    """One connection to a CRM, shared by simulated processes of the hub.
+    """One connection to a CRM, which several simulated processes of the hub share.
 
-    Each call of `adapter()` simulates another process: the adapter starts with the stored
-    credentials and shares leases and budgets with the others. `saved` lists the credentials stored
-    by `save_credentials`, oldest first; `slept` is the number of seconds of simulated sleep.
+    Each call of `adapter()` simulates another process: the new adapter starts with the stored
+    credentials, and shares leases and rate limits with the others. `saved` lists the credentials
+    that adapters stored with `save_credentials`, oldest first. `slept` is the simulated sleep in
+    seconds. `store` is the hub's own records, for adapters that need them.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Connection:
         return self.adapter_class(self.context())
 
     def context(self) -> Context:
-        """Return the context that the hub passes to an adapter."""
+        """Return a new context, as the hub passes it to the constructor of an adapter."""
         return Context(
             client_id="conformance",
             region="",
@@ -74,14 +75,17 @@ class Connection:
         )
 
     def remaining(self) -> float:
-        """Return the seconds left for the current call."""
+        """Return the seconds left for the current call; simulated sleep reduces them, too.
+
+        Outside of `within`, the result is always `PATIENCE`.
+        """
         if self._patience is None:
             return PATIENCE
         return max(0.0, self._ends - time.monotonic() - self.slept)
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Limit all calls inside this block to a total time in seconds."""
+        """Limit all calls inside the `with` block to `seconds` in total."""
         self._patience, self.slept = seconds, 0.0
         self._ends = time.monotonic() + seconds
         try:
@@ -90,14 +94,17 @@ class Connection:
             self._patience = None
 
     def sleep(self, seconds: float) -> None:
-        """Simulate a sleep of this many seconds; returns at once."""
+        """Return at once, but reduce the time left for the current call by `seconds`."""
         with self._lock:
             self.slept += seconds
 
     def secrets(self) -> set[str]:
-        """Return all secret texts: stored and former credentials, and parts of secret URLs."""
+        """Return all texts that must stay secret, except very short ones and numbers.
+
+        They are the present and former credentials, and the parts of secret URLs.
+        """
         texts = [*self.credentials.values(), *(v for text in self.saved for v in text.values())]
-        # A stored grant also contains an expiry time; a secret address has its parts.
+        # A stored access token comes with an expiry time; parts of a secret URL are secret, too.
         words = {word for text in texts for word in (text, *text.split(), *parts_of_address(text))}
         return {word for word in words if len(word) >= 8 and not word.isdigit()}
 
@@ -112,7 +119,11 @@ class Connection:
 
 
 class CountingBudget:
-    """A rate limit that counts calls and never waits; while `refusing` is set it refuses them."""
+    """A rate limit that counts requests and never waits.
+
+    If `refusing` is set, `take` raises Throttled with this number of seconds as `retry_after`.
+    `paused` lists the seconds of all calls of `pause`.
+    """
 
     def __init__(self, lane: str) -> None:
         self.lane = lane
@@ -122,19 +133,19 @@ class CountingBudget:
         self._lock = threading.Lock()
 
     def take(self) -> None:
-        """Count one call; raise Throttled while `refusing` is set."""
+        """Count one request; raise Throttled instead if `refusing` is set."""
         if self.refusing is not None:
             raise Throttled("The budget is used up.", retry_after=self.refusing, scope=self.lane)
         with self._lock:
             self.taken += 1
 
     def follow(self, calls: int, seconds: float) -> None:
-        """Record the rate limit that the CRM announced."""
+        """Assert that the rate limit which the CRM announced is positive."""
         assert calls > 0, "a budget of no calls at all"
         assert seconds > 0, "a budget for no time at all"
 
     def pause(self, seconds: float) -> None:
-        """Record that the CRM's rate limit refused a call."""
+        """Record for how many seconds the adapter pauses after a refused request."""
         self.paused.append(seconds)
 
 
@@ -143,7 +154,11 @@ class _HasRemaining(Protocol):
 
 
 class Leases:
-    """Locks by name, shared by all adapters of a connection; `granted` counts acquired locks."""
+    """Locks by name, which all adapters of a connection share.
+
+    `granted` counts by name how often a lock was acquired. `remaining` returns the seconds left for
+    the current call.
+    """
 
     def __init__(self, remaining: _HasRemaining) -> None:
         self.granted: Counter[str] = Counter()
@@ -153,7 +168,10 @@ class Leases:
 
     @contextmanager
     def hold(self, key: str, seconds: float) -> Iterator[None]:
-        """Hold the lock of this name during the block; raises Unavailable after too long a wait."""
+        """Hold the lock named `key` during the `with` block, for at most `seconds`.
+
+        Raises Unavailable if the lock is not free within the time left for the current call.
+        """
         holder = object()
         ends = time.monotonic() + self._remaining()
         with self._changed:
@@ -176,7 +194,7 @@ class Leases:
 class Outgoing:
     """The hub's egress session, allowed to reach loopback addresses.
 
-    `calls` counts the requests sent, and `timeouts` holds the timeout of each.
+    `calls` is the number of requests sent, and `timeouts` lists their timeouts in seconds.
     """
 
     def __init__(self) -> None:
@@ -193,11 +211,11 @@ class Outgoing:
         data: bytes | None,
         timeout: float,
     ) -> Response:
-        """Send one request and return its complete answer."""
+        """Send one request and return the complete response."""
         self.calls += 1
         self.timeouts.append(timeout)
         return self._session.request(method, url, headers=headers, data=data, timeout=timeout)
 
     def close(self) -> None:
-        """Close all open connections."""
+        """Close all connections of the session."""
         self._session.close()

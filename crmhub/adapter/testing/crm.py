@@ -9,43 +9,46 @@ from crmhub.adapter import Kind, Linked
 
 
 class Crm(Protocol):
-    """A fake CRM, or the real one, as the tests read and change it.
+    """A fake CRM or a real one, as the tests read and change it.
 
-    Properties have the CRM's own names. A fake is as strict as the CRM and invents no values. Ids
-    and values are strings; a missing value is `""` or left out.
+    Property names are the CRM's own. Ids and values are strings; a property without a value is `""`
+    or left out. A fake must refuse what the CRM refuses, and must not invent values.
     """
 
     def add_contact(self, properties: Mapping[str, str]) -> str:
-        """Store a contact and return its id; a contact that is added later is younger.
+        """Store a contact, younger than all contacts stored before; return its id.
 
-        Raises `Conflict` where the CRM requires unique emails.
+        Raises `Conflict` if the email exists already and the CRM requires unique emails.
         """
 
     def contacts(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the properties of all existing contacts, by id."""
+        """Return all contacts that are not deleted: their properties by contact id."""
 
     def delete_contact(self, contact_id: str) -> None:
-        """Delete a contact."""
+        """Delete the contact with this id."""
 
     def linked(self, kind: Linked, contact_id: str) -> Mapping[str, Mapping[str, str]]:
-        """Return the properties of the existing deals or tickets of a contact, by id."""
+        """Return the deals or tickets that are linked to a contact and not deleted.
+
+        The result contains their properties by record id.
+        """
 
     def count(self, kind: Kind) -> int:
-        """Return the number of existing records of a kind, whether linked or not."""
+        """Return the number of records of this kind, whether linked to a contact or not."""
 
 
 @runtime_checkable
 class HttpCrm(Crm, Protocol):
-    """A CRM that is called over HTTP at `url`."""
+    """A CRM that the adapter calls over HTTP."""
 
     @property
     def url(self) -> str:
-        """The CRM's base URL: `http://127.0.0.1:…`, with the CRM's path prefix if it has one."""
+        """The CRM's base URL: `http://127.0.0.1:…`, with the path that all its URLs share."""
 
 
 @runtime_checkable
 class LaggingCrm(Protocol):
-    """A CRM whose search shows a write only after `search_lag` seconds, which the tests set."""
+    """A CRM whose search shows a write only after `search_lag` seconds."""
 
     search_lag: float
-    """How many seconds a search lags behind writes."""
+    """After how many seconds the search shows a write; the tests set this attribute."""

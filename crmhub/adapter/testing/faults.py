@@ -16,13 +16,19 @@ _JSON = {"Content-Type": "application/json"}
 
 
 def answers(status: int, body: Any = None, **headers: str) -> Fault:
-    """Return a fault that answers with this status and body instead of forwarding the request."""
+    """Return a fault that answers with `status` and `body` instead of forwarding the request.
+
+    The arguments are those of `made`.
+    """
     reply = made(status, body, **headers)
     return lambda exchange: exchange.reply(reply)
 
 
 def answers_after(status: int, body: Any = None, **headers: str) -> Fault:
-    """Return a fault that forwards the request, then sends this answer instead of the CRM's."""
+    """Return a fault that forwards the request, but sends another response than the CRM's.
+
+    The arguments are those of `made`.
+    """
     reply = made(status, body, **headers)
 
     def fault(exchange: Exchange) -> None:
@@ -33,7 +39,11 @@ def answers_after(status: int, body: Any = None, **headers: str) -> Fault:
 
 
 def made(status: int, body: Any = None, **headers: str) -> Reply:
-    """Return an answer; underscores in the names of headers become hyphens."""
+    """Return a response with this status, body and headers.
+
+    `body` is sent as it is if it is bytes, else as JSON; None means no body. Underscores in the
+    names of `headers` become hyphens.
+    """
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     if body is None:
         return Reply(status, b"", named)
@@ -43,7 +53,10 @@ def made(status: int, body: Any = None, **headers: str) -> Reply:
 
 
 def echoes(status: int) -> Fault:
-    """Return a fault whose error answer quotes the request, including its credentials."""
+    """Return a fault that answers with an error message which quotes the request.
+
+    The quotation includes the credentials. The request is not forwarded.
+    """
 
     def fault(exchange: Exchange) -> None:
         headers = exchange.request.headers.items()
@@ -55,23 +68,23 @@ def echoes(status: int) -> Fault:
 
 
 def reset_before(exchange: Exchange) -> None:
-    """Reset the connection without forwarding the request."""
+    """Fault: reset the connection; do not forward the request."""
     exchange.reset()
 
 
 def closed_before(exchange: Exchange) -> None:
-    """Close the connection without forwarding the request."""
+    """Fault: close the connection normally; do not forward the request."""
     exchange.close()
 
 
 def reset_after(exchange: Exchange) -> None:
-    """Forward the request, then reset the connection instead of answering."""
+    """Fault: forward the request, then reset the connection instead of answering."""
     exchange.forward()
     exchange.reset()
 
 
 def closed_after(exchange: Exchange) -> None:
-    """Forward the request, then close the connection without answering."""
+    """Fault: forward the request, then close the connection without answering."""
     exchange.forward()
     exchange.close()
 
@@ -79,7 +92,8 @@ def closed_after(exchange: Exchange) -> None:
 class HeldBack:
     """A fault that resets the connection, and forwards the request only when `land` is called.
 
-    A CRM with a locked table does the same: its caller gives up, and the write takes effect later.
+    This simulates a CRM that is blocked for a while: its caller gives up, and the write takes
+    effect later.
     """
 
     def __init__(self, proxy: FaultProxy) -> None:
@@ -87,18 +101,18 @@ class HeldBack:
         self._requests: list[Request] = []
 
     def __call__(self, exchange: Exchange) -> None:
-        """Store the request and reset the connection without an answer."""
+        """Store the request, and reset the connection without answering."""
         self._requests.append(exchange.request)
         exchange.reset()
 
     def land(self) -> None:
-        """Forward the stored requests in their order."""
+        """Forward the stored requests to the CRM, in the order in which they arrived."""
         while self._requests:
             self._proxy.hand_on(self._requests.pop(0))
 
 
 def cut_after(exchange: Exchange) -> None:
-    """Forward the request, then cut the answer in half."""
+    """Fault: forward the request, then send only the first half of the response body."""
     reply = exchange.forward()
     body = reply.body or b'{"id": "1"}'
     exchange.send(head(reply, length=len(body) + 100) + body[: len(body) // 2])
@@ -106,44 +120,44 @@ def cut_after(exchange: Exchange) -> None:
 
 
 def mislabelled(exchange: Exchange) -> None:
-    """Forward the request, and send its JSON answer under another content type."""
+    """Fault: forward the request, and send the JSON response with the type image/png."""
     reply = exchange.forward()
     headers = {k: v for k, v in reply.headers.items() if k.lower() != "content-type"}
     exchange.reply(Reply(reply.status, reply.body, {**headers, "Content-Type": "image/png"}))
 
 
 def not_http(exchange: Exchange) -> None:
-    """Forward the request, and answer with bytes that are not HTTP."""
+    """Fault: forward the request, then answer with bytes that are not HTTP."""
     exchange.forward()
     exchange.send(b"\x00\x01\x02 220 mail.example.org ESMTP\r\n\r\n")
     exchange.close()
 
 
 def falsely_compressed(exchange: Exchange) -> None:
-    """Forward the request, and label its uncompressed answer as compressed."""
+    """Fault: forward the request; send the body uncompressed, but labelled as gzip."""
     reply = exchange.forward()
     exchange.reply(Reply(200, reply.body or b"{}", {**reply.headers, "Content-Encoding": "gzip"}))
 
 
 def stalled_after(exchange: Exchange) -> None:
-    """Forward the request, and send its answer at one byte per second."""
+    """Fault: forward the request, then send the response at one byte per second."""
     reply = exchange.forward()
     exchange.drip(head(reply) + reply.body, every=1.0)
 
 
 def dripping_head(exchange: Exchange) -> None:
-    """Send endless headers, each byte just before the adapter's read timeout."""
+    """Fault: send endless response headers, one byte every 50 ms; do not forward the request."""
     exchange.drip(b"HTTP/1.1 200 OK\r\n" + b"X-Slow: yes\r\n" * 10_000, every=0.05)
 
 
 def dripping_body(exchange: Exchange) -> None:
-    """Send an endless body, each byte just before the adapter's read timeout."""
+    """Fault: send a nearly endless body, one byte every 50 ms; do not forward the request."""
     exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999\r\n")
     exchange.drip(b"\r\n" + b" " * 99_999, every=0.05)
 
 
 def huge(exchange: Exchange) -> None:
-    """Answer with 48 MiB of JSON."""
+    """Fault: answer with 48 MiB of JSON; do not forward the request."""
     exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
     exchange.send(f'Content-Length: {2 + (48 << 20)}\r\n\r\n"'.encode())
     for _ in range(768):
@@ -153,27 +167,27 @@ def huge(exchange: Exchange) -> None:
 
 
 def bomb(exchange: Exchange) -> None:
-    """Answer with 64 MiB of JSON, compressed to a few kilobytes."""
+    """Fault: answer with 64 MiB of JSON, gzipped to a small size; do not forward the request."""
     exchange.reply(Reply(200, compressed(), {**_JSON, "Content-Encoding": "gzip"}))
 
 
 @cache
 def compressed() -> bytes:
-    """Return the compressed body of `bomb`; cached, because compression is slow."""
+    """Return the compressed body for `bomb`; cached, because compression is slow."""
     return gzip.compress(b'"' + b"x" * (64 << 20) + b'"', 1)
 
 
 def http_date(seconds: float) -> str:
-    """Return a time, in seconds since 1970, in the date format of HTTP headers."""
+    """Convert `seconds` since 1970 to the date format of HTTP headers."""
     return formatdate(seconds, usegmt=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """A fault with its name.
+    """A fault for the tests, with the name that test reports show.
 
-    A `silent` fault is a success without a body, which some CRMs send after every change. Under a
-    `harmless` fault a call may succeed.
+    `silent`: the fault is a success without a body. Some CRMs answer every change like this, so an
+    adapter may believe it. `harmless`: the adapter may succeed in spite of the fault.
     """
 
     name: str
@@ -183,7 +197,7 @@ class Harm:
 
 
 def harms() -> list[Harm]:
-    """Return all faults that every call is tested with."""
+    """Return the faults with which the tests try every operation of an adapter."""
     return [
         *(Harm(f"{status}", answers(status, {"message": "no"})) for status in _STATUSES),
         Harm("403 in HTML", answers(403, _HTML, Content_Type="text/html")),

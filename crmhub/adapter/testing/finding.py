@@ -30,15 +30,15 @@ WRONG_IDS = {
     "half a letter": "\ud800",
     "much too long": "9" * 10_000,
 }
-"""Ids that no CRM has issued; `{id}` is replaced by an id that the CRM has issued."""
+"""Invalid contact ids, by description; `{id}` is replaced by the id of a contact."""
 
 
 MANY = 250
-"""A number of records that no CRM returns on one page."""
+"""A number of records that is too large for one page of a CRM's list."""
 
 
 def lookalikes(email: str) -> list[str]:
-    """Return emails that a search by substring or pattern would confuse with this email."""
+    """Return other emails, which a search by substring or pattern might find for `email`."""
     local, _, domain = email.partition("@")
     return [
         f"jo{email}",
@@ -50,7 +50,7 @@ def lookalikes(email: str) -> list[str]:
 
 
 class FindingTests(Base):
-    """Tests of `find_contact` and `get_contact`."""
+    """Tests of an adapter's `find_contact` and `get_contact`."""
 
     def _find(self, adapter: Adapter, *names: str, email: str = "", phone: str = "") -> Contact:
         contact = adapter.find_contact(email=email, phone=phone, names=names)
@@ -120,7 +120,10 @@ class FindingTests(Base):
     # By phone.
 
     def _finds_phone_stored_as(self, adapter: Adapter, crm: Crm, stored: str) -> None:
-        """Assert that `+4915123456789`, stored in this notation, is found among similar numbers."""
+        """Assert that the phone `+4915123456789` finds a contact whose phone is stored as `stored`.
+
+        The CRM also contains contacts with similar phones.
+        """
         for other in ("+4315123456789", "+491512345678", "+49151234567890", "+4915123456788"):
             crm.add_contact(self.person(phone=other))
         expected_id = crm.add_contact(self.person(phone=stored))
@@ -163,7 +166,7 @@ class FindingTests(Base):
             crm.add_contact(self.person(phone=phone))
         assert self._find(adapter, phone=phone).id == expected_id
 
-    # What comes with it.
+    # Returned properties.
 
     def test_names_that_are_asked_for_come_back_unless_they_are_unknown(
         self, adapter: Adapter, crm: Crm
@@ -237,7 +240,7 @@ class FindingTests(Base):
         assert crm.contacts() == before
         assert [crm.count(kind) for kind in self.titles] == [0, 0]
 
-    # Side by side.
+    # In parallel.
 
     def test_threads_that_share_an_adapter_get_their_own_contact(
         self, adapter: Adapter, crm: Crm

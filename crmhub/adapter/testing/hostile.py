@@ -1,7 +1,7 @@
-"""Tests of HTTP adapters against network faults and invalid answers.
+"""Tests of HTTP adapters against network faults and invalid responses.
 
-Each method of the adapter is called once for each fault and each of its requests. The tests then
-compare the adapter's result with the CRM's records.
+Each operation of the adapter is executed with each fault at each of its requests. Then the result
+is compared with the CRM's records.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ _WAITS: dict[str, tuple[Callable[[], str | None], float | None]] = {
 
 
 class Canary:
-    """A server that the adapter must not call; it records every connection."""
+    """A server at `url` that the adapter must not call.
+
+    `heard` lists the first bytes of every connection that the server accepted.
+    """
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
@@ -85,12 +88,12 @@ class Canary:
 
 
 class HttpAdapterTests(OutgoingTests, TokenTests):
-    """All conformance tests of an adapter over HTTP.
+    """All conformance tests for an adapter that uses HTTP.
 
-    The fixture `crm` yields a CRM with a `url`.
+    The fixture `crm` must yield a CRM with a `url` (`HttpCrm`).
     """
 
-    # Every call meets every fault.
+    # Every operation under every fault.
 
     @pytest.mark.usefixtures("impatient")
     @pytest.mark.parametrize("harm", _HARMS.values(), ids=_HARMS.keys())
@@ -116,9 +119,10 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
     def _lies(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, harm: Harm
     ) -> list[str]:
-        """Repeat each call with a fault at each of its requests.
+        """Execute each operation with the fault `harm` at each of its requests.
 
-        Return a message for each wrong result.
+        The fault applies once, and then from this request on. Return a message for each wrong
+        result.
         """
         lies: list[str] = []
         for operation in self._operations(connection, crm, proxy):
@@ -141,7 +145,10 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         *,
         lasting: bool = False,
     ) -> str:
-        """Return why the result of a call under a fault is wrong, or `""` if it is right."""
+        """Execute an operation under a fault; return why its result is wrong, or `""`.
+
+        The fault `harm` is already injected; if `lasting`, it applies to all further requests.
+        """
         try:
             self._judge(connection, proxy, operation, harm, lasting=lasting)
         except AssertionError as exc:
@@ -160,7 +167,11 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         *,
         lasting: bool = False,
     ) -> None:
-        """Make a call and assert that its result agrees with the CRM's records afterwards."""
+        """Execute an operation under a fault; assert that its result agrees with the CRM.
+
+        The fault `harm` is already injected; if `lasting`, it applies to all further requests. The
+        CRM's records are compared before and after the operation.
+        """
         before = operation.state()
         try:
             result = operation.call(connection.adapter())
@@ -197,7 +208,8 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
             assert 0 <= error.retry_after <= 86_400
         if isinstance(error, Uncertain):
             assert not operation.reads, "a read leaves no doubt"
-            # What cannot be undone may stay: the answer that named it is lost, or so is the undo.
+            # A record without its link may remain if the answer with its id was lost, or if the
+            # request that deletes it failed.
             half = lasting or any(request.wrote for request in proxy.requests)
             assert effect != "wrong", "it left behind what nobody asked for"
             assert effect != "part" or half, "half of it was left behind"
@@ -206,7 +218,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         if operation.may_find_none:
             assert not isinstance(error, NotFound), "a search that fails is not NotFound"
 
-    # What a status means.
+    # Errors by HTTP status.
 
     @pytest.mark.usefixtures("impatient")
     @pytest.mark.parametrize("status", [401, 403])

@@ -1,4 +1,4 @@
-"""Tests of leads, for every adapter: the right contact, written once, without a lost value."""
+"""Tests of the upsert of leads, for every adapter: right contact, written once, no value lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
-    """Run all functions in threads at the same moment; return their results in order."""
+    """Run all functions at the same moment, each in a thread; return their results in order."""
     barrier = threading.Barrier(len(works))
 
     def start(work: Callable[[], T]) -> T:
@@ -33,9 +33,9 @@ def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class LeadTests(Base):
-    """Tests that a lead's contact is found and written, alone and in batches."""
+    """Tests of the upsert of leads, alone and in batches."""
 
-    # Whose lead it is.
+    # The contact of a lead.
 
     def test_a_lead_of_nobody_known_makes_a_contact(self, adapter: Adapter, crm: Crm) -> None:
         crm.add_contact(self.person())
@@ -178,7 +178,7 @@ class LeadTests(Base):
         assert crm.contacts()[id][self.text] == "Two"
         assert len(crm.contacts()) == 2
 
-    # What is written to it.
+    # The written properties.
 
     def test_a_phone_of_another_is_refused_and_the_rest_is_stored(
         self, adapter: Adapter, crm: Crm
@@ -283,7 +283,7 @@ class LeadTests(Base):
         assert [one[self.text] for one in got] == [named[self.text], "Only here", "Only here"]
         assert [one[self.text2] for one in got] == ["New"] * 3
 
-    # Late searches, and many at once.
+    # Late searches, and parallel leads.
 
     def test_a_contact_is_found_by_email_although_the_search_lags(
         self, adapter: Adapter, crm: Crm
@@ -413,7 +413,7 @@ class LeadTests(Base):
     def test_an_email_that_only_a_create_knows_of_is_the_contacts(
         self, connection: Connection, crm: Crm
     ) -> None:
-        """Test a lead whose contact is created between the lookup and the write."""
+        """Test an upsert whose contact is added to the CRM between the lookup and the write."""
         mine = self.person()
         adapter = connection.adapter()
         made: list[str] = []

@@ -1,4 +1,4 @@
-"""Tests of deals and tickets created for a contact, for every adapter."""
+"""Tests of deals and tickets that are created for a contact, for every adapter."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ each_kind = pytest.mark.parametrize("kind", ["deals", "tickets"])
 
 
 class LinkingTests(Base):
-    """Tests of `create_for_contact`."""
+    """Tests of an adapter's `create_for_contact`."""
 
     def _people(self, crm: Crm) -> str:
-        """Create several contacts; return the id of the middle one."""
+        """Create three contacts in the CRM; return the id of the second."""
         return [crm.add_contact(self.person()) for _ in range(3)][1]
 
     def test_it_makes_deals_or_tickets(self, adapter: Adapter, crm: Crm) -> None:
@@ -146,7 +146,10 @@ class LinkingTests(Base):
 
 
 def _number(text: str) -> Decimal | None:
-    """Return a number in one notation, since a CRM may store 1250 as 1250.00."""
+    """Parse a number, so that equal numbers compare equal; None if `text` is no number.
+
+    A CRM may store 1250 as 1250.00.
+    """
     try:
         return Decimal(text)
     except InvalidOperation:

@@ -15,12 +15,12 @@ from crmhub.adapter.upserts import upsert_contact
 
 
 def _later(outcome: object) -> bool:
-    """Return whether an error asks the hub to repeat the lookup later."""
+    """Return whether `outcome` is an error that tells the hub when to repeat the lookup."""
     return isinstance(outcome, Unavailable) and outcome.retry_after is not None
 
 
 class MarkTests(Base):
-    """Tests of `find_marked` after a write whose answer was lost."""
+    """Tests of an adapter's `find_marked` after a write whose answer was lost."""
 
     @pytest.fixture(autouse=True)
     def _began(self) -> None:
@@ -45,7 +45,10 @@ class MarkTests(Base):
         *,
         later: float = 0.0,
     ) -> str:
-        """Return the id of the found record for a write `later` seconds after the start, or ""."""
+        """Return the id of the record that `find_marked` returns, or "" if it returns None.
+
+        The lookup is for a write that began `later` seconds after the start of the test.
+        """
         since_ms = self.since_ms + int(later * 1000)
         record = adapter.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
         return "" if record is None else record.id
@@ -119,7 +122,7 @@ class MarkTests(Base):
         mark = new_mark()
         made = adapter.create_contact(mine, mark=mark)
         record = either(Unavailable, lambda: self._id(adapter, "contacts", "", mark, mine))
-        # Until the search must show a phone, nobody can tell.
+        # The search may show a phone late, so an error is right, too.
         assert record == made.id or (by == "phone" and _later(record))
 
     def test_a_contact_that_was_never_written_is_not_found(
@@ -137,7 +140,7 @@ class MarkTests(Base):
         mine, mark = self.person(phone=phone_number()), new_mark()
         del mine["email"]
         if isinstance(crm, LaggingCrm):
-            # Where the search shows it at once, nobody needs the mark.
+            # If the search showed the contact at once, the mark would not be needed.
             crm.search_lag = HOURS
         made = upsert_contact(adapter, self.lead(mine, mark=mark))
         now_ms = int(time.time() * 1000)

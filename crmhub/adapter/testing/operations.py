@@ -1,4 +1,4 @@
-"""The methods of an adapter as objects that the fault tests call and check."""
+"""The calls of an adapter as objects, which the fault tests execute and check."""
 
 from __future__ import annotations
 
@@ -25,12 +25,16 @@ from crmhub.adapter.upserts import upsert_contact, upsert_contacts
 
 T = TypeVar("T")
 Effect = Literal["none", "whole", "part", "wrong"]
-"""How much a call changed: nothing, all it should, a part of it, or other records."""
+"""What a call changed: nothing, all that it should, only a part of that, or something else."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The records of a CRM that a call may change."""
+    """The records of a CRM at one moment, as far as a call may change them.
+
+    `contacts` holds properties by contact id; `counts` the number of all deals and of all tickets;
+    `linked` the deals and tickets of one contact: properties by record id.
+    """
 
     contacts: Mapping[str, Mapping[str, str]]
     counts: Mapping[Linked, int]
@@ -38,7 +42,11 @@ class State:
 
 
 def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
-    """Return the CRM's current records; links only of the contact `contact_id`."""
+    """Return the CRM's current records.
+
+    Their `linked` contains the deals and tickets of the contact `contact_id`; it is empty if there
+    is no such contact.
+    """
     names = {"email", "phone", tests.text, tests.text2, *tests.needed.get("contacts", {})}
     contacts = {
         id: {name: properties.get(name) or "" for name in names}
@@ -54,17 +62,17 @@ def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
 
 
 class Operation(ABC):
-    """One call of an adapter, with its contact and values prepared in a CRM.
+    """One call of an adapter, prepared with values and with a contact in the CRM.
 
-    `sound` is an adapter without faults, which the preparation may call.
+    `sound` is an adapter whose requests meet no fault; the preparation may use it.
     """
 
     name: ClassVar[str]
     feature: ClassVar[str] = ""
-    """The optional method that the adapter must support for this call."""
+    """The optional method that the adapter must support for this call; "" for none."""
     reads: ClassVar[bool] = False
     may_find_none: ClassVar[bool] = False
-    """Whether a 404 may mean that there is no such contact."""
+    """Whether the call may return None, for "no such contact", if the CRM answers 404."""
 
     def __init__(self, tests: Base, crm: Crm, sound: Adapter) -> None:
         self.tests = tests
@@ -83,32 +91,42 @@ class Operation(ABC):
 
     @abstractmethod
     def call(self, adapter: Adapter) -> object:
-        """Make the call through this adapter and return its result."""
+        """Make the call with this adapter, and return the result."""
 
     def state(self) -> State:
-        """Return the CRM's current records."""
+        """Return the CRM's current records, with the deals and tickets of the contact."""
         return state_of(self.tests, self.crm, self.id)
 
     @abstractmethod
     def is_right(self, result: object, before: State, after: State) -> bool:
-        """Return whether a result agrees with the CRM's records before and after the call."""
+        """Return whether the call's result agrees with its effect on the CRM.
+
+        `before` and `after` are the CRM's records before and after the call.
+        """
 
     def is_deceived(self, result: object, before: State, after: State) -> bool:
-        """Return whether a result is wrong only because the CRM claimed a change it did not make.
+        """Return whether the result is wrong only because the CRM reported success falsely.
 
-        Some CRMs answer a change with a success without content, so an adapter cannot notice this.
+        Some CRMs answer a change with a success without content, so the adapter cannot notice that
+        the CRM changed nothing. `before` and `after` are the CRM's records before and after the
+        call.
         """
         return False
 
     def effect(self, before: State, after: State) -> Effect:
-        """Return how much the call changed: `none`, `part`, `whole`, or `wrong` (other records)."""
+        """Return what the call changed in the CRM.
+
+        `before` and `after` are the CRM's records before and after the call. The effect is `none`;
+        `whole`, all that the call should change; `part`, only a part of that; or `wrong`, anything
+        else.
+        """
         return "none" if after == before else "wrong"
 
 
 def _first(tests: Base, call: Callable[[Linked], T]) -> tuple[Linked, T]:
-    """Call a function with each kind of record.
+    """Call `call` with "deals", then with "tickets", until the CRM supports the kind.
 
-    Return the result of the first that the CRM supports.
+    Return the kind and the result of the call. Raises Unsupported if the CRM supports neither.
     """
     for kind in tests.titles:
         with suppress(Unsupported):
@@ -117,7 +135,7 @@ def _first(tests: Base, call: Callable[[Linked], T]) -> tuple[Linked, T]:
 
 
 class Reads(Operation):
-    """A call that reads; its result is compared with that of the same call without faults."""
+    """A call that reads; its result must equal the result of the same call without faults."""
 
     reads = True
 
@@ -129,7 +147,7 @@ class Reads(Operation):
 
 
 class FindByEmail(Reads):
-    """Find a contact by email."""
+    """The call `find_contact` with an email."""
 
     name = "find_contact by email"
     may_find_none = True
@@ -139,7 +157,7 @@ class FindByEmail(Reads):
 
 
 class FindByPhone(Reads):
-    """Find a contact by phone."""
+    """The call `find_contact` with a phone."""
 
     name = "find_contact by phone"
     may_find_none = True
@@ -149,7 +167,7 @@ class FindByPhone(Reads):
 
 
 class Get(Reads):
-    """Get a contact."""
+    """The call `get_contact`."""
 
     name = "get_contact"
 
@@ -158,7 +176,7 @@ class Get(Reads):
 
 
 class Describe(Reads):
-    """List the properties of contacts."""
+    """The call `describe` for contacts."""
 
     name = feature = "describe"
 
@@ -167,7 +185,7 @@ class Describe(Reads):
 
 
 class Pipelines(Reads):
-    """List the pipelines of deals; of tickets if the CRM has no deals."""
+    """The call `pipelines` for deals, or for tickets if the CRM has no deals."""
 
     name = feature = "pipelines"
 
@@ -179,7 +197,7 @@ class Pipelines(Reads):
 
 
 class Owners(Reads):
-    """List the owners."""
+    """The call `owners`."""
 
     name = feature = "owners"
 
@@ -188,7 +206,7 @@ class Owners(Reads):
 
 
 class ActiveWorkflow(Reads):
-    """Ask for a contact's active workflow."""
+    """The call `active_workflow`."""
 
     name = feature = "active_workflow"
 
@@ -197,7 +215,7 @@ class ActiveWorkflow(Reads):
 
 
 class Check(Reads):
-    """Check the connection."""
+    """The call `check`, which tests the connection."""
 
     name = feature = "check"
 
@@ -207,7 +225,7 @@ class Check(Reads):
 
 
 class FindMarked(Reads):
-    """Find the record of an earlier write by its mark."""
+    """The call `find_marked` for a deal or ticket that was written before."""
 
     name = feature = "find_marked"
 
@@ -249,7 +267,7 @@ class Creates(Operation):
 
 
 class Create(Creates):
-    """Create a contact with `create_contact`."""
+    """The call `create_contact`."""
 
     name = "create_contact"
 
@@ -258,7 +276,7 @@ class Create(Creates):
 
 
 class UpsertNew(Creates):
-    """Upsert a lead that has no contact yet."""
+    """The upsert of a lead that has no contact yet."""
 
     name = "upsert_contact of somebody new"
 
@@ -266,7 +284,11 @@ class UpsertNew(Creates):
         return upsert_contact(adapter, self.tests.lead(self.new, mark=self.mark))
 
     def repeat(self, adapter: Adapter, *, written_ms: int) -> Saved:
-        """Upsert the lead again, as the hub does after an attempt that ended Uncertain."""
+        """Upsert the lead again, as the hub does after an attempt that ended Uncertain.
+
+        `written_ms` is the latest time at which that attempt may have sent a write, in milliseconds
+        since 1970.
+        """
         again = self.tests.lead(
             self.new, mark=self.mark, tried_ms=self.since_ms, written_ms=written_ms
         )
@@ -296,7 +318,7 @@ class Changes(Operation):
 
 
 class Update(Changes):
-    """Change a contact with `update_contact`."""
+    """The call `update_contact`."""
 
     name = "update_contact"
 
@@ -305,7 +327,7 @@ class Update(Changes):
 
 
 class UpsertKnown(Changes):
-    """Upsert a lead whose contact exists."""
+    """The upsert of a lead whose contact exists."""
 
     name = "upsert_contact of somebody known"
 
@@ -315,7 +337,7 @@ class UpsertKnown(Changes):
 
 
 class CreatesLinked(Operation):
-    """A call that creates a deal or ticket for a contact."""
+    """The call `create_for_contact` for a deal or a ticket."""
 
     kind: ClassVar[Linked]
 
@@ -324,12 +346,16 @@ class CreatesLinked(Operation):
         return adapter.create_for_contact(self.kind, self.id, sent, mark=self.mark)
 
     def find(self, adapter: Adapter) -> Saved | None:
-        """Look up the record of an earlier attempt."""
+        """Return the record that an earlier attempt of the call created, or None."""
         sent = self.tests.title(self.kind)
         return adapter.find_marked(self.kind, self.id, self.mark, sent=sent, since_ms=self.since_ms)
 
     def repeat(self, adapter: Adapter, *, written_ms: int) -> Saved:
-        """Create the record again, as the hub does after an attempt that ended Uncertain."""
+        """Create the record again, as the hub does after an attempt that ended Uncertain.
+
+        If `find` returns a record, return that one. `written_ms` is the latest time at which the
+        attempt may have sent a write, in milliseconds since 1970.
+        """
         sent = self.tests.title(self.kind)
         if record := self.find(adapter):
             return record
@@ -354,21 +380,21 @@ class CreatesLinked(Operation):
 
 
 class CreateDeal(CreatesLinked):
-    """Create a deal for a contact."""
+    """The call `create_for_contact` for a deal."""
 
     name = "create_for_contact of a deal"
     kind = "deals"
 
 
 class CreateTicket(CreatesLinked):
-    """Create a ticket for a contact."""
+    """The call `create_for_contact` for a ticket."""
 
     name = "create_for_contact of a ticket"
     kind = "tickets"
 
 
 class UpsertSeveral(Operation):
-    """Upsert two new leads and one lead whose contact exists, together; check each result."""
+    """The upsert of three leads in one call; only the second lead's contact exists."""
 
     name = "upsert_contacts"
 
@@ -376,7 +402,7 @@ class UpsertSeveral(Operation):
         self.second = self.tests.person()
 
     def leads(self) -> list[Lead]:
-        """Return the three leads in the order in which they are sent."""
+        """Return the three leads, in the order in which the call sends them."""
         known = {"email": self.person["email"], self.tests.text: "Changed"}
         return [self.tests.lead(said) for said in (self.new, known, self.second)]
 
@@ -435,7 +461,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
 
 
 def operations_of(adapter: type[Adapter]) -> list[type[Operation]]:
-    """Return the calls that an adapter class supports."""
+    """Return the operations that an adapter class supports, in the order of `OPERATIONS`."""
     announced = features(adapter)
     return [
         operation

@@ -22,7 +22,7 @@ _HOUR = 3600
 
 
 class OutgoingTests(WireTests):
-    """Tests of the addresses an adapter calls, the number of its requests, and its rate limits."""
+    """Tests of the URLs that an adapter calls, the number of its requests, and its rate limits."""
 
     def test_making_an_adapter_calls_nobody(
         self, connection: Connection, proxy: FaultProxy
@@ -66,7 +66,10 @@ class OutgoingTests(WireTests):
     def _budgeted(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> tuple[Operation, Adapter]:
-        """Return a prepared call and an adapter with an access token; skip without rate limits."""
+        """Return a prepared operation, and an adapter to execute it with.
+
+        Skip the test if the adapter uses no rate limits.
+        """
         adapter = connection.adapter()
         Get(self, crm, adapter)
         if not connection.budgets:
@@ -112,7 +115,7 @@ class OutgoingTests(WireTests):
 
 
 def _shape(request: Request, id: str) -> tuple[str, str]:
-    """Return a request's method and path, with record ids replaced by a placeholder."""
+    """Return a request's method and path, with each occurrence of `id` replaced by `<id>`."""
     try:
         quoted = quote(id, safe="")
     except UnicodeEncodeError:

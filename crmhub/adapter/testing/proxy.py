@@ -1,4 +1,4 @@
-"""An HTTP proxy between an adapter and a CRM that records requests and injects faults."""
+"""An HTTP proxy between an adapter and a CRM, which records requests and injects faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _TIMEOUT_S = 30
 class Request:
     """One request that the proxy received from the adapter.
 
-    `wrote` is True if forwarding the request changed the CRM, `fault` if a fault was applied.
+    `wrote` is True if the request changed the CRM's records. `fault` is True if the proxy applied
+    the injected fault to the request; only for such requests is `wrote` determined.
     """
 
     method: str
@@ -35,13 +36,13 @@ class Request:
 
     @property
     def said(self) -> tuple[str, str, bytes]:
-        """The request's method, path and body: equal for a repetition of the same request."""
+        """The request's method, path and body; equal if the adapter repeats the request."""
         return self.method, self.target, self.body
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer to the adapter: status, headers, body."""
+    """An HTTP response to the adapter: status, body and headers."""
 
     status: int
     body: bytes = b""
@@ -49,14 +50,14 @@ class Reply:
 
 
 Fault = Callable[["Exchange"], None]
-"""A function that handles a request in place of the normal forwarding."""
+"""A function that handles a request which the proxy would forward otherwise."""
 
 
 class FaultProxy:
-    """A proxy before the CRM at `upstream`; the adapter calls its `url`.
+    """A proxy in front of the CRM whose base URL is `upstream`; the adapter calls `url`.
 
-    Requests pass unchanged until `inject` is called; `requests` records all of them. `state`
-    returns the CRM's records, to detect which requests wrote.
+    The proxy forwards requests unchanged until `inject` is called, and records them in `requests`.
+    It calls `state`, which returns the CRM's records, to detect which requests changed them.
     """
 
     def __init__(self, upstream: str, *, state: Callable[[], object] | None = None) -> None:
@@ -81,7 +82,7 @@ class FaultProxy:
 
     def __exit__(self, *exc: object) -> None:
         self.stopped.set()
-        # Wakes the thread, which waits for somebody to come.
+        # Wake the thread, which waits for the next connection.
         socket.create_connection(("127.0.0.1", self._port)).close()
         self._thread.join()
         self._server.server_close()
@@ -98,9 +99,11 @@ class FaultProxy:
         times: int | None = 1,
         when: Callable[[Request], bool] = lambda request: True,
     ) -> None:
-        """Skip `skip` requests, then apply a fault to the next `times` requests (None: to all).
+        """Apply `fault` to later requests instead of forwarding them.
 
-        Only requests for which `when` returns True count. The recorded requests are forgotten.
+        Requests for which `when` returns False are forwarded and not counted. Of the others, the
+        first `skip` are forwarded, and the fault is applied to the next `times` requests, or to all
+        of them if `times` is None. `requests` is emptied.
         """
         with self._lock:
             self.requests = []
@@ -108,13 +111,13 @@ class FaultProxy:
             self._times = 1_000_000_000 if times is None else times
 
     def clear(self) -> None:
-        """Remove all faults, and forget the recorded requests."""
+        """Remove the injected fault, and empty `requests`."""
         with self._lock:
             self.requests = []
             self._fault = None
 
     def hand_on(self, request: Request) -> Reply:
-        """Send a request to the CRM; connect again if the CRM closed the idle connection."""
+        """Send a recorded request to the CRM over a new connection; return the response."""
         upstream = HTTPConnection(*self.upstream, timeout=_TIMEOUT_S)
         try:
             return forwarded(request, upstream)
@@ -122,7 +125,7 @@ class FaultProxy:
             upstream.close()
 
     def take(self, request: Request) -> Fault:
-        """Record a request and return the fault to apply to it."""
+        """Record a request; return the injected fault if it applies to it, else `passed`."""
         with self._lock:
             self.requests.append(request)
             if self._fault is None or not self._when(request):
@@ -138,7 +141,10 @@ class FaultProxy:
 
 
 class Exchange:
-    """One request in progress, with the methods that a fault may call."""
+    """One request that the proxy is handling, with the methods that a fault may call.
+
+    `handler` serves the connection to the adapter.
+    """
 
     def __init__(self, handler: _Handler, request: Request, proxy: FaultProxy) -> None:
         self.request = request
@@ -146,7 +152,11 @@ class Exchange:
         self._proxy = proxy
 
     def forward(self) -> Reply:
-        """Forward the request to the CRM and return its answer."""
+        """Forward the request to the CRM and return the CRM's response.
+
+        For a request with a fault, set `request.wrote` to whether the request changed the CRM's
+        records.
+        """
         state, upstream = self._proxy.state, self._handler.upstream
         if state is None or not self.request.fault:
             return forwarded(self.request, upstream)
@@ -156,27 +166,30 @@ class Exchange:
         return reply
 
     def reply(self, reply: Reply) -> None:
-        """Send an answer to the adapter."""
+        """Send a response to the adapter."""
         self.send(head(reply) + reply.body)
 
     def send(self, data: bytes) -> None:
-        """Send raw bytes to the adapter."""
+        """Send raw bytes to the adapter; do nothing if the adapter has disconnected."""
         with suppress(OSError):
             self._handler.connection.sendall(data)
 
     def close(self) -> None:
-        """Close the connection normally."""
+        """Close the connection to the adapter normally."""
         self._handler.close_connection = True
 
     def reset(self) -> None:
-        """Reset the connection (RST), as a crash or a firewall does."""
+        """Reset the connection to the adapter (TCP RST), as a crash or a firewall does."""
         self._handler.close_connection = True
         linger = struct.pack("ii", 1, 0)
         self._handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self._handler.connection.close()
 
     def drip(self, data: bytes, *, every: float) -> None:
-        """Send one byte at a time until the adapter disconnects or the proxy stops, then reset."""
+        """Send `data` to the adapter at one byte per `every` seconds; then reset the connection.
+
+        Stop sending when the adapter disconnects or the proxy stops.
+        """
         with suppress(OSError):
             for byte in data:
                 self._handler.connection.sendall(bytes([byte]))
@@ -186,7 +199,10 @@ class Exchange:
 
 
 def forwarded(request: Request, upstream: HTTPConnection) -> Reply:
-    """Send a request to the CRM and return its answer, or a 502 without an answer."""
+    """Send a request over the connection `upstream` to the CRM; return the CRM's response.
+
+    If the CRM does not answer, return a response with the status 502.
+    """
     try:
         headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_BY_HOP}
         upstream.request(request.method, request.target, request.body or None, headers)
@@ -202,12 +218,15 @@ def forwarded(request: Request, upstream: HTTPConnection) -> Reply:
 
 
 def passed(exchange: Exchange) -> None:
-    """Forward the request and send the CRM's answer unchanged."""
+    """Forward the request and send the CRM's response unchanged: what happens without a fault."""
     exchange.reply(exchange.forward())
 
 
 def head(reply: Reply, *, length: int | None = None) -> bytes:
-    """Return the status line and headers of an answer as bytes."""
+    """Return the status line and the headers of a response as bytes.
+
+    `length` is the value of the header Content-Length, by default the length of the body.
+    """
     lines = [f"HTTP/1.1 {reply.status} Said"]
     lines += [f"{name}: {value}" for name, value in reply.headers.items()]
     if reply.status not in (204, 304):
@@ -221,7 +240,7 @@ class _Server(ThreadingHTTPServer):
     proxy: FaultProxy
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore the error: in these tests clients often disconnect."""
+        """Print no traceback, since clients often disconnect in these tests."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -230,7 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def setup(self) -> None:
-        """Open a connection to the CRM for this client connection."""
+        """Prepare a connection to the CRM for this connection of the adapter."""
         super().setup()
         self.upstream = HTTPConnection(*self.server.proxy.upstream, timeout=_TIMEOUT_S)
 
@@ -240,7 +259,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
 
     def handle_one_request(self) -> None:
-        """Read one request and apply the proxy's fault to it."""
+        """Read one request; forward it, or apply the injected fault to it."""
         self.raw_requestline = self.rfile.readline(65_537)
         if not self.raw_requestline or not self.parse_request():
             self.close_connection = True

@@ -35,7 +35,7 @@ def _texts(*values: object) -> bool:
 
 
 class TellingTests(Base):
-    """Tests of an adapter's declared settings and of its optional methods that read."""
+    """Tests of an adapter's declared settings and of its optional methods that only read."""
 
     # The class.
 

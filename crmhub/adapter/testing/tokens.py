@@ -18,9 +18,9 @@ class TokenTests(WireTests):
     """Tests with access tokens that expire while several threads and processes use them."""
 
     def _renewing(self, connection: Connection, crm: HttpCrm) -> tuple[list[Adapter], Get]:
-        """Return two adapters with access tokens and a prepared call.
+        """Return two adapters of one connection, both with an access token, and a prepared call.
 
-        Skip if tokens never expire.
+        Skip the test if the adapter uses no access tokens.
         """
         adapters = [connection.adapter()]
         ready = Get(self, crm, adapters[0])
@@ -31,13 +31,13 @@ class TokenTests(WireTests):
         return adapters, ready
 
     def _tokens(self, connection: Connection) -> set[str]:
-        """Return the access tokens in the stored credentials."""
+        """Return the access tokens among the connection's stored credentials."""
         names = [setting.name for setting in self.adapter_class.settings if setting.kept]
         words = {word for name in names for word in connection.credentials[name].split()}
         return words & connection.secrets()
 
     def _expire(self, connection: Connection, proxy: FaultProxy) -> None:
-        """Let the proxy refuse all later requests that carry a currently valid token."""
+        """Make the proxy answer 401 to later requests that contain a present access token."""
         old = self._tokens(connection)
         proxy.inject(
             answers(401, {"message": "expired"}),

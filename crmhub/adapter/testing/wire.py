@@ -1,4 +1,4 @@
-"""Fixtures of the tests of HTTP adapters: a proxy between the adapter and its CRM."""
+"""Fixtures for the tests of HTTP adapters: a proxy between the adapter and its CRM."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from crmhub.adapter.testing.proxy import FaultProxy
 
 
 class WireTests(AdapterTests):
-    """Base of the tests that inspect every request; the fixture `crm` yields a CRM with a `url`."""
+    """Base class of the tests that inspect the requests of an HTTP adapter.
+
+    The fixture `crm` must yield a CRM with a `url` (`HttpCrm`).
+    """
 
     settings: Mapping[str, str] = {"base_url": "{url}"}
     _sent: ClassVar[Mapping[type[Operation], int | None]] = {}
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Run each test with an argument `operation` once for each supported call."""
+        """Run a test with the argument `operation` for each operation that the adapter supports."""
         assert metafunc.cls is not None
         if "operation" in metafunc.fixturenames:
             calls = operations_of(metafunc.cls.adapter_class)
@@ -38,12 +41,15 @@ class WireTests(AdapterTests):
 
     @pytest.fixture
     def url(self, proxy: FaultProxy) -> str:
-        """The base URL that the adapter calls: the proxy's."""
+        """The proxy's URL, which the adapter calls as the base URL of its CRM."""
         return proxy.url
 
     @pytest.fixture
     def impatient(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Replace `time.sleep`: it returns at once and shortens the time left for the call."""
+        """Replace `time.sleep` in the test's thread by a simulated sleep.
+
+        The simulated sleep returns at once and reduces the time left for the current call.
+        """
         real, callers = time.sleep, threading.current_thread()
 
         def sleep(seconds: float) -> None:
@@ -55,9 +61,9 @@ class WireTests(AdapterTests):
     def _ready(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> Operation:
-        """Return a prepared call, with an empty list of recorded requests.
+        """Return a prepared operation; the proxy's list of requests is empty.
 
-        Skips the test if the CRM has no such kind of record.
+        Skip the test if the CRM has no records of the kind that the operation creates.
         """
         self._requests(connection, crm, proxy, operation)
         return self._prepared(connection, crm, proxy, operation)
@@ -65,9 +71,9 @@ class WireTests(AdapterTests):
     def _requests(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> int:
-        """Return how many requests a call sends when nothing fails.
+        """Return how many requests an operation sends if no fault occurs.
 
-        Skips the test if the CRM has no such kind of record.
+        Skip the test if the CRM has no records of the kind that the operation creates.
         """
         sends = self._known(connection, crm, proxy, operation)
         if sends is None:
@@ -77,7 +83,10 @@ class WireTests(AdapterTests):
     def _operations(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
     ) -> list[type[Operation]]:
-        """Return the supported calls, without those for kinds of records that the CRM lacks."""
+        """Return the operations that the adapter supports.
+
+        Leave out those that create a kind of record which the CRM does not have.
+        """
         calls = operations_of(self.adapter_class)
         return [
             operation
@@ -88,9 +97,10 @@ class WireTests(AdapterTests):
     def _known(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> int | None:
-        """Return how many requests a call sends, or None if the CRM has no such kind of record.
+        """Return how many requests an operation sends if no fault occurs, or None.
 
-        The number is measured once for each test class.
+        None means that the CRM has no records of the kind that the operation creates. The number is
+        measured once for each test class.
         """
         counts = vars(type(self)).get("_sent", {})
         if operation not in counts:
@@ -118,7 +128,11 @@ class WireTests(AdapterTests):
         return ready
 
     def _errors(self, operation: Operation, adapter: Adapter) -> list[AdapterError]:
-        """Make a call that must fail; return its error, or for several leads the error of each."""
+        """Execute an operation that must fail; return its error in a list.
+
+        If the operation upserts several leads, return the error of each lead. Raises AssertionError
+        if something succeeds.
+        """
         try:
             result = operation.call(adapter)
         except AdapterError as exc:

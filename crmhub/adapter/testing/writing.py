@@ -1,4 +1,4 @@
-"""Tests of creates and updates of contacts, for every adapter."""
+"""Tests of the creation and the update of contacts, for every adapter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXTS = {
 
 
 class WritingTests(Base):
-    """Tests of `create_contact` and `update_contact`."""
+    """Tests of an adapter's `create_contact` and `update_contact`."""
 
     def test_what_is_created_is_there_at_once(self, adapter: Adapter, crm: Crm) -> None:
         crm.add_contact(self.person())
@@ -93,7 +93,7 @@ class WritingTests(Base):
         else:
             assert crm.contacts()[id]["email"] == theirs["email"]
 
-    # What is not taken.
+    # Refused values.
 
     def test_an_unknown_property_is_rejected_by_name_or_stored(
         self, adapter: Adapter, crm: Crm

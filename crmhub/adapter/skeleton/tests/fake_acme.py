@@ -1,7 +1,7 @@
-"""An in-memory fake of Acme over real HTTP, as strict as the CRM.
+"""An in-memory fake of Acme, called over real HTTP and as strict as the CRM.
 
-The upper half is the tests' interface to the fake, with the adapter's property names; the lower
-half is the CRM's API.
+The public methods of `FakeAcme` up to `count` are for the tests, and use the adapter's property
+names. The code below them is the CRM's API.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ Record = dict[str, Any]
 
 
 class Refused(Exception):
-    """A refused request, with the status and body of the error answer."""
+    """A refused request, with the status and the JSON body of the error answer."""
 
     def __init__(self, status: int, **body: Any) -> None:
         self.status, self.body = status, body
 
 
 class FakeAcme:
-    """The fake CRM; as a context manager it starts and stops a server at `url`."""
+    """The fake CRM; as a context manager, it starts and stops an HTTP server at `url`."""
 
     def __init__(self) -> None:
         self._records: dict[str, dict[int, Record]] = {kind: {} for kind in FIELDS}
@@ -71,7 +71,7 @@ class FakeAcme:
         self._server.server_close()
         self._thread.join()
 
-    # Seen from behind, by the tests.
+    # For the tests.
 
     def add_contact(self, properties: Mapping[str, str]) -> str:
         fields = {THEIRS.get(name, name): value for name, value in properties.items()}
@@ -104,10 +104,14 @@ class FakeAcme:
                 if all(record.get(name) == value for name, value in wanted.items())
             }
 
-    # What it answers.
+    # The CRM's API.
 
     def answer(self, method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:
-        """Return the status and body for one request; raises Refused."""
+        """Return the status and the JSON value that answer one request.
+
+        `target` is the path with the query, `token` the API token, and `content` the request body.
+        Raises Refused for a request that the CRM would refuse.
+        """
         parts = urlsplit(target)
         path = [unquote(part) for part in parts.path.split("/")[2:]]
         query = dict(parse_qsl(parts.query))
@@ -190,7 +194,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    # An answer goes out in one piece.
+    # Send each response in one piece.
     wbufsize = -1
     server: _Server
 
@@ -211,4 +215,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PATCH = _serve
 
     def log_message(self, format: str, *args: object) -> None:
-        """Log nothing."""
+        """Log nothing, since the tests need no access log."""
