@@ -135,7 +135,7 @@ class Erased:
     duplicates: int = 0
     """The number of erased pairs of possible duplicates, including merged pairs."""
     answers: int = 0
-    """The number of erased HTTP responses, stored for an Idempotency-Key, with the person's data."""
+    """The number of erased HTTP responses that were stored for an Idempotency-Key."""
     outage_reasons: int = 0
     """The number of replaced reasons of outages, which contained data of the person."""
     notes: int = 0
