@@ -39,7 +39,7 @@ class LocalAdapter(Adapter):
         return self.context.store.create(kind, properties, contact_id=contact_id, mark=mark)
 
     def check(self) -> None:
-        """Do nothing: the records are in the same database as the account."""
+        """Do nothing, because the hub's own records are in the same database as the account."""
 
     def describe(self, kind: Kind) -> list[Described]:
         return self.context.store.describe(kind)

@@ -62,9 +62,8 @@ _HINTS: Mapping[str, PropertyType] = {
 class Definitions:
     """The property definitions, pipelines and owners of the HubSpot account of one connection.
 
-    They are cached. In all methods, `newer_than` is the greatest age in seconds of a cached
-    definition; an older one is loaded again. If a value does not fit its definition, the definition
-    is loaded again if it is older than `stale_s` seconds.
+    They are cached and loaded again if they are too old. If a value does not fit its definition,
+    callers ask for a definition that is at most `stale_s` seconds old.
     """
 
     stale_s = 30.0
@@ -90,6 +89,7 @@ class Definitions:
     ) -> dict[str, Described]:
         """Return the definitions of the properties `names` of a kind of record, by name.
 
+        Cached definitions are used if they were loaded within the last `newer_than` seconds.
         Unknown names are left out. Options that HubSpot stores elsewhere (owners, pipelines,
         stages) are not included; `with_options` adds them.
         """
@@ -132,28 +132,34 @@ class Definitions:
         return [self.with_options(kind, described, HOUR) for described in definitions.values()]
 
     def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> list[Pipeline]:
-        """Return the pipelines of deals or tickets, with their stages."""
+        """Return the pipelines of deals or tickets, with their stages.
+
+        Cached pipelines are used if they were loaded within the last `newer_than` seconds.
+        """
         return self._pipelines[kind].get(newer_than=newer_than)
 
     def owners(self, *, newer_than: float = HOUR) -> list[Owner]:
         """Return the users to whom records can be assigned.
 
-        Raises MissingScopes if the access token may not read them.
+        Cached owners are used if they were loaded within the last `newer_than` seconds. Raises
+        MissingScopes if the access token may not read owners.
         """
         return self._owners.get(newer_than=newer_than)
 
     def mark(self, kind: Kind, *, newer_than: float = HOUR) -> Mapping[str, Any] | None:
         """Return the definition of the property that holds marks, as HubSpot's JSON.
 
-        Returns None if the account has no such property, or none that can be written.
+        A cached definition is used if it was loaded within the last `newer_than` seconds. Returns
+        None if the account has no such property, or none that can be written.
         """
         return self._marks[kind].get(newer_than=newer_than)
 
     def with_options(self, kind: Kind, described: Described, newer_than: float) -> Described:
         """Return a definition with the options that HubSpot stores elsewhere.
 
-        These are owners, pipelines and stages. Other definitions are returned unchanged, and so is
-        a definition whose options the access token may not read.
+        These are owners, pipelines and stages; cached ones are used if they were loaded within the
+        last `newer_than` seconds. Other definitions are returned unchanged, and so is a definition
+        whose options the access token may not read.
         """
         try:
             if described.name == OWNER:
@@ -169,7 +175,8 @@ class Definitions:
     def owner_id(self, text: str, newer_than: float) -> str:
         """Return the id of the owner with the email `text`.
 
-        If there is no such owner, or the access token may not read the owners, `text` is returned.
+        Cached owners are used if they were loaded within the last `newer_than` seconds. If there is
+        no such owner, or the access token may not read owners, `text` is returned.
         """
         if "@" not in text:
             return text

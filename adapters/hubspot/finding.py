@@ -172,8 +172,8 @@ def _ends_alike(phone: str, stored: str) -> bool:
 def _searches(phones: Sequence[str], *, calculated: bool) -> Iterator[tuple[list[Any], list[str]]]:
     """Yield the filter groups of each search, and the phones that the search is for.
 
-    A search is for as many phones as fit into its body. `calculated` is described at
-    `_phone_filters`.
+    A search is for as many phones as fit into its body. With `calculated`, HubSpot's calculated
+    properties for phones are searched, too.
     """
     batch: list[str] = []
     for phone in phones:

@@ -52,10 +52,10 @@ class Marks:
     ) -> Saved | None:
         """Return the record that an earlier attempt has created, or None if there is none.
 
-        `sent` are the properties of that attempt, and `since_ms` is the time of the first attempt.
-        Records with ids in `others` are skipped. With unique marks the record is found by its mark.
-        Else a contact is found by its email or phone or by a search for the mark, and a deal or
-        ticket is found among the records linked to the contact.
+        `sent` are the properties of that attempt, and `since_ms` is the time of the first attempt
+        in ms since 1970. Records with ids in `others` are skipped. With unique marks the record is
+        found by its mark. Else a contact is found by its email or phone or by a search for the
+        mark, and a deal or ticket is found among the records linked to the contact.
         """
         unique, marked = self._kept(kind, mark, since_ms)
         made = self._writing.by_mark(kind, mark) if unique else None
@@ -80,10 +80,10 @@ class Marks:
         return 0.0 if unique and marked else seconds
 
     def _kept(self, kind: Written, mark: str, since_ms: int) -> tuple[bool, Mapping[str, str]]:
-        """Return whether marks are unique, and the mark as a property, by name.
+        """Return whether marks are unique, and the mark as a property, by the property's name.
 
-        The property is left out if an attempt since `since_ms` may have been sent without its mark,
-        because a process did not know the mark property yet.
+        The property is left out if an attempt since `since_ms` (ms since 1970) may have been sent
+        without its mark, because a process did not know the mark property yet.
         """
         definition = self._definitions.mark(kind) if mark else None
         if definition is None:
@@ -117,7 +117,8 @@ class Marks:
     ) -> Saved | None:
         """Return the contact's deal or ticket that an earlier attempt has created, or None.
 
-        It must have the mark, or else the values in `sent` and a creation time since `since_ms`.
+        It must have the mark in `marked` or, if `marked` is empty, the values in `sent` and a
+        creation time after `since_ms` (ms since 1970). Records with ids in `others` are skipped.
         Pipeline and stage are not compared, because an automation may have changed them.
         """
         fit = marked or self._values.without_stage(kind, sent)

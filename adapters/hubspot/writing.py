@@ -112,8 +112,8 @@ class Writing:
     ) -> None:
         """Send the items of a batch in one call, and add the result of each to `results`.
 
-        `action` is "create" or "update". `items` and `results` are keyed by the index of the write.
-        Items that must be sent alone get no result.
+        `action` is "create" or "update", `outcome` the outcome of a successful write. `items` and
+        `results` are keyed by the index of the write. Items that must be sent alone get no result.
         """
         if not items:
             return
@@ -203,9 +203,9 @@ class Writing:
     ) -> tuple[Answer, dict[str, str]]:
         """Convert property values and send them; return HubSpot's response and the sent properties.
 
-        `path` follows the path of the kind of record; `links` is None in updates. If HubSpot
-        refuses values, they are converted again with newer definitions and sent once more. Raises
-        Rejected with all values that HubSpot cannot store.
+        `path` holds the last segments of the URL path, such as the record's id; `links` is None in
+        updates. If HubSpot refuses values, they are converted again with newer definitions and sent
+        once more. Raises Rejected with all values that HubSpot cannot store.
         """
         sent = self._values.fitted(kind, properties) | self.marked(kind, mark)
         try:

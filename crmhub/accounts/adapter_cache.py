@@ -15,7 +15,7 @@ _MOST = 1_000
 class Connected:
     """A cache with at most one adapter for an account.
 
-    The cached adapter is replaced when the account has changed since.
+    If the account has changed, its adapter is created again.
     """
 
     def __init__(self) -> None:

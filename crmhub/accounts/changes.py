@@ -173,7 +173,7 @@ _NAME_FORM = f"cannot be the name of an account; give 1 to {_LONGEST_NAME} print
 
 
 def _as_name(text: str) -> str | None:
-    """Return the text with its blanks reduced to single ones, as the name of an account.
+    """Return the text as the name of an account, with each run of blanks reduced to one blank.
 
     Returns None if the text is empty, too long or unprintable, and so no valid name.
     """

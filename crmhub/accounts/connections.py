@@ -60,11 +60,12 @@ def proposed(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the (settings, credentials) that `configure` would store for these arguments.
 
-    `name` is the name of the class `adapter`. If the account has this adapter already, its stored
-    settings and credentials are included: given values replace them, and an empty value removes the
-    stored value. If any credential is given, the credentials that the adapter has stored itself are
-    removed. Raises Semantic if the adapter refuses the values, if a credential is given that only
-    the adapter may store, or if stored credentials cannot be decrypted.
+    `name` is the name of the adapter whose class is `adapter`. If the account has this adapter
+    already, its stored settings and credentials are included: given values replace them, and an
+    empty value removes the stored value. If any credential is given, the credentials that the
+    adapter has stored itself are removed. Raises Semantic if the adapter refuses the values, if a
+    credential is given that only the adapter may store, or if stored credentials are needed but
+    cannot be decrypted.
     """
     kept = {one.name for one in adapter.settings if one.kept}
     if given := sorted(kept & credentials.keys()):

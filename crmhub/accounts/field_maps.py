@@ -104,12 +104,18 @@ class KindMap:
         return self._hub_names.get(name, name)
 
     def crm_value(self, name: str, value: str) -> str:
-        """Return the CRM's value for the value that bots write; `name` is the bots' name."""
+        """Convert a value of a property from the bots' form to the CRM's form.
+
+        `name` is the name that bots use for the property.
+        """
         rule = self.rules.get(name)
         return _looked_up(rule.values, value) if rule is not None and rule.values else value
 
     def hub_value(self, name: str, value: str) -> str:
-        """Return the bots' value for the value that the CRM stores; `name` is the bots' name."""
+        """Convert a value of a property from the CRM's form to the bots' form.
+
+        `name` is the name that bots use for the property.
+        """
         table = self._hub_values.get(name)
         return _looked_up(table, value) if table else value
 
@@ -140,11 +146,11 @@ class KindMap:
         ]
 
     def completed(self, properties: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
-        """Return the properties with the constants of the rules added.
+        """Return (properties, names): the properties with the constants of the rules added.
 
-        `properties` has the names that bots use. The second item of the result holds the names of
-        the properties whose constant was added because the bot sent no value (`set` is "empty");
-        they must not replace a value of the CRM.
+        `properties` has the names that bots use. The returned names are those of properties whose
+        constant was added because the bot sent no value (`set` is "empty"); such a constant must
+        not replace a value that the CRM has.
         """
         complete, initial = dict(properties), set()
         for name, rule in self.rules.items():

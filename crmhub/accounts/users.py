@@ -46,7 +46,7 @@ class User:
 class SignedIn:
     """The user of a live session.
 
-    `stale` is True if the caller should call `note_seen`, which stores the time of last use.
+    `stale` is True if the caller should call `note_seen`, which stores the session's last use.
     """
 
     user_id: str
@@ -137,9 +137,9 @@ def set_password(tx: Connection, user: User, password: str) -> None:
 
 
 def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
-    """Disable the user and delete their sessions (True), or enable the user (False).
+    """Disable the user and delete their sessions, or, if `disabled` is False, enable the user.
 
-    Return False if the user was already disabled or enabled as requested.
+    Return False if the user was in this state already.
     """
     if not disabled:
         return tx.run(_ENABLE, {"id": user.user_id}) > 0

@@ -311,9 +311,10 @@ def _read_accounts(hub: Hub) -> tuple[list[Account], list[Finding]]:
 
 
 def _accounts(hub: Hub, readable: list[Account], *, sound: bool) -> Iterator[Finding]:
-    """Yield a finding for each account that cannot connect, and each plan that is missing.
+    """Yield a finding for each account whose adapter cannot be set up, and each missing plan.
 
-    If there is none and `sound` is True, yield one finding that all accounts are fine.
+    A plan is missing if accounts have it but the plans file does not define it. If there is no such
+    account and `sound` is True, the last finding says that all accounts are fine.
     """
     from crmhub.accounts import accounts
     from crmhub.adapter import AdapterError

@@ -239,8 +239,9 @@ def current(db: Connection, *, old_ms: int) -> list[Alert]:
 def update(database: Database, *, old_ms: int, send: bool) -> list[Alert]:
     """Compare the present alerts with the stored alerts, store changes, return the present ones.
 
-    `old_ms` has the same meaning as in `current`. With `send`, a message about each change is added
-    to the outbox. Raises Unavailable if the database is unavailable.
+    A queue gives an alert if its oldest action has waited longer than `old_ms` milliseconds. With
+    `send`, a message about each change is added to the outbox. Raises Unavailable if the database
+    is unavailable.
     """
     with database.reading() as db:
         alerts = current(db, old_ms=old_ms)

@@ -110,8 +110,11 @@ def create_key(
 ) -> IssuedKey:
     """Create an API key for an account and return it.
 
-    The parameters and errors are those of `keys.create`. Raises NotFound if there is no account
-    with this client id.
+    Without `scopes` the key has all scopes. `expires_at` is in ms since 1970, None for never.
+    `key_id` is the id of the new key, None for a random id; with an id, a repeated call creates no
+    second key. Raises NotFound if there is no account with this client id, Semantic if a scope is
+    unknown or the expiry is past, BadRequest if `key_id` is invalid, and Conflict if the account
+    already has a key with this id.
     """
     id = hub.load_account(client_id).id
     issued = keys.create(tx, id, scopes=scopes, expires_at=expires_at, key_id=key_id)

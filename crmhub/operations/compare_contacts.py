@@ -195,8 +195,9 @@ def preview(
 def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[str, str]) -> Choice:
     """Return the contacts of a pair with the choice of the contact and the values to keep.
 
-    `keep` and `take` have the same meaning as in `preview`. Raises Semantic if they are invalid,
-    and Conflict if the hub cannot merge the pair.
+    `keep` is the id of the contact to keep, "" for the older contact; `take` maps the name of a
+    property to the id of the contact whose value is kept. Raises Semantic if `keep` or `take` is
+    invalid, and Conflict if the hub cannot merge the pair.
     """
     if keep and keep not in pair.ids:
         raise Semantic(f"keep: {keep[:60]} is not in this pair; send {' or '.join(pair.ids)}.")

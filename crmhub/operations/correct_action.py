@@ -246,7 +246,7 @@ class _Correction:
         }
 
     def _lock(self, tx: Connection) -> str:
-        """Lock the action's row and return the action's person key.
+        """Lock the action's row and return its person key, which orders the actions of a person.
 
         Raises NotFound if the action was erased meanwhile, and Conflict if it was changed
         meanwhile.

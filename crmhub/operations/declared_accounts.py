@@ -53,7 +53,9 @@ def rehearse(
 ) -> list[Outcome]:
     """Return what `apply` would return, without changing any account.
 
-    The errors are those of `apply`.
+    `declared` are the accounts that `accounts_file.read` found in the file `path`. If an account
+    would change to another CRM, `queued` decides what happens to the actions queued for the former
+    CRM. Raises the errors of `apply`.
     """
     return hub.rehearse(lambda _: apply(hub, path, declared, by=by, queued=queued))
 
@@ -121,8 +123,8 @@ def _set_crm(
 ) -> list[Difference]:
     """Set the CRM of an account if it differs from the declared CRM; return the differences.
 
-    The CRM of a new account is set in any case, so that missing settings are reported. `queued` has
-    the same meaning as in `apply`.
+    The CRM of a new account is set in any case, so that missing settings are reported. `queued`
+    decides what happens to actions queued for a CRM that the account leaves.
     """
     same = account.connection.adapter == crm.adapter
     stored = set_crm.stored_secrets(hub, account) if same else {}

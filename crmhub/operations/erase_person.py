@@ -74,7 +74,8 @@ def include(hub: Hub, account: Account, person: Person, names: Collection[str]) 
 def preview(hub: Hub, account: Account, person: Person, *, with_linked: bool = False) -> Erased:
     """Return the report that `erase` would return, without changing any data.
 
-    `with_linked` has the same meaning as in `erase`.
+    With `with_linked`, the report counts the deals and tickets that are linked to no other contact
+    as erased.
     """
     return hub.rehearse(lambda tx: Erasure(hub, tx, account, person).run(with_linked=with_linked))
 

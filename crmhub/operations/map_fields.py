@@ -137,7 +137,7 @@ class Checked:
 
 
 def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
-    """Compare a field map with the properties of the account and of its CRM.
+    """Compare a field map with the properties of the account and its CRM; return faults and notes.
 
     A rule for a name that the account does not define is only a note, because bots may send any
     name. Raises Semantic if the CRM's properties cannot be read.

@@ -54,11 +54,12 @@ def merge(
 ) -> Pair:
     """Merge the two contacts of a pair of possible duplicates; return the merged pair.
 
-    `one` and `other` are the ids of the contacts. `keep` and `take` have the same meaning as in
-    `compare_contacts.preview`, and `version` is the version of the preview made with them. Raises
-    NotFound if there is no such pair; Semantic if `keep` or `take` is invalid, or if the merged
-    contact would lack a required value; Conflict if a contact was changed since the preview or
-    deleted, or if the contacts are not the hub's own records.
+    `one` and `other` are the ids of the contacts. `keep` is the id of the contact to keep, by
+    default the older contact; `take` maps the name of a property to the id of the contact whose
+    value is kept. `version` is the version of the preview that was made with the same `keep` and
+    `take`. Raises NotFound if there is no such pair; Semantic if `keep` or `take` is invalid, or if
+    the merged contact would lack a required value; Conflict if a contact was changed since the
+    preview or deleted, or if the contacts are not the hub's own records.
     """
     pair = _lock_pair(tx, account, one, other)
     choice = choose(hub, account, pair, keep=keep, take=take or {})
@@ -152,8 +153,8 @@ def _share_assignments(
 ) -> None:
     """Copy the sticky assignments of the merged contact to the kept contact.
 
-    Assignments that the kept contact has already are not replaced. `joined` says which person keys
-    the merge has joined.
+    Assignments that the kept contact has already are not replaced. `joined` holds the person keys
+    (which order the actions of a person) that the merge has joined.
     """
     here = account.connection.id
     into = sticky_assignments.of_person(here, joined.person)

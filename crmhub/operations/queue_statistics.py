@@ -106,7 +106,7 @@ class QueueGauges:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The numbers of an account's actions that are queued, and that need attention."""
+    """The number of an account's queued actions, and of its actions that need attention."""
 
     queued: int
     attention: Attention

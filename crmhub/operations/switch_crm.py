@@ -222,8 +222,8 @@ def _lock_people(
 ) -> _Identifiers:
     """Lock persons in both CRMs; return their contactTokens, emails and phones.
 
-    `people` are person keys. The locks are taken in the same order as in helper calls, and held
-    until the commit.
+    `people` are person keys, which order the actions of a person. The locks are taken in the same
+    order as in helper calls, and held until the commit.
     """
     identifiers = _identifiers(tx, before, people)
     names = sorted(
@@ -240,7 +240,7 @@ def _lock_people(
 def _identifiers(tx: Connection, account: Account, people: Sequence[str]) -> _Identifiers:
     """Return the contactTokens, emails and phones of persons, by person key.
 
-    Persons without a binding are left out.
+    `people` are person keys. Persons without a binding are left out.
     """
     identifiers: _Identifiers = {}
     for person, *values in tx.rows(_IDENTIFIERS_OF_PEOPLE, _key(account) | {"people": people}):

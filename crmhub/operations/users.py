@@ -89,7 +89,7 @@ def _set_password(hub: Hub, tx: Connection, email: str, stored_password: str, by
 
 @in_transaction
 def set_disabled(hub: Hub, tx: Connection, email: str, disabled: bool, *, by: Author) -> None:
-    """Disable a console user and end the user's sessions (True), or enable the user (False).
+    """Disable a console user and end their sessions, or, if `disabled` is False, enable the user.
 
     Raises NotFound if no user has this email.
     """

@@ -89,7 +89,7 @@ class _Writes:
 
 
 def batch_create(call: Call) -> Answer:
-    """Create several records."""
+    """Create several records, and respond with them (201)."""
     inputs = call.json(shapes.BATCH_CREATE)["inputs"]
     writes = _Writes(call, inputs)
     return _written_each(inputs, writes, writes.create, done=201)
