@@ -203,7 +203,7 @@ class Api:
     def saved(
         self, kind: Kind, answer: Answer, record: Mapping[str, Any], outcome: Outcome
     ) -> Saved:
-        """Return the result of a write.
+        """Return the result of a write to a record of a kind, with the given outcome.
 
         `record` is the written record in HubSpot's response `answer`.
         """

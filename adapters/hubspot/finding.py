@@ -162,7 +162,8 @@ def has_number(values: Mapping[str, Any], phone: str) -> bool:
 def _ends_alike(phone: str, stored: str) -> bool:
     """Return whether two phone numbers may be equal: a fast test before the slow comparison.
 
-    True for numbers with letters or non-ASCII digits, which only the slow comparison can handle.
+    It compares the last four digits. True for a stored number with letters or non-ASCII digits,
+    which only the slow comparison can handle.
     """
     if not stored.isascii() or any(map(str.isalpha, stored)):
         return True

@@ -88,7 +88,8 @@ class Values:
     ) -> dict[str, str]:
         """Return the pipeline and stage properties, with ids that exist in the account.
 
-        Raises Rejected if there is no such pipeline or stage.
+        Cached pipelines are used if they were loaded within the last `newer_than` seconds. Raises
+        Rejected if there is no such pipeline or stage.
         """
         pipeline, stage = names = STAGE_PROPERTIES[kind]
         named = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())

@@ -256,8 +256,8 @@ def _backward_problem(present: str) -> Problem:
 def _index_of(record: Mapping[str, Any], items: Mapping[int, Mapping[str, Any]]) -> int | None:
     """Return the index of the batch item that led to this record of HubSpot's response.
 
-    Items are matched by trace id; without trace ids by contact id or email. None if no item
-    matches.
+    `items` are the items of the batch by index. They are matched by trace id; without trace ids by
+    contact id or email. None if no item matches.
     """
     values = record.get("properties")
     email = text_of(values.get("email")).lower() if isinstance(values, dict) else ""
@@ -285,7 +285,10 @@ def _may_succeed_alone(error: AdapterError, sent: Mapping[str, str]) -> bool:
 
 
 def _indexes_in(failed: Mapping[str, Any]) -> set[int]:
-    """Return the indexes of the batch items that an entry of HubSpot's `errors` is about."""
+    """Return the indexes of the batch items that `failed` is about.
+
+    `failed` is an entry in the `errors` of HubSpot's response to a batch.
+    """
     context = failed.get("context")
     traces = context.get(_TRACE) if isinstance(context, dict) else None
     listed = traces if isinstance(traces, list) else []

@@ -123,9 +123,10 @@ def is_alias(text: str) -> bool:
 
 
 def _insert(tx: Connection, account_id: int, purpose: str, value: str) -> bool:
-    """Store a webhook id, or the digest of a secret, for an account.
+    """Store a webhook id, or the digest of a webhook secret, for an account.
 
-    Return False, without storing it, if an account has the same value already.
+    `purpose` is generated, portal, alias or secret. Return False, without storing it, if an account
+    has the same value already.
     """
     # ON CONFLICT: on PostgreSQL the error of a unique key would end the transaction.
     id = {"value": value, "account_id": account_id, "purpose": purpose, "created_at": now_ms()}

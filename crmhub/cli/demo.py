@@ -190,7 +190,8 @@ def _sample_commands(
 ) -> Iterator[tuple[str, str]]:
     """Yield the title and the shell command of each example to print.
 
-    All commands can be run several times.
+    The ids are those of the demo account's webhooks and of a contact. All commands can be run
+    several times.
     """
     api = f"{address}/{_CLIENT_ID}/api/v1"
     chatbot, functions = f"{address}/chatbot", f"{address}/crm-api-interface"

@@ -313,8 +313,9 @@ def _read_accounts(hub: Hub) -> tuple[list[Account], list[Finding]]:
 def _accounts(hub: Hub, readable: list[Account], *, sound: bool) -> Iterator[Finding]:
     """Yield a finding for each account whose adapter cannot be set up, and each missing plan.
 
-    A plan is missing if accounts have it but the plans file does not define it. If there is no such
-    account and `sound` is True, the last finding says that all accounts are fine.
+    `readable` are the accounts to check. A plan is missing if accounts have it but the plans file
+    does not define it. If every adapter can be set up and `sound` is True, the last finding says
+    that all accounts are fine.
     """
     from crmhub.accounts import accounts
     from crmhub.adapter import AdapterError
@@ -360,8 +361,9 @@ def _records(
 ) -> Iterator[Finding]:
     """Yield a finding for each wrong counter and each kind of record with wrong index rows.
 
-    The last finding gives the number of checked accounts and records. With `repair`, faults are
-    repaired. Without `everything`, only a sample of the records is checked, for about 30 seconds.
+    `readable` are the accounts to check. The last finding gives the number of checked accounts and
+    records. With `repair`, faults are repaired. Without `everything`, only a sample of the records
+    is checked, for about 30 seconds.
     """
     from crmhub.properties.kinds import KINDS
     from crmhub.records.repair import examine, rebuild, recount

@@ -83,7 +83,8 @@ class _Reader:
     def _switches(self, where: str, table: Mapping[str, Any]) -> dict[str, Any]:
         """Return the switches of a TOML table whose values are texts, numbers or booleans.
 
-        Whether these switches exist and have valid values is checked when they are applied.
+        `where` is the name of the table in messages. Other values are reported as faults. Whether
+        the switches exist and have valid values is checked when they are applied.
         """
         switches = {}
         for name, value in table.items():
@@ -124,7 +125,8 @@ class _Reader:
     ) -> dict[str, Any]:
         """Return the entries of a TOML table that have an expected name and type.
 
-        `types` holds the expected types by name. Other entries are reported as faults.
+        `types` holds the expected types by name; `where` is the name of the table in messages.
+        Other entries are reported as faults.
         """
         entries = {}
         for name, value in table.items():
@@ -148,7 +150,8 @@ class _Reader:
     def _secret(self, where: str, name: str, reference: Any) -> str:
         """Return the secret that a reference leads to.
 
-        Returns "" for an empty reference, and for an invalid one, which is reported as a fault.
+        `where` and `name` are the names of the table and the secret in messages. Returns "" for an
+        empty reference, and for an invalid one, which is reported as a fault.
         """
         if reference == "":
             return ""

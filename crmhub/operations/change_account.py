@@ -140,7 +140,7 @@ def revoke_key(hub: Hub, tx: Connection, client_id: str, key_id: str, *, by: Aut
 def rotate(
     hub: Hub, tx: Connection, client_id: str, what: Rotatable, *, keep_ms: int, by: Author
 ) -> tuple[str, int]:
-    """Create a new webhook id or webhook secret for an account.
+    """Create a new webhook id or webhook secret for an account; `what` is its kind.
 
     Return it, and the time (ms since 1970) at which older values of the same kind expire: `keep_ms`
     milliseconds from now. Raises NotFound if there is no account with this client id, and Semantic

@@ -228,8 +228,8 @@ def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[s
 def count_moves(db: Connection, account: Account, kept: Record, other: Record) -> dict[str, int]:
     """Count the links, conversations and enrolments that a merge would move to `kept`.
 
-    Links that `kept` has already are not counted. The counts are by kind of record, "conversations"
-    and "enrolments".
+    They belong to the contact `other` now. Links that `kept` has already are not counted. The
+    counts are by kind of record, "conversations" and "enrolments".
     """
     linked = {
         **kept.associations,

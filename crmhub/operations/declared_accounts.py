@@ -121,10 +121,10 @@ def _apply_one(
 def _set_crm(
     hub: Hub, account: Account, crm: Crm, by: Author, *, is_new: bool, queued: Decision | None
 ) -> list[Difference]:
-    """Set the CRM of an account if it differs from the declared CRM; return the differences.
+    """Set the CRM of an account if it differs from the declared `crm`; return the differences.
 
-    The CRM of a new account is set in any case, so that missing settings are reported. `queued`
-    decides what happens to actions queued for a CRM that the account leaves.
+    The CRM of a new account (`is_new`) is set in any case, so that missing settings are reported.
+    `queued` decides what happens to actions queued for a CRM that the account leaves.
     """
     same = account.connection.adapter == crm.adapter
     stored = set_crm.stored_secrets(hub, account) if same else {}

@@ -196,8 +196,9 @@ def _faults(
 def _value_fault(described: Described, value: str, *, read_back: bool) -> str:
     """Return the reason why a property of the CRM cannot have this value, "" if it can.
 
-    With `read_back`, a value is also refused if the CRM stores it in another form, such as true for
-    yes: the CRM would return true, and a rule that maps yes would not recognise it.
+    `described` is the CRM's definition of the property. With `read_back`, a value is also refused
+    if the CRM stores it in another form, such as true for yes: the CRM would return true, and a
+    rule that maps yes would not recognise it.
     """
     try:
         stored = coerced(described, value)

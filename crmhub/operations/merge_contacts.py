@@ -132,7 +132,8 @@ def _merge_contacts(
 ) -> dict[str, Any]:
     """Merge the records, bindings, enrolments and pairs of two contacts.
 
-    Return the data with which an unmerge restores them.
+    `merged` is the pair as it will be stored, `choice` the contacts and the values to keep. Return
+    the data with which an unmerge restores the contacts.
     """
     kept, other = choice.kept, choice.other
     order = Merge(kept.id, other.id, choice.taken, (kept.version, other.version))
@@ -165,7 +166,7 @@ def _share_assignments(
 
 
 def _released_email(choice: Choice) -> str | None:
-    """Return the email that one of the contacts has and the merge does not keep.
+    """Return the email that one of the contacts of a merge has and the merge does not keep.
 
     Returns None if there is none, if the kept contact would have no email, or if the email is too
     long to be stored.

@@ -107,9 +107,10 @@ def _count(column: SealedColumn, dialect: str) -> Statement:
 
 
 def _key_id(sealed: sa.Column[Any], dialect: str) -> sa.ColumnElement[Any]:
-    """Return an SQL expression for the id of the key that encrypted a column's value.
+    """Return an SQL expression for the id of the key that encrypted the values of a column.
 
-    The id is the text between the first two dots of the value.
+    `sealed` is the column, `dialect` "sqlite" or "postgresql". The id is the text between the first
+    two dots of a value.
     """
     if dialect == "postgresql":
         return sa.func.split_part(sealed, ".", 2)
@@ -199,7 +200,7 @@ def _resealed_values(
 
 
 def _replace(tx: Connection, column: SealedColumn, values: Sequence[tuple[Row, str, str]]) -> int:
-    """Store encrypted values, given as (primary key, old value, new value).
+    """Store new values in a column, given as (primary key, old value, new value).
 
     A value that is no longer the old value is left unchanged. Return the number of replaced values.
     """

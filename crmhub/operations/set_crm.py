@@ -260,7 +260,8 @@ def _stored_secrets(hub: Hub, account: Account) -> dict[str, str] | None:
 def audit_facts(hub: Hub, before: Account, after: Account) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the old and the new connection as they are written to the audit log.
 
-    They hold the adapter, the settings and the names of the secrets, but not the secrets.
+    `before` and `after` are the account with the old and the new connection. The results hold the
+    adapter, the settings and the names of the secrets, but not the secrets.
     """
     old, new = stored_secrets(hub, before), stored_secrets(hub, after)
     same = before.connection.id == after.connection.id

@@ -222,8 +222,9 @@ def _lock_people(
 ) -> _Identifiers:
     """Lock persons in both CRMs; return their contactTokens, emails and phones.
 
-    `people` are person keys, which order the actions of a person. The locks are taken in the same
-    order as in helper calls, and held until the commit.
+    `before` and `after` are the account with the old and the new CRM. `people` are person keys,
+    which order the actions of a person. The locks are taken in the same order as in helper calls,
+    and held until the commit.
     """
     identifiers = _identifiers(tx, before, people)
     names = sorted(

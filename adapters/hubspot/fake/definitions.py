@@ -75,7 +75,8 @@ def definition(
 ) -> Definition:
     """Return a property definition with all fields that HubSpot's responses have.
 
-    `own` is True for HubSpot's own properties and False for custom properties.
+    The parameters are the values of these fields. `options` lists (value, label); `own` is True for
+    HubSpot's own properties and False for custom properties.
     """
     if type_ == "bool" and not options:
         options = (("true", "Yes"), ("false", "No"))
@@ -358,7 +359,7 @@ def mark(kind: str) -> Definition:
 def stage(id_: str, label: str, order: int, metadata: dict[str, str], at: str) -> dict[str, Any]:
     """Return a stage of a pipeline in the format of HubSpot's responses.
 
-    `order` is its place in the pipeline; `at` is the time of creation and change.
+    `order` is its place in the pipeline; `at` is the time of creation and change, as text.
     """
     return {
         "id": id_,

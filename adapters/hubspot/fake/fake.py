@@ -127,7 +127,7 @@ class FakeHubSpot(Service):
             self.portal.remove(self.portal.load(kind, id_))
 
     def define(self, kind: str, name: str, type_: str = "string", **more: Any) -> None:
-        """Define a custom property for a kind of record.
+        """Define a custom property of the type `type_` for a kind of record.
 
         `more` are further arguments of `definitions.definition`.
         """

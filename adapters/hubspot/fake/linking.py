@@ -65,7 +65,10 @@ TYPES: dict[int, LinkType] = {
 
 
 def types_between(source: str, target: str) -> list[LinkType]:
-    """Return the association types from one kind to another, the type without a label first."""
+    """Return the association types from the kind `source` to the kind `target`.
+
+    The type without a label comes first.
+    """
     types = [
         link_type
         for link_type in TYPES.values()
@@ -75,7 +78,7 @@ def types_between(source: str, target: str) -> list[LinkType]:
 
 
 def default_type(source: str, target: str) -> LinkType:
-    """Return the association type without a label from one kind of record to another."""
+    """Return the association type without a label from the kind `source` to the kind `target`."""
     return types_between(source, target)[0]
 
 
@@ -137,9 +140,9 @@ def invalid_objects(message: str, *, kind: str, id_: str) -> Refused:
 
 
 def link(portal: Portal, source: Record, target: Record, type_: LinkType) -> None:
-    """Link two records in both directions.
+    """Link two records in both directions with an association type.
 
-    A link with a label also adds the link without a label.
+    If the type has a label, the link without a label is added, too.
     """
     there, back = (source.kind, source.id), (target.kind, target.id)
     linked_types = {type_, default_type(type_.source, type_.target)}

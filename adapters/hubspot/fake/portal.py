@@ -199,9 +199,10 @@ class Portal:
         return self.holder(kind, str(id_property), id_)
 
     def load(self, kind: str, id_: str, id_property: str | None = None) -> Record:
-        """Return the live record that `find` finds.
+        """Return the live record with this id, or with this value of a unique property.
 
-        Raises Refused with status 404 if there is none.
+        `id_property` names the unique property; None means that `id_` is a record id. Raises
+        Refused with status 404 if there is no such record.
         """
         if record := self.find(kind, id_, id_property):
             return record
@@ -265,7 +266,8 @@ def shown(
     `names` are the properties to include, by default those that HubSpot includes by default; the
     record's id and times are always included. A property without a value is null, an unknown
     property is left out. `history` names the properties whose former values are included.
-    `properties` replaces the record's own properties.
+    `with_url` includes the URL of the record's page. `properties` replaces the record's own
+    properties.
     """
     kind = record.kind
     definitions = record.properties if properties is None else properties

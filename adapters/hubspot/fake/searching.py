@@ -203,8 +203,9 @@ def _linked_passes(ids: dict[str, set[int]], condition: _Filter) -> bool:
 def _comparable(definition: dict[str, Any], value: str) -> Any:
     """Return a property value in the form in which filters compare it.
 
-    Numbers and times become numbers, options stay unchanged, other texts become lower-case. Raises
-    Refused if the value does not have the property's type.
+    `definition` is the property's definition. Numbers and times become numbers, options stay
+    unchanged, other texts become lower-case. Raises Refused if the value does not have the
+    property's type.
     """
     if definition["type"] == "number":
         try:
@@ -226,9 +227,9 @@ def _equal(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
 
 
 def _among(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
-    """Return whether a record's value is in the filter's list of values.
+    """Return whether a record's value of a property is in the filter's list of values.
 
-    Texts in this list must be lower-case (HubSpot's guide).
+    `condition` is the filter. Texts in its list must be lower-case (HubSpot's guide).
     """
     if definition["type"] in _ORDERED:
         own = _comparable(definition, value)
@@ -254,9 +255,9 @@ def _tokens(text: str) -> list[str]:
 
 
 def _contains(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
-    """Return whether a record's value contains all words of the filter's value.
+    """Return whether a record's value of a property contains all words of the filter's value.
 
-    In a word, `*` stands for any characters.
+    `condition` is the filter. In its words, `*` stands for any characters.
     """
     tokens, whole = _tokens(value), value.lower()
     return all(_holds(tokens, whole, term) for term in condition["value"].lower().split())
@@ -297,9 +298,10 @@ _OPERATORS: dict[str, Callable[[dict[str, Any], str, _Filter], bool]] = {
 def _sort(
     portal: Portal, kind: str, matches: list[tuple[Record, dict[str, str]]], sort: str
 ) -> None:
-    """Sort matching records in place, by one property; `-` before its name reverses the order.
+    """Sort `matches`, pairs of a record and its indexed properties, in place by one property.
 
-    Records without a value come last in both orders.
+    `sort` is the property's name; `-` before it reverses the order. Records without a value come
+    last in both orders.
     """
     name = sort.removeprefix("-")
     definition = portal.definitions[kind][name]

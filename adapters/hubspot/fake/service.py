@@ -160,9 +160,9 @@ class Service:
         return Sent(fault.answer(true), fault)
 
     def _over(self, route: routes.Route | None, path: str) -> Refused | None:
-        """Count a call under its rate limit.
+        """Count a call under the rate limit of its path.
 
-        Return HubSpot's 429 response if the call exceeds a limit, else None.
+        Return HubSpot's 429 response if the call exceeds this limit or the daily limit, else None.
         """
         if path in _TOKEN_PATHS:
             wait = self.token_calls.take()

@@ -19,28 +19,31 @@ def _bad(where: str, expected: str) -> Refused:
 
 
 def text(value: Any, where: str) -> str:
-    """Validate that a JSON value is a string."""
+    """Return a JSON value that is a string; raise Refused for any other. `where` is its path."""
     if not isinstance(value, str):
         raise _bad(where, "a string")
     return value
 
 
 def integer(value: Any, where: str) -> int:
-    """Validate that a JSON value is an integer."""
+    """Return a JSON value that is an integer; raise Refused for any other. `where` is its path."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise _bad(where, "an integer")
     return value
 
 
 def flag(value: Any, where: str) -> bool:
-    """Validate that a JSON value is true or false."""
+    """Return a JSON value that is a boolean; raise Refused for any other. `where` is its path."""
     if not isinstance(value, bool):
         raise _bad(where, "true or false")
     return value
 
 
 def texts(value: Any, where: str) -> dict[str, str]:
-    """Validate that a JSON value is an object whose values are strings."""
+    """Return a JSON value that is an object with only strings as values.
+
+    Raises Refused for any other value. `where` is the path of the value in the request body.
+    """
     if not isinstance(value, dict):
         raise _bad(where, "an object")
     return {name: text(item, f"{where}.{name}") for name, item in value.items()}

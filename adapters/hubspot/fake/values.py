@@ -20,8 +20,8 @@ _Definition = dict[str, Any]
 def stored(definition: _Definition, given: str) -> str | WrongValue:
     """Return the stored form of a property value, or a WrongValue if the value is invalid.
 
-    `given` must not be blank. Ids of owners, pipelines and stages are not checked here, since they
-    depend on the account.
+    `definition` is the property's definition; `given` must not be blank. Ids of owners, pipelines
+    and stages are not checked here, since they depend on the account.
     """
     value = given.strip()
     if definition["type"] == "string":

@@ -200,7 +200,10 @@ def _check_rules(
 
 
 def _check_stage(portal: Portal, kind: str, after: dict[str, str]) -> None:
-    """Raise Refused with status 400 unless the record's stage belongs to its pipeline."""
+    """Raise Refused with status 400 unless the record's stage belongs to its pipeline.
+
+    `after` holds the record's properties after the write.
+    """
     if kind not in STAGE or not (stage := after.get(STAGE[kind])):
         return
     allowed = portal.stages(kind, after.get(PIPELINE[kind], ""))
