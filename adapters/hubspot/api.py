@@ -126,9 +126,9 @@ class Api:
         return self._grant.secrets() if self._grant else self._context.credentials.values()
 
     def _follow_limits(self, lane: str, answer: Answer) -> None:
-        """Adopt the rate limit that HubSpot's headers give, and measure HubSpot's clock.
+        """Adopt the rate limit in the headers of HubSpot's response, and measure HubSpot's clock.
 
-        `lane` is the budget of the call; the responses to searches have no rate limit headers.
+        `lane` names the budget of the call; the responses to searches have no rate limit headers.
         """
         limit = answer.headers.get("X-HubSpot-RateLimit-Max", "")
         window = answer.headers.get("X-HubSpot-RateLimit-Interval-Milliseconds", "")

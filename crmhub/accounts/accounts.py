@@ -25,7 +25,7 @@ _PARSE_ERRORS = (ValueError, TypeError, AttributeError, Semantic)
 
 
 class Unreadable(Internal):
-    """The database stores text for an account that the hub cannot parse."""
+    """The stored data of an account cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def details(call: Call) -> Answer:
 
 
 def usage(call: Call) -> Answer:
-    """Respond with the number of calls made today, until midnight."""
+    """Respond with the number of calls made today, and the time of its reset, midnight UTC."""
     now = now_ms()
     day = {
         "name": "private-apps-api-calls-daily",

@@ -38,7 +38,7 @@ _Test = Callable[[Record, dict[str, str]], bool]
 def search(portal: Portal, kind: str, asked: dict[str, Any]) -> dict[str, Any]:
     """Return the body of the response to a search: a page of the matching records.
 
-    `asked` is the body of the request. Records match by, and are shown with, the values in the
+    `asked` is the body of the request. Records are compared, and shown, with their values in the
     search index, which lags behind writes.
     """
     start = _checked(portal, kind, asked)
