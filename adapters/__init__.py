@@ -1,1 +1,1 @@
-"""The adapters that ship with the hub: a module or a package for each CRM."""
+"""The adapters that are part of the hub: one module or package for each CRM."""

@@ -1,4 +1,4 @@
-"""The adapter for the hub's own records, for accounts without an external CRM."""
+"""The adapter for the hub's own records, used by accounts without an external CRM."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from crmhub.adapter import Adapter, Contact, Described, Kind, Linked, Pipeline, 
 
 
 class LocalAdapter(Adapter):
-    """Stores contacts, deals and tickets in the hub itself; it needs no settings."""
+    """Adapter that stores contacts, deals and tickets in the hub itself; it needs no settings."""
 
     title = "local"
     remote = False
@@ -39,7 +39,7 @@ class LocalAdapter(Adapter):
         return self.context.store.create(kind, properties, contact_id=contact_id, mark=mark)
 
     def check(self) -> None:
-        """Do nothing: the account was just read from the same database."""
+        """Do nothing, because the hub's own records are in the same database as the account."""
 
     def describe(self, kind: Kind) -> list[Described]:
         return self.context.store.describe(kind)

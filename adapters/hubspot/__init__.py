@@ -1,9 +1,10 @@
-"""HubSpot: contacts, deals and tickets over its CRM API, with an access token or OAuth.
+"""The adapter for HubSpot: contacts, deals and tickets over its CRM API.
 
-Surprises of HubSpot are explained, with their source, beside the code that handles them. The most
-important: search lags behind writes by up to half a minute, so contacts are read by email
-(`idProperty=email`), which does not lag, and a lead is never searched for and then created. An
-upsert by email is not partial, so existing contacts are patched.
+It authenticates with an access token or OAuth. Surprises of HubSpot are explained, with their
+source, next to the code that handles them. The most important one: search results lag behind writes
+by up to half a minute. So contacts are read by email (`idProperty=email`), which does not lag, and
+no lead is created because a search did not find it. HubSpot's upsert by email resets properties
+that are not sent, so existing contacts are updated with PATCH.
 """
 
 from __future__ import annotations

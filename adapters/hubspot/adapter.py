@@ -1,4 +1,4 @@
-"""The HubSpot adapter's class, which delegates each call to this package's modules."""
+"""The adapter class for HubSpot; its methods call the other modules of this package."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _SCOPES: Mapping[Kind, tuple[str, str]] = {
 
 
 class HubSpotAdapter(Adapter):
-    """Adapter for HubSpot's CRM API, in its dated versions and in v3.
+    """The adapter for HubSpot's CRM API, in its dated versions and in v3.
 
     `active_workflow` is not supported, since no API version reports the workflows of a contact; the
-    hub uses its own enrolments instead.
+    hub uses its own enrolments.
     """
 
     title = "HubSpot"
@@ -109,7 +109,7 @@ class HubSpotAdapter(Adapter):
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        """Return the contact with this email, read without lag, or with this phone, by a search."""
+        """Return the contact with this email, read without lag, or without an email, by phone."""
         return self._finding.by_email_or_phone(email, phone, names)
 
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
@@ -119,8 +119,8 @@ class HubSpotAdapter(Adapter):
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         """Create a contact.
 
-        A contact without email and name gets its phone as first name too, since HubSpot requires an
-        email or a name.
+        HubSpot requires an email or a name, so a contact with neither gets its phone as first name,
+        too.
         """
         try:
             return self._writing.create("contacts", properties, mark, [])
@@ -137,19 +137,19 @@ class HubSpotAdapter(Adapter):
         return self._writing.update(contact_id, properties)
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Return the properties that differ in HubSpot's format.
+        """Return the properties whose values differ from the contact's, in HubSpot's format.
 
-        Refuse an earlier lifecycle stage.
+        An earlier lifecycle stage is listed as refused.
         """
         return self._writing.changes(contact, properties)
 
     def has_email(self, contact: Contact, email: str) -> bool:
-        """Return whether an email is the contact's primary or an additional email."""
+        """Return whether `email` is the contact's primary email or an additional email of it."""
         emails = (contact.properties.get(name, "").lower() for name in self.email_names)
         return any(email in addresses.split(";") for addresses in emails)
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Return whether the contact has this phone, which HubSpot may have stored reformatted."""
+        """Return whether the contact has this phone, in any notation."""
         return has_number(contact.properties, phone)
 
     def find_contacts(
@@ -159,7 +159,10 @@ class HubSpotAdapter(Adapter):
         phones: Sequence[str] = (),
         names: Sequence[str] = (),
     ) -> dict[str, Contact]:
-        """Return contacts by their emails, read in batches, or by their phones, by searches."""
+        """Return contacts by email, read in batches, or by phone, found by searches.
+
+        If `phones` is given, `emails` is ignored. `names` are the properties to read.
+        """
         if phones:
             return self._finding.by_phone(phones, names)
         return self._finding.by_emails(emails, names)
@@ -172,7 +175,10 @@ class HubSpotAdapter(Adapter):
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
-        """Create a record and its link to the contact in one call: neither exists alone."""
+        """Create a deal or ticket with its link to the contact in one call.
+
+        So a record without its link cannot remain.
+        """
         check_id(contact_id)
         link = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": _TO_CONTACT[kind]}
         links = [{"to": {"id": contact_id}, "types": [link]}]
@@ -209,9 +215,9 @@ class HubSpotAdapter(Adapter):
     # Metadata.
 
     def check(self) -> None:
-        """Call every endpoint that needs a right.
+        """Test the credentials by calling every endpoint that needs a right.
 
-        Raises LacksRight with all missing rights, and Denied.
+        Raises Denied if HubSpot refuses the credentials, and LacksRight with all missing rights.
         """
         missing: list[str] = []
         for kind, (reads, writes) in _SCOPES.items():

@@ -1,4 +1,4 @@
-"""HubSpot's API: paths of its versions, credentials, rate limits, and complete lists."""
+"""HubSpot's API: the paths of its versions, credentials, rate limits, and lists of records."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ OAUTH_SECRETS = ("client_id", "client_secret", "refresh_token")
 _CALLS, _CALLS_SECONDS = 100, 10.0
 _SEARCHES = 4
 BATCH = 100
-"""The most records in one call."""
+"""The most records that one call may read or write."""
 _SPARE_S = 1.0
-"""With fewer seconds left, HubSpot is not asked for the address of a record's page."""
+"""With less time left, in seconds, no call is made to find the URL of a record's page."""
 _COUNT = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _ID = re.compile(r"[0-9]{1,20}", re.ASCII)
 TYPE_IDS: Mapping[Kind, str] = {
@@ -47,9 +47,10 @@ TYPE_IDS: Mapping[Kind, str] = {
 
 
 class Api:
-    """HubSpot's API for one connection, in the API version that the connection sets.
+    """Calls HubSpot's API for one connection, in the API version of the connection's settings.
 
-    `clock_ahead` is how many seconds HubSpot's clock is ahead of this machine's clock.
+    `title` is the CRM's name in messages. `clock_ahead` is the number of seconds by which HubSpot's
+    clock is ahead of the clock of this machine.
     """
 
     def __init__(self, context: Context, *, title: str) -> None:
@@ -82,13 +83,16 @@ class Api:
     # Paths of the API's versions.
 
     def objects(self, kind: str, *rest: str) -> tuple[str, ...]:
-        """Return the path of an endpoint for records of a kind."""
+        """Return the path of an endpoint for records of a kind; `rest` are its last segments."""
         if self._version == "v3":
             return ("crm", "v3", "objects", kind, *rest)
         return ("crm", "objects", self._version, kind, *rest)
 
     def area(self, area: str, *rest: str) -> tuple[str, ...]:
-        """Return the path of an endpoint for properties, pipelines or owners."""
+        """Return the path of an endpoint for properties, pipelines or owners.
+
+        `area` is one of these words; `rest` are the last segments of the path.
+        """
         if self._version == "v3":
             return ("crm", "v3", area, *rest)
         return ("crm", area, self._version, *rest)
@@ -122,7 +126,10 @@ class Api:
         return self._grant.secrets() if self._grant else self._context.credentials.values()
 
     def _follow_limits(self, lane: str, answer: Answer) -> None:
-        """Apply the rate limit in HubSpot's headers (searches have none), and measure its clock."""
+        """Adopt the rate limit in the headers of HubSpot's response, and measure HubSpot's clock.
+
+        `lane` names the budget of the call; the responses to searches have no rate limit headers.
+        """
         limit = answer.headers.get("X-HubSpot-RateLimit-Max", "")
         window = answer.headers.get("X-HubSpot-RateLimit-Interval-Milliseconds", "")
         if lane == GENERAL and _COUNT.fullmatch(limit) and _COUNT.fullmatch(window):
@@ -136,14 +143,18 @@ class Api:
     # Answers.
 
     def get(self, kind: str, key: str, params: Mapping[str, str]) -> Answer:
-        """Read one record and return the answer; raises NotFound and TooLong."""
+        """Read one record and return HubSpot's response.
+
+        `key` is the record's id, or the value of the property that `params` names. Raises NotFound
+        if there is no such record, and TooLong if the URL is too long for HubSpot.
+        """
         return self.send("GET", *self.objects(kind, key), params=params or None)
 
     def listed(self, method: str, *path: str, absent: bool = False, **options: Any) -> Answer:
-        """Send a request for a list and return its answer.
+        """Send a request whose response is a list, and return the response.
 
-        Raises Unavailable for an incomplete list.
-        With `absent`, records that do not exist do not make the list incomplete.
+        Raises Unavailable if the list is incomplete. With `absent`, a list is complete even if
+        records that do not exist are missing from it. `options` are those of `send`.
         """
         try:
             answer = self.send(method, *path, reads=True, **options)
@@ -161,7 +172,7 @@ class Api:
         return answer
 
     def pages(self, path: Sequence[str], send: Callable[..., Answer]) -> Iterator[Answer]:
-        """Yield the answers with all pages of a list, requested by `send`."""
+        """Request all pages of a list with `send`, and yield the responses."""
         params = {"limit": "500"}
         while True:
             answer = send("GET", *path, params=params)
@@ -174,9 +185,10 @@ class Api:
     def batch_reads(
         self, kind: str, ids: Sequence[str], names: Iterable[str], *, by: str = ""
     ) -> Iterator[Answer]:
-        """Read records by id in batches and yield the answers.
+        """Read records of a kind by their ids, 100 per request, and yield the responses.
 
-        Records that do not exist are left out.
+        `names` are the properties to read. `by` names a unique property whose values `ids` holds in
+        place of ids. Records that do not exist are missing from the responses.
         """
         body: dict[str, Any] = {"properties": list(names), "propertiesWithHistory": []}
         if by:
@@ -191,12 +203,18 @@ class Api:
     def saved(
         self, kind: Kind, answer: Answer, record: Mapping[str, Any], outcome: Outcome
     ) -> Saved:
-        """Return the result of a write, from the record in HubSpot's answer."""
+        """Return the result of a write to a record of a kind, with the given outcome.
+
+        `record` is the written record in HubSpot's response `answer`.
+        """
         record_id = answer.id(record)
         return Saved(record_id, outcome, self.page(kind, record_id, record))
 
     def page(self, kind: Kind, record_id: str, record: Mapping[str, Any]) -> str:
-        """Return the URL of a record's page in HubSpot's web app, or "" if it is unknown."""
+        """Return the URL of a record's page in HubSpot's web app, or "" if it is not known.
+
+        `record` is the record as HubSpot returned it.
+        """
         if isinstance(record.get("url"), str) and record["url"]:
             return str(record["url"])
         if self._context.remaining() < _SPARE_S:
@@ -219,11 +237,14 @@ class Api:
 
 
 def may_be_id(text: str) -> bool:
-    """Return whether a text has the format of HubSpot's record ids."""
+    """Return whether a text has the format of HubSpot's record ids: 1 to 20 digits."""
     return _ID.fullmatch(text) is not None
 
 
 def check_id(contact_id: str) -> None:
-    """Raise NotFound for an id of another format, which could lead to another path."""
+    """Raise NotFound if a contact id does not have the format of HubSpot's record ids.
+
+    Such an id could lead to another path of the API.
+    """
     if not may_be_id(contact_id):
         raise no_contact()

@@ -1,4 +1,4 @@
-"""The properties, pipelines and owners of a HubSpot account, cached for an hour."""
+"""The property definitions, pipelines and owners of a HubSpot account, cached for an hour."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ _HINTS: Mapping[str, PropertyType] = {
 
 
 class Definitions:
-    """The definitions of one connection's HubSpot account.
+    """The property definitions, pipelines and owners of the HubSpot account of one connection.
 
-    `newer_than` is their maximum age in seconds. A value that does not fit its definition reloads
-    definitions that are older than `stale_s` seconds.
+    They are cached and loaded again if they are too old. If a value does not fit its definition,
+    callers ask for a definition that is at most `stale_s` seconds old.
     """
 
     stale_s = 30.0
@@ -87,7 +87,12 @@ class Definitions:
     def properties(
         self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
     ) -> dict[str, Described]:
-        """Return the definitions of these properties by name, without options stored elsewhere."""
+        """Return the definitions of the properties `names` of a kind of record, by name.
+
+        Cached definitions are used if they were loaded within the last `newer_than` seconds.
+        Unknown names are left out. Options that HubSpot stores elsewhere (owners, pipelines,
+        stages) are not included; `with_options` adds them.
+        """
         definitions: dict[str, Described] = {}
         for level in _LEVELS:
             definitions |= self._at(level, kind, set(names) - definitions.keys(), newer_than)
@@ -95,10 +100,11 @@ class Definitions:
 
     @contextmanager
     def reject_sensitive(self, kind: Kind, names: Iterable[str]) -> Iterator[None]:
-        """Convert a scope error in the block to Rejected for the sensitive properties in `names`.
+        """Raise Rejected for sensitive properties in `names` if the block lacks a scope for them.
 
         Every access token may read the definitions of sensitive properties, but their values need
-        additional scopes (HubSpot's guide to sensitive data); a call without them fails as a whole.
+        additional scopes (HubSpot's guide to sensitive data); a call without these scopes fails as
+        a whole with MissingScopes. That error is raised unchanged if no name is sensitive.
         """
         try:
             yield
@@ -113,9 +119,9 @@ class Definitions:
             raise Rejected(problems) from lacking
 
     def described(self, kind: Kind) -> list[Described]:
-        """Return the definitions of a kind with all options.
+        """Return the definitions of all properties of a kind of record, with all options.
 
-        Raises Unsupported if they are too large.
+        Raises Unsupported if HubSpot's list of definitions is too large.
         """
         definitions: dict[str, Described] = {}
         for level in _LEVELS:
@@ -126,21 +132,34 @@ class Definitions:
         return [self.with_options(kind, described, HOUR) for described in definitions.values()]
 
     def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> list[Pipeline]:
-        """Return the pipelines of a kind."""
+        """Return the pipelines of deals or tickets, with their stages.
+
+        Cached pipelines are used if they were loaded within the last `newer_than` seconds.
+        """
         return self._pipelines[kind].get(newer_than=newer_than)
 
     def owners(self, *, newer_than: float = HOUR) -> list[Owner]:
-        """Return the users to whom records can be assigned; raises MissingScopes."""
+        """Return the users to whom records can be assigned.
+
+        Cached owners are used if they were loaded within the last `newer_than` seconds. Raises
+        MissingScopes if the access token may not read owners.
+        """
         return self._owners.get(newer_than=newer_than)
 
     def mark(self, kind: Kind, *, newer_than: float = HOUR) -> Mapping[str, Any] | None:
-        """Return the definition of the property for marks, None if the account has none."""
+        """Return the definition of the property that holds marks, as HubSpot's JSON.
+
+        A cached definition is used if it was loaded within the last `newer_than` seconds. Returns
+        None if the account has no such property, or none that can be written.
+        """
         return self._marks[kind].get(newer_than=newer_than)
 
     def with_options(self, kind: Kind, described: Described, newer_than: float) -> Described:
-        """Return a definition with its options from elsewhere: owners, pipelines or stages.
+        """Return a definition with the options that HubSpot stores elsewhere.
 
-        If the access token may not read these, HubSpot validates the value itself.
+        These are owners, pipelines and stages; cached ones are used if they were loaded within the
+        last `newer_than` seconds. Other definitions are returned unchanged, and so is a definition
+        whose options the access token may not read.
         """
         try:
             if described.name == OWNER:
@@ -154,7 +173,11 @@ class Definitions:
         return described
 
     def owner_id(self, text: str, newer_than: float) -> str:
-        """Return the id of the owner with this email, or the text unchanged."""
+        """Return the id of the owner with the email `text`.
+
+        Cached owners are used if they were loaded within the last `newer_than` seconds. If there is
+        no such owner, or the access token may not read owners, `text` is returned.
+        """
         if "@" not in text:
             return text
         try:
@@ -183,7 +206,10 @@ class Definitions:
         return {name: definitions[name] for name in names if name in definitions}
 
     def _load_list(self, of: tuple[Kind, str]) -> dict[str, Described] | None:
-        """Return the properties of a kind and level, or None if the answer is too large."""
+        """Load the definitions of a kind of record with a level of sensitivity, by name.
+
+        Returns None if HubSpot's response is too large.
+        """
         kind, level = of
         usual = level == _LEVELS[0]
         params = None if usual else {"dataSensitivity": level}

@@ -1,4 +1,4 @@
-"""Convert HubSpot's error answers into the errors of the adapter contract."""
+"""Convert HubSpot's error responses into the errors of the adapter contract."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _EXISTING_ID = re.compile(r"Existing ID:\s*([0-9]+)|(?<![0-9])([0-9]+) already h
 
 
 class MissingScopes(LacksRight):
-    """The access token lacks a right, reported by HubSpot itself and not by a proxy."""
+    """The access token lacks a right; HubSpot itself says so, and not a proxy on the way."""
 
 
 class TooLong(Rejected):
-    """The request URL is longer than HubSpot accepts (414)."""
+    """HubSpot refuses a request because its URL is too long (status 414)."""
 
 
 def failure(answer: Answer) -> AdapterError:
-    """Return the error for a failed answer of HubSpot.
+    """Return the error for a response of HubSpot with an error status.
 
-    Every field of its error body is optional.
+    All fields of HubSpot's error bodies are optional.
     """
     body = answer.body if isinstance(answer.body, dict) else {}
     error = _own_failure(answer, body) or usual_failure(answer)
@@ -51,7 +51,10 @@ def failure(answer: Answer) -> AdapterError:
 
 
 def item_failure(answer: Answer, failed: Mapping[str, Any]) -> AdapterError:
-    """Return the error for one entry in the `errors` of a batch."""
+    """Return the error for one item of a batch.
+
+    `failed` is the item's entry in the `errors` of HubSpot's response `answer`.
+    """
     category = word(failed, "category")
     status = {"CONFLICT": 409, "OBJECT_NOT_FOUND": 404, "VALIDATION_ERROR": 400}.get(category)
     if status is None:
@@ -111,7 +114,10 @@ def _throttled(answer: Answer, body: Mapping[str, Any]) -> Throttled:
 
 
 def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
-    """Return MissingScopes with the scopes that HubSpot names, or None for another 403."""
+    """Return MissingScopes with the scopes that the body of a 403 response names.
+
+    Returns None if the response is not about scopes.
+    """
     named = [
         text_of(value)
         for error in (body, *objects_in(body.get("errors")))
@@ -126,7 +132,10 @@ def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
 
 
 def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
-    """Return the error for a 400 or 409 about properties or links, or None for any other."""
+    """Return the error for a 400 or 409 response about properties or links.
+
+    Returns None if the response is about something else.
+    """
     message, faults = text_of(body.get("message")), _faults(body)
     errors = (body, *objects_in(body.get("errors")))
     # Only the link from a deal or ticket to its contact refers to another object.
@@ -149,10 +158,10 @@ def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
 
 
 def _faults(body: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return the error code and the reason for each refused property, by name.
+    """Return (error code, reason) for each property that HubSpot refuses, by property name.
 
     HubSpot lists refused properties in `errors`, as JSON inside the message, or, if required values
-    are missing, at the top level.
+    are missing, at the top level of the body.
     """
     faults: dict[str, tuple[str, str]] = {}
     message = text_of(body.get("message"))

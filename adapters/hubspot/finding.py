@@ -1,4 +1,4 @@
-"""Lookups of contacts: by email or id without lag, by phone through HubSpot's search."""
+"""Find contacts by email or id, without lag, and by phone, through HubSpot's search."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_DIGIT = re.compile(r"[^0-9]+", re.ASCII)
 
 
 class Finding:
-    """Lookups of contacts through one connection."""
+    """Finds and reads contacts in the HubSpot account of one connection."""
 
     def __init__(self, api: Api, definitions: Definitions) -> None:
         self._api = api
@@ -37,7 +37,10 @@ class Finding:
         self._calculated_phones = True
 
     def contact(self, key: str, names: Sequence[str], *, by: str = "") -> Contact:
-        """Return the contact whose id, or whose property `by`, is `key`; raises NotFound."""
+        """Return the contact with the id `key`, or whose property `by` has the value `key`.
+
+        `names` are the properties to read. Raises NotFound if there is no such contact.
+        """
         params = {"idProperty": by} if by else {}
         if names:
             params["properties"] = ",".join(names)
@@ -55,7 +58,11 @@ class Finding:
     def by_email_or_phone(
         self, email: str, phone: str, names: Sequence[str] = ()
     ) -> Contact | None:
-        """Return the contact with this email, read without lag; without an email, by phone."""
+        """Return the contact with this email, or, if `email` is "", the one with this phone.
+
+        An email is read without lag, a phone is searched. `names` are the properties to read.
+        Returns None if there is no such contact.
+        """
         if not email:
             return self.by_phone([phone], names).get(phone)
         try:
@@ -64,7 +71,11 @@ class Finding:
             return None
 
     def contacts(self, keys: Sequence[str], names: Sequence[str], *, by: str = "") -> list[Contact]:
-        """Return the contacts whose id, or whose property `by`, is among `keys`, in any order."""
+        """Return the contacts with the ids `keys`, or whose property `by` has one of these values.
+
+        `names` are the properties to read. Contacts that do not exist are left out; the order is
+        HubSpot's.
+        """
         with self._definitions.reject_sensitive("contacts", names):
             answers = list(self._api.batch_reads("contacts", keys, names, by=by))
         return [
@@ -74,15 +85,20 @@ class Finding:
         ]
 
     def by_emails(self, emails: Sequence[str], names: Sequence[str]) -> dict[str, Contact]:
-        """Return the contacts with these primary emails, by email."""
+        """Return the contacts with these primary emails, by email in lower case.
+
+        `names` are the properties to read.
+        """
         all_names = list(dict.fromkeys((*names, "email")))
         contacts = self.contacts(emails, all_names, by="email")
         return {contact.properties.get("email", "").lower(): contact for contact in contacts}
 
     def by_phone(self, phones: Sequence[str], names: Sequence[str]) -> dict[str, Contact]:
-        """Return the oldest contact with each phone.
+        """Return the oldest contact with each phone, by phone.
 
-        The search only provides ids: it lags, so its property values may be outdated.
+        `names` are the properties to read. Phones without a contact are left out. The search
+        provides only the ids: because it lags, the properties are read from the contacts
+        themselves.
         """
         ids_by_phone = self._holders(phones)
         ids = dict.fromkeys(id for phone_ids in ids_by_phone.values() for id in phone_ids)
@@ -108,7 +124,7 @@ class Finding:
         return Contact(contact_id, properties, self._api.page("contacts", contact_id, record))
 
     def _holders(self, phones: Sequence[str]) -> dict[str, list[str]]:
-        """Return for each phone the ids of the contacts that the search finds, oldest first."""
+        """Return the ids of the contacts that the search finds for each phone, oldest first."""
         if self._calculated_phones:
             try:
                 return self._searched(phones, calculated=True)
@@ -138,15 +154,16 @@ class Finding:
 
 
 def has_number(values: Mapping[str, Any], phone: str) -> bool:
-    """Return whether the `phone` or `mobilephone` in these values is the number `phone`."""
+    """Return whether the properties `phone` or `mobilephone` hold the phone number `phone`."""
     numbers = (text_of(values[name]) for name in PHONES if values.get(name))
     return any(_ends_alike(phone, number) and same(phone, number) for number in numbers)
 
 
 def _ends_alike(phone: str, stored: str) -> bool:
-    """Return whether two phone numbers may be equal: a quick check before the slow comparison.
+    """Return whether two phone numbers may be equal: a fast test before the slow comparison.
 
-    Numbers with letters or non-ASCII digits always need the slow comparison.
+    It compares the last four digits. True for a stored number with letters or non-ASCII digits,
+    which only the slow comparison can handle.
     """
     if not stored.isascii() or any(map(str.isalpha, stored)):
         return True
@@ -154,7 +171,11 @@ def _ends_alike(phone: str, stored: str) -> bool:
 
 
 def _searches(phones: Sequence[str], *, calculated: bool) -> Iterator[tuple[list[Any], list[str]]]:
-    """Yield filter groups with their phones: as many phones as fit into one search."""
+    """Yield the filter groups of each search, and the phones that the search is for.
+
+    A search is for as many phones as fit into its body. With `calculated`, HubSpot's calculated
+    properties for phones are searched, too.
+    """
     batch: list[str] = []
     for phone in phones:
         body = search_body(_phone_filters([*batch, phone], calculated=calculated))
@@ -167,7 +188,7 @@ def _searches(phones: Sequence[str], *, calculated: bool) -> Iterator[tuple[list
 
 
 def search_body(groups: Sequence[Any]) -> dict[str, Any]:
-    """Return the body of a contact search that matches any of these filter groups."""
+    """Return the body of a search for contacts that match any of these filter groups."""
     return {
         "filterGroups": groups,
         "properties": list(PHONES),
@@ -178,7 +199,10 @@ def search_body(groups: Sequence[Any]) -> dict[str, Any]:
 
 
 def _phone_filters(phones: Sequence[str], *, calculated: bool) -> list[Any]:
-    """Return filter groups that match contacts with any of these phones."""
+    """Return filter groups that match contacts with any of these phones.
+
+    With `calculated`, HubSpot's calculated properties for phones are searched, too.
+    """
     most_forms = 1 if calculated and len(phones) > 1 else None
     typed = [form.lower() for phone in phones for form in notations(phone)[:most_forms]]
     groups = [group(name, typed) for name in PHONES]
@@ -189,5 +213,8 @@ def _phone_filters(phones: Sequence[str], *, calculated: bool) -> list[Any]:
 
 
 def group(name: str, values: Sequence[str]) -> dict[str, Any]:
-    """Return a filter group that matches any of these values, which must be lower-case."""
+    """Return a filter group that matches records whose property `name` has one of these values.
+
+    HubSpot needs the values in lower case.
+    """
     return {"filters": [{"propertyName": name, "operator": "IN", "values": values}]}

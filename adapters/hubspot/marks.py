@@ -1,4 +1,4 @@
-"""Lookups of the record that an earlier attempt made: by its mark, or by its values and time."""
+"""Find the record that an earlier attempt has created: by its mark, or by values and time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from crmhub.adapter import Context, Linked, Saved, Written
 from crmhub.adapter.remembered import HOUR
 
 UNDER_WAY_S = 30.0
-"""How many seconds a write may still take effect after its answer was lost."""
+"""The time in seconds for which a write without a response may still take effect."""
 _SEARCH_LAG_S = 60.0
-"""How many seconds a search may lag behind a write."""
+"""The longest time in seconds by which a search lags behind a write."""
 
 
 class Marks:
-    """Lookups of the records that one connection's earlier attempts made."""
+    """Finds records that earlier attempts have created in one connection's HubSpot account."""
 
     def __init__(
         self,
@@ -50,10 +50,12 @@ class Marks:
         since_ms: int,
         others: Collection[str] = (),
     ) -> Saved | None:
-        """Return the record that an earlier attempt made, but none with an id in `others`.
+        """Return the record that an earlier attempt has created, or None if there is none.
 
-        Where marks are not unique, a contact is found by its email or phone or a search for the
-        mark, and a deal or ticket among the contact's records.
+        `sent` are the properties of that attempt, and `since_ms` is the time of the first attempt
+        in ms since 1970. Records with ids in `others` are skipped. With unique marks the record is
+        found by its mark. Else a contact is found by its email or phone or by a search for the
+        mark, and a deal or ticket is found among the records linked to the contact.
         """
         unique, marked = self._kept(kind, mark, since_ms)
         made = self._writing.by_mark(kind, mark) if unique else None
@@ -64,10 +66,11 @@ class Marks:
         return self._linked_record(kind, contact_id, marked, sent, since_ms, others)
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
-        """Return for how many seconds a create without an answer may still take effect.
+        """Return the number of seconds for which a create without a response may still take effect.
 
-        It is 0 where HubSpot refuses a second record, because its email or mark must be unique. A
-        contact without an email is searched by phone, and the search lags.
+        `properties` are those of the create. The result is 0 if HubSpot would refuse a second
+        record because its email or mark must be unique. A contact without an email is found only by
+        a search, which lags, so its time is longer.
         """
         if kind == "contacts" and properties.get("email"):
             return 0.0
@@ -77,9 +80,10 @@ class Marks:
         return 0.0 if unique and marked else seconds
 
     def _kept(self, kind: Written, mark: str, since_ms: int) -> tuple[bool, Mapping[str, str]]:
-        """Return whether marks are unique, and the mark property with `mark`.
+        """Return whether marks are unique, and the mark as a property, by the property's name.
 
-        The property is left out if an earlier write may have been sent without a mark.
+        The property is left out if an attempt since `since_ms` (ms since 1970) may have been sent
+        without its mark, because a process did not know the mark property yet.
         """
         definition = self._definitions.mark(kind) if mark else None
         if definition is None:
@@ -111,9 +115,11 @@ class Marks:
         since_ms: int,
         others: Collection[str],
     ) -> Saved | None:
-        """Return the contact's deal or ticket with this mark, or with these values and time.
+        """Return the contact's deal or ticket that an earlier attempt has created, or None.
 
-        The pipeline and stage are not compared: an automation may have moved the record.
+        It must have the mark in `marked` or, if `marked` is empty, the values in `sent` and a
+        creation time after `since_ms` (ms since 1970). Records with ids in `others` are skipped.
+        Pipeline and stage are not compared, because an automation may have changed them.
         """
         fit = marked or self._values.without_stage(kind, sent)
         expected = {name: value for name, value in fit.items() if value}
@@ -134,7 +140,10 @@ class Marks:
         return None
 
     def _linked_ids(self, kind: Linked, contact_id: str) -> list[str]:
-        """Return the ids of the contact's deals or tickets; links, unlike searches, never lag."""
+        """Return the ids of the contact's deals or tickets.
+
+        They are read from the contact's links, which, unlike searches, do not lag.
+        """
         check_id(contact_id)
         pages = self._api.pages(self._api.links(contact_id, kind), self._api.send)
         ids = [
@@ -144,7 +153,7 @@ class Marks:
 
 
 def _alike(sent: str, stored: str) -> bool:
-    """Return whether `stored` may be HubSpot's format of the value `sent`."""
+    """Return whether `stored` may be the form in which HubSpot stores the value `sent`."""
     if sent.strip().casefold() == stored.strip().casefold():
         return True
     try:

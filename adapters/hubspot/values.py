@@ -1,4 +1,4 @@
-"""Conversion of property values into the form that HubSpot accepts."""
+"""Convert property values to the formats that HubSpot accepts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN = frozenset(
 
 
 class Values:
-    """Converts property values by the definitions of one account."""
+    """Converts property values by the property definitions of one HubSpot account."""
 
     def __init__(self, definitions: Definitions) -> None:
         self._definitions = definitions
@@ -27,7 +27,12 @@ class Values:
     def fitted(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        """Return the converted properties; those of a deal or ticket with a pipeline and stage."""
+        """Return properties with their values in HubSpot's format.
+
+        For deals and tickets, pipeline and stage are added or converted to ids. Cached definitions
+        are used if they were loaded within the last `newer_than` seconds. Raises Rejected with all
+        values that do not fit their definitions.
+        """
         if kind == "contacts" and properties.keys() <= PLAIN:
             return dict(properties)
         try:
@@ -39,7 +44,11 @@ class Values:
     def without_stage(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        """Return the converted properties without pipeline and stage."""
+        """Return properties in HubSpot's format, but without pipeline and stage.
+
+        Cached definitions are used if they were loaded within the last `newer_than` seconds. Raises
+        Rejected with all values that do not fit their definitions.
+        """
         places = STAGE_PROPERTIES.get(kind, ())
         given = {name: value for name, value in properties.items() if name not in places}
         definitions = self._definitions.properties(kind, given, newer_than=newer_than)
@@ -53,7 +62,7 @@ class Values:
         return fitted(given, chosen, of=kind)
 
     def is_backward(self, present: str, wanted: str) -> bool:
-        """Return whether the lifecycle stage `wanted` comes before the present stage `held`."""
+        """Return whether the lifecycle stage `wanted` comes before the stage `present`."""
         described = self._definitions.properties("contacts", [LIFECYCLE]).get(LIFECYCLE)
         stages = [option.value for option in described.options] if described else []
         return {present, wanted} <= set(stages) and stages.index(wanted) < stages.index(present)
@@ -77,7 +86,11 @@ class Values:
     def _place(
         self, kind: Linked, properties: Mapping[str, str], newer_than: float
     ) -> dict[str, str]:
-        """Return the pipeline and stage properties with ids that exist in the account."""
+        """Return the pipeline and stage properties, with ids that exist in the account.
+
+        Cached pipelines are used if they were loaded within the last `newer_than` seconds. Raises
+        Rejected if there is no such pipeline or stage.
+        """
         pipeline, stage = names = STAGE_PROPERTIES[kind]
         named = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
         ids = place(self._definitions.pipelines(kind, newer_than=newer_than), named, names)

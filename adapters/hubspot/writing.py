@@ -1,4 +1,4 @@
-"""Writes of contacts, deals and tickets, and batches of contact writes."""
+"""Write contacts, deals and tickets to HubSpot, contacts also in batches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TRACE = "objectWriteTraceId"
 
 
 class Writing:
-    """Creates and updates records through one connection."""
+    """Creates and updates records in the HubSpot account of one connection."""
 
     def __init__(
         self, api: Api, definitions: Definitions, values: Values, context: Context
@@ -49,9 +49,10 @@ class Writing:
     def create(
         self, kind: Written, properties: Mapping[str, str], mark: str, links: Sequence[Any]
     ) -> Saved:
-        """Create a record with its links.
+        """Create a record with its mark and its links to other records.
 
-        If an earlier attempt has created it, return that record.
+        `links` has the format of HubSpot's `associations`. If a record with this mark exists
+        already, from an earlier attempt, that record is returned.
         """
         try:
             answer, _ = self._send("POST", kind, (), properties, mark=mark, links=links)
@@ -63,7 +64,10 @@ class Writing:
         return self._api.saved(kind, answer, answer.object(), "created")
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Update a contact; a lifecycle stage that HubSpot silently ignored counts as refused."""
+        """Update properties of a contact.
+
+        HubSpot silently ignores an earlier lifecycle stage; the result then lists it as refused.
+        """
         answer, sent = self._send("PATCH", "contacts", (contact_id,), properties)
         record = answer.object()
         saved = self._api.saved("contacts", answer, record, "updated")
@@ -75,10 +79,10 @@ class Writing:
         return saved
 
     def write_batch(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
-        """Write contacts in one call for all updates and one for all creates.
+        """Write several contacts in two calls: one for all updates, one for all creates.
 
-        Return the result of each write, or None for a write that must be repeated alone because
-        HubSpot's error for the batch is too vague.
+        Return the result or error of each write, in the order of `writes`. None stands for a write
+        that the caller must send alone, because HubSpot's error for the batch does not say enough.
         """
         updates: dict[int, dict[str, Any]] = {}
         creates: dict[int, dict[str, Any]] = {}
@@ -106,7 +110,11 @@ class Writing:
         outcome: Outcome,
         results: dict[int, Saved | AdapterError],
     ) -> None:
-        """Write all items in one call and add the result of each to `results`."""
+        """Send the items of a batch in one call, and add the result of each to `results`.
+
+        `action` is "create" or "update", `outcome` the outcome of a successful write. `items` and
+        `results` are keyed by the index of the write. Items that must be sent alone get no result.
+        """
         if not items:
             return
         # Without trace ids a batch succeeds or fails as a whole.
@@ -148,9 +156,10 @@ class Writing:
                 results.setdefault(index, error)
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Return the properties that differ from the contact's, in HubSpot's format.
+        """Return the properties whose values differ from the contact's, in HubSpot's format.
 
-        HubSpot silently ignores an earlier lifecycle stage, so it is listed as refused here.
+        A lifecycle stage before the contact's present stage is listed as refused, since HubSpot
+        silently ignores it.
         """
         fit = self._values.fitted("contacts", properties)
         current = contact.properties
@@ -162,13 +171,20 @@ class Writing:
         return Changes({n: v for n, v in fit.items() if current.get(n) != v}, refused)
 
     def marked(self, kind: Kind, mark: str, *, newer_than: float = HOUR) -> dict[str, str]:
-        """Return the mark as a property; empty if the account has no property for marks."""
+        """Return the mark as a property to send, by the property's name.
+
+        The result is empty if `mark` is "" or the account has no property for marks. The cached
+        definition of that property is used if it was loaded within the last `newer_than` seconds.
+        """
         if not mark or not self._definitions.mark(kind, newer_than=newer_than):
             return {}
         return {self._mark: mark}
 
     def by_mark(self, kind: Kind, mark: str) -> Saved | None:
-        """Return the record with this mark, or None; the property for marks must be unique."""
+        """Return the record of this kind with this mark, or None if there is none.
+
+        This needs a mark property with unique values.
+        """
         try:
             answer = self._api.get(kind, mark, {"idProperty": self._mark})
         except NotFound:
@@ -185,9 +201,11 @@ class Writing:
         mark: str = "",
         links: Sequence[Any] | None = None,
     ) -> tuple[Answer, dict[str, str]]:
-        """Convert the properties and send them; return HubSpot's answer and the sent properties.
+        """Convert property values and send them; return HubSpot's response and the sent properties.
 
-        Raises Rejected that lists all unsuitable values.
+        `path` holds the last segments of the URL path, such as the record's id; `links` is None in
+        updates. If HubSpot refuses values, they are converted again with newer definitions and sent
+        once more. Raises Rejected with all values that HubSpot cannot store.
         """
         sent = self._values.fitted(kind, properties) | self.marked(kind, mark)
         try:
@@ -236,7 +254,11 @@ def _backward_problem(present: str) -> Problem:
 
 
 def _index_of(record: Mapping[str, Any], items: Mapping[int, Mapping[str, Any]]) -> int | None:
-    """Return the index of the item that a record is the result of; its trace id may be missing."""
+    """Return the index of the batch item that led to this record of HubSpot's response.
+
+    `items` are the items of the batch by index. They are matched by trace id; without trace ids by
+    contact id or email. None if no item matches.
+    """
     values = record.get("properties")
     email = text_of(values.get("email")).lower() if isinstance(values, dict) else ""
     for index, item in items.items():
@@ -255,7 +277,7 @@ def _may_succeed_alone(error: AdapterError, sent: Mapping[str, str]) -> bool:
     """Return whether a write that failed in a batch may succeed when it is sent alone.
 
     Sent alone, a conflict names the contact that has the email, and refused values are converted
-    again with newer definitions.
+    again with newer definitions. `sent` are the properties of the write.
     """
     if isinstance(error, Rejected):
         return bool({problem.name for problem in error.problems} & (sent.keys() - PLAIN))
@@ -263,7 +285,10 @@ def _may_succeed_alone(error: AdapterError, sent: Mapping[str, str]) -> bool:
 
 
 def _indexes_in(failed: Mapping[str, Any]) -> set[int]:
-    """Return the indexes of the items that an error of a batch is about."""
+    """Return the indexes of the batch items that `failed` is about.
+
+    `failed` is an entry in the `errors` of HubSpot's response to a batch.
+    """
     context = failed.get("context")
     traces = context.get(_TRACE) if isinstance(context, dict) else None
     listed = traces if isinstance(traces, list) else []

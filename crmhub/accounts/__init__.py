@@ -1,1 +1,1 @@
-"""Accounts, their keys and plans, and the identification of callers."""
+"""Accounts with their keys, plans and settings, and the identification of callers."""

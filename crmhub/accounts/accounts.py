@@ -1,4 +1,4 @@
-"""Accounts as they are stored: loading, listing and searching them."""
+"""Load, list and search the accounts that the database stores."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ _PARSE_ERRORS = (ValueError, TypeError, AttributeError, Semantic)
 
 
 class Unreadable(Internal):
-    """The database holds values for an account that the hub cannot parse."""
+    """The stored data of an account cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """The connection of an account to its CRM; another adapter gets a connection with a new id."""
+    """The connection of an account to its CRM.
+
+    If the account changes to another adapter, the new connection has a new id.
+    """
 
     id: int
     adapter: str
     settings: Mapping[str, str]
     credentials: str = field(repr=False)
-    """Sealed; `accounts.connections.open_credentials` opens them. Empty: there are none."""
+    """Sealed; `accounts.connections.open_credentials` opens them. "" without credentials."""
     field_map: FieldMap = EMPTY
 
 
@@ -78,7 +81,7 @@ SELECT_ACCOUNTS = sa.select(
     _account.created_at,
     *_CONNECTION_COLUMNS,
 ).join_from(tables.account, tables.connection, _IS_CONNECTED)
-"""The rows that `account_of` reads; joins, columns and conditions may be added."""
+"""The query whose rows `account_of` reads; callers may add joins, columns and conditions."""
 
 _ID_OF_CLIENT = Statement(sa.select(_account.id).where(_account.client_id == param("client_id")))
 BY_ID = Statement(SELECT_ACCOUNTS.where(_connection.account_id == param("account_id")))
@@ -110,10 +113,11 @@ _TEXTS_OF_ALL_ACCOUNTS = Statement(
 
 
 def account_of(row: Any, plans: Mapping[str, Plan]) -> Account:
-    """Return the account that a row of SELECT_ACCOUNTS describes; raises Unreadable.
+    """Build an account from a database row of the query SELECT_ACCOUNTS.
 
-    An account whose plan was removed from the plans file gets the plan `default`, because refusing
-    its leads would be worse. `crmhub doctor` reports it.
+    `plans` holds all plans by name. An account whose plan was removed from the plans file gets the
+    plan `default`, because refusing its leads would be worse; `crmhub doctor` reports it. Raises
+    Unreadable if a column cannot be parsed.
     """
     with _parsing(f"account {row.client_id}"):
         return Account(
@@ -131,9 +135,10 @@ def account_of(row: Any, plans: Mapping[str, Plan]) -> Account:
 
 
 def load_connection(db: Connection, account_id: int, connection_id: int) -> ConnectionInfo:
-    """Return a present or former connection of the account.
+    """Return the present connection of an account, or one of its former connections.
 
-    Raises NotFound and Unreadable.
+    Raises NotFound if the account never had this connection, and Unreadable if the stored
+    connection cannot be parsed.
     """
     row = db.row(_CONNECTION, {"account_id": account_id, "connection_id": connection_id})
     if row is None:
@@ -154,7 +159,10 @@ def _connection_of(row: Any) -> ConnectionInfo:
 
 @contextmanager
 def _parsing(whose: str) -> Iterator[None]:
-    """Turn errors of parsing a stored account into Unreadable, which names the account."""
+    """Raise Unreadable in place of any error of parsing a stored account or connection.
+
+    `whose` names the account or the connection in the message.
+    """
     try:
         yield
     except _PARSE_ERRORS as exc:
@@ -164,7 +172,11 @@ def _parsing(whose: str) -> Iterator[None]:
 
 
 def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
-    """Return the account with this client id, disabled or not; raises NotFound and Unreadable."""
+    """Return the account with this client id, even if the account is disabled.
+
+    `plans` holds all plans by name. Raises NotFound if there is no such account, and Unreadable if
+    the stored account cannot be parsed.
+    """
     # Other texts are not queried: PostgreSQL refuses NUL.
     possible = CLIENT_ID.fullmatch(client_id)
     account_id = db.scalar(_ID_OF_CLIENT, {"client_id": client_id}) if possible else None
@@ -178,7 +190,11 @@ def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
 
 
 def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
-    """Return the account with this id, disabled or not; raises NotFound and Unreadable."""
+    """Return the account with this id, even if the account is disabled.
+
+    `plans` holds all plans by name. Raises NotFound if there is no such account, and Unreadable if
+    the stored account cannot be parsed.
+    """
     row = db.row(BY_ID, {"account_id": account_id})
     if row is None:
         raise NotFound(f"There is no account number {account_id}.")
@@ -188,9 +204,10 @@ def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Ac
 def load_on(
     db: Connection, account_id: int, connection_id: int, plans: Mapping[str, Plan]
 ) -> Account:
-    """Return the account with one of its present or former connections.
+    """Return an account with the given connection in place of its present connection.
 
-    Raises NotFound and Unreadable.
+    `connection_id` names the present or a former connection of the account. Raises NotFound if the
+    account or the connection does not exist, and Unreadable if either cannot be parsed.
     """
     account = load_by_id(db, account_id, plans)
     if account.connection.id == connection_id:
@@ -201,9 +218,10 @@ def load_on(
 def list_accounts(
     db: Connection, plans: Mapping[str, Plan], *, after: int = 0, limit: int | None = None
 ) -> list[Account]:
-    """Return the accounts, oldest first: all of them, or up to `limit` with ids above `after`.
+    """Return the accounts in the order of their ids, the oldest first.
 
-    Unreadable accounts are left out; `unreadable` lists them.
+    Only accounts with an id above `after` are returned, and at most `limit` accounts; None means no
+    limit. Accounts that cannot be parsed are left out; `unreadable` lists them.
     """
     return search_accounts(db, plans, "", after=after, limit=limit)
 
@@ -216,10 +234,11 @@ def search_accounts(
     after: int = 0,
     limit: int | None = None,
 ) -> list[Account]:
-    """Return the accounts, oldest first, whose name or client id contains `words`.
+    """Return the accounts whose name or client id contains `words`, the oldest first.
 
-    Only ids above `after` are searched, until `limit` accounts are found. Case is ignored, over
-    all of Unicode. Unreadable accounts are left out; `unreadable` lists them.
+    `words` is searched as one text, ignoring the case of all Unicode letters. Only accounts with an
+    id above `after` are returned, and at most `limit` accounts; None means no limit. Accounts that
+    cannot be parsed are left out; `unreadable` lists them.
     """
     folded = words.casefold()
     # Folded here, because SQLite folds only ASCII letters.
@@ -239,24 +258,28 @@ def search_accounts(
 
 
 def plans_in_use(db: Connection) -> set[str]:
-    """Return the names of the plans of all accounts, also of plans that no longer exist."""
+    """Return the names of all plans that accounts have.
+
+    The names of plans that were removed from the plans file are included.
+    """
     return {row.plan for row in db.rows(_PLANS_OF_ALL_ACCOUNTS)}
 
 
 def account_ids(db: Connection) -> list[int]:
-    """Return the ids of all accounts, the oldest first."""
+    """Return the ids of all accounts, the oldest account first."""
     return [row.id for row in db.rows(_IDS)]
 
 
 def client_ids(db: Connection) -> list[str]:
-    """Return the client ids of all accounts, the oldest first."""
+    """Return the client ids of all accounts, the oldest account first."""
     return [row.client_id for row in db.rows(CLIENT_IDS_OF_ALL_ACCOUNTS)]
 
 
 def unreadable(db: Connection) -> dict[str, list[str]]:
-    """Return the columns that cannot be parsed, by client id.
+    """Return, by client id, the names of the stored columns that cannot be parsed.
 
-    `list_accounts` leaves out these accounts, and those whose connection is missing.
+    Only accounts with such a column appear: `list_accounts` leaves them out. An account whose
+    connection is missing from the database appears with the columns of the connection.
     """
     found: dict[str, list[str]] = {}
     for row in _rows_of_several(db, _TEXTS_OF_ALL_ACCOUNTS):
@@ -272,7 +295,7 @@ def unreadable(db: Connection) -> dict[str, list[str]]:
 def _rows_of_several(
     db: Connection, statement: Statement, params: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """Return rows of several accounts with their connections."""
+    """Run a statement that reads rows of several accounts, and return its rows."""
     return db.rows(statement, params)
 
 

@@ -1,4 +1,4 @@
-"""A cache of adapters, with one adapter for each account that was called recently."""
+"""A cache of adapters: it keeps the adapters of the 1,000 accounts called last."""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ _MOST = 1_000
 
 
 class Connected:
-    """Keeps an account's adapter until the account changes."""
+    """A cache with at most one adapter for an account.
+
+    If the account has changed, its adapter is created again.
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, tuple[Account, Adapter]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, account: Account, make: Callable[[], Adapter]) -> Adapter:
-        """Return the account's cached adapter; without one, cache the result of `make`."""
+        """Return the cached adapter of this account.
+
+        Without one, or if the account has changed since, call `make` and cache its result.
+        """
         with self._lock:
             kept = self._kept.get(account.id)
             if kept is not None and (kept[0] is account or kept[0] == account):

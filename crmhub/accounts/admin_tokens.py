@@ -1,6 +1,6 @@
-"""Tokens of the admin API. They belong to operators, not to accounts.
+"""Tokens of the admin API, which belong to operators and not to accounts.
 
-Only a digest is stored; `create` returns the token itself once.
+Only the digest of a token is stored; `create` is the only function that returns the token itself.
 """
 
 from __future__ import annotations
@@ -51,7 +51,11 @@ _NOTE_USE = Statement(
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """A new token; `token` is not stored and cannot be shown again."""
+    """A new admin token.
+
+    `token` is not stored in plain text and cannot be shown again. `expires_at` is in ms since 1970,
+    None for never.
+    """
 
     token_id: str
     name: str
@@ -62,7 +66,10 @@ class IssuedToken:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A stored token with times in ms (None: never); `hint` holds its last characters."""
+    """An admin token as the database stores it, without the token itself.
+
+    `hint` holds the token's last four characters. Times are in ms since 1970; None means never.
+    """
 
     token_id: str
     name: str
@@ -77,10 +84,12 @@ class Token:
 def create(
     tx: Connection, name: str, *, scopes: Iterable[str] = (), expires_at: int | None = None
 ) -> IssuedToken:
-    """Store a new token and return it; without `scopes` it has all scopes.
+    """Create and store an admin token, and return it.
 
-    `name` describes the token's owner or purpose and need not be unique. Raises Semantic for an
-    empty or unprintable name, unknown scopes and an expiry in the past.
+    `name` says whose token it is or what it is for; several tokens may have the same name. Without
+    `scopes` the token has all scopes. `expires_at` is in ms since 1970, None for never. Raises
+    Semantic if the name is empty, too long or unprintable, if a scope is unknown, or if the expiry
+    is past.
     """
     name = " ".join(name.split())
     if not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
@@ -108,7 +117,7 @@ def create(
 
 
 def list_tokens(db: Connection) -> list[Token]:
-    """Return all tokens, revoked and expired ones too, the oldest first."""
+    """Return all admin tokens, including revoked and expired tokens, the oldest first."""
     return [
         Token(
             token_id=row.id,
@@ -125,7 +134,11 @@ def list_tokens(db: Connection) -> list[Token]:
 
 
 def revoke(tx: Connection, token_id: str) -> bool:
-    """Revoke the token now; return False if it was revoked before; raises NotFound."""
+    """Revoke an admin token at once.
+
+    Return False if the token had been revoked before. Raises NotFound if there is no token with
+    this id.
+    """
     ended = tx.run(_REVOKE, {"id": token_id, "revoked_at": now_ms()})
     if not ended and not tx.scalar(_EXISTS, {"id": token_id}):
         raise NotFound(
@@ -135,12 +148,15 @@ def revoke(tx: Connection, token_id: str) -> bool:
 
 
 def note_use(tx: Connection, used: Mapping[str, int]) -> None:
-    """Store the time of last use of each token id."""
+    """Store times of last use; `used` maps the ids of admin tokens to times in ms.
+
+    A stored time that is later than the given time is kept.
+    """
     # Sorted, so that two processes take the row locks in the same order.
     for token_id, at in sorted(used.items()):
         tx.run(_NOTE_USE, {"id": token_id, "last_used_at": at})
 
 
 def scopes_of(stored: str) -> tuple[str, ...]:
-    """Return the scopes of a token from its column `scopes`."""
+    """Return the scopes that the text `stored`, from the column `scopes`, stands for."""
     return scope_names.of_stored(stored, SCOPES)

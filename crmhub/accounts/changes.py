@@ -1,7 +1,8 @@
-"""Opening accounts and changing them.
+"""Open accounts and change them.
 
-Every function runs in the transaction of its caller. After the commit call `Directory.forget`:
-this process then sees the change at once, other processes within half a second.
+Every function runs in the transaction `tx` of its caller. After the commit the caller calls
+`Directory.forget`: this process then uses the changed account at once, other processes within half
+a second.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ RESERVED = frozenset(
         "static",
     }
 )
-"""First parts of the service's own paths, which no account may have as its client id."""
+"""The first parts of the service's URL paths; no account may have one as its client id."""
 
 _LONGEST_NAME = 200
 _account = tables.account.c
@@ -48,7 +49,10 @@ _connection = tables.connection.c
 
 @dataclass(frozen=True, slots=True)
 class IssuedIds:
-    """The key, ids and secret of a new account; key and secret cannot be shown again."""
+    """The API key, webhook ids and webhook secret of a new account.
+
+    The key and the secret are not stored in plain text and cannot be shown again.
+    """
 
     api_key: str = field(repr=False)
     generated_id: str = field(repr=False)
@@ -89,11 +93,12 @@ def open_account(
     plan: str = "default",
     plans: Mapping[str, Plan],
 ) -> tuple[Account, IssuedIds]:
-    """Create an account with an API key of all scopes, its webhook ids and its webhook secret.
+    """Create an account with an API key of all scopes, webhook ids and a webhook secret.
 
-    Without `client_id` the id is made from the name. The account has no properties yet: call
-    `operations.open_account.open_account`, which adds them in the same transaction. Raises
-    Semantic for an invalid argument and Conflict if the client id is taken.
+    `adapter` and `plan` are names; `plans` holds all plans by name. Without `client_id` the client
+    id is made from `name`. The new account has no properties yet; use
+    `operations.open_account.open_account`, which adds them in the same transaction. Raises Semantic
+    if the name, client id or plan is invalid, and Conflict if another account has the client id.
     """
     name = _name(name)
     if plan not in plans:
@@ -111,7 +116,11 @@ def open_account(
 
 
 def _insert(tx: Connection, *, name: str, client_id: str | None, plan: str) -> int:
-    """Insert the account under `client_id`, or under the first free id made from its name."""
+    """Insert the row of an account and return the new account's id.
+
+    Without `client_id` the account gets the first free client id of those made from its name.
+    Raises Conflict if another account has `client_id`.
+    """
     for candidate in [_client_id(client_id)] if client_id is not None else _ids_from(name):
         # ON CONFLICT: on PostgreSQL the error of a unique key would end the transaction.
         account_id: int | None = tx.scalar(
@@ -134,7 +143,10 @@ def _client_id(text: str) -> str:
 
 
 def client_id_of(name: str) -> str:
-    """Return the client id that `open_account` tries first for an account of this name."""
+    """Return the client id that `open_account` tries first for an account with this name.
+
+    It may belong to an account already.
+    """
     return next(_ids_from(name))
 
 
@@ -161,7 +173,10 @@ _NAME_FORM = f"cannot be the name of an account; give 1 to {_LONGEST_NAME} print
 
 
 def _as_name(text: str) -> str | None:
-    """Return the text as an account name with single blanks, or None if it is no valid name."""
+    """Return the text as the name of an account, with each run of blanks reduced to one blank.
+
+    Returns None if the text is empty, too long or unprintable, and so no valid name.
+    """
     name = " ".join(text.split())
     return name if 1 <= len(name) <= _LONGEST_NAME and name.isprintable() else None
 
@@ -235,10 +250,12 @@ def set_switches(
     *,
     under: str = "",
 ) -> Account:
-    """Set switches, `name`, `plan` and `portal_alias` from texts or JSON values.
+    """Set switches and the values `name`, `plan` and `portal_alias`; return the account.
 
-    Returns the account. An empty `portal_alias` removes the alias. Raises Semantic with every fault
-    (switches are named with the prefix `under`) and Conflict if another account has the alias.
+    `values` holds texts or JSON values by name; other switches and values stay as they are. An
+    empty `portal_alias` removes the alias. Messages about switches and the alias name them with the
+    prefix `under`. Raises Semantic with all faults of the values, and Conflict if another account
+    has the alias.
     """
     account = locked(tx, account_id, plans)
     switches = {name: value for name, value in values.items() if name not in _BESIDE}
@@ -279,10 +296,11 @@ def set_adapter(
     credentials: str,
     plans: Mapping[str, Plan],
 ) -> Account:
-    """Set the account's CRM with its settings and sealed credentials; return the account.
+    """Store the adapter, settings and sealed credentials of an account; return the account.
 
-    Another adapter gets a new connection, so that no id of the former CRM is reused. The caller,
-    `accounts.connections.configure`, has checked the values.
+    If `adapter` differs from the present adapter, a new connection is created, so that no id of the
+    former CRM is used again. The values are not checked here: call
+    `accounts.connections.configure`.
     """
     account = locked(tx, account_id, plans)
     if adapter == account.connection.adapter:
@@ -305,7 +323,7 @@ def set_adapter(
 def set_field_map(
     tx: Connection, account_id: int, field_map: FieldMap, plans: Mapping[str, Plan]
 ) -> Account:
-    """Set the field map of the account's present connection; return the account."""
+    """Store the field map of the account's present connection; return the account."""
     account = locked(tx, account_id, plans)
     connection = {"account_id": account_id, "id": account.connection.id}
     tx.run(_SET_FIELD_MAP, connection | {"field_map": field_map.to_json()})
@@ -313,16 +331,16 @@ def set_field_map(
 
 
 def disable(tx: Connection, account_id: int) -> None:
-    """Disable the account: it is refused everywhere from now on, and its data is kept."""
+    """Disable the account: its calls are refused from now on, but its data is kept."""
     tx.run(_DISABLE, {"account_id": account_id, "disabled_at": now_ms()})
 
 
 def enable(tx: Connection, account_id: int) -> None:
-    """Enable a disabled account."""
+    """Enable the account; an account that is not disabled is left unchanged."""
     tx.run(_ENABLE, {"account_id": account_id})
 
 
 def locked(tx: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
-    """Lock the account's row until this transaction ends; return the account."""
+    """Lock the account's row in the database until the transaction ends; return the account."""
     tx.row(_LOCK, {"account_id": account_id})
     return load_by_id(tx, account_id, plans)

@@ -1,4 +1,4 @@
-"""An account's connection to its CRM: the adapter, its settings and its sealed credentials."""
+"""The connection of an account to its CRM: the adapter, its settings and sealed credentials."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _END_OUTAGE = Statement(
 
 
 def seal_credentials(vault: Vault, account_id: int, credentials: Mapping[str, str]) -> str:
-    """Return credentials in their stored form; an empty text if there are none."""
+    """Return credentials, by name, as the sealed text that the database stores.
+
+    Empty credentials are left out; without any credential the result is "".
+    """
     given = {name: value for name, value in credentials.items() if value}
     if not given:
         return ""
@@ -35,7 +38,10 @@ def seal_credentials(vault: Vault, account_id: int, credentials: Mapping[str, st
 
 
 def open_credentials(vault: Vault, account: Account) -> dict[str, str]:
-    """Return the credentials of the account's connection; raises SealBroken."""
+    """Return the credentials, by name, of the account's connection to its CRM.
+
+    Raises SealBroken if the stored credentials cannot be decrypted.
+    """
     if not account.connection.credentials:
         return {}
     sealed = account.connection.credentials
@@ -52,11 +58,14 @@ def proposed(
     credentials: Mapping[str, str],
     vault: Vault,
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the settings and credentials that the account would have after this change.
+    """Return the (settings, credentials) that `configure` would store for these arguments.
 
-    If the adapter stays the same, values that are not given stay, and an empty value removes one.
-    Any change of a credential removes what the adapter stored itself. Raises Semantic with every
-    fault.
+    `name` is the name of the adapter whose class is `adapter`. If the account has this adapter
+    already, its stored settings and credentials are included: given values replace them, and an
+    empty value removes the stored value. If any credential is given, the credentials that the
+    adapter has stored itself are removed. Raises Semantic if the adapter refuses the values, if a
+    credential is given that only the adapter may store, or if stored credentials are needed but
+    cannot be decrypted.
     """
     kept = {one.name for one in adapter.settings if one.kept}
     if given := sorted(kept & credentials.keys()):
@@ -88,10 +97,11 @@ def configure(
     plans: Mapping[str, Plan],
     grown: Mapping[str, str] | None = None,
 ) -> Account:
-    """Set the account's CRM to the result of `proposed`; return the account.
+    """Store the settings and credentials that `proposed` returns; return the account.
 
     `grown` holds the credentials after the connection test, in which the adapter may have added
-    some. Raises Semantic, and stores nothing then.
+    some; they are stored in place of the given credentials. The outage of the connection ends, so
+    that the next call tries the CRM. Raises Semantic as `proposed` does; then nothing is stored.
     """
     account = locked(tx, account_id, plans)
     settings, credentials = proposed(
@@ -118,7 +128,11 @@ def configure(
 def _stored(
     vault: Vault, account: Account, adapter: type[Adapter], given: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the stored credentials; they may be unreadable if the change replaces all of them."""
+    """Return the stored credentials of an account, by name.
+
+    Returns no credentials if they cannot be decrypted but `given` names every secret of the
+    adapter; if a secret is not given, raises Semantic.
+    """
     try:
         return open_credentials(vault, account)
     except SealBroken as exc:

@@ -1,8 +1,8 @@
-"""Finds accounts by key, webhook id, secret or client id, and operators by token.
+"""Find accounts by API key, webhook id, webhook secret or client id, and operators by token.
 
 Results are cached in the process for at most half a second. So a revoked key or a changed switch
-takes effect everywhere within a second, without a query for each request. Misses are not cached: a
-new key works at once, and guesses fill no memory.
+takes effect everywhere within a second, without a query for each request. Failed look-ups are not
+cached: a new key works at once, and guesses do not fill the memory.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _FIRST_TWO = Statement(sa.select(_account.id, _account.disabled_at).limit(2))
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller of the public API: the account of the API key, and the key's scopes."""
+    """A caller of the public API: the account of its API key, the key's id and the key's scopes."""
 
     credential: ClassVar = "key"
 
@@ -101,7 +101,10 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """The caller of the admin API: the operator who holds the token, and the token's scopes."""
+    """A caller of the admin API: the operator who holds an admin token.
+
+    `token_id`, `name` and `scopes` are those of the token.
+    """
 
     credential: ClassVar = "token"
 
@@ -116,7 +119,10 @@ _NOBODY = 0
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A query's result with its account and its expiry (ms; None: never)."""
+    """The result of a query, with the id of the account that it belongs to.
+
+    `ends_at` is the expiry of the key, token or webhook id, in ms; None means never.
+    """
 
     value: Any
     account_id: int
@@ -124,10 +130,11 @@ class _Found:
 
 
 class Directory:
-    """Finds accounts and operators; `close` writes the last use of keys and tokens.
+    """Finds accounts and operators by the credentials or ids of a request.
 
-    Only `by_client_id` and `by_id` find disabled accounts. Every method raises Unavailable if the
-    database is unavailable and the result is not cached.
+    Results are cached for `ttl` seconds. Disabled accounts are found only by `by_client_id` and
+    `by_id`. Every look-up raises Unavailable if the database is unavailable and the result is not
+    cached.
     """
 
     def __init__(self, database: Database, plans: Mapping[str, Plan], ttl: float = _TTL) -> None:
@@ -141,7 +148,11 @@ class Directory:
         self._last_use_of_tokens = LastUse(database, admin_tokens.note_use)
 
     def by_api_key(self, key: str) -> Caller | None:
-        """Return the account and the scopes of a live API key, None for any other text."""
+        """Return the account, id and scopes of an API key.
+
+        Returns None for a text that is no key, for a revoked or expired key, and for the key of a
+        disabled account.
+        """
         if not key.isascii():
             return None
         hashed = digest(key)
@@ -151,7 +162,10 @@ class Directory:
         return caller
 
     def by_admin_token(self, token: str) -> Operator | None:
-        """Return the operator who holds a live admin token, None for any other text."""
+        """Return the operator who holds an admin token.
+
+        Returns None for a text that is no token, and for a revoked or expired token.
+        """
         if not looks_like_admin_token(token):
             return None
         hashed = digest(token)
@@ -161,10 +175,11 @@ class Directory:
         )
 
     def by_webhook_id(self, value: str) -> tuple[Account, Purpose] | None:
-        """Return the account with this webhook id, and the id's purpose; None for any other text.
+        """Return the account that has this webhook id, and the purpose of the webhook id.
 
-        The hub's own ids are accepted in any case. An alias can be guessed: demand the secret as
-        well.
+        Returns None if no enabled account has it. The webhook ids that the hub generates are
+        accepted in upper and lower case. An alias can be guessed, so the caller must also check the
+        webhook secret.
         """
         if not _ID.fullmatch(value):
             return None
@@ -172,18 +187,26 @@ class Directory:
         return cast("tuple[Account, Purpose] | None", found)
 
     def by_secret(self, secret: str) -> Account | None:
-        """Return the account with this webhook secret, None for any other text."""
+        """Return the account that has this webhook secret.
+
+        Returns None for a text that is no secret, for an expired secret, and for the secret of a
+        disabled account.
+        """
         if not _SECRET.fullmatch(secret):
             return None
         hashed = digest(secret)
         return self._account("secret", hashed, lambda: self._by_secret(hashed))
 
     def only_account(self) -> Account | None:
-        """Return the account if the installation has no other account, not even a disabled one."""
+        """Return the only account of the installation.
+
+        Returns None if there are several accounts, even disabled ones, or if the only account is
+        disabled.
+        """
         return self._account("only", "", self._by_being_alone)
 
     def by_client_id(self, client_id: str) -> Account | None:
-        """Return the account with this client id, disabled or not."""
+        """Return the account with this client id, even if it is disabled; None if there is none."""
         if not _ID.fullmatch(client_id):
             return None
         return self._account(
@@ -195,11 +218,14 @@ class Directory:
         )
 
     def by_id(self, account_id: int) -> Account | None:
-        """Return the account with this id, disabled or not."""
+        """Return the account with this id, even if it is disabled; None if there is none."""
         return self._account("id", str(account_id), lambda: self._by_id(account_id))
 
     def forget(self, account_id: int) -> None:
-        """Delete the account from the cache of this process after a change has been committed."""
+        """Delete an account from the cache of this process once the transaction has committed.
+
+        Without a transaction the account is deleted at once.
+        """
         self._database.after_commit(lambda: self._forget(account_id))
 
     def _forget(self, account_id: int) -> None:
@@ -210,7 +236,7 @@ class Directory:
                     del self._remembered[key]
 
     def close(self) -> None:
-        """Write the last use of keys and tokens."""
+        """Write the collected times of last use of API keys and admin tokens."""
         self._last_use.close()
         self._last_use_of_tokens.close()
 
@@ -218,7 +244,11 @@ class Directory:
         return cast("Account | None", self._find(by, value, query))
 
     def _find(self, by: str, value: str, query: Callable[[], _Found | None]) -> Any:
-        """Return the cached result, else that of `query`, which runs without a lock."""
+        """Return a cached result, or call `query` and cache its result.
+
+        `by` and `value` are the key of the cache, such as "client_id" and the client id. Returns
+        None, and caches nothing, if the query finds nothing. The query runs without a lock.
+        """
         # Read before the query, because its result may be as old as its beginning.
         now, changes = time.monotonic(), self._changes
         remembered = self._remembered.get((by, value))
@@ -249,7 +279,11 @@ class Directory:
         params: Mapping[str, Any],
         result: Callable[[Account, Any], object],
     ) -> _Found | None:
-        """Return `result(account, row)` for the row of a routing statement, None without a row."""
+        """Run a statement that finds the id of an account, and load this account.
+
+        Return `result(account, row)`, where `row` is the statement's row. Returns None if the
+        statement finds no row.
+        """
         with self._database.reading() as db:
             route = db.row(statement, params)
             row = route and db.row(BY_ID, {"account_id": route.account_id})

@@ -1,18 +1,19 @@
-"""The field map of a connection, which renames properties and values for its CRM.
+"""The field map of a connection, which renames properties and values for the CRM.
 
-There is one for each kind of record and not for each helper, since getProperties must read what
-createLead and setProperties have written. A rule stands under the name that bots use, and says
+A field map has rules for each kind of record. All helpers use the same rules, since getProperties
+must read what createLead and setProperties have written. A rule is stored under the property name
+that bots use. Its entries are
 
-- `to`: the CRM's name of the property; the same one when not given.
-- `values`: the CRM's value for each of some values. Others are passed on as they are; of several
-  joined by ";" each is looked up.
-- `constant`: a value, as bots would send it, that createLead, createDeal and createTicket send by
-  themselves. With `set` "always" (not given: this) it replaces what the bot sent; with "empty" it
-  is sent where the bot sends nothing and the CRM has no value yet.
+- `to`: the CRM's name of the property; by default the name that bots use.
+- `values`: the CRM's value for some of the bots' values. Other values are passed on unchanged. If
+  a value is a list joined by ";", each item of the list is replaced.
+- `constant`: a value, written as bots write values, that createLead, createDeal and createTicket
+  send on their own. With `set` "always" (the default) it replaces the value that the bot sent;
+  with "empty" it is sent if the bot sends no value and the CRM has no value yet.
 
-A rule for the contacts' `name` takes the whole name; without one it is split into `firstname` and
-`lastname`. `email` and `phone` have no rule: contacts are found by them, and what a CRM calls them
-its adapter knows.
+A rule for the property `name` of contacts maps the whole name; without this rule the name is split
+into `firstname` and `lastname`. `email` and `phone` cannot have rules: contacts are found by them,
+and the adapter knows the CRM's names for them.
 """
 
 from __future__ import annotations
@@ -39,12 +40,15 @@ LONGEST_NAME = 255
 LONGEST_VALUE = 65_536
 
 Faults = list[tuple[str, str]]
-"""What is wrong as (path, reason), the path as in `contacts.city.values.Rome`."""
+"""Faults of a field map as (path, reason), with paths such as `contacts.city.values.Rome`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The mapping of one property; `constant` is "" if there is none."""
+    """The mapping of one property: to the CRM's property `to`, with values and a constant.
+
+    `constant` is "" if there is none; `when` says when the constant is sent.
+    """
 
     to: str
     values: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +56,7 @@ class Rule:
     when: When = "always"
 
     def plain(self) -> dict[str, Any]:
-        """Return the rule in the form that `read` accepts."""
+        """Return the rule as a JSON object, in the form that `read` accepts."""
         shown: dict[str, Any] = {"to": self.to}
         if self.values:
             shown["values"] = dict(self.values)
@@ -63,7 +67,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class KindMap:
-    """The rules for one kind of record, by the property names that bots use."""
+    """The rules of a field map for one kind of record, by the property names that bots use."""
 
     rules: Mapping[str, Rule] = field(default_factory=dict)
 
@@ -79,37 +83,58 @@ class KindMap:
         }
 
     def crm_name(self, name: str) -> str | None:
-        """Return a property's name in the CRM, or None if the map gives it to another property."""
+        """Return the CRM's name for a property that bots call `name`.
+
+        Returns None if `name` has no rule and another property's rule writes to the CRM's property
+        of this name.
+        """
         if (rule := self.rules.get(name)) is not None:
             return rule.to
         return None if name in self._hub_names else name
 
     def hub_name(self, name: str) -> str:
-        """Return the name that bots use for a property of the CRM."""
+        """Return the name that bots use for the CRM's property `name`.
+
+        If bots use the same name for another property of the CRM, the result is `NAME (of the
+        CRM)`.
+        """
         if name in self.rules and name not in self._hub_names:
             # Bots use this name for another property of the CRM.
             return f"{name} (of the CRM)"
         return self._hub_names.get(name, name)
 
     def crm_value(self, name: str, value: str) -> str:
-        """Return a bot's value of a property as the CRM stores it."""
+        """Convert a value of a property from the bots' form to the CRM's form.
+
+        `name` is the name that bots use for the property.
+        """
         rule = self.rules.get(name)
         return _looked_up(rule.values, value) if rule is not None and rule.values else value
 
     def hub_value(self, name: str, value: str) -> str:
-        """Return the CRM's value of a property as bots write it."""
+        """Convert a value of a property from the CRM's form to the bots' form.
+
+        `name` is the name that bots use for the property.
+        """
         table = self._hub_values.get(name)
         return _looked_up(table, value) if table else value
 
     def sent(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return the properties under the CRM's names, without those that have none."""
+        """Return properties as they are sent to the CRM, from bots' names and values.
+
+        Names and values are replaced by the CRM's. Properties that have no name in the CRM (see
+        `crm_name`) are left out.
+        """
         if not self.rules:
             return dict(properties)
         named = ((self.crm_name(name), name, value) for name, value in properties.items())
         return {theirs: self.crm_value(name, value) for theirs, name, value in named if theirs}
 
     def nameless(self, properties: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Return (name, reason) for each property that has no name in the CRM."""
+        """Return (name, reason) for each property that `sent` leaves out.
+
+        `properties` has the names that bots use.
+        """
         return [
             (
                 name,
@@ -121,7 +146,12 @@ class KindMap:
         ]
 
     def completed(self, properties: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
-        """Return the properties with constants added, and the names of "empty" constants."""
+        """Return (properties, names): the properties with the constants of the rules added.
+
+        `properties` has the names that bots use. The returned names are those of properties whose
+        constant was added because the bot sent no value (`set` is "empty"); such a constant must
+        not replace a value that the CRM has.
+        """
         complete, initial = dict(properties), set()
         for name, rule in self.rules.items():
             if not rule.constant:
@@ -146,7 +176,7 @@ _NONE = KindMap()
 
 @dataclass(frozen=True, slots=True)
 class FieldMap:
-    """A connection's rules by kind of record; kinds without rules are left out."""
+    """The field map of a connection: rules by kind of record; kinds without rules are absent."""
 
     kinds: Mapping[Written, KindMap] = field(default_factory=dict)
 
@@ -154,23 +184,26 @@ class FieldMap:
         return bool(self.kinds)
 
     def of(self, kind: Written) -> KindMap:
-        """Return the rules for a kind of record."""
+        """Return the rules for a kind of record, such as contacts; possibly without any rule."""
         return self.kinds.get(kind, _NONE)
 
     @property
     def whole_name(self) -> bool:
-        """Whether the map sends a contact's name as one property."""
+        """Whether a contact's name is sent to the CRM as one property, not as two."""
         return WHOLE_NAME in self.of("contacts").rules
 
     def plain(self) -> dict[str, dict[str, Any]]:
-        """Return the map in the form that `read` accepts, with every kind."""
+        """Return the field map as a JSON object, in the form that `read` accepts.
+
+        Kinds of record without rules are included, as empty objects.
+        """
         return {
             kind: {name: rule.plain() for name, rule in self.of(kind).rules.items()}
             for kind in KINDS
         }
 
     def flat(self) -> dict[str, dict[str, Any]]:
-        """Return all rules by path, such as `contacts.city`."""
+        """Return all rules as JSON objects, by their paths, such as `contacts.city`."""
         return {
             f"{kind}.{name}": rule
             for kind, rules in self.plain().items()
@@ -178,12 +211,12 @@ class FieldMap:
         }
 
     def to_json(self) -> str:
-        """Return the map in its stored form."""
+        """Return the field map as JSON text for the database."""
         return json.dumps({kind: rules for kind, rules in self.plain().items() if rules})
 
     @classmethod
     def from_json(cls, text: str) -> FieldMap:
-        """Return the map stored by `to_json`."""
+        """Build a field map from the JSON text that `to_json` made."""
         if text == "{}":
             return EMPTY
         stored: dict[Written, dict[str, dict[str, Any]]] = json.loads(text)
@@ -211,7 +244,10 @@ def _rule(name: str, given: Mapping[str, Any]) -> Rule:
 
 
 class Faulty(Semantic):
-    """An invalid field map; `faults` holds (path, reason) for every fault."""
+    """A field map has invalid rules.
+
+    `faults` lists (path, reason) for every fault; `prefix` starts the message.
+    """
 
     def __init__(self, faults: Sequence[tuple[str, str]], prefix: str = "") -> None:
         super().__init__(f"{prefix}{listed(faults)}")
@@ -219,10 +255,10 @@ class Faulty(Semantic):
 
 
 def read(given: Any) -> FieldMap:
-    """Parse a field map from JSON or TOML; a plain text stands for `to`.
+    """Parse a field map from the objects of a JSON or TOML document.
 
-    Raises BadRequest for a wrong structure, else Faulty for invalid rules, each with every fault
-    under its path.
+    A rule that is only a text stands for its entry `to`. Raises BadRequest if the structure is
+    wrong, else Faulty if rules are invalid; both name all faults with their paths.
     """
     reader = _Reader()
     kinds = reader.kinds(given)
@@ -234,7 +270,11 @@ def read(given: Any) -> FieldMap:
 
 
 class _Reader:
-    """Parses a field map and collects its faults."""
+    """Parses a field map and collects its faults.
+
+    `misshapen` collects faults of structure, such as a list in place of an object; `faults`
+    collects invalid rules.
+    """
 
     def __init__(self) -> None:
         self.misshapen: Faults = []
@@ -321,7 +361,7 @@ class _Reader:
 
 
 def _lone(value: str) -> bool:
-    """Return whether a text contains half a surrogate pair, which no database stores."""
+    """Return whether the text contains half a surrogate pair, which no database stores."""
     return any("\ud800" <= character <= "\udfff" for character in value)
 
 
@@ -330,7 +370,10 @@ def _path(kind: str, name: str) -> str:
 
 
 def _clashes(kind: Written, kind_map: KindMap) -> Iterator[tuple[str, str]]:
-    """Yield the faults of rules that are valid alone but conflict with each other."""
+    """Yield (path, reason) for rules that no field map may have, or that conflict.
+
+    `kind_map` holds the rules for the kind of record `kind`.
+    """
     targets = defaultdict(list)
     for name, rule in kind_map.rules.items():
         targets[rule.to].append(name)
@@ -351,7 +394,11 @@ def _clashes(kind: Written, kind_map: KindMap) -> Iterator[tuple[str, str]]:
 
 
 def _unreadable(path: str, rule: Rule) -> Iterator[tuple[str, str]]:
-    """Yield a fault for values that getProperties could not tell apart."""
+    """Yield (path, reason) if a rule maps several of the bots' values to one CRM value.
+
+    getProperties could not tell which of these values the bot had written. `path` is the path of
+    the rule.
+    """
     alike = {value for value, count in Counter(rule.values.values()).items() if count > 1}
     for value in sorted(alike):
         ours = [value_ for value_, theirs in rule.values.items() if theirs == value]

@@ -1,6 +1,6 @@
-"""API keys: an account may have several, each with its scopes and an optional expiry.
+"""API keys: an account may have several, and every key has scopes and an optional expiry.
 
-Only a digest is stored; `create` returns the key itself once.
+Only the digest of a key is stored; `create` is the only function that returns the key itself.
 """
 
 from __future__ import annotations
@@ -47,7 +47,11 @@ _NOTE_USE = Statement(
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:
-    """A new key; `api_key` is not stored and cannot be shown again."""
+    """A new API key.
+
+    `api_key` is not stored in plain text and cannot be shown again. `expires_at` is in ms since
+    1970, None for never.
+    """
 
     key_id: str
     api_key: str = field(repr=False)
@@ -57,7 +61,10 @@ class IssuedKey:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A stored key with times in ms (None: never); `hint` holds its last characters."""
+    """An API key as the database stores it, without the key itself.
+
+    `hint` holds the key's last four characters. Times are in ms since 1970; None means never.
+    """
 
     key_id: str
     hint: str
@@ -69,7 +76,7 @@ class Key:
 
 
 def new_id() -> str:
-    """Return a random id for a new key."""
+    """Return a random id for a new API key."""
     return f"key_{token(64)}"
 
 
@@ -81,11 +88,12 @@ def create(
     expires_at: int | None = None,
     key_id: str | None = None,
 ) -> IssuedKey:
-    """Store a new key and return it; without `scopes` it has all scopes.
+    """Create and store an API key for an account, and return it.
 
-    A caller that may repeat its request passes a `key_id` from `new_id`, so that only one key is
-    made. Raises Semantic for unknown scopes and an expiry in the past, BadRequest for an invalid
-    id, and Conflict if the account has a key with this id.
+    Without `scopes` the key has all scopes. `expires_at` is in ms since 1970, None for never. A
+    caller that may repeat its request passes a `key_id` made by `new_id`: then only the first
+    request creates a key. Raises Semantic if a scope is unknown or the expiry is past, BadRequest
+    if `key_id` is invalid, and Conflict if the account already has a key with this id.
     """
     stored = scope_names.to_store(scopes, SCOPES)
     scope_names.check_end(expires_at)
@@ -114,7 +122,7 @@ def create(
 
 
 def list_keys(db: Connection, account_id: int) -> list[Key]:
-    """Return all keys of the account, revoked and expired ones too, the oldest first."""
+    """Return all API keys of an account, including revoked and expired keys, the oldest first."""
     return [
         Key(
             key_id=row.id,
@@ -130,7 +138,11 @@ def list_keys(db: Connection, account_id: int) -> list[Key]:
 
 
 def revoke(tx: Connection, account_id: int, key_id: str) -> bool:
-    """Revoke the key now; return False if it was revoked before; raises NotFound."""
+    """Revoke an API key of an account at once.
+
+    Return False if the key had been revoked before. Raises NotFound if the account has no key with
+    this id.
+    """
     key = {"account_id": account_id, "id": key_id}
     ended = tx.run(_REVOKE, key | {"revoked_at": now_ms()})
     if not ended and not tx.scalar(_EXISTS, key):
@@ -139,12 +151,15 @@ def revoke(tx: Connection, account_id: int, key_id: str) -> bool:
 
 
 def note_use(tx: Connection, used: Mapping[tuple[int, str], int]) -> None:
-    """Store when keys, by account and key id, were last used."""
+    """Store times of last use; `used` maps (account id, key id) to times in ms.
+
+    A stored time that is later than the given time is kept.
+    """
     # Sorted, so that two processes take the row locks in the same order.
     for (account_id, key_id), at in sorted(used.items()):
         tx.run(_NOTE_USE, {"account_id": account_id, "id": key_id, "last_used_at": at})
 
 
 def scopes_of(stored: str) -> tuple[str, ...]:
-    """Return the scopes that the column `scopes` stands for."""
+    """Return the scopes that the text `stored`, from the column `scopes`, stands for."""
     return scope_names.of_stored(stored, SCOPES)

@@ -1,7 +1,7 @@
-"""The last use of keys and tokens, collected in memory and written periodically.
+"""The last use of API keys and admin tokens, collected in memory and written periodically.
 
-A write in each request would cost more than the request. So times are exact to ten seconds, and a
-killed process loses the times of its last ten seconds.
+Writing the time in each request would cost more than the request. So stored times are exact to ten
+seconds, and a killed process loses the uses of its last ten seconds.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _log = logging.getLogger(__name__)
 
 
 class LastUse(Generic[K]):
-    """Collects uses in memory; a background thread passes them to `write`.
+    """Collects the times of last use in memory; a background thread writes them.
 
-    `write` receives a transaction and the time of last use by key, in ms.
+    Every `every` seconds the thread calls `write` with a transaction and the times of last use, in
+    ms, by key.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class LastUse(Generic[K]):
         self._writer: threading.Thread | None = None
 
     def note(self, key: K) -> None:
-        """Record that a key or token is being used now."""
+        """Record that a key or token is being used now; the first call starts the thread."""
         with self._lock:
             self._used[key] = now_ms()
             if self._writer is None and not self._closed.is_set():
@@ -50,7 +51,10 @@ class LastUse(Generic[K]):
                 self._writer.start()
 
     def flush(self) -> None:
-        """Write the collected uses; if the database is unavailable, keep them for the next time."""
+        """Write the collected times of last use now.
+
+        If the database is unavailable, the times stay in memory until the next call.
+        """
         with self._lock:
             used, self._used = self._used, {}
         if not used:
@@ -63,7 +67,7 @@ class LastUse(Generic[K]):
                 self._used = {**used, **self._used}
 
     def close(self) -> None:
-        """Write the collected uses and end the thread."""
+        """End the background thread and write the collected times of last use."""
         self._closed.set()
         if self._writer is not None:
             self._writer.join()

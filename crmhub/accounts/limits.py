@@ -1,7 +1,7 @@
-"""Rate limits with moving windows, in Redis if configured.
+"""Rate limits with moving windows, counted in Redis if Redis is configured.
 
-Without Redis each server process enforces its share of a limit. If Redis is unavailable or slow,
-the process does the same, so that calls stay limited and none is refused because of Redis.
+Without Redis each server process enforces its share of a limit. While Redis is unavailable or slow,
+the process does the same: calls stay limited, and none is refused because of Redis.
 """
 
 from __future__ import annotations
@@ -49,10 +49,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RateStatus:
-    """The result of a rate limit check; without a limit, `limit` is None and calls are allowed.
+    """The result of counting a call under a rate limit.
 
-    `reset_s` is the seconds until the window frees capacity. `retry_after` is the seconds until a
-    retry makes sense: at least 1 if the call is refused, else 0.
+    `limit` is the number of calls that a window allows, None without a limit; `remaining` is the
+    number of calls still allowed. `reset_s` is the time in seconds until the window allows more
+    calls. `retry_after` is the time in seconds until a retry makes sense: at least 1 if the call is
+    refused, else 0.
     """
 
     limit: int | None = None
@@ -63,7 +65,7 @@ class RateStatus:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The RateLimit headers of the answer; empty without a limit."""
+        """The RateLimit headers of the HTTP response; empty without a limit."""
         if self.limit is None:
             return {}
         return {
@@ -77,10 +79,11 @@ _UNLIMITED = RateStatus()
 
 
 class Limits:
-    """Counts calls by account, key and address.
+    """Counts calls by account, API key and address, and decides whether a call is allowed.
 
-    `share` is the number of server processes among which a limit is divided while it is not
-    counted in Redis. `prefix` starts the names of the keys in Redis.
+    Without `redis_url`, and while Redis is unavailable, calls are counted in memory; then each
+    limit is divided by `share`, the number of server processes. `prefix` starts the names of the
+    keys in Redis.
     """
 
     def __init__(self, redis_url: str | None, share: int = 1, *, prefix: str = "crmhub") -> None:
@@ -93,8 +96,8 @@ class Limits:
     def hit(self, caller: Caller) -> RateStatus:
         """Count a call with an API key, under the limits of the key and of its account.
 
-        Returns the tighter of the two. A call that the key's limit stops is not counted for the
-        account.
+        Return the status of the limit with fewer remaining calls. A call that the limit of the key
+        refuses is not counted for the account.
         """
         plan = caller.account.plan
         limits = [(f"account/{caller.account.id}", plan.rate_limit)]
@@ -103,13 +106,14 @@ class Limits:
         return self._hit(limits)
 
     def hit_account(self, account: Account) -> RateStatus:
-        """Count a call without a key under the account's limit."""
+        """Count a call without an API key, under the rate limit of the account."""
         return self._hit([(f"account/{account.id}", account.plan.rate_limit)])
 
     def miss(self, address: str, proxy: str = "") -> RateStatus:
-        """Count a call from `address` with an unknown account, or a wrong key, secret or token.
+        """Count a failed call: for an unknown account, or with a wrong key, secret or token.
 
-        `proxy` is the address of the trusted proxy that the call came through, if any.
+        `address` is the IP address of the caller; `proxy` is the address of the trusted proxy that
+        forwarded the call, "" without a proxy.
         """
         limits: list[tuple[str, Rate | None]] = [(f"miss/{network_of(address)}", _FAILURES)]
         if proxy:
@@ -117,17 +121,18 @@ class Limits:
         return self._hit(limits)
 
     def sign_in(self, address: str, email: str, device: str = "") -> RateStatus:
-        """Count an attempt to sign in to the console from `address` as `email`.
+        """Count an attempt to sign in to the console from an IP address with an email.
 
-        Attempts are limited because passwords can be guessed, but other people's guesses must not
-        lock an operator out. So a browser in which this user has signed in since the password was
-        set sends a `device` token, which has its own limit.
+        Attempts are limited because passwords can be guessed, but the guesses of other people must
+        not lock an operator out. So a browser in which this user has signed in since the password
+        was set sends a token, `device`, and only the limit of this token applies.
 
-        All other attempts share three limits: low for an address with an email, higher for an
-        address with any email, highest for an email from any address. A single guesser exhausts the
-        first limit and is refused before the others count, so the operator can sign in from another
-        address. Guesses from the operator's own address, or from ten and more addresses, also delay
-        new browsers of that address or email. Existing sessions are not affected.
+        Attempts without such a token count under three limits: a low limit for the address together
+        with the email, a higher limit for the address, and the highest limit for the email. A
+        single guesser exhausts the first limit and is refused before the other limits count, so the
+        operator can sign in from another address. Guesses from the operator's own address, or from
+        ten or more addresses, also delay new browsers of that address or email. Existing sessions
+        are not affected.
         """
         if device:
             return self._hit([(f"sign-in-of/{digest(device)}", _OF_DEVICE)])
@@ -166,14 +171,19 @@ class Limits:
 
 
 class _Windows:
-    """Moving windows in one storage, each limit divided by `share`."""
+    """Moving windows in one storage, Redis or memory; each limit is divided by `share`."""
 
     def __init__(self, limiter: MovingWindowRateLimiter, share: int) -> None:
         self._limiter = limiter
         self._share = share
 
     def hit(self, limits: list[tuple[str, Rate]]) -> RateStatus:
-        """Count a call under each limit up to the first exceeded one; return the tightest."""
+        """Count a call under the limits, in their order, and return the tightest status.
+
+        `limits` lists (name of the window, rate). If a limit refuses the call, its status is
+        returned at once, and the limits after it do not count the call. Else the status with the
+        fewest remaining calls is returned.
+        """
         statuses = []
         for name, rate in limits:
             count = max(1, rate.count // self._share)
@@ -191,9 +201,9 @@ class _Windows:
 
 
 class Breaker:
-    """A circuit breaker for Redis: it skips Redis for some seconds after a failure.
+    """A circuit breaker for Redis: after a failure it skips Redis for some seconds.
 
-    `without` and `again` complete the log lines for an outage and its end.
+    `without` ends the log line about the start of an outage, `again` the line about its end.
     """
 
     def __init__(self, without: str, again: str) -> None:
@@ -206,7 +216,11 @@ class Breaker:
         self._unavailable_until = 0.0
 
     def attempt(self, work: Callable[[], T]) -> T | None:
-        """Return the result of `work`, or None if Redis is unavailable."""
+        """Call `work`, which uses Redis, and return its result.
+
+        Returns None if `work` fails with an error of Redis, or without calling it while the circuit
+        breaker skips Redis.
+        """
         if self._unavailable_until and not self._may_probe():
             return None
         try:
@@ -223,7 +237,10 @@ class Breaker:
         return result
 
     def _may_probe(self) -> bool:
-        """Return whether this call may find out if Redis is back; one in a while may."""
+        """Return whether this call may try Redis again during an outage.
+
+        Only one call in every few seconds may.
+        """
         now = time.monotonic()
         with self._lock:
             if now < self._unavailable_until:
@@ -233,7 +250,7 @@ class Breaker:
 
 
 def redis_pool(url: str) -> ConnectionPool:
-    """Return a Redis connection pool with short timeouts, so that requests never wait long."""
+    """Return a Redis connection pool with timeouts of a quarter of a second and no retries."""
     import redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry
@@ -247,7 +264,7 @@ def redis_pool(url: str) -> ConnectionPool:
 
 
 class _Redis:
-    """Windows in Redis, while it is available."""
+    """Moving windows in Redis, behind a circuit breaker."""
 
     def __init__(self, url: str, prefix: str) -> None:
         # The pool holds the address; RedisStorage uses only the scheme of this URL.
@@ -256,12 +273,15 @@ class _Redis:
         self._breaker = Breaker("limits are held locally", "limits are shared again")
 
     def hit(self, limits: list[tuple[str, Rate]]) -> RateStatus | None:
-        """Count a call, or return None if Redis is unavailable."""
+        """Count a call under the limits as `_Windows.hit` does; None if Redis is unavailable."""
         return self._breaker.attempt(lambda: self._windows.hit(limits))
 
 
 def network_of(address: str) -> str:
-    """Return an IPv4 address, or the /64 network of an IPv6 address."""
+    """Return the IPv4 address of `address`, or the /64 network of an IPv6 address.
+
+    An IPv4 address mapped into IPv6 gives the IPv4 address; any other text is returned unchanged.
+    """
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

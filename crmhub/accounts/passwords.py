@@ -1,4 +1,4 @@
-"""Password hashes: create and verify them."""
+"""Create and verify password hashes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _PATIENCE_S = 5.0
 
 
 def to_store(password: str) -> str:
-    """Return the hash of a password; raises Semantic if it is too short or too long."""
+    """Return the hash of a password, in the form that the database stores.
+
+    Raises Semantic if the password is too short or too long.
+    """
     if not SHORTEST <= len(password) <= _LONGEST:
         raise Semantic(
             f"password: it has {len(password)} characters; give {SHORTEST} to {_LONGEST}, such as"
@@ -39,10 +42,11 @@ def to_store(password: str) -> str:
 
 
 def fits(password: str, stored: str | None) -> bool:
-    """Return whether the password is the stored one.
+    """Return whether the password matches the hash `stored`.
 
-    It takes equally long without a stored hash, so that the time does not reveal who has a
-    password. Raises Unavailable if too many checks run at once.
+    `stored` is a result of `to_store`, or None for a user without a password. None takes as long as
+    a hash and gives False, so that the time does not reveal who has a password. Raises Unavailable
+    if too many passwords are being checked at the same time.
     """
     _, log_n, r, p, salt, key = (stored or _NOBODYS).split("$")
     given = _key(password[:_LONGEST], base64.b64decode(salt), log_n=int(log_n), r=int(r), p=int(p))

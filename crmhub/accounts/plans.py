@@ -1,4 +1,4 @@
-"""Plans: the rate limits and record quotas of accounts (`plans.toml`)."""
+"""Plans: the rate limits and record quotas of accounts, read from the file `plans.toml`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LARGEST_QUOTA = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """At most `count` calls in any `seconds` seconds."""
+    """A rate limit: at most `count` calls in any period of `seconds` seconds."""
 
     count: int
     seconds: int
@@ -37,15 +37,15 @@ _STANDARD_RATE = Rate(1000, 10)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The limits of an account; a missing rate or quota means no limit."""
+    """The rate limits and record quotas of accounts with this plan; None is no rate limit."""
 
     name: str
     rate_limit: Rate | None = _STANDARD_RATE
-    """For all calls of the account together."""
+    """The limit for all calls of an account together."""
     key_rate_limit: Rate | None = None
-    """For each API key by itself."""
+    """The limit for the calls with any single API key of an account."""
     quotas: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Live records at most, by resource name."""
+    """The most live records an account may have, by resource name; others are unlimited."""
 
 
 BUILT_IN: Mapping[str, Plan] = MappingProxyType(
@@ -64,10 +64,11 @@ BUILT_IN: Mapping[str, Plan] = MappingProxyType(
 
 
 def load_plans(path: Path | None) -> Mapping[str, Plan]:
-    """Return the built-in plans, extended and overridden by the plans of the file.
+    """Return all plans by name: the built-in plans and the plans of the file at `path`.
 
-    A table without `rate_limit` has the rate of the built-in `default`; `""` means none.
-    Raises SettingsError naming every fault of the file.
+    A plan of the file replaces a built-in plan of the same name. A plan without `rate_limit` has
+    the rate of the built-in plan `default`; `rate_limit = ""` means no limit. If `path` is None,
+    only the built-in plans are returned. Raises SettingsError with all faults of the file.
     """
     if path is None:
         return BUILT_IN
@@ -80,7 +81,10 @@ def load_plans(path: Path | None) -> Mapping[str, Plan]:
 
 
 def parse_rate(text: Any) -> Rate | None:
-    """Return the rate written as `"100/10s"`, None for `""`; raises ValueError."""
+    """Parse a rate limit such as `"100/10s"`; "" gives None, which means no limit.
+
+    Raises ValueError if `text` is not a rate, or if its count or time is out of range.
+    """
     if text == "":
         return None
     match = _RATE.fullmatch(text.strip()) if isinstance(text, str) else None
@@ -93,7 +97,10 @@ def parse_rate(text: Any) -> Rate | None:
 
 
 def _plan(path: Path, name: str, table: Any, problems: list[str]) -> Plan:
-    """Return the plan that a table describes, and append its faults to `problems`."""
+    """Build the plan `name` from its TOML table in the plans file at `path`.
+
+    The messages about faults of the table are appended to `problems`.
+    """
     where = f"{path}: [{name}]"
     if not isinstance(table, dict):
         problems.append(f"{path}: {name} stands outside a table; put it under a [plan name].")

@@ -1,4 +1,4 @@
-"""Parse the switch `rotation`: `round_robin`, `weighted:5,3,1+sticky`, …"""
+"""Parse the account switch `rotation`, such as `round_robin` or `weighted:5,3,1+sticky`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ _RIGHT = (
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """A way to choose numbers; with `sticky`, a contact keeps its number.
+    """A way to choose a number from a range: random, round_robin, shuffle_bag or weighted.
 
-    `weights` are those of the numbers from the smallest on; empty unless `how` is weighted.
+    `how` is the name of the way. `weights` is empty unless `how` is weighted; the first weight
+    belongs to the smallest number, the next weight to the number after it. With `sticky` a contact
+    gets the same number again.
     """
 
     how: str
@@ -31,7 +33,7 @@ class Rotation:
 
     @property
     def strategy(self) -> str:
-        """The rotation as text without `sticky`."""
+        """The rotation as text without `+sticky`, such as `weighted:5,3,1`."""
         return f"{self.how}:{','.join(map(str, self.weights))}" if self.weights else self.how
 
     def __str__(self) -> str:
@@ -40,9 +42,10 @@ class Rotation:
 
 @lru_cache(maxsize=1024)
 def read_rotation(text: str) -> Rotation:
-    """Return the rotation that a text describes, ignoring blanks and case.
+    """Parse a rotation from text, ignoring blanks and case.
 
-    `sticky` alone means `random+sticky`. Raises ValueError with the accepted forms.
+    `sticky` alone means `random+sticky`. Raises ValueError, which names the valid forms, for any
+    other text.
     """
     normalized = "".join(text.split()).lower()
     strategy, plus, sticky = normalized.partition("+")

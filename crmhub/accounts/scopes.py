@@ -1,4 +1,4 @@
-"""Scopes and expiry of keys and tokens, and how scopes are stored."""
+"""The scopes and the expiry of API keys and admin tokens: check, store and load them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _ALL = ""
 
 
 def to_store(names: Iterable[str], known: Sequence[str]) -> str:
-    """Return the named scopes in their stored form; naming none means full access.
+    """Return scopes in their stored form: separated by blanks, in the order of `known`.
 
-    Raises Semantic for unknown scopes.
+    `known` lists all valid scopes. If `names` is empty, the result stands for full access. Raises
+    Semantic if `names` contains a scope that is not in `known`.
     """
     chosen = set(names)
     unknown = sorted(chosen - set(known))
@@ -27,12 +28,18 @@ def to_store(names: Iterable[str], known: Sequence[str]) -> str:
 
 
 def of_stored(stored: str, all_scopes: Sequence[str]) -> tuple[str, ...]:
-    """Return the scopes stored in a column."""
+    """Return the scopes that the text `stored`, a result of `to_store`, stands for.
+
+    `all_scopes` is returned for full access.
+    """
     return tuple(all_scopes) if stored == _ALL else tuple(stored.split())
 
 
 def check_end(expires_at: int | None) -> None:
-    """Raise Semantic for an expiry time (ms) in the past or beyond the year 9999."""
+    """Raise Semantic if an expiry time lies in the past or beyond the year 9999.
+
+    The time is in ms since 1970; None means no expiry and is valid.
+    """
     if expires_at is None:
         return
     if expires_at <= now_ms():

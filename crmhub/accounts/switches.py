@@ -1,4 +1,4 @@
-"""The switches of an account, with which operators adjust its helpers and writes."""
+"""The switches of an account, which operators set to adjust its helpers and its writes."""
 
 from __future__ import annotations
 
@@ -17,35 +17,38 @@ _FALSE = ("false", "no", "off", "0")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switches:
     strict: bool = False
-    """One bad property refuses the whole helper call, instead of being left out and named."""
+    """Refuse a helper call with an invalid property, instead of leaving out the property."""
     soft_errors: bool = False
-    """Helpers answer errors with status 200, for builders that show nothing of others."""
+    """Report errors of helpers with HTTP status 200, for builders that hide other responses."""
     require_secret: bool = False
-    """Every helper call must carry the account's secret in `X-Webhook-Secret`."""
+    """Require the account's webhook secret in the header `X-Webhook-Secret` of helper calls."""
     bare_tokens: bool = True
-    """getProperties and setProperties may find the account by the contactToken alone."""
+    """Let getProperties and setProperties find the account by the contactToken alone."""
     lead_requires: Literal["email", "email_or_phone"] = "email"
-    """What createLead needs beside the name."""
+    """The values that createLead requires in addition to the name."""
     deadline_s: float = 3.0
-    """Within how many seconds a helper call must be answered."""
+    """The time in seconds within which the hub must answer a helper call."""
     region: str = ""
-    """Where phone numbers without country code belong: two letters of ISO 3166, or none."""
+    """The country of phone numbers without country code: two letters of ISO 3166, "" for none."""
     auto_define_properties: bool = False
-    """The public API defines unknown properties as text instead of refusing them."""
+    """Let the public API define unknown properties, as text, instead of refusing them."""
     rotation: str = "random"
-    """How getRandomInt with an account chooses; `accounts.rotations` reads it."""
+    """The way in which getRandomInt chooses numbers; `accounts.rotations` parses the text."""
     phone_identifies: bool = False
-    """A lead's phone decides before its conversation, for channels that know people by phone."""
+    """Identify a lead by its phone first and by its conversation second."""
 
     @classmethod
     def from_json(cls, text: str) -> Switches:
-        """Return switches stored by `to_json`; names unknown to this version are ignored."""
+        """Build switches from the JSON text that `to_json` made.
+
+        Names of switches that this version of the hub does not have are ignored.
+        """
         names = {field.name for field in fields(cls)}
         stored: dict[str, Any] = json.loads(text)
         return cls(**{name: value for name, value in stored.items() if name in names})
 
     def to_json(self) -> str:
-        """Return the switches that differ from their defaults."""
+        """Return, as JSON text, the switches whose values differ from their defaults."""
         defaults = Switches()
         names = (field.name for field in fields(self))
         return json.dumps(
@@ -57,9 +60,10 @@ class Switches:
         )
 
     def changed(self, values: Mapping[str, Any]) -> Switches:
-        """Return these switches with `values` (texts, or JSON values) set.
+        """Return a copy of these switches with new values.
 
-        Raises Semantic naming every unknown switch and every value that does not fit.
+        `values` holds texts or JSON values by the name of the switch. Raises Semantic with all
+        unknown switches and invalid values.
         """
         read, problems = read_switches(values)
         if problems:
@@ -70,9 +74,11 @@ class Switches:
 def read_switches(
     values: Mapping[str, Any], *, beside: Sequence[str] = ()
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return parsed values, and a list of (name, reason) for invalid ones.
+    """Parse the values of switches, given as texts or JSON values by name.
 
-    `beside` are other names the caller takes, for the message about an unknown one.
+    Return the parsed values, and a list of (name, reason) for unknown switches and invalid values.
+    The message about an unknown switch lists all valid names; `beside` are further names for this
+    list.
     """
     parsed: dict[str, Any] = {}
     problems: list[tuple[str, str]] = []
@@ -150,4 +156,4 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "rotation": _rotation,
     "phone_identifies": _bool,
 }
-"""What each switch takes; raises ValueError saying what would be right."""
+"""The parsers of switch values; they raise ValueError for an invalid value."""

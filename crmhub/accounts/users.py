@@ -1,6 +1,6 @@
-"""Console users with email and password, and their sessions.
+"""Console users, who sign in with email and password, and their sessions.
 
-Only the digest of a session's token is stored. A new password or disabling the user deletes the
+Of a session's token only the digest is stored. A new password, or disabling the user, deletes the
 user's sessions. Each request looks up its session, so this takes effect at once.
 """
 
@@ -19,9 +19,9 @@ from crmhub.errors import Conflict, NotFound, Semantic
 from crmhub.secrets import digest, new_secret, token
 
 IDLE_MS = 8 * 3600 * 1000
-"""A session that is not used for so long ends."""
+"""The time without use, in ms, after which a session ends."""
 LONGEST_MS = 24 * 3600 * 1000
-"""Each session ends after so long."""
+"""The longest life of a session, in ms from its start, however often it is used."""
 # A session that expires later than this was started before the clock was set back, and is over.
 # Smaller differences between the clocks of hosts are tolerated.
 _LATEST_MS = LONGEST_MS + 3600 * 1000
@@ -33,7 +33,7 @@ _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,189}")
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A console user; times in ms, None for never."""
+    """A console user; times are in ms since 1970, None for an event that has not happened."""
 
     user_id: str
     email: str
@@ -44,7 +44,10 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """The user of a session; `stale` asks the caller to store that the session is in use."""
+    """The user of a live session.
+
+    `stale` is True if the caller should call `note_seen`, which stores the session's last use.
+    """
 
     user_id: str
     email: str
@@ -78,9 +81,10 @@ _ENABLE = Statement(
 
 
 def create(tx: Connection, email: str, password: str) -> User:
-    """Store a new user and return it; `password` is a hash of `passwords.to_store`.
+    """Store a new user and return it.
 
-    Raises Semantic for an invalid email, and Conflict if a user has this email.
+    `password` is the password's hash, made by `passwords.to_store`. Raises Semantic if `email` is
+    no valid address, and Conflict if another user has this email.
     """
     email = normal(email)
     if not _EMAIL.fullmatch(email) or not email.isprintable():
@@ -95,12 +99,12 @@ def create(tx: Connection, email: str, password: str) -> User:
 
 
 def list_users(db: Connection) -> list[User]:
-    """Return all users, also disabled ones, ordered by email."""
+    """Return all users, including disabled users, ordered by email."""
     return [_user_of(row) for row in db.rows(_LIST)]
 
 
 def load(db: Connection, email: str) -> User:
-    """Return the user with this email; raises NotFound."""
+    """Return the user with this email; raises NotFound if there is none."""
     row = db.row(_LOAD, {"email": normal(email)})
     if row is None:
         raise NotFound(f"There is no user {email[:100]!r}; `crmhub admin user list` shows them.")
@@ -112,7 +116,10 @@ def _user_of(row: Any) -> User:
 
 
 def stored_password(db: Connection, email: str) -> tuple[str, str] | None:
-    """Return the id and password hash of the enabled user with this email, None without one."""
+    """Return (user id, password hash) of the enabled user with this email.
+
+    The result is None if there is no such user or the user is disabled.
+    """
     if "\0" in email:
         # PostgreSQL refuses NUL, and no email contains it.
         return None
@@ -121,13 +128,19 @@ def stored_password(db: Connection, email: str) -> tuple[str, str] | None:
 
 
 def set_password(tx: Connection, user: User, password: str) -> None:
-    """Store a new password hash of `passwords.to_store` and end the user's sessions."""
+    """Store a new password hash and delete all sessions of the user.
+
+    `password` is the hash, made by `passwords.to_store`.
+    """
     tx.run(_SET_PASSWORD, {"id": user.user_id, "password": password})
     _end_all(tx, user)
 
 
 def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
-    """Disable the user and end their sessions, or enable the user; return whether it changed."""
+    """Disable the user and delete their sessions, or, if `disabled` is False, enable the user.
+
+    Return False if the user was in this state already.
+    """
     if not disabled:
         return tx.run(_ENABLE, {"id": user.user_id}) > 0
     changed = tx.run(_DISABLE, {"id": user.user_id, "disabled_at": now_ms()})
@@ -136,7 +149,7 @@ def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
 
 
 def normal(email: str) -> str:
-    """Return an email in its stored form."""
+    """Return an email in its stored form: in lower case, without blanks around it."""
     return email.strip().lower()
 
 
@@ -178,9 +191,10 @@ _END_ALL = Statement(sa.delete(console_session).where(_session.user_id == param(
 
 
 def start_session(tx: Connection, user_id: str, password: str) -> str | None:
-    """Start a session and return its token, or None if the user was disabled or changed meanwhile.
+    """Start a console session for a user and return the session's token.
 
-    `password` is the stored hash that the sign-in was checked against.
+    `password` is the stored password hash that the sign-in was checked against. Returns None if the
+    user has been disabled, or has a new password, since that check.
     """
     now = now_ms()
     user = {"id": user_id, "password": password, "last_sign_in_at": now}
@@ -194,7 +208,11 @@ def start_session(tx: Connection, user_id: str, password: str) -> str | None:
 
 
 def signed_in(db: Connection, session: str) -> SignedIn | None:
-    """Return the user of a live session, None for any other token."""
+    """Return the user of a live session.
+
+    `session` is the session's token. Returns None if the token is unknown, the session has ended or
+    the user is disabled.
+    """
     now = now_ms()
     row = db.row(_SIGNED_IN, {"digest": digest(session)} | _bounds(now))
     if row is None:
@@ -203,17 +221,20 @@ def signed_in(db: Connection, session: str) -> SignedIn | None:
 
 
 def _bounds(now: int) -> dict[str, int]:
-    """Return the times with which a session is compared to find out whether it is live."""
+    """Return the times, in ms, that decide at the time `now` whether a session is live.
+
+    They are the parameters `now`, `idle` and `latest` of the statements on sessions.
+    """
     return {"now": now, "idle": now - IDLE_MS, "latest": now + _LATEST_MS}
 
 
 def note_seen(tx: Connection, session: str) -> None:
-    """Store that the session is in use."""
+    """Store the present time as the last use of the session with this token."""
     tx.run(_NOTE_SEEN, {"digest": digest(session), "seen_at": now_ms()})
 
 
 def end_session(tx: Connection, session: str) -> None:
-    """End a session; ending it again is no error."""
+    """Delete the session with this token; a session that has ended is no error."""
     tx.run(_END, {"digest": digest(session)})
 
 

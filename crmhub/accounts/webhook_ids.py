@@ -1,7 +1,7 @@
-"""The ids of accounts in webhook paths, and their webhook secrets.
+"""The webhook ids of accounts, which stand in webhook paths, and their webhook secrets.
 
-Ids are stored as they are, because operators look them up; of a secret only the digest is stored.
-After a rotation the old id or secret may stay valid for a while.
+Webhook ids are stored in plain text, because operators look them up; of a secret only the digest is
+stored. After a rotation the old id or secret may stay valid for some time.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _INSERT = Statement(
 
 @dataclass(frozen=True, slots=True)
 class WebhookId:
-    """A valid webhook id of an account; `expires_at` in ms, None for never."""
+    """A valid webhook id of an account; `expires_at` is in ms since 1970, None for never."""
 
     purpose: Purpose
     value: str = field(repr=False)
@@ -68,20 +68,30 @@ class WebhookId:
 
 
 def webhook_ids(db: Connection, account_id: int) -> list[WebhookId]:
-    """Return the account's valid ids without its secrets, the newest of each purpose first."""
+    """Return the valid webhook ids of an account, but not its webhook secrets.
+
+    They are ordered by purpose; within a purpose the newest id comes first.
+    """
     rows = db.rows(_LIST, {"account_id": account_id, "now": now_ms()})
     return [WebhookId(row.purpose, row.value, row.expires_at) for row in rows]
 
 
 def issue(tx: Connection, account_id: int, kind: Rotatable) -> str:
-    """Store a new id or secret in addition to the existing ones, and return it."""
+    """Create and store a new webhook id or webhook secret, and return it.
+
+    The existing ids and secrets of the account stay valid.
+    """
     value = new_secret() if kind == "secret" else new_webhook_id()
     _insert(tx, account_id, kind, digest(value) if kind == "secret" else value)
     return value
 
 
 def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = WEEK_MS) -> str:
-    """Return a new id or secret; all older ones expire after `keep_ms`, at once for 0."""
+    """Create and store a new webhook id or webhook secret, and return it.
+
+    Older values of the same kind expire after `keep_ms` milliseconds, or at once for 0; values that
+    expire earlier keep their expiry. Raises Semantic for an unknown kind.
+    """
     if kind not in get_args(Rotatable):
         raise Semantic(f"{kind!r} cannot be changed; give one of {', '.join(get_args(Rotatable))}.")
     now = now_ms()
@@ -91,10 +101,11 @@ def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = W
 
 
 def set_alias(tx: Connection, account_id: int, alias: str) -> None:
-    """Replace the account's alias by the CRM's own portal id; `""` removes the alias.
+    """Set the alias of an account: the portal id that its CRM uses, as a webhook id.
 
-    An alias can be guessed, so it is accepted only together with the webhook secret. Raises
-    Semantic for an invalid id and Conflict if another account has the alias.
+    The alias replaces any former alias; "" only removes the former alias. An alias can be guessed,
+    so calls with it also need the webhook secret. Raises Semantic if the alias has a wrong form,
+    and Conflict if another account has it.
     """
     if alias and not is_alias(alias):
         raise Semantic(f"portal_alias: {ALIAS_FORM}.")
@@ -107,12 +118,16 @@ ALIAS_FORM = "give 1 to 64 letters, digits, - _ and ., or nothing for none"
 
 
 def is_alias(text: str) -> bool:
-    """Return whether `text` is a valid alias."""
+    """Return whether `text` has the form of an alias: 1 to 64 letters, digits, - _ and ."""
     return _ALIAS.fullmatch(text) is not None
 
 
 def _insert(tx: Connection, account_id: int, purpose: str, value: str) -> bool:
-    """Store the value; return False if it is taken."""
+    """Store a webhook id, or the digest of a webhook secret, for an account.
+
+    `purpose` is generated, portal, alias or secret. Return False, without storing it, if an account
+    has the same value already.
+    """
     # ON CONFLICT: on PostgreSQL the error of a unique key would end the transaction.
     id = {"value": value, "account_id": account_id, "purpose": purpose, "created_at": now_ms()}
     return tx.run(_INSERT, id) > 0

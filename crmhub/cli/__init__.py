@@ -1,6 +1,7 @@
 """The command line: `crmhub COMMAND`.
 
-Each command imports its modules when it runs, so that `crmhub --help` stays fast.
+The functions of the commands import their modules when they run, so that `crmhub --help` stays
+fast.
 """
 
 from __future__ import annotations
@@ -43,10 +44,13 @@ _STDOUT = 1
 
 
 class _Commands(click.RichGroup):
-    """The group of all commands; prints an expected error as one line on standard error."""
+    """The group of all commands of `crmhub`.
+
+    It prints an expected error as a short message on standard error, without a traceback.
+    """
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command by name; `fake-NAME` is an old name of `fake NAME`."""
+        """Return the command with this name, or None; `fake-NAME` is an old name of `fake NAME`."""
         if cmd_name.startswith("fake-"):
             return fake.get_command(ctx, cmd_name.removeprefix("fake-"))
         return super().get_command(ctx, cmd_name)
@@ -69,7 +73,10 @@ class _Commands(click.RichGroup):
 
 
 def _open_standard_streams() -> None:
-    """Open closed standard streams on /dev/null, so that no file or socket gets their numbers."""
+    """Open standard streams that are closed on /dev/null.
+
+    Otherwise a file or socket opened later would get the number of a standard stream.
+    """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             devnull = os.open(os.devnull, os.O_RDWR)

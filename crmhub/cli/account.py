@@ -1,4 +1,4 @@
-"""`crmhub account`: create and change accounts."""
+"""`crmhub account`: create, show and change accounts."""
 
 from __future__ import annotations
 

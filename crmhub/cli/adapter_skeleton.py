@@ -1,6 +1,6 @@
-"""Writes a new adapter's package from the template in `crmhub/adapter/skeleton`.
+"""Write the package of a new adapter from the template in `crmhub/adapter/skeleton`.
 
-The template is a working package for a CRM named acme; only the name is replaced.
+The template is a working package for a CRM named acme; only this name is replaced.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ _MAX_NAME_LENGTH = 30
 
 
 class InvalidTarget(ValueError):
-    """The name or the directory cannot be used; the message gives the reason and a remedy."""
+    """The new adapter's name or directory cannot be used; the message says why and what to do."""
 
 
 def write(name: str, directory: Path, *, taken: Iterable[str]) -> None:
-    """Write an adapter's package into a new or empty directory.
+    """Write the package of a new adapter into a new or empty directory.
 
-    `taken` lists the names of installed adapters. Raises InvalidTarget before anything is written.
+    `taken` lists the names of the installed adapters. Raises InvalidTarget if the name is invalid
+    or taken, or if the directory is not empty or cannot be written.
     """
     _check_name(name, taken)
     try:
@@ -56,7 +57,10 @@ def _check_name(name: str, taken: Iterable[str]) -> None:
 
 
 def _write_atomically(name: str, directory: Path) -> None:
-    """Write all files into a temporary directory, then move them into place: all or none."""
+    """Write all files of the package into a temporary directory, then move them to `directory`.
+
+    If an error occurs, the files written so far are removed.
+    """
     is_new = not directory.exists()
     directory.mkdir(exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=directory, prefix=".draft-"))
@@ -74,7 +78,7 @@ def _write_atomically(name: str, directory: Path) -> None:
 
 
 def _files(name: str) -> Iterator[tuple[str, str]]:
-    """Yield the path and text of each file in the new package."""
+    """Yield the relative path and the text of each file of the new package."""
     for path, source in _sources(files("crmhub.adapter") / "skeleton"):
         yield _rename_acme(path, name), _rename_acme(source.read_text(encoding="utf-8"), name)
 
@@ -89,7 +93,10 @@ def _sources(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traver
 
 
 def _rename_acme(text: str, name: str) -> str:
-    """Replace `acme` by another name in a text, in every form: module, class, title."""
+    """Replace the name acme in a text by the name of the new adapter.
+
+    Module names, class names and titles are replaced as well.
+    """
     word = "".join(part.capitalize() for part in re.split("[-_]", name))
     text = text.replace("_acme", f"_{name.replace('-', '_')}").replace("Acme", word)
     return text.replace("acme", name)

@@ -1,4 +1,4 @@
-"""`crmhub adapters` lists the installed adapters; `crmhub adapter new` writes a new one."""
+"""`crmhub adapters` lists the installed adapters; `crmhub adapter new` writes a new adapter."""
 
 from __future__ import annotations
 

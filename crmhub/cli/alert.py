@@ -1,4 +1,4 @@
-"""`crmhub alert`: list the active alerts, and test the operator's webhook."""
+"""`crmhub alert`: list the active alerts, and send a test message to the operator's webhook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`crmhub audit`: list the changes in the audit log."""
+"""`crmhub audit`: list the changes that the audit log records."""
 
 from __future__ import annotations
 

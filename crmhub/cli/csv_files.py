@@ -202,7 +202,10 @@ def _filter(text: str) -> Filter:
 
 @contextmanager
 def _write_whole(file: Path, *, force: bool) -> Iterator[TextIO]:
-    """Open a file that gets its name only when it is complete; `-` is standard output."""
+    """Open a file for writing that gets its name only when it is complete and on the disk.
+
+    The file `-` is standard output. Without `force`, raises UsageError if the file exists.
+    """
     if str(file) == "-":
         yield sys.stdout
         sys.stdout.flush()

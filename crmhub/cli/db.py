@@ -1,4 +1,4 @@
-"""`crmhub db`: upgrade, optional index, backup, restore, new encryption key."""
+"""`crmhub db`: upgrade, distribute, index, back up, restore and reseal the database."""
 
 from __future__ import annotations
 
@@ -170,7 +170,10 @@ def _print_contents(settings: Settings, done: str, *, as_json: bool) -> None:
 
 
 def _build_index(database: Database) -> bool:
-    """Build the optional index, and report progress on standard error."""
+    """Build the optional index, and report the progress on standard error.
+
+    Return False if the index existed already.
+    """
     from crmhub.records import trigrams
 
     with ThreadPoolExecutor(1) as pool:

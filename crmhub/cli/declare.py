@@ -1,4 +1,4 @@
-"""`crmhub account apply` and `export`: accounts declared in a file."""
+"""`crmhub account apply` and `crmhub account export`: accounts that a file declares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`crmhub demo`: create a demo account, and print commands to try."""
+"""`crmhub demo`: create an account with sample records, and print commands to try."""
 
 from __future__ import annotations
 
@@ -80,7 +80,10 @@ def demo(host: str | None, port: int | None) -> None:
 
 
 def _demo_account(hub: Hub) -> Account:
-    """Return the demo account, created if missing; raises Conflict if it is unusable."""
+    """Return the demo account, and create it if it is missing.
+
+    Raises Conflict if the account is disabled or uses another CRM than the hub's own records.
+    """
     from crmhub.accounts import accounts
     from crmhub.operations.open_account import open_account
 
@@ -101,7 +104,10 @@ def _demo_account(hub: Hub) -> Account:
 
 
 def _api_key(hub: Hub, account: Account) -> str:
-    """Return the stored API key, or create a key if it is missing or invalid."""
+    """Return the API key of the demo account from its file.
+
+    If the file is missing or its key is not valid, create a new key and store it there.
+    """
     from crmhub.accounts import keys
     from crmhub.operations import change_account
 
@@ -124,7 +130,7 @@ def _key_file(hub: Hub) -> Path:
 
 
 def _store_key(path: Path, key: str) -> None:
-    """Write the API key to a file that only its owner can read."""
+    """Write an API key to the file `path`, which only its owner can read."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".demo.")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -133,7 +139,10 @@ def _store_key(path: Path, key: str) -> None:
 
 
 def _create_samples(hub: Hub, account: Account) -> int:
-    """Create the missing sample records; return the id of the contact for the printed commands."""
+    """Create the sample records that are missing.
+
+    Return the id of the contact that the printed commands use.
+    """
     from crmhub.helpers import get_type
     from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS, TICKETS
     from crmhub.records.writing import NewRecord
@@ -167,7 +176,7 @@ def _create_samples(hub: Hub, account: Account) -> int:
 
 
 def _webhook_ids(hub: Hub, account: Account) -> tuple[str, str]:
-    """Return the newest generated id and portal id of an account."""
+    """Return the newest generated id and the newest portal id of an account."""
     from crmhub.accounts.webhook_ids import webhook_ids
 
     with hub.database.reading() as db:
@@ -179,7 +188,11 @@ def _webhook_ids(hub: Hub, account: Account) -> tuple[str, str]:
 def _sample_commands(
     address: str, key: str, generated_id: str, portal_id: str, contact_id: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield the title and text of each printed command; the commands can be run repeatedly."""
+    """Yield the title and the shell command of each example to print.
+
+    The ids are those of the demo account's webhooks and of a contact. All commands can be run
+    several times.
+    """
     api = f"{address}/{_CLIENT_ID}/api/v1"
     chatbot, functions = f"{address}/chatbot", f"{address}/crm-api-interface"
     contact = str(contact_id)
@@ -249,7 +262,11 @@ def _sample_commands(
 
 
 def _curl(url: str, *headers: str, body: Any = None) -> str:
-    """Return a curl command for a POSIX shell, whose output ends with a line break."""
+    """Return a curl command for a POSIX shell.
+
+    `headers` are lines such as `Name: value`; `body` is sent as JSON. The command prints a line
+    break after the response.
+    """
     words = ["curl", "-s", "-w", "\\n", url]
     if body is not None:
         headers = (*headers, "Content-Type: application/json")

@@ -1,4 +1,4 @@
-"""`crmhub doctor`: check the installation."""
+"""`crmhub doctor`: check the settings, the database and all accounts of an installation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ State = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report: the name of the check, its state, and a message."""
+    """One line of the doctor's report: the name of the check, the state and a message."""
 
     name: str
     state: State
@@ -119,7 +119,7 @@ def _settings(settings: Settings) -> Finding:
 
 
 def _check_directories(settings: Settings) -> Finding:
-    """Write a test file to each directory of the service."""
+    """Check that the service can write to its directories, with a test file."""
     needed = {settings.var} if settings.env == "development" else set()
     if settings.database_url.startswith("sqlite:///"):
         needed.add(Path(settings.database_url.removeprefix("sqlite:///")).parent)
@@ -172,7 +172,7 @@ def _migrations(database: Database) -> Finding:
 
 
 def _connections(hub: Hub) -> Finding:
-    """Compare the connections that the hub may open with the limit of the database."""
+    """Compare the number of connections that the hub may open with the database's limit."""
     if hub.database.dialect == "sqlite":
         return Finding("connections", "ok", "SQLite takes as many as there are")
     hub_limit = hub.settings.workers * hub.database.pool_size + _WORKERS_CONNECTIONS
@@ -196,7 +196,10 @@ def _connections(hub: Hub) -> Finding:
 
 
 def _distribution(database: Database) -> Iterator[Finding]:
-    """Say how the tables are distributed; nothing where they are not."""
+    """Yield a finding about the distribution of the tables over several servers.
+
+    Yields nothing if the database is not distributed.
+    """
     from crmhub.database.distribution import DISTRIBUTED, REFERENCE, read_distribution
 
     found = read_distribution(database)
@@ -271,7 +274,7 @@ def _adapters(hub: Hub) -> Iterator[Finding]:
 
 
 def _keys(hub: Hub) -> Finding:
-    """Check that all secrets are sealed with the first encryption key."""
+    """Check that all stored secrets are encrypted with the first encryption key."""
     from crmhub.operations.reseal_secrets import counts
 
     counts_by_key, first = counts(hub.database), hub.vault.first
@@ -289,7 +292,7 @@ def _keys(hub: Hub) -> Finding:
 
 
 def _read_accounts(hub: Hub) -> tuple[list[Account], list[Finding]]:
-    """Return the readable accounts, and a finding for each unreadable account."""
+    """Return the accounts that can be parsed, and a finding for each other account."""
     from crmhub.accounts import accounts
 
     with hub.database.reading() as db:
@@ -308,7 +311,12 @@ def _read_accounts(hub: Hub) -> tuple[list[Account], list[Finding]]:
 
 
 def _accounts(hub: Hub, readable: list[Account], *, sound: bool) -> Iterator[Finding]:
-    """Yield a finding per fault of an account, or "ok"."""
+    """Yield a finding for each account whose adapter cannot be set up, and each missing plan.
+
+    `readable` are the accounts to check. A plan is missing if accounts have it but the plans file
+    does not define it. If every adapter can be set up and `sound` is True, the last finding says
+    that all accounts are fine.
+    """
     from crmhub.accounts import accounts
     from crmhub.adapter import AdapterError
     from crmhub.helpers.crm_connection import connect
@@ -329,7 +337,7 @@ def _accounts(hub: Hub, readable: list[Account], *, sound: bool) -> Iterator[Fin
 
 
 def _journal(hub: Hub) -> Iterator[Finding]:
-    """Yield a finding per active alert, or "ok"."""
+    """Yield a finding for each active alert; without alerts, yield one finding that all is well."""
     from crmhub.operations import alerts
 
     with hub.database.reading() as db:
@@ -351,7 +359,12 @@ def _alerts(hub: Hub) -> Finding:
 def _records(
     hub: Hub, readable: list[Account], *, everything: bool, repair: bool
 ) -> Iterator[Finding]:
-    """Yield a finding per wrong counter or index row, then the number of checked records."""
+    """Yield a finding for each wrong counter and each kind of record with wrong index rows.
+
+    `readable` are the accounts to check. The last finding gives the number of checked accounts and
+    records. With `repair`, faults are repaired. Without `everything`, only a sample of the records
+    is checked, for about 30 seconds.
+    """
     from crmhub.properties.kinds import KINDS
     from crmhub.records.repair import examine, rebuild, recount
 

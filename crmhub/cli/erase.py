@@ -1,4 +1,4 @@
-"""`crmhub erase`: erase the data of a person from the hub."""
+"""`crmhub erase`: erase all data of a person from the hub."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def erase(
 
 
 def _print_findings(findings: Erased) -> None:
-    """Print the data found, as ids and counts only."""
+    """Print the data that was found of a person, as ids and counts without personal data."""
     states = ", ".join(f"{n} {state}" for state, n in sorted(findings.actions.items()))
     print_fields(
         (name, value)
@@ -128,7 +128,7 @@ def _print_findings(findings: Erased) -> None:
 
 
 def _print_remaining_work(findings: Erased) -> None:
-    """Print the work that remains for the operator."""
+    """Print the work that an erasure leaves to the operator, one line per task."""
     for line in _remaining_work(findings):
         click.echo(line)
 

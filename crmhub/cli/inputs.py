@@ -1,4 +1,4 @@
-"""Parsers of command-line values: `k=v`, durations, times, and secrets from files."""
+"""Parse values of the command line: `name=value`, durations, times, and secrets from files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ import rich_click as click
 from crmhub import durations
 
 HELPERS = ("createLead", "setProperties", "createDeal", "createTicket")
-"""The helpers that write, and whose calls are in the journal."""
+"""The helpers that write to the CRM, and whose calls are stored in the journal."""
 
 # The next three functions are click option types: click adds the option's name to their errors.
 
 
 def assignment(text: str) -> tuple[str, str]:
-    """Split `name=value` into name and value."""
+    """Split the text `name=value` into name and value.
+
+    Raises BadParameter if the text has another form.
+    """
     name, equals, value = text.partition("=")
     if not equals or not name:
         # The text is not repeated in the error, because it may be a secret in the wrong place.
@@ -29,7 +32,10 @@ def assignment(text: str) -> tuple[str, str]:
 
 
 def duration(text: str) -> int:
-    """Parse a duration such as `7d` to milliseconds."""
+    """Return a duration, such as `7d`, in milliseconds.
+
+    Raises BadParameter if the text is no duration.
+    """
     milliseconds = durations.milliseconds(text)
     if milliseconds is None:
         raise click.BadParameter(f"{text!r} is not a time; give {durations.FORM}.")
@@ -37,7 +43,10 @@ def duration(text: str) -> int:
 
 
 def moment(text: str) -> int:
-    """Parse a date (UTC), a date with time, or `90d` from now, to ms since 1970."""
+    """Return a time in ms since 1970, from a date, a date with time, or a duration from now.
+
+    A time without a time zone is UTC. Raises BadParameter if the text has another form.
+    """
     milliseconds = durations.milliseconds(text)
     if milliseconds is not None:
         return time.time_ns() // 1_000_000 + milliseconds
@@ -61,7 +70,10 @@ expiring = click.option(
 
 
 def as_mapping(pairs: Iterable[tuple[str, str]], option: str) -> dict[str, str]:
-    """Return pairs of name and value as a mapping; raises UsageError for a repeated name."""
+    """Return pairs of name and value as a dict.
+
+    Raises UsageError, which names the option `option`, if a name occurs twice.
+    """
     mapping: dict[str, str] = {}
     for name, value in pairs:
         if name in mapping:
@@ -71,10 +83,11 @@ def as_mapping(pairs: Iterable[tuple[str, str]], option: str) -> dict[str, str]:
 
 
 def read_secrets(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Read secrets from `@file`, or one of them from `-` (standard input); return them by name.
+    """Read the secrets of the option --secret, given as pairs (name, source); return them by name.
 
-    A secret on the command line is refused: every user of the machine can see it, and the shell
-    stores it in its history. An empty value removes the secret.
+    The source is `@FILE` for a file, `-` for standard input (at most once), or "", which removes
+    the secret. Any other source raises UsageError: a secret on the command line would be visible to
+    all users of the machine and stay in the shell's history.
     """
     sources = as_mapping(pairs, "--secret")
     if list(sources.values()).count("-") > 1:
@@ -83,9 +96,9 @@ def read_secrets(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def read_password(source: str) -> str:
-    """Read a password from a file, or from standard input for `-`.
+    """Read a password from the file `source`, or from standard input if `source` is `-`.
 
-    Raises UsageError for an empty password.
+    Raises UsageError if the password is empty or the file cannot be read.
     """
     if source == "-" and sys.stdin.isatty():
         return str(click.prompt("Password", hide_input=True, confirmation_prompt=True))

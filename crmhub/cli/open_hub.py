@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened_hub() -> Iterator[Hub]:
-    """Open a hub on a database with the newest schema, and close it after the block.
+    """Open a hub for the block, on a database with the newest schema, and close it at the end.
 
-    Raises SettingsError, and Unavailable if the database is unavailable or needs a migration.
+    Raises SettingsError if a setting is invalid, and Unavailable if the database cannot be used or
+    needs a migration by the operator.
     """
     from crmhub.hub import Hub
     from crmhub.settings import Settings
@@ -36,9 +37,10 @@ def opened_hub() -> Iterator[Hub]:
 
 
 def make_ready(settings: Settings) -> None:
-    """Migrate a SQLite database; raise Unavailable if a PostgreSQL database needs a migration.
+    """Prepare the database for the hub: migrate SQLite, check PostgreSQL.
 
-    Other processes may use a PostgreSQL database, so only the operator migrates it.
+    A PostgreSQL database may be in use by other processes, so only the operator migrates it. Raises
+    Unavailable if it needs a migration or cannot be used.
     """
     if settings.database_url.startswith("sqlite"):
         _make_sqlite_ready(settings)
@@ -60,7 +62,10 @@ def make_ready(settings: Settings) -> None:
 
 
 def _make_sqlite_ready(settings: Settings) -> None:
-    """Migrate a SQLite database; on a full disk, use the reserved space for the migration."""
+    """Run the missing migrations of a SQLite database.
+
+    If the disk is full, the space that the hub has reserved on it is used for the migrations.
+    """
     from sqlalchemy.engine import make_url
 
     from crmhub.database.drivers import Unwritable, keep_reserve, use_reserve
@@ -77,7 +82,7 @@ def _make_sqlite_ready(settings: Settings) -> None:
 
 
 def warn_of_disk(settings: Settings) -> None:
-    """Log a warning if SQLite's disk cannot be written."""
+    """Log a warning if the disk of a SQLite database is full or cannot be written."""
     from sqlalchemy.engine import make_url
 
     from crmhub.database.drivers import check_disk
@@ -92,10 +97,10 @@ def warn_of_disk(settings: Settings) -> None:
 
 
 def upgrade(settings: Settings) -> None:
-    """Run the missing migrations.
+    """Run the missing migrations of the database.
 
-    Raises Unavailable if the database is unavailable or newer than this version of the hub, and
-    Unwritable if the disk is full.
+    Raises Unwritable if the disk is full, and Unavailable if the database cannot be used or its
+    schema is newer than this version of the hub.
     """
     from alembic.util import CommandError
     from sqlalchemy.exc import SQLAlchemyError
@@ -122,7 +127,7 @@ def first_line(exc: BaseException) -> str:
 
 
 def author() -> Author:
-    """Return the system user as the author of an audit entry."""
+    """Return the author of audit entries for this command: the system user who runs it."""
     import os
     import pwd
 

@@ -1,4 +1,4 @@
-"""Progress of a long command: a bar on a terminal, elsewhere a line every 10 seconds."""
+"""Progress of a long command: a bar on a terminal, else a line of text every 10 seconds."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _REPORT_EVERY_S = 10.0
 
 @contextmanager
 def progress(of: str, *, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """Report progress on standard error during the block, with rate and time left.
+    """Report the progress of the block on standard error, with the rate and the time left.
 
-    Yields a function that takes the number of processed items. `of` names the items; `done` of them
-    were processed earlier.
+    Yields a function to call with the number of items processed so far. `of` is the noun for the
+    items, such as "rows"; `total` is the number of all items; `done` items were processed before
+    the block.
     """
     if not sys.stderr.isatty():
         yield _Lines(of, total, done).report

@@ -1,4 +1,4 @@
-"""`crmhub db reseal`: encrypt the stored credentials with a new key."""
+"""`crmhub db reseal`: encrypt the stored credentials with the first encryption key."""
 
 from __future__ import annotations
 

@@ -106,9 +106,9 @@ def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> N
 
 
 def _allow_descriptors() -> None:
-    """Raise the limit of open files per server process above the usual 1,024.
+    """Raise the limit of open files of each process above the usual 1,024.
 
-    Each connection needs a file descriptor, and so does the call to a CRM for which it waits.
+    A request needs up to two file descriptors: its own connection, and the call to a CRM.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:

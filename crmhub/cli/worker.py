@@ -1,4 +1,4 @@
-"""`crmhub worker`: process the journal, beside the service or on another machine."""
+"""`crmhub worker`: process the actions in the journal, on any machine that has the database."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ def worker(
 
 
 def _serve_metrics(host: str, port: int) -> None:
-    """Serve this process's metrics over HTTP; raises ClickException if the address is in use."""
+    """Serve the metrics of this process over HTTP at this address and port.
+
+    Raises ClickException if the address cannot be used.
+    """
     from prometheus_client import start_http_server
 
     from crmhub import metrics
@@ -93,7 +96,7 @@ def _serve_metrics(host: str, port: int) -> None:
 
 
 def _stop_with_supervisor(supervisor: int) -> None:
-    """Stop this worker when its supervisor process has ended."""
+    """Wait until the process with the id `supervisor` has ended, then stop this worker."""
     while os.getppid() == supervisor:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)

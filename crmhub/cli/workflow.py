@@ -1,4 +1,4 @@
-"""`crmhub workflow`: enrol contacts in workflows, and remove them."""
+"""`crmhub workflow`: enrol contacts in workflows, and remove contacts from workflows."""
 
 from __future__ import annotations
 

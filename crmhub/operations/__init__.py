@@ -1,1 +1,1 @@
-"""The operators' tasks: accounts, their CRM, their actions, backups, erasure."""
+"""Operations for operators: accounts, their CRMs and actions, alerts, backups, erasure."""

@@ -1,7 +1,8 @@
-"""Reader and writer of files that declare accounts (`config/accounts.toml`).
+"""Read and write TOML files that declare accounts (`config/accounts.toml`).
 
-A table declares the account with that client id; values that are not in the table stay as they are.
-Secrets are not in the file, only references to them: `{ env = "NAME" }` or `{ file = "PATH" }`.
+The name of a table is the client id of the account that it declares. Values that the table does not
+name stay as they are. The file does not contain secrets but refers to them: `{ env = "NAME" }` or
+`{ file = "PATH" }`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ _TYPES = {str: 'a text in ""', bool: "true or false", dict: "a table"}
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """An account as a file declares it; None means that the account's value stays as it is."""
+    """An account as a file declares it.
+
+    `values` holds switches, `name`, `plan` and `portal_alias`. A value that is None or missing
+    means that the account's value stays as it is.
+    """
 
     client_id: str
     values: Mapping[str, Any]
@@ -38,10 +43,10 @@ class Declared:
 
 
 def read(path: Path, environment: Mapping[str, str]) -> list[Declared]:
-    """Return the accounts that a file declares, with the secrets that it refers to.
+    """Read the accounts that the file at `path` declares, with the secrets it refers to.
 
-    Relative paths of secrets start at the file's directory. Raises SettingsError with the file,
-    table and key of every fault.
+    Secrets are read from `environment` or from files; relative paths of these files start at the
+    directory of `path`. Raises SettingsError, which names the table and key of every fault.
     """
     reader = _Reader(path, environment)
     declared = [reader.account(client_id, table) for client_id, table in read_toml(path).items()]
@@ -51,7 +56,7 @@ def read(path: Path, environment: Mapping[str, str]) -> list[Declared]:
 
 
 class _Reader:
-    """Reads the tables of a file and collects all faults."""
+    """Reads the tables of a file, and collects messages about their faults in `problems`."""
 
     def __init__(self, path: Path, environment: Mapping[str, str]) -> None:
         self.path = path
@@ -76,7 +81,11 @@ class _Reader:
         return Declared(client_id, {**table, **switches}, disabled, crm, field_map)
 
     def _switches(self, where: str, table: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the switches in a table; their names and values are checked later."""
+        """Return the switches of a TOML table whose values are texts, numbers or booleans.
+
+        `where` is the name of the table in messages. Other values are reported as faults. Whether
+        the switches exist and have valid values is checked when they are applied.
+        """
         switches = {}
         for name, value in table.items():
             if name in ("name", "plan", "disabled"):
@@ -114,7 +123,11 @@ class _Reader:
     def _table(
         self, where: str, table: Mapping[str, Any], types: Mapping[str, type]
     ) -> dict[str, Any]:
-        """Return the valid entries of a table: those with a known name and the right type."""
+        """Return the entries of a TOML table that have an expected name and type.
+
+        `types` holds the expected types by name; `where` is the name of the table in messages.
+        Other entries are reported as faults.
+        """
         entries = {}
         for name, value in table.items():
             if name not in types:
@@ -135,7 +148,11 @@ class _Reader:
         return ""
 
     def _secret(self, where: str, name: str, reference: Any) -> str:
-        """Return the secret that a reference names, or "" for an empty or invalid reference."""
+        """Return the secret that a reference leads to.
+
+        `where` and `name` are the names of the table and the secret in messages. Returns "" for an
+        empty reference, and for an invalid one, which is reported as a fault.
+        """
         if reference == "":
             return ""
         if isinstance(reference, str):
@@ -175,7 +192,7 @@ class _Reader:
 
 
 def table_text(path: Sequence[str], values: Mapping[str, Any]) -> str:
-    """Return a TOML table with these values."""
+    """Return a TOML table as text: the header for `path` and a line for each value."""
     lines = [f"{_key(name)} = {_value(value)}" for name, value in values.items()]
     return "\n".join([f"[{'.'.join(map(_key, path))}]", *lines])
 

@@ -1,8 +1,8 @@
 """Alerts for operators: refused credentials, old queues, failed actions.
 
-Every worker compares the current alerts with the stored ones every few seconds. A change is stored
-in one transaction with its message, so each change is sent once, however many workers run and
-whenever one of them is killed.
+Every worker compares the present alerts with the stored alerts every few seconds. A change is
+stored in one transaction with its message, so the message is sent once for each change, however
+many workers run and even if one of them is killed.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ STARTED: Mapping[Kind, str] = {
     "queue": "queue.old",
     "dead": "actions.dead",
 }
-"""The message type when an alert of this kind starts."""
+"""The type of the message that is sent when an alert starts, by kind of alert."""
 ENDED: Mapping[Kind, str] = {
     "credentials": "credentials.accepted",
     "queue": "queue.caught_up",
     "dead": "actions.decided",
 }
-"""The message type when an alert of this kind ends."""
+"""The type of the message that is sent when an alert ends, by kind of alert."""
 
 # While actions go on failing, a message is sent no more often than this.
 _FAILED_AGAIN_MS = 60_000
@@ -53,7 +53,10 @@ _log = logging.getLogger("crmhub.alerts")
 
 
 def _with_names(rows: sa.FromClause) -> sa.Select[Any]:
-    """Return a query that adds the client id and the adapter to rows about connections."""
+    """Return a query that adds the client id and the adapter to rows.
+
+    The rows must have the columns `account_id` and `connection_id`.
+    """
     connection = tables.connection.c
     return (
         sa.select(*rows.c, account.c.client_id, connection.adapter)
@@ -149,8 +152,9 @@ _DELETE = Statement(
 class Alert:
     """An alert about one connection of an account.
 
-    `since` is the time it started and `newest` the time of its newest event (ms). `count` is the
-    number of waiting or failed actions, `blocked` the number of actions blocked by failed ones.
+    `since` is the start of the alert and `newest` the time of its newest event, both in ms since
+    1970. `count` is the number of waiting or failed actions, `blocked` the number of actions that
+    failed actions block.
     """
 
     account_id: int
@@ -165,11 +169,11 @@ class Alert:
 
     @property
     def key(self) -> tuple[int, int, Kind]:
-        """The primary key of the alert's row in the database."""
+        """The primary key of the alert's row: account id, connection id and kind."""
         return self.account_id, self.connection_id, self.kind
 
     def in_words(self) -> str:
-        """Return a message that says what is wrong and what to do."""
+        """Return a message about the alert that says what is wrong and what to do."""
         since = f"since {iso(self.since)[:16].replace('T', ' ')} UTC"
         if self.kind == "credentials":
             return (
@@ -187,7 +191,10 @@ class Alert:
 
 
 def watch(hub: Hub, stopping: threading.Event) -> None:
-    """Update the alerts and send due messages every few seconds, until `stopping` is set."""
+    """Update the alerts and send the due messages every few seconds.
+
+    This runs until `stopping` is set.
+    """
     settings = hub.settings
     url, secret = settings.alert_url, settings.alert_secret
     while not stopping.is_set():
@@ -206,7 +213,10 @@ def watch(hub: Hub, stopping: threading.Event) -> None:
 
 
 def current(db: Connection, *, old_ms: int) -> list[Alert]:
-    """Return the current alerts; a queue is old if its oldest action waits longer than `old_ms`."""
+    """Find the present alerts of all accounts, the oldest alert first.
+
+    An alert about a queue exists if its oldest action has waited longer than `old_ms` milliseconds.
+    """
     params_by_kind: Mapping[Kind, Mapping[str, int]] = {"queue": {"before": now_ms() - old_ms}}
     alerts = [
         Alert(
@@ -227,10 +237,11 @@ def current(db: Connection, *, old_ms: int) -> list[Alert]:
 
 
 def update(database: Database, *, old_ms: int, send: bool) -> list[Alert]:
-    """Store the alerts that changed since the last update; return the current alerts.
+    """Compare the present alerts with the stored alerts, store changes, return the present ones.
 
-    With `send`, each change adds a message to the outbox. Without a change nothing is written.
-    Raises Unavailable.
+    A queue gives an alert if its oldest action has waited longer than `old_ms` milliseconds. With
+    `send`, a message about each change is added to the outbox. Raises Unavailable if the database
+    is unavailable.
     """
     with database.reading() as db:
         alerts = current(db, old_ms=old_ms)
@@ -256,7 +267,11 @@ def _store_changes(tx: Connection, *, old_ms: int, send: bool) -> None:
 
 
 def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]:
-    """Return the alerts that started, continue or ended, each with the type of its message."""
+    """Compare the present alerts with the stored alerts; return the changes.
+
+    A change is the type of its message and the alert: one that started, one that ended, or one
+    about failed actions of which more have failed.
+    """
     stored = {
         (row.account_id, row.connection_id, row.kind): row
         for row in _rows_of_all(db, _STORED_OF_ALL_ACCOUNTS)
@@ -281,7 +296,7 @@ def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]
 def _rows_of_all(
     db: Connection, statement: Statement, params: Mapping[str, int] | None = None
 ) -> list[Any]:
-    """Return the rows of a query over all accounts."""
+    """Run a statement that reads rows of all accounts, and return its rows."""
     return db.rows(statement, params)
 
 
@@ -298,6 +313,6 @@ def _message_data(alert: Alert) -> dict[str, object]:
 
 
 def count_by_kind(db: Connection) -> dict[str, int]:
-    """Return the number of alerts of each kind at the last update."""
+    """Return the number of stored alerts by kind; kinds without alerts have 0."""
     rows = _rows_of_all(db, _COUNT_OF_ALL_ACCOUNTS)
     return dict.fromkeys(KINDS, 0) | {row.kind: int(row.n) for row in rows}

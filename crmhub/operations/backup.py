@@ -1,7 +1,8 @@
 """Backup and restore of the whole database with `pg_dump`, `pg_restore` and SQLite's backup API.
 
-A restored database is older than the CRMs: an action that was waiting may have been sent since, and
-record ids may have been used since. `settle` prepares the database for both.
+A restored database is older than the CRMs: since the backup, actions that it shows as waiting may
+have been sent, and record ids that it shows as free may have been used. `settle` prepares a
+restored database for both.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ _RESTORE = """
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Counts of a database: accounts, records, and unfinished actions."""
+    """The numbers of accounts, records and unfinished actions in a database."""
 
     accounts: int
     records: int
@@ -77,10 +78,10 @@ class Contents:
 
 
 def backup(url: str, path: Path) -> int:
-    """Write the database at `url` to a new file that only its owner can read; return its size.
+    """Write a backup of the database at `url` to the new file `path`; return its size in bytes.
 
-    Raises Conflict if the file exists, Unavailable without the database or pg_dump, and OSError if
-    the file cannot be written.
+    Only the owner can read the file. Raises Conflict if the file exists, Unavailable if the
+    database cannot be read or pg_dump is not installed, and OSError if the file cannot be written.
     """
     if path.exists():
         raise Conflict(f"{path} is there already; a backup is written over nothing.")
@@ -96,10 +97,11 @@ def backup(url: str, path: Path) -> int:
 
 
 def restore(url: str, path: Path) -> None:
-    """Restore a backup into the empty database at `url` and settle it: all or nothing.
+    """Restore the backup in the file `path` into the empty database at `url`, and settle it.
 
-    Raises BadRequest for a file that is not a backup of this kind, Conflict if the database is not
-    empty, and Unavailable for a damaged file or without the database or a program.
+    If an error occurs, nothing is restored. Raises BadRequest if the file is no backup of such a
+    database, Conflict if the database is not empty, and Unavailable if the file is damaged, the
+    database cannot be reached or a PostgreSQL program is not installed.
     """
     parsed = make_url(url)
     backend = parsed.get_backend_name()
@@ -113,17 +115,18 @@ def restore(url: str, path: Path) -> None:
 
 
 def settle(url: str) -> None:
-    """Prepare a restored database with the newest schema for use; safe to run again.
+    """Prepare a restored database for use; it must have the newest schema.
 
-    Unfinished actions will be looked up in their CRM before they are sent. Record ids that may have
-    been used since the backup are skipped.
+    Every unfinished action is marked, so that the CRM is searched for its result before it is sent
+    again. Record ids that may have been used since the backup are skipped. Settling a database
+    twice does no harm.
     """
     with closing(Database(url, pool_size=1)) as database:
         database.transact(lambda tx: [tx.run(statement) for statement in _SETTLE_ALL_ACCOUNTS])
 
 
 def contents(url: str) -> Contents:
-    """Return the counts of a database that has the newest schema."""
+    """Count the contents of the database at `url`, which must have the newest schema."""
     with closing(Database(url, pool_size=1)) as database, database.reading() as db:
         ids = account_ids(db)
 
@@ -135,7 +138,11 @@ def contents(url: str) -> Contents:
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[Path]:
-    """Open a new file that appears at `path` only when it is complete and on the disk."""
+    """Yield the path of an empty temporary file, which becomes the file `path` at the end.
+
+    The file appears at `path` only when it is complete and on the disk. Raises OSError if `path`
+    exists by then.
+    """
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{path.name}.") as folder:
         part = Path(folder, "part")
         part.touch(0o600)
@@ -226,9 +233,10 @@ def _require(*programs: str) -> None:
 
 
 def _run(what: str, url: URL, *command: str) -> None:
-    """Run a program with the connection string of `url` as its last argument.
+    """Run a program with the connection string of the database `url` as its last argument.
 
-    Raises Unavailable with the program's error output.
+    `what` names the operation in messages. Raises Unavailable, with the error output of the
+    program, if the program fails.
     """
     from psycopg.conninfo import make_conninfo
 

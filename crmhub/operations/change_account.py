@@ -1,7 +1,7 @@
 """Read and change an account: name, plan, switches, API keys and webhook ids.
 
-Accounts are read from the database, not from this process's cache, so that operators see changes
-made in other processes.
+Accounts are read from the database and not from the cache of this process, so that operators see
+changes made in other processes.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _LONGEST_KEPT_MS = 3650 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """An account with its webhook ids (newest first), its secrets, and its former CRMs.
+    """An account with its webhook ids, the names of its secrets, and its former CRMs.
 
-    `secrets` holds the names of the stored secrets, or None if they cannot be decrypted. `former`
-    holds the previous CRMs that still have unfinished actions.
+    `ids` are ordered by purpose, then the newest first. `secrets` is None if the secrets cannot be
+    decrypted. `former` holds only the former CRMs that still have unfinished actions.
     """
 
     account: Account
@@ -41,7 +41,10 @@ class Detail:
 
 
 def detail(hub: Hub, client_id: str) -> Detail:
-    """Return an account with its webhook ids, secrets and former CRMs; raises NotFound."""
+    """Load an account with its webhook ids, the names of its secrets, and its former CRMs.
+
+    Raises NotFound if there is no account with this client id.
+    """
     account = hub.load_account(client_id)
     with hub.database.reading() as db:
         ids = webhook_ids.webhook_ids(db, account.id)
@@ -60,10 +63,12 @@ def change(
     disabled: bool | None = None,
     path: str = "",
 ) -> Account:
-    """Set switches, `name`, `plan` and `portal_alias`, or disable and enable; return the account.
+    """Set switches, `name`, `plan` and `portal_alias` of an account, and return the account.
 
-    `path` is a prefix for the names of switches in messages. Raises NotFound; Semantic with every
-    fault; Conflict for the alias of another account.
+    `values` holds texts or JSON values by name; an empty `portal_alias` removes the alias.
+    `disabled` disables (True) or enables (False) the account; None leaves this unchanged. Messages
+    name switches with the prefix `path`. Raises NotFound if there is no account with this client
+    id; Semantic with all faults of the values; Conflict if another account has the alias.
     """
     account = changes.locked(tx, hub.load_account(client_id).id, hub.plans)
     before, id = changeable(tx, account), account.id
@@ -78,7 +83,7 @@ def change(
 
 
 def changeable(db: Connection, account: Account) -> dict[str, Any]:
-    """Return an account's values that `change` can set, by name."""
+    """Return, by name, the values of an account that `change` can set."""
     ids = webhook_ids.webhook_ids(db, account.id)
     return {
         "name": account.name,
@@ -103,7 +108,14 @@ def create_key(
     by: Author,
     key_id: str | None = None,
 ) -> IssuedKey:
-    """Create an API key and return it; raises NotFound and the errors of `keys.create`."""
+    """Create an API key for an account and return it.
+
+    Without `scopes` the key has all scopes. `expires_at` is in ms since 1970, None for never.
+    `key_id` is the id of the new key, None for a random id; with an id, a repeated call creates no
+    second key. Raises NotFound if there is no account with this client id, Semantic if a scope is
+    unknown or the expiry is past, BadRequest if `key_id` is invalid, and Conflict if the account
+    already has a key with this id.
+    """
     id = hub.load_account(client_id).id
     issued = keys.create(tx, id, scopes=scopes, expires_at=expires_at, key_id=key_id)
     expiry = None if issued.expires_at is None else iso(issued.expires_at)
@@ -114,7 +126,10 @@ def create_key(
 
 @in_transaction
 def revoke_key(hub: Hub, tx: Connection, client_id: str, key_id: str, *, by: Author) -> None:
-    """Revoke an API key; a revoked key stays revoked. Raises NotFound."""
+    """Revoke an API key of an account; a key that is revoked already is left unchanged.
+
+    Raises NotFound if there is no such account or the account has no such key.
+    """
     id = hub.load_account(client_id).id
     if keys.revoke(tx, id, key_id):
         audit.note(tx, by, "revoke", "key", key_id, account_id=id)
@@ -125,9 +140,11 @@ def revoke_key(hub: Hub, tx: Connection, client_id: str, key_id: str, *, by: Aut
 def rotate(
     hub: Hub, tx: Connection, client_id: str, what: Rotatable, *, keep_ms: int, by: Author
 ) -> tuple[str, int]:
-    """Create a new webhook id or secret; return it and the time when the old ones expire.
+    """Create a new webhook id or webhook secret for an account; `what` is its kind.
 
-    The old ones stay valid for `keep_ms`. Raises NotFound, and Semantic for more than ten years.
+    Return it, and the time (ms since 1970) at which older values of the same kind expire: `keep_ms`
+    milliseconds from now. Raises NotFound if there is no account with this client id, and Semantic
+    if `keep_ms` is longer than ten years.
     """
     id = hub.load_account(client_id).id
     if keep_ms > _LONGEST_KEPT_MS:

@@ -1,4 +1,4 @@
-"""The preview of a merge of two contacts, or a comparison of two contacts in another CRM."""
+"""Preview the merge of two contacts of the hub, or compare two contacts of another CRM."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from crmhub.records.merging import combined
 from crmhub.records.writing import Record
 
 COMPARED = ("firstname", "lastname", "email", "phone")
-"""The properties that are read from contacts in another CRM."""
+"""The properties that `preview` reads from contacts in another CRM."""
 
 _COUNT_CONVERSATIONS = Statement(
     sa.select(sa.func.count())
@@ -48,7 +48,11 @@ _COUNT_ENROLMENTS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One contact of a pair as operators see it; `error` says why the CRM does not return it."""
+    """One contact of a pair, with the data shown to operators.
+
+    `exists` is False if the contact was deleted. `created_at` is in ms since 1970, 0 if unknown;
+    `url` is the contact's page in the CRM. `error` says why the CRM did not return the contact.
+    """
 
     id: str
     exists: bool = True
@@ -59,7 +63,7 @@ class Side:
 
     @property
     def title(self) -> str:
-        """The contact's name, email or phone, else ""."""
+        """The contact's name, else its email, else its phone, else ""."""
         values = self.properties
         name = " ".join(filter(None, (values.get("firstname"), values.get("lastname"))))
         return name or values.get("email") or values.get("phone") or ""
@@ -67,7 +71,11 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A property of two contacts: its values by contact id, and the id whose value is kept."""
+    """A property of the two contacts of a pair.
+
+    `of` holds the property's values by contact id. `winner` is the id of the contact whose value is
+    kept in a merge.
+    """
 
     name: str
     label: str
@@ -76,17 +84,18 @@ class Value:
 
     @property
     def differs(self) -> bool:
-        """Whether the two contacts have different values."""
+        """Whether the two contacts have different values of this property."""
         return len({*self.of.values()}) > 1
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The result that a merge would have.
+    """The result that the merge of a pair would have.
 
-    `sides` are the kept contact and the other contact. `moves` counts the links, conversations and
-    enrolments that move to the kept contact. `version` changes with the values of either contact.
-    `obstacle` says why the hub cannot merge the pair; then only `pair` and `sides` are set.
+    `sides` are the kept contact and the other contact. `values` are the properties of both. `moves`
+    counts the links, conversations and enrolments that move to the kept contact. `version` changes
+    when either contact is changed. `obstacle` says why the hub cannot merge the pair; then only
+    `pair` and `sides` are set.
     """
 
     pair: Pair
@@ -99,7 +108,11 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The contacts to merge; `taken` names the properties whose value comes from `other`."""
+    """The contacts of a merge, and the choice of values.
+
+    `taken` names the properties whose value is taken from `other`. `version` changes when either
+    contact is changed.
+    """
 
     kept: Record
     other: Record
@@ -108,12 +121,15 @@ class Choice:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The kept contact's values after the merge."""
+        """The values that the kept contact has after the merge, by property."""
         return combined(self.kept.properties, self.other.properties, self.taken)
 
 
 def is_mergeable(hub: Hub, account: Account) -> bool:
-    """Return whether the hub can merge an account's contacts, which must be its own records."""
+    """Return whether the hub can merge contacts of this account.
+
+    It can if the account's contacts are the hub's own records, and not records of a remote CRM.
+    """
     try:
         return not hub.registry.load(account.connection.adapter).remote
     except BadConfig:
@@ -121,7 +137,10 @@ def is_mergeable(hub: Hub, account: Account) -> bool:
 
 
 def titles(hub: Hub, account: Account, pairs: Sequence[Pair]) -> dict[str, str]:
-    """Return the titles of contacts by id; empty if the contacts are in another CRM."""
+    """Return the titles of the contacts of these pairs, by contact id.
+
+    Contacts that were deleted are left out. The result is empty if the contacts are in another CRM.
+    """
     if not is_mergeable(hub, account):
         return {}
     records = _records(hub, account, (id for pair in pairs for id in pair.ids))
@@ -137,12 +156,13 @@ def preview(
     keep: str = "",
     take: Mapping[str, str] | None = None,
 ) -> Preview:
-    """Return the preview of a pair's merge; nothing is changed.
+    """Return the preview of the merge of a pair; no contact is changed.
 
-    `keep` is the id of the contact to keep; the default is the older contact. `take` maps a
-    property to the id of the contact whose value wins. For contacts in another CRM, the preview
-    shows that CRM's values; if both ids are one contact there, the pair is closed. Raises NotFound
-    for an unknown pair, and Semantic for invalid `keep` and `take`.
+    `one` and `other` are the ids of the contacts. `keep` is the id of the contact to keep, by
+    default the older contact. `take` maps the name of a property to the id of the contact whose
+    value is kept. For contacts in another CRM the preview shows the CRM's present values; if both
+    ids lead to one contact there, the pair is closed as merged. Raises NotFound if there is no such
+    pair, and Semantic if `keep` or `take` is invalid.
     """
     with hub.database.reading() as db:
         pair = possible_duplicates.find(db, account, one, other)
@@ -173,9 +193,11 @@ def preview(
 
 
 def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[str, str]) -> Choice:
-    """Return the contacts of a pair and the choice of values; `keep` and `take` as in `preview`.
+    """Return the contacts of a pair with the choice of the contact and the values to keep.
 
-    Raises Semantic for invalid `keep` and `take`, and Conflict if the hub cannot merge the pair.
+    `keep` is the id of the contact to keep, "" for the older contact; `take` maps the name of a
+    property to the id of the contact whose value is kept. Raises Semantic if `keep` or `take` is
+    invalid, and Conflict if the hub cannot merge the pair.
     """
     if keep and keep not in pair.ids:
         raise Semantic(f"keep: {keep[:60]} is not in this pair; send {' or '.join(pair.ids)}.")
@@ -204,7 +226,11 @@ def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[s
 
 
 def count_moves(db: Connection, account: Account, kept: Record, other: Record) -> dict[str, int]:
-    """Return how many new links, conversations and enrolments a merge would move."""
+    """Count the links, conversations and enrolments that a merge would move to `kept`.
+
+    They belong to the contact `other` now. Links that `kept` has already are not counted. The
+    counts are by kind of record, "conversations" and "enrolments".
+    """
     linked = {
         **kept.associations,
         CONTACTS.name: [*kept.associations.get(CONTACTS.name, ()), kept.id],
@@ -219,7 +245,10 @@ def count_moves(db: Connection, account: Account, kept: Record, other: Record) -
 
 
 def _records(hub: Hub, account: Account, ids: Iterable[str]) -> dict[str, Record]:
-    """Return the hub's records that have these ids, by id."""
+    """Return the live contacts of the hub with these ids, by id.
+
+    Texts that are no record ids are ignored.
+    """
     record_ids = sorted({int(id) for id in ids if is_record_id(id)})
     return {str(record.id): record for record in hub.records.read(account, CONTACTS, record_ids)}
 
@@ -243,7 +272,10 @@ def _obstacle_of_crm(hub: Hub, account: Account) -> str:
 
 
 def _preview_in_crm(hub: Hub, account: Account, pair: Pair) -> Preview:
-    """Return a pair with the present values of both contacts in their CRM."""
+    """Return the preview of a pair of another CRM, with the contacts' present values there.
+
+    If both ids lead to one contact there, the pair is closed as merged.
+    """
     sides = (Side(pair.one), Side(pair.other))
     if pair.state == "open":
         sides = _ask_crm(hub, account, pair)
@@ -254,7 +286,10 @@ def _preview_in_crm(hub: Hub, account: Account, pair: Pair) -> Preview:
 
 
 def _ask_crm(hub: Hub, account: Account, pair: Pair) -> tuple[Side, Side]:
-    """Read both contacts from their CRM, and return them with their present ids there."""
+    """Read both contacts of a pair from their CRM.
+
+    The CRM may return another id than that of the pair, if a contact was merged there.
+    """
     error = hub.journal.outage_reason(account)
     if not error:
         try:

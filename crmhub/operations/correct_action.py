@@ -1,9 +1,10 @@
-"""Correct values of a failed or blocked action, and retry it.
+"""Correct values of a failed or blocked action, and retry the action.
 
-An operator can correct the values that the bot sent: name, email and phone of a lead, properties of
+An operator can correct values that the bot sent: name, email and phone of a lead, the properties of
 other actions, and the contact of a deal or ticket. The values are validated as in a helper call;
-the CRM validates them in the next attempt. The action keeps its id, its place among the actions
-of its person, and the record of earlier attempts that may have written. Its former request is kept.
+the CRM validates them in the next attempt. The action keeps its id, its place among the actions of
+its person, and the record of earlier attempts that may have written. Its former request is stored
+as a version.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ _QUEUE = Statement(
 
 
 def values_of(kind: str, request: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of an action's request that operators can correct, by name."""
+    """Return the values that operators can correct, by name, from an action's request.
+
+    `kind` is the helper of the action. The contact of a deal or ticket is named `contactId`.
+    """
     if kind == CreateLead.kind:
         return {name: request.get(name) or "" for name in _LEAD_VALUES}
     contact = {} if kind == SetProperties.kind else {CONTACT_ID: request.get("contact_id", "")}
@@ -78,12 +82,13 @@ def correct(
     by: Author,
     seen: int | None = None,
 ) -> int:
-    """Change values of an action and retry it; return how many actions are retried with it.
+    """Change values of an action and queue it again, with the actions that it blocked.
 
-    "" clears a property in setProperties, and removes the value from other actions. `seen` is the
-    number of former versions that the author has seen. Raises NotFound, also for an unknown
-    contactId; Semantic with every fault of the values; Conflict if the action is neither failed nor
-    blocked, or was changed meanwhile.
+    Return the number of queued actions. `values` holds the new values by name: in setProperties ""
+    clears the property, in other actions it removes the value. `seen` is the number of former
+    versions of the action that the author has seen; None skips this comparison. Raises NotFound if
+    the action, or a given contactId of the hub, does not exist; Semantic with all faults of the
+    values; Conflict if the action is neither failed nor blocked, or was changed meanwhile.
     """
     found = action_queries.shown(hub.database, action_id)
     if found.summary.state not in CORRECTED:
@@ -99,7 +104,10 @@ def correct(
 
 
 class _Correction:
-    """The validated new values of an action; the constructor raises Semantic for invalid values."""
+    """The validated new values of an action.
+
+    The constructor raises Semantic if the values are invalid or do not change the action.
+    """
 
     def __init__(self, account: Account, action: Full, values: Mapping[str, str]) -> None:
         self._account = account
@@ -111,7 +119,10 @@ class _Correction:
         self._mapped = self._check(action_of(action.summary.kind, self._request))
 
     def _changed_values(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Return the new values that differ from the action's present values."""
+        """Return those of the given values that differ from the action's present values.
+
+        Raises Semantic if a value is invalid or none differs.
+        """
         faults = [(name, fault) for name, text in values.items() if (fault := _fault(name, text))]
         if self._is_lead:
             fault = f"createLead has no such value; known are {', '.join(_LEAD_VALUES)}"
@@ -131,7 +142,7 @@ class _Correction:
         return changed
 
     def _corrected_request(self) -> dict[str, Any]:
-        """Return the action's request with the new values."""
+        """Return the action's request with the new values in it."""
         request, values = dict(self._action.request), dict(self._values)
         if self._is_lead:
             return request | values
@@ -143,7 +154,10 @@ class _Correction:
         return request | {"properties": properties}
 
     def _check(self, action: Action) -> Mapping[str, str]:
-        """Return the properties for the CRM; raises Semantic for values that helpers refuse."""
+        """Validate the corrected action and return its properties as they are sent to the CRM.
+
+        Raises Semantic if a helper would refuse the values.
+        """
         if isinstance(action, CreateLead):
             demand(self._account, action)
         elif isinstance(action, CreateForContact):
@@ -161,7 +175,10 @@ class _Correction:
         return mapped.properties
 
     def apply(self, tx: Connection, by: Author) -> int:
-        """Store the corrected request and queue the action; return how many actions were queued."""
+        """Store the corrected request, and queue the action and the actions that it blocked.
+
+        Return the number of queued actions.
+        """
         moment = tx.now_ms()
         summary = self._action.summary
         contact = self._update_contact(tx)
@@ -203,9 +220,11 @@ class _Correction:
         return count
 
     def _update_contact(self, tx: Connection) -> dict[str, str | None]:
-        """Update the contact's binding; if the contact changes, return its hub id and person.
+        """Store corrected values in the contact's binding.
 
-        Raises NotFound for a contact id that the hub has never returned.
+        For a deal or ticket with a corrected `contactId`, return the hub id and the person key of
+        the new contact, else None for both. Raises NotFound if the contact id has the form of a hub
+        id but the hub has never returned it.
         """
         unchanged: dict[str, str | None] = {"hub_id": None, "person": None}
         if self._is_lead or self._is_update:
@@ -227,9 +246,10 @@ class _Correction:
         }
 
     def _lock(self, tx: Connection) -> str:
-        """Lock the action and return its person.
+        """Lock the action's row and return its person key, which orders the actions of a person.
 
-        Raises Conflict if the action was changed meanwhile.
+        Raises NotFound if the action was erased meanwhile, and Conflict if it was changed
+        meanwhile.
         """
         summary = self._action.summary
         row = tx.row(_LOCK, {"account_id": summary.account_id, "id": summary.id})
@@ -241,7 +261,10 @@ class _Correction:
 
 
 def _fault(name: str, text: str) -> str:
-    """Return why no action can have this value, or "" for a valid value."""
+    """Return the reason why no action can have this value, "" if the value is valid.
+
+    `name` is the name of the value.
+    """
     if not name.strip():
         return "its name is blank"
     if len(text) > MAX_TEXT_LENGTH:

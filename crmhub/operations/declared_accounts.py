@@ -28,12 +28,15 @@ from crmhub.settings import SettingsError
 
 _NOT_SET = "not set"
 Difference = tuple[str, Any, Any]
-"""A name, the value before, and the value after."""
+"""A difference of an account: the name of a value, the value before, and the value after."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The changes to an account; `opened` holds the ids and keys if the account is new."""
+    """The changes that applying a file makes to one account.
+
+    `opened` holds the API key, ids and secret if the account is new, else None.
+    """
 
     client_id: str
     opened: IssuedIds | None
@@ -48,7 +51,12 @@ def rehearse(
     by: Author,
     queued: Decision | None = None,
 ) -> list[Outcome]:
-    """Return what `apply` would return, and raise the same errors; nothing is changed."""
+    """Return what `apply` would return, without changing any account.
+
+    `declared` are the accounts that `accounts_file.read` found in the file `path`. If an account
+    would change to another CRM, `queued` decides what happens to the actions queued for the former
+    CRM. Raises the errors of `apply`.
+    """
     return hub.rehearse(lambda _: apply(hub, path, declared, by=by, queued=queued))
 
 
@@ -62,10 +70,12 @@ def apply(
     by: Author,
     queued: Decision | None = None,
 ) -> list[Outcome]:
-    """Open and change the declared accounts, all or none; return the changes to each.
+    """Create and change accounts as a file declares them; return the changes per account.
 
-    `queued` decides about actions that are queued for a CRM which an account leaves. Raises
-    SettingsError with the file and table of every fault.
+    `declared` are the accounts that `accounts_file.read` found in the file `path`. Accounts that do
+    not change are left out of the result. If an account changes to another CRM, `queued` decides
+    what happens to the actions queued for the former CRM. Raises SettingsError, which names the
+    file and table of every fault; then no account is changed.
     """
     outcomes, problems = [], []
     for account in declared:
@@ -111,9 +121,10 @@ def _apply_one(
 def _set_crm(
     hub: Hub, account: Account, crm: Crm, by: Author, *, is_new: bool, queued: Decision | None
 ) -> list[Difference]:
-    """Set an account's CRM if it differs from the declared one; return the differences.
+    """Set the CRM of an account if it differs from the declared `crm`; return the differences.
 
-    A new account's CRM is always set, so that missing settings are reported.
+    The CRM of a new account (`is_new`) is set in any case, so that missing settings are reported.
+    `queued` decides what happens to actions queued for a CRM that the account leaves.
     """
     same = account.connection.adapter == crm.adapter
     stored = set_crm.stored_secrets(hub, account) if same else {}
@@ -159,9 +170,11 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Di
 
 
 def export(hub: Hub, client_ids: Sequence[str] = ()) -> str:
-    """Return these accounts, by default all, as the text of a file that `apply` accepts.
+    """Return accounts as the text of a file that `apply` accepts.
 
-    Each secret becomes a reference to an environment variable. Raises NotFound and Unreadable.
+    Without `client_ids` all accounts are exported. Secrets are replaced by references to
+    environment variables. Raises NotFound if there is no account with one of the client ids, and
+    Unreadable if a stored account cannot be parsed.
     """
     with hub.database.reading() as db:
         # One by one: `accounts.list_accounts` would leave out an unreadable account.
@@ -181,7 +194,11 @@ def export(hub: Hub, client_ids: Sequence[str] = ()) -> str:
 
 
 def _tables(hub: Hub, account: Account, values: dict[str, Any], variables: set[str]) -> list[str]:
-    """Return the text of an account's tables."""
+    """Return the TOML tables of an account, each as text.
+
+    `values` are the account's changeable values. The names of environment variables for its secrets
+    are added to `variables`.
+    """
     name, connection = account.client_id, account.connection
     own = {key: values.pop(key) for key in ("name", "plan", "disabled")}
     tables = [
@@ -204,7 +221,10 @@ def _tables(hub: Hub, account: Account, values: dict[str, Any], variables: set[s
 
 
 def _variable(name: str, used: set[str]) -> str:
-    """Return the name of an environment variable for a secret, which no other secret has."""
+    """Return the name of an environment variable for a secret, and add it to `used`.
+
+    The name is made from `name` and is not in `used` yet.
+    """
     stem = re.sub("[^A-Z0-9]", "_", name.upper())
     variable, number = stem, 2
     while variable in used:

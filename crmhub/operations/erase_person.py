@@ -1,7 +1,7 @@
 """Erase a person: all data that the hub has of them, including actions that are not sent yet.
 
-Contacts in a remote CRM are not changed. The hub's own records are erased, also if they are the
-account's CRM.
+Contacts in a remote CRM are not changed. The hub's own records of the person are erased, even if
+the account uses them as its CRM.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _VACUUMED_TABLES = (
 def find(
     hub: Hub, account: Account, text: str, reading: Reading | None = None
 ) -> tuple[Person | None, tuple[Reading, ...]]:
-    """Return the person that a text names, or None, and how the text was read.
+    """Return the person that a text names, and the kinds of name as which it was understood.
 
-    Without `reading`, the text is tried as every kind of name. Raises Conflict that lists the
-    persons if there are several.
+    `reading` is the kind of name, such as "email"; None means that every kind is tried. Returns
+    (None, ()) if nobody is found. Raises Conflict, which lists the persons, if the text names
+    several persons.
     """
     found: list[tuple[Reading, Person]] = []
     with hub.database.reading() as db:
@@ -54,9 +55,10 @@ def find(
 
 
 def include(hub: Hub, account: Account, person: Person, names: Collection[str]) -> Person:
-    """Return the person together with the persons, named by their ids, who share the phone.
+    """Return `person` together with other persons who have the same phone.
 
-    Raises BadRequest for an id that is not in `Erased.same_phone`.
+    `names` are ids of these other persons, from `Erased.same_phone`. Raises BadRequest if an id
+    belongs to nobody with the same phone.
     """
     with hub.database.reading() as db:
         others = PersonFinder(hub, db, account).same_phone(person)
@@ -70,17 +72,22 @@ def include(hub: Hub, account: Account, person: Person, names: Collection[str]) 
 
 
 def preview(hub: Hub, account: Account, person: Person, *, with_linked: bool = False) -> Erased:
-    """Return the report that `erase` would return; nothing is changed."""
+    """Return the report that `erase` would return, without changing any data.
+
+    With `with_linked`, the report counts the deals and tickets that are linked to no other contact
+    as erased.
+    """
     return hub.rehearse(lambda tx: Erasure(hub, tx, account, person).run(with_linked=with_linked))
 
 
 def erase(
     hub: Hub, account: Account, person: Person, *, by: Author, with_linked: bool = False
 ) -> Erased:
-    """Erase a person, including data that is accepted while this function runs.
+    """Erase all data of a person and return the report.
 
-    `with_linked` also erases the deals and tickets that are linked to no other contact. Raises
-    Unavailable without having erased anything.
+    Data of the person that arrives while this function runs is erased, too. With `with_linked`, the
+    deals and tickets that are linked to no other contact are erased as well. Raises Unavailable if
+    the database is unavailable; then nothing is erased.
     """
     erased = _erase(hub, account, person, by, with_linked)
     return replace(erased, swept=_sweep(hub.database))
@@ -98,7 +105,10 @@ def _erase(
 
 
 def _sweep(database: Database) -> bool:
-    """Remove the deleted data from the database's files, as far as possible while it is in use."""
+    """Remove the deleted data from the database's files, which may still contain it.
+
+    Return False if this did not succeed, for example because the database is in use.
+    """
     # The person is erased, and the caller must learn that in any case.
     with suppress(Unavailable), database.reading() as db:
         if database.dialect == "postgresql":

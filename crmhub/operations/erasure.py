@@ -1,4 +1,4 @@
-"""The transaction that erases a person, and its report."""
+"""The database transaction that erases a person, and its report of the erased data."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ _HUB_IDS_OF_PERSON = Statement(
 
 
 class _TextColumn(NamedTuple):
-    """SQL statements that read and replace a text column, whose texts may name other people too."""
+    """The SQL statements that read and replace the texts of one column.
+
+    The texts may name the person to erase, but their rows belong to other data.
+    """
 
     read: Statement
     replace: Statement
@@ -105,7 +108,10 @@ _DISCARDED_REASON = _text_column(
 
 @dataclass(frozen=True, slots=True)
 class Unconfirmed:
-    """An erased action that may have reached its CRM without a confirmation."""
+    """An erased action whose last attempt may have written to the CRM, without confirmation.
+
+    `kind` is the helper; `adapter` is the adapter of the CRM.
+    """
 
     action_id: str
     kind: str
@@ -114,47 +120,53 @@ class Unconfirmed:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """The report of an erasure: ids and counts of the erased data, without values."""
+    """The report of an erasure: ids and counts of the erased data, without personal values.
+
+    `contacts` and `archived` are the ids of erased live and archived contacts of the hub.
+    """
 
     contacts: tuple[int, ...] = ()
     archived: tuple[int, ...] = ()
     conversations: int = 0
     actions: Mapping[str, int] = field(default_factory=dict)
-    """Actions by state, including unfinished ones."""
+    """The number of erased actions by state, including unfinished actions."""
     enrolments: int = 0
     sticky_assignments: int = 0
     duplicates: int = 0
-    """Pairs of possible duplicates, including merged ones."""
+    """The number of erased pairs of possible duplicates, including merged pairs."""
     answers: int = 0
-    """Answers stored for an Idempotency-Key that contained data of the person."""
+    """The number of erased HTTP responses that were stored for an Idempotency-Key."""
     outage_reasons: int = 0
-    """Reasons of outages that contained data of the person."""
+    """The number of replaced reasons of outages, which contained data of the person."""
     notes: int = 0
-    """Actions of others whose former values or discard reason contained data of the person."""
+    """The number of other people's actions whose former values or discard reason were erased."""
     linked: Links = field(default_factory=dict)
-    """Records that lose their link and are kept, by kind."""
+    """The ids of records that lose their link to the person but are kept, by kind of record."""
     linked_to_nobody_else: Links = field(default_factory=dict)
-    """The deals and tickets in `linked` without a link to another contact."""
+    """The deals and tickets in `linked` that have no link to another contact."""
     linked_erased: Links = field(default_factory=dict)
-    """Deals and tickets that are erased, too."""
+    """The ids of erased deals and tickets, by kind of record."""
     elsewhere: tuple[tuple[str, str], ...] = ()
-    """Adapter and contact id of contacts that must be erased in another CRM."""
+    """(adapter, contact id) of the contacts that operators must erase in another CRM."""
     unconfirmed: tuple[Unconfirmed, ...] = ()
     same_phone: tuple[str, ...] = ()
-    """Ids of others who have one of the person's phones."""
+    """The ids of other people who have one of the person's phones."""
     swept: bool = True
-    """Whether the deleted data is gone from the database's files."""
+    """Whether the deleted data has been removed from the database's files, too."""
 
     @property
     def nothing(self) -> bool:
-        """Whether the hub has no data of the person."""
+        """Whether the hub had no data of the person at all."""
         records = (self.contacts, self.archived, self.conversations, self.duplicates)
         calls = (self.actions, self.notes, self.enrolments, self.sticky_assignments)
         return not any((*records, *calls, self.answers, self.outage_reasons))
 
 
 class Erasure:
-    """The transaction that erases one person."""
+    """The transaction that erases one person from the data of an account.
+
+    `person` need not be complete: the data that belongs to the person is searched first.
+    """
 
     def __init__(self, hub: Hub, tx: Connection, account: Account, person: Person) -> None:
         self._tx = tx
@@ -163,7 +175,11 @@ class Erasure:
         self._person = self._finder.complete(person)
 
     def run(self, *, with_linked: bool) -> Erased:
-        """Delete all data of the person and return the report."""
+        """Delete all data of the person and return the report.
+
+        With `with_linked`, the deals and tickets that are linked only to this person are deleted
+        too.
+        """
         self._lock_all()
         person, tx, account_id = self._person, self._tx, self._account.id
         contacts = erasing.contacts(tx, account_id, person.contacts)
@@ -212,9 +228,10 @@ class Erasure:
         )
 
     def _lock_all(self) -> None:
-        """Lock everything that could write data of the person, then find all of the person's data.
+        """Lock all data that helpers could write for the person, and complete `self._person`.
 
-        Locks are taken in the same order as in helper calls, so that few transactions deadlock.
+        Locking is repeated until it leads to no further data. Locks are taken in the same order as
+        in helper calls, so that few transactions deadlock.
         """
         account, tx = self._account, self._tx
         tx.hold(account.id, exclusive=True)
@@ -244,12 +261,18 @@ class Erasure:
                 return
 
     def _contact_ids(self) -> set[tuple[int, str]]:
-        """Return the person's contact ids in CRMs, each with its connection id."""
+        """Return the person's contact ids as (connection id, contact id), for all CRMs.
+
+        Ids of the hub's own contacts are included.
+        """
         contacts, own = self._person.contacts, self._finder.own
         return {(id, str(contact)) for contact in contacts for id in own} | self._person.crm_ids
 
     def _actions(self, statement: Statement) -> list[Any]:
-        """Return the person's actions, each with its state and whether it may have written."""
+        """Return the rows of the person's actions that `statement` selects.
+
+        `statement` is one of the statements built on `_ACTIONS_OF_PERSON`.
+        """
         ids = self._person.hub_ids | self._contact_ids()
         if not ids:
             return []
@@ -273,7 +296,10 @@ class Erasure:
         )
 
     def _delete_actions(self, rows: Sequence[Any]) -> None:
-        """Delete actions with their attempts; actions that they blocked become failed."""
+        """Delete actions, given as rows, with their attempts.
+
+        Actions of other people that a deleted failed action blocked become failed.
+        """
         account_id = self._account.id
         keys = sorted((account_id, row.id) for row in rows)
         self._tx.delete("action_try", {"account_id": "int", "action_id": "text"}, keys)
@@ -305,13 +331,19 @@ class Erasure:
         return self._tx.delete("kept_number", {"account_id": "int", "contact": "text"}, rows)
 
     def _is_shared(self, connection_id: int, name: str) -> bool:
-        """Return whether other people's bindings have the same person name, such as a phone."""
+        """Return whether bindings of other people have this person key, such as a shared phone.
+
+        A person key orders the actions of one person.
+        """
         key = {"account_id": self._account.id, "connection_id": connection_id, "person": name}
         rows = self._tx.rows(_HUB_IDS_OF_PERSON, key)
         return any((connection_id, row.hub_id) not in self._person.hub_ids for row in rows)
 
     def _replace_texts(self, column: _TextColumn, text: str | None) -> int:
-        """Replace all texts that contain data of the person; return how many."""
+        """Replace by `text` all texts of a column that contain data of the person.
+
+        Return the number of replaced texts.
+        """
         personal = [text.casefold() for text in self._texts(())]
         key = {"account_id": self._account.id}
         rows = [
@@ -324,7 +356,11 @@ class Erasure:
         return len(rows)
 
     def _texts(self, records: Iterable[erasing.Held]) -> set[str]:
-        """Return the texts that are personal data wherever they occur, such as the email."""
+        """Return the person's texts of at least three characters, such as the email.
+
+        The values of `records`, the person's records, are included. Another text that contains one
+        of these texts is taken to contain data of the person.
+        """
         person = self._person
         texts = {token for _, token in person.tokens}
         texts |= person.emails | person.phones | person.values

@@ -1,7 +1,7 @@
-"""Check, set and preview the field map of an account; list the properties it can map.
+"""Check, set and preview the field map of an account, and list the properties it can map.
 
-`accounts.field_maps` reads a map and finds its own faults. This module compares a map with the
-properties of the account and of its CRM.
+`accounts.field_maps` parses a field map and finds faults within the map. This module compares a
+field map with the properties of the account and of its CRM.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LEAD = ("name", "email", "phone")
 _MAX_SUGGESTIONS = 20
 
 Messages = tuple[tuple[str, str], ...]
-"""Messages about a map, as (path, text)."""
+"""Messages about a field map, as (path of the rule, text)."""
 
 
 # --- properties that can be mapped -------------------------------------------------------------
@@ -43,9 +43,10 @@ Messages = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Mappable:
-    """The properties of bots (`ours`) and of the CRM (`theirs`) for one kind of record.
+    """The properties that a field map can map, for one kind of record.
 
-    `unknown` says why `theirs` is empty.
+    `ours` are the names that bots use; `theirs` are the properties of the CRM. If the CRM's
+    properties cannot be read, `theirs` is empty and `unknown` gives the reason.
     """
 
     kind: Written
@@ -55,7 +56,11 @@ class Mappable:
 
 
 def mappable(hub: Hub, account: Account) -> list[Mappable]:
-    """Return for each kind of record the properties that bots usually send and those of the CRM."""
+    """Return the properties that a field map of the account can map, by kind of record.
+
+    The properties of bots are those that the account defines. The CRM is asked for its properties,
+    for at most 20 seconds.
+    """
     with within(_ASK_S):
         return [_mappable(hub, account, kind) for kind in KINDS]
 
@@ -77,7 +82,10 @@ def _is_identity(kind: Written, name: str) -> bool:
 
 
 def _hub_names(hub: Hub, account: Account, kind: Written) -> list[str]:
-    """Return the names of the properties that bots can send."""
+    """Return the names of the writable properties of a kind that the account defines.
+
+    For contacts the list starts with `name`, the whole name.
+    """
     catalogue = hub.records.catalogue(account, RECORD_KINDS[kind])
     names = [prop.name for prop in catalogue if not prop.read_only]
     return [WHOLE_NAME, *names] if kind == "contacts" else names
@@ -86,9 +94,11 @@ def _hub_names(hub: Hub, account: Account, kind: Written) -> list[str]:
 def _crm_properties(
     hub: Hub, account: Account, kind: Written, rules: KindMap
 ) -> dict[str, Described]:
-    """Return the CRM's properties by name; the options of pipeline and stage are their ids.
+    """Read the definitions of the CRM's properties for a kind of record, by name.
 
-    Raises AdapterError; Unsupported if the adapter cannot describe properties.
+    The options of the pipeline and stage properties are filled with the ids of pipelines and
+    stages; `rules` gives the CRM's names of these two properties. Raises AdapterError if the CRM
+    cannot be read, and Unsupported if the adapter cannot describe properties.
     """
     with within(_ASK_S):
         # A cached adapter may remember definitions for an hour.
@@ -117,17 +127,20 @@ def _crm_properties(
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The faults of a field map, and its notes: warnings about rules that may be intended."""
+    """The result of a check of a field map.
+
+    `faults` must be corrected; `notes` are about rules that look wrong but may be intended.
+    """
 
     faults: Messages = ()
     notes: Messages = ()
 
 
 def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
-    """Compare a field map with the properties of the account and of its CRM; return the faults.
+    """Compare a field map with the properties of the account and its CRM; return faults and notes.
 
-    A name that the account does not define is only a note, because bots may send any name. Raises
-    Semantic if the CRM does not answer.
+    A rule for a name that the account does not define is only a note, because bots may send any
+    name. Raises Semantic if the CRM's properties cannot be read.
     """
     faults: list[tuple[str, str]] = []
     notes: list[tuple[str, str]] = []
@@ -147,7 +160,10 @@ def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
 def unknown_names(
     kind: Written, rules: KindMap, names: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield a note for each rule about a property that is not in `names`."""
+    """Yield a note (path, text) for each rule of a property that is not in `names`.
+
+    `names` are the names of the properties that the account defines.
+    """
     for number, name in enumerate(sorted(rules.rules.keys() - set(names))):
         hint = _suggestion(name, names, number)
         yield f"{kind}.{name}", f"the account's {kind} have no such property{hint}"
@@ -178,10 +194,11 @@ def _faults(
 
 
 def _value_fault(described: Described, value: str, *, read_back: bool) -> str:
-    """Return why a property of the CRM cannot have a value, or "" if it can.
+    """Return the reason why a property of the CRM cannot have this value, "" if it can.
 
-    With `read_back`, it must be the value as the CRM stores it: the CRM returns the stored value,
-    such as true for yes, and a rule for yes would not match it.
+    `described` is the CRM's definition of the property. With `read_back`, a value is also refused
+    if the CRM stores it in another form, such as true for yes: the CRM would return true, and a
+    rule that maps yes would not recognise it.
     """
     try:
         stored = coerced(described, value)
@@ -193,13 +210,19 @@ def _value_fault(described: Described, value: str, *, read_back: bool) -> str:
 
 
 def _suggestion(name: str, names: Collection[str], number: int) -> str:
-    """Return names that resemble an unknown name, as the end of a message."""
+    """Return the names that resemble an unknown name, as the end of a message; "" if none does.
+
+    `number` counts the unknown names before this one: only the first 20 get a suggestion.
+    """
     similar = difflib.get_close_matches(name[:100], names, n=3) if number < _MAX_SUGGESTIONS else []
     return f"; did you mean {' or '.join(similar)}?" if similar else ""
 
 
 def fingerprint(account: Account) -> str:
-    """Return a digest of the account's connection and its field map."""
+    """Return a digest of the account's connection and field map.
+
+    It shows whether either has changed.
+    """
     text = f"{account.connection.id} {account.connection.field_map.to_json()}"
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -215,9 +238,11 @@ def set_field_map(
 ) -> tuple[Account, Messages]:
     """Set the field map of an account's CRM; return the account and notes about the map.
 
-    With `test`, the map is first checked with the CRM. `expected` is the `fingerprint` that the
-    caller saw. Raises NotFound; Faulty with every fault; Semantic if the CRM does not answer;
-    Conflict if the account's CRM or map was changed meanwhile.
+    With `test`, the field map is compared with the CRM's properties first, and nothing is saved if
+    it has faults; without `test` there are no notes. `expected` is the `fingerprint` of the account
+    that the caller saw; None skips this comparison. Raises NotFound if there is no such account;
+    Faulty if the field map has faults; Semantic if the CRM's properties cannot be read; Conflict if
+    the account's CRM or field map was changed meanwhile.
     """
     account = hub.load_account(client_id)
     notes: Messages = ()
@@ -273,8 +298,9 @@ def _store(
 class Sent:
     """A property as the hub would send it to the CRM.
 
-    `of` and `given` are the bot's name and value. `source` says where the value comes from: the
-    bot, a constant, or a constant for contacts without a value.
+    `name` and `value` are the CRM's; `of` and `given` are the name and value that the bot uses.
+    `source` says where the value comes from: the bot, a constant, or a constant that is only sent
+    if the contact has no value.
     """
 
     name: str
@@ -286,7 +312,11 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The effect of a field map on a helper call; `note` says why the CRM's answer is unknown."""
+    """The effect of a field map on a call of a helper.
+
+    `refused` are the properties that would be refused. `note` says why it is not known which
+    properties the CRM would refuse; "" if it is known.
+    """
 
     helper: str
     kind: Written
@@ -303,12 +333,13 @@ def preview(
     sample: Mapping[str, str] | None = None,
     field_map: FieldMap | None = None,
 ) -> Preview:
-    """Return what a helper's call would send to the account's CRM; nothing is sent.
+    """Return the properties that a call of a helper would send to the account's CRM.
 
-    `sample` holds the properties of the call (for createLead name, email and phone); without it,
-    the account's newest call of that helper is used. `field_map` replaces the account's own. Raises
-    BadRequest for a helper that does not write, Semantic for another property of a lead, and
-    NotFound without a call.
+    Nothing is sent. `sample` holds the properties of the call by name (for createLead: name, email
+    and phone); without it, the account's newest call of the helper is used. `field_map` is used in
+    place of the account's field map. Raises BadRequest if the helper writes nothing, Semantic if a
+    sample for createLead has another property, and NotFound if `sample` is None and the account has
+    no call of the helper.
     """
     if helper not in HELPERS:
         raise BadRequest(f"helper: must be one of {', '.join(HELPERS)}")
@@ -348,9 +379,10 @@ def _refused(
     *,
     defines_unknown: bool,
 ) -> list[Problem]:
-    """Return the properties that the CRM would refuse, under the names that bots use.
+    """Return the properties of `sent` that the CRM would refuse, under the bots' names.
 
-    A CRM with `defines_unknown` accepts properties that it does not have yet.
+    `theirs` are the definitions of the CRM's properties, by name. A CRM with `defines_unknown`
+    accepts properties that it does not define yet.
     """
     values = {
         prop.name: prop.value

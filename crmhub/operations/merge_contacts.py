@@ -1,15 +1,16 @@
 """Merge two contacts of the hub's own records, and undo a merge.
 
-A merge is one transaction. The kept contact gets the values of the preview, and the links,
-conversations and enrolments of the other contact, which is archived. From then on, the other
-contact's id, hub ids, email (if the kept contact has a different one) and waiting actions lead to
-the kept contact.
+A merge is one transaction. The kept contact gets the values shown in the preview, and the links,
+conversations and enrolments of the other contact; the other contact is archived. From then on, the
+other contact's id, hub ids, email (if the kept contact has a different one) and waiting actions
+lead to the kept contact.
 
-An unmerge, within 30 days, restores the archived contact with its id, creation time, values, links
-to records that still exist (`records.merging.unmerge`), and the conversations, enrolments and pairs
-that the merge moved. The kept contact loses the moved links, and gets back its former values unless
-they have changed since. Values, links and conversations written since the merge stay with the kept
-contact. Both contacts keep the sticky assignment (`+sticky`) of the merged contact.
+An unmerge is possible for 30 days. It restores the archived contact with its id, creation time,
+values, links to records that still exist (see `records.merging.unmerge`), and the conversations,
+enrolments and pairs that the merge moved. The kept contact loses the moved links, and gets back its
+former values unless they have changed since the merge. Values, links and conversations written
+since the merge stay with the kept contact. Both contacts keep the sticky assignment (`+sticky`) of
+the merged contact.
 """
 
 from __future__ import annotations
@@ -51,11 +52,14 @@ def merge(
     keep: str = "",
     take: Mapping[str, str] | None = None,
 ) -> Pair:
-    """Merge a pair as shown by its preview with the same `keep` and `take`; return the merged pair.
+    """Merge the two contacts of a pair of possible duplicates; return the merged pair.
 
-    `version` is the version of the preview. Raises NotFound for an unknown pair; Semantic for
-    invalid `keep` and `take`, and for a missing required value; Conflict if either contact was
-    changed since the preview or deleted, or is not one of the hub's own records.
+    `one` and `other` are the ids of the contacts. `keep` is the id of the contact to keep, by
+    default the older contact; `take` maps the name of a property to the id of the contact whose
+    value is kept. `version` is the version of the preview that was made with the same `keep` and
+    `take`. Raises NotFound if there is no such pair; Semantic if `keep` or `take` is invalid, or if
+    the merged contact would lack a required value; Conflict if a contact was changed since the
+    preview or deleted, or if the contacts are not the hub's own records.
     """
     pair = _lock_pair(tx, account, one, other)
     choice = choose(hub, account, pair, keep=keep, take=take or {})
@@ -85,11 +89,11 @@ def merge(
 def unmerge(
     hub: Hub, tx: Connection, account: Account, one: str, other: str, *, by: Author
 ) -> Pair:
-    """Undo a merge of the last 30 days, and return the pair, which is open again.
+    """Undo the merge of a pair, for up to 30 days; return the pair, which is open again.
 
-    Raises NotFound for an unknown pair. Raises Conflict if the pair is not merged or the merge is
-    older, if either contact was deleted or merged again since, or if another contact has one of
-    their unique values.
+    `one` and `other` are the ids of the contacts. Raises NotFound if there is no such pair. Raises
+    Conflict if the pair is not merged, if the merge is older than 30 days, if a contact was deleted
+    or merged again since, or if another contact now has one of their unique values.
     """
     pair = _lock_pair(tx, account, one, other)
     _require_undoable(pair)
@@ -110,7 +114,10 @@ def unmerge(
 
 
 def _lock_pair(tx: Connection, account: Account, one: str, other: str) -> Pair:
-    """Lock both contacts of a pair with their actions, and return the pair; raises NotFound."""
+    """Lock both contacts of a pair and their actions, and return the pair.
+
+    `one` and `other` are the ids of the contacts. Raises NotFound if there is no such pair.
+    """
     # A contact may have very many links, conversations and actions.
     tx.take_time()
     # In the same order as elsewhere, so that few transactions deadlock.
@@ -123,7 +130,11 @@ def _lock_pair(tx: Connection, account: Account, one: str, other: str) -> Pair:
 def _merge_contacts(
     tx: Connection, hub: Hub, account: Account, merged: Pair, choice: Choice
 ) -> dict[str, Any]:
-    """Merge the contacts of a pair; return the data that an unmerge needs."""
+    """Merge the records, bindings, enrolments and pairs of two contacts.
+
+    `merged` is the pair as it will be stored, `choice` the contacts and the values to keep. Return
+    the data with which an unmerge restores the contacts.
+    """
     kept, other = choice.kept, choice.other
     order = Merge(kept.id, other.id, choice.taken, (kept.version, other.version))
     undo = hub.records.merge(account, CONTACTS, order)
@@ -141,7 +152,11 @@ def _merge_contacts(
 def _share_assignments(
     tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined
 ) -> None:
-    """Copy the merged contact's sticky assignments to the kept contact where it has none."""
+    """Copy the sticky assignments of the merged contact to the kept contact.
+
+    Assignments that the kept contact has already are not replaced. `joined` holds the person keys
+    (which order the actions of a person) that the merge has joined.
+    """
     here = account.connection.id
     into = sticky_assignments.of_person(here, joined.person)
     for person in sorted({*joined.persons.values()} - {joined.person}):
@@ -151,7 +166,11 @@ def _share_assignments(
 
 
 def _released_email(choice: Choice) -> str | None:
-    """Return the email of one contact that the merge does not keep, or None."""
+    """Return the email that one of the contacts of a merge has and the merge does not keep.
+
+    Returns None if there is none, if the kept contact would have no email, or if the email is too
+    long to be stored.
+    """
     email = choice.properties.get("email")
     emails = (choice.kept.properties.get("email"), choice.other.properties.get("email"))
     released = [value for value in emails if value and value != email]
@@ -200,9 +219,10 @@ def _unmerge_contacts(tx: Connection, hub: Hub, account: Account, pair: Pair) ->
 
 
 def _shared_links(tx: Connection, account: Account, pair: Pair, moved: Links) -> Links:
-    """Return the moved links that yet another contact, merged into the kept one, also had.
+    """Return the links of an unmerged contact that stay with the kept contact.
 
-    They stay with the kept contact, and from now on belong to that other merge.
+    These are moved links that another contact, merged into the same kept contact, also had. From
+    now on they belong to that other merge. `moved` holds the links that the merge of `pair` moved.
     """
     stay: Links = {}
     for other in possible_duplicates.merges_into(tx, account, pair.kept_id):
@@ -229,10 +249,12 @@ def dismiss(
     by: Author,
     merged: bool = False,
 ) -> Pair:
-    """Close a pair as two different persons; with `merged`, as merged in its CRM.
+    """Close a pair because its contacts are different persons; return the closed pair.
 
-    A pair that is closed in this way already is left unchanged. Raises NotFound for an unknown
-    pair; Conflict if it is merged here, or if `merged` is given for contacts of the hub.
+    With `merged`, close it because the contacts were merged in their CRM. `one` and `other` are the
+    ids of the contacts. A pair that is closed for the same reason already is left unchanged. Raises
+    NotFound if there is no such pair; Conflict if the hub has merged the pair, or if `merged` is
+    given for the hub's own records.
     """
     pair = possible_duplicates.find(tx, account, one, other, lock=True)
     state: State = "merged" if merged else "dismissed"

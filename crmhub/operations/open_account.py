@@ -1,4 +1,4 @@
-"""Open an account with its keys, ids and properties, in one transaction."""
+"""Open an account with its API key, webhook ids and properties, in one transaction."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def open_account(
     plan: str = "default",
     by: Author,
 ) -> tuple[Account, IssuedIds]:
-    """Open an account with an API key, webhook ids and the default properties.
+    """Create an account with an API key, webhook ids, a webhook secret and default properties.
 
-    Raises Semantic for an unknown plan, an adapter that is missing or broken, and an invalid name
-    or client id; Conflict for a client id in use.
+    `adapter` and `plan` are names. Without `client_id` the client id is made from `name`. Raises
+    Semantic if there is no such plan, if the adapter is missing or broken, or if the name or client
+    id is invalid; Conflict if another account has the client id.
     """
     load_adapter(hub, adapter)
     account, issued = changes.open_account(

@@ -1,7 +1,8 @@
 """Find all data that the hub has of one person, by an id, email, phone or contactToken.
 
-Data with the same email or the same contact of a CRM belongs to one person. A phone may be shared,
-so data with only the same phone is listed separately, for the operator to decide.
+Data with the same email, or of the same contact in a CRM, belongs to one person. Several people may
+share a phone, so data that has only the phone in common is listed separately, and the operator
+decides.
 """
 
 from __future__ import annotations
@@ -114,9 +115,10 @@ _STICKY_ASSIGNMENT = Statement(
 class Person:
     """The keys of all data that the hub has of one person.
 
-    `contacts` are ids of the hub's records, including archived ones. Hub ids, CRM ids, persons
-    (the keys that order the actions) and tokens are pairs with a connection id. `values` are other
-    texts about the person, such as emails and phones.
+    `contacts` are the ids of the hub's own contacts, including archived contacts. `hub_ids`,
+    `crm_ids`, `persons` (the keys that order the actions of a person) and `tokens` (contactTokens)
+    are pairs with the connection id first. `values` are all texts stored about the person,
+    including emails and phones.
     """
 
     contacts: frozenset[int] = _NOTHING
@@ -133,13 +135,17 @@ class Person:
 
     @property
     def names(self) -> list[str]:
-        """The ids with which operators find the person again, as `contact` or `id`."""
+        """The ids by which `PersonFinder.find` finds this person again.
+
+        They are the ids of the hub's contacts and the hub ids; without any, the contact ids in
+        CRMs.
+        """
         ids = [str(id) for id in sorted(self.contacts)]
         ids += [hub_id for _, hub_id in sorted(self.hub_ids)]
         return ids or sorted({crm_id for _, crm_id in self.crm_ids})
 
     def overlaps(self, other: Person) -> bool:
-        """Return whether two persons have a record, a binding or a CRM contact in common."""
+        """Return whether this and the other person share a record, a binding or a CRM contact."""
         return self == other or bool(
             self.contacts & other.contacts
             or self.hub_ids & other.hub_ids
@@ -148,9 +154,10 @@ class Person:
 
 
 class PersonFinder:
-    """Finds persons in an account's data; each method reads the data anew.
+    """Finds persons in the data of an account.
 
-    `own` holds the connections whose contacts are the hub's own records.
+    `connections` are the ids of all connections of the account, present and former; `own` are the
+    ids of those whose contacts are the hub's own records. Every method reads the data again.
     """
 
     def __init__(self, hub: Hub, connection: Connection, account: Account) -> None:
@@ -160,7 +167,11 @@ class PersonFinder:
         self.own = frozenset(id for id in self.connections if self._is_own(hub, id))
 
     def find(self, text: str, reading: Reading) -> list[Person]:
-        """Return the persons that a text names, read as this kind of name."""
+        """Return the persons that a text names, with all their data.
+
+        `reading` is the kind of name: "email", "phone", "token" (a contactToken), "id" (the id of a
+        record of the hub) or "contact" (a hub id or the contact's id in a CRM).
+        """
         if _UNSTORABLE.search(text):
             return []
         return self._complete_all(getattr(self, f"_by_{reading}")(text.strip()), ())
@@ -170,7 +181,10 @@ class PersonFinder:
         return self._complete_all(self._with_phones(person.phones), (person,))
 
     def _complete_all(self, parts: Sequence[Person], known: Sequence[Person]) -> list[Person]:
-        """Return the complete persons for these parts, each once, without those in `known`."""
+        """Complete the persons of `parts`, and return each person only once.
+
+        Persons that overlap with a person in `known` are left out.
+        """
         people: list[Person] = []
         for part in parts:
             if not any(part.overlaps(person) for person in (*known, *people)):
@@ -211,7 +225,7 @@ class PersonFinder:
         return [person for person in found if self._is_current(person)] or found
 
     def _is_current(self, person: Person) -> bool:
-        """Return whether the person has an id in the account's current connection."""
+        """Return whether the person has an id in the account's present connection."""
         current = self._account.connection.id
         return any(id == current for id, _ in person.crm_ids | person.hub_ids)
 
@@ -240,7 +254,10 @@ class PersonFinder:
     # What belongs together.
 
     def _grow(self, person: Person) -> Person:
-        """Return the person with the data that the person's ids and emails lead to in one step."""
+        """Return the person with the data that the person's ids and emails lead to directly.
+
+        `complete` repeats this until no more data is found.
+        """
         grown = person | self._contacts_of(person)
         for part in self._bindings_of(person):
             grown |= part
@@ -278,7 +295,10 @@ class PersonFinder:
     # The rows.
 
     def _with_phones(self, phones: Collection[str]) -> list[Person]:
-        """Return the bindings and records that have one of these phones, in any notation."""
+        """Return a person for each binding and record that has one of these phones.
+
+        Stored phones are found in any notation.
+        """
         region = self._account.switches.region
         notations = {form for phone in phones for form in forms(phone, region)}
         if not notations:
@@ -291,7 +311,7 @@ class PersonFinder:
         return found + [Person(frozenset({id})) for id in sorted(ids)]
 
     def _with_value(self, name: str, texts: Collection[str]) -> list[Person]:
-        """Return the bindings in which this property was last set to one of these texts."""
+        """Return a person for each binding that last set the property `name` to one of `texts`."""
         return [
             self._of_binding(row)
             for text in sorted(texts)
@@ -303,7 +323,10 @@ class PersonFinder:
         return [self._of_binding(row) for row in self._rows(statement, **params)]
 
     def _merged(self, statement: Statement, **params: Any) -> list[Person]:
-        """Return the persons of merges: both contacts, and the email that the merge removed."""
+        """Return a person for each merge of two contacts that `statement` selects.
+
+        The person has the ids of both contacts, and the email that the merge removed.
+        """
         people = []
         for row in self._rows(statement, **params):
             person = self._of_crm(row.connection_id, row.kept_id)

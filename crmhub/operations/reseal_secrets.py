@@ -1,8 +1,8 @@
-"""Change of the encryption key: encrypt stored values of older keys with the first key.
+"""Change of the encryption key: encrypt the values of older keys again, with the first key.
 
-It may run while the service runs, repeatedly, and in several processes at once. A value is replaced
-only if it has not changed since it was read, so a newer value, such as a refresh token that an
-adapter has just saved, is never overwritten.
+This may run while the service runs, repeatedly, and in several processes at the same time. A value
+is replaced only if it has not changed since it was read, so a newer value, such as a refresh token
+that an adapter has just saved, is never overwritten.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class SealedColumn:
-    """A column of encrypted values, "" for no value.
+    """A column of the database with encrypted values, "" for no value.
 
-    `keys` is the primary key, the account first.
+    `table` and `column` are names. `keys` are the names of the primary key's columns; the first is
+    the account's id.
     """
 
     table: str
@@ -43,7 +44,7 @@ class SealedColumn:
 
     @property
     def source(self) -> sa.Table:
-        """The SQLAlchemy table."""
+        """The SQLAlchemy table that has the column."""
         return metadata.tables[self.table]
 
     @property
@@ -53,17 +54,20 @@ class SealedColumn:
 
     @property
     def key_columns(self) -> tuple[sa.Column[Any], ...]:
-        """The SQLAlchemy columns of the primary key."""
+        """The SQLAlchemy columns of the table's primary key."""
         return tuple(self.source.c[name] for name in self.keys)
 
 
 SEALED = (SealedColumn("connection", "credentials", ("account_id", "id")),)
-"""Every column with sealed values; the values of a missing column would be lost with their key."""
+"""All columns with encrypted values; `reseal` would skip a column that is missing here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A value that cannot be decrypted: its account, its column, and the reason."""
+    """An encrypted value that cannot be decrypted.
+
+    `client_id` is its account, `column` the name of its column, `reason` the error message.
+    """
 
     client_id: str
     column: str
@@ -72,14 +76,18 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Resealed:
-    """The number of resealed values, and the values that cannot be decrypted."""
+    """The result of `reseal`.
+
+    `done` is the number of values that were encrypted again; `broken` are the values that cannot be
+    decrypted.
+    """
 
     done: int
     broken: tuple[Broken, ...]
 
 
 def counts(database: Database) -> Counter[str]:
-    """Return how many values are encrypted with each key, by key id."""
+    """Count the encrypted values in the database, by the id of the key that encrypted them."""
     counts: Counter[str] = Counter()
     with database.reading() as db:
         ids = account_ids(db)
@@ -99,7 +107,11 @@ def _count(column: SealedColumn, dialect: str) -> Statement:
 
 
 def _key_id(sealed: sa.Column[Any], dialect: str) -> sa.ColumnElement[Any]:
-    """Return the id of the key that encrypted a value: the text between its first two dots."""
+    """Return an SQL expression for the id of the key that encrypted the values of a column.
+
+    `sealed` is the column, `dialect` "sqlite" or "postgresql". The id is the text between the first
+    two dots of a value.
+    """
     if dialect == "postgresql":
         return sa.func.split_part(sealed, ".", 2)
     rest = sa.func.substr(sealed, 4)
@@ -109,10 +121,10 @@ def _key_id(sealed: sa.Column[Any], dialect: str) -> sa.ColumnElement[Any]:
 def reseal(
     hub: Hub, *, by: Author, report: Callable[[int], object] = lambda done: None
 ) -> Resealed:
-    """Encrypt every value of an older key with the first key.
+    """Encrypt with the first key every value that an older key has encrypted.
 
-    `report` is called with the number of encrypted values after each batch. After an interruption,
-    run this function again to continue.
+    `report` is called after each batch with the number of values encrypted so far. After an
+    interruption, call this function again to encrypt the other values.
     """
     done, broken = 0, list[Broken]()
     for _ in range(_ROUNDS):
@@ -135,7 +147,10 @@ def _note(tx: Connection, *, by: Author, key_id: str, count: int) -> None:
 
 
 def _batches(database: Database, vault: Vault, column: SealedColumn) -> Iterator[Sequence[Row]]:
-    """Yield batches of values of older keys: client id, value, primary key."""
+    """Yield batches of rows whose value is encrypted with an older key.
+
+    A row holds the account's client id, the encrypted value, and the columns of the primary key.
+    """
     statement = _sealed_with_others(column)
     params = {"length": len(vault.prefix), "prefix": vault.prefix}
     with database.reading() as db:
@@ -167,7 +182,11 @@ def _sealed_with_others(column: SealedColumn) -> Statement:
 def _resealed_values(
     vault: Vault, column: SealedColumn, rows: Sequence[Row]
 ) -> tuple[list[tuple[Row, str, str]], list[Broken]]:
-    """Encrypt values with the first key; return them, and those that cannot be decrypted."""
+    """Decrypt the values of `rows` and encrypt them with the first key.
+
+    Return (primary key, old value, new value) for each value, and the values that cannot be
+    decrypted.
+    """
     values, broken = [], []
     for client_id, sealed, *key in rows:
         try:
@@ -181,7 +200,10 @@ def _resealed_values(
 
 
 def _replace(tx: Connection, column: SealedColumn, values: Sequence[tuple[Row, str, str]]) -> int:
-    """Replace the values that have not changed since they were read; return how many."""
+    """Store new values in a column, given as (primary key, old value, new value).
+
+    A value that is no longer the old value is left unchanged. Return the number of replaced values.
+    """
     statement = Statement(
         sa.update(column.source)
         .where(

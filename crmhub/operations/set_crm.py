@@ -30,11 +30,12 @@ _NOT_STORED = 0
 
 @dataclass(frozen=True, slots=True)
 class Crm:
-    """The CRM that an account is to use: adapter, settings and secrets.
+    """The CRM that an account shall use: the adapter's name, the settings and the secrets.
 
-    If the adapter stays the same, settings and secrets that are not named stay, and "" removes one;
-    with `whole`, `settings` replaces all settings. With `guarded`, stored secrets are not sent to
-    another address than before, since the caller may not know them.
+    If the account has this adapter already, settings and secrets that are not given keep their
+    stored values, and the value "" removes the stored value; with `whole`, `settings` replaces all
+    stored settings. With `guarded`, a change that would send stored secrets to another address than
+    before is refused, since the caller may not know the secrets.
     """
 
     adapter: str
@@ -45,7 +46,10 @@ class Crm:
 
 
 def fingerprint(account: Account) -> str:
-    """Return a digest of the account's CRM and its settings."""
+    """Return a digest of the account's connection and settings, which shows whether they changed.
+
+    The credentials are not part of it.
+    """
     # Without the credentials, which an adapter renews by itself.
     connection = account.connection
     text = f"{connection.id} {json.dumps(dict(connection.settings), sort_keys=True)}"
@@ -64,10 +68,12 @@ def set_crm(
 ) -> Account:
     """Set the CRM of an account and return the account.
 
-    With `test`, the connection is tested before anything is saved. `queued` decides about actions
-    queued for a CRM that the account leaves. `expected` is the `fingerprint` that the caller saw.
-    Raises NotFound; Semantic with every fault, or with the error of the test; Conflict if actions
-    are queued and `queued` is None, or if somebody else changed the CRM.
+    With `test`, the connection to the CRM is tested first, and nothing is saved if the test fails.
+    If the account changes to another CRM, `queued` decides what happens to the actions queued for
+    the former CRM. `expected` is the `fingerprint` of the account that the caller saw; None skips
+    this comparison. Raises NotFound if there is no such account; Semantic if the settings are
+    invalid or the test fails; Conflict if actions are queued and `queued` is None, or if the CRM
+    differs from `expected`.
     """
     account = hub.load_account(client_id)
     _require_unchanged(account, expected)
@@ -137,9 +143,10 @@ def _require_unchanged(account: Account, expected: str | None) -> None:
 
 
 def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> str:
-    """Test the account's CRM, or `crm` in its place; return the error message, "" without one.
+    """Test the connection to the account's CRM; return the error message, "" if it works.
 
-    Nothing is saved. Raises NotFound and Semantic.
+    If `crm` is given, it is tested in place of the account's CRM. Settings are not changed. Raises
+    NotFound if there is no such account, and Semantic if the settings of `crm` are invalid.
     """
     account = hub.load_account(client_id)
     return check(hub, account) if crm is None else in_words(_test(hub, account, crm)[0])
@@ -148,9 +155,11 @@ def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> str:
 def _test(
     hub: Hub, account: Account, crm: Crm
 ) -> tuple[AdapterError | None, Mapping[str, str] | None]:
-    """Test a CRM; return its error, and the credentials as the test left them.
+    """Test the connection to a CRM for an account; return (error, credentials).
 
-    The credentials are None if the stored ones were used, which the adapter saves by itself.
+    The error is None if the test succeeds. The credentials are those after the test, in which the
+    adapter may have renewed some; None if the test used the account's stored credentials, because
+    then the adapter stores renewed ones itself.
     """
     _require_own_secrets(hub, account, crm)
     settings, credentials = proposed(account, **_proposal(hub, account, crm), vault=hub.vault)
@@ -165,7 +174,10 @@ def _test(
 
 
 def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
-    """Raise Semantic if a stored secret would be sent to another address than before."""
+    """Raise Semantic if a stored secret would be sent to another address than before.
+
+    This applies only to a `guarded` CRM.
+    """
     if not crm.guarded or crm.adapter != account.connection.adapter:
         return
     stored = [name for name in secret_names(hub, account) or () if name not in crm.credentials]
@@ -184,7 +196,7 @@ def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
 
 
 def _proposal(hub: Hub, account: Account, crm: Crm) -> dict[str, Any]:
-    """Return the arguments for `proposed` and `configure` that set this CRM."""
+    """Return the keyword arguments with which `proposed` and `configure` set this CRM."""
     return {
         "name": crm.adapter,
         "adapter": load_adapter(hub, crm.adapter),
@@ -200,7 +212,10 @@ def _complete_settings(account: Account, crm: Crm) -> dict[str, str]:
 
 
 def load_adapter(hub: Hub, name: str) -> type[Adapter]:
-    """Return the adapter of this name; raises Semantic if it is not installed or broken."""
+    """Return the adapter class of this name.
+
+    Raises Semantic if no such adapter is installed or the adapter cannot be loaded.
+    """
     try:
         return hub.registry.load(name)
     except BadConfig as exc:
@@ -211,13 +226,21 @@ def load_adapter(hub: Hub, name: str) -> type[Adapter]:
 
 
 def secret_names(hub: Hub, account: Account) -> tuple[str, ...] | None:
-    """Return the names of the secrets that operators set; None if they cannot be decrypted."""
+    """Return the names of the account's stored secrets, in alphabetical order.
+
+    Credentials that the adapter has stored itself are not included. Returns None if the secrets
+    cannot be decrypted.
+    """
     stored = _stored_secrets(hub, account)
     return None if stored is None else tuple(sorted(stored))
 
 
 def stored_secrets(hub: Hub, account: Account) -> dict[str, str]:
-    """Return the secrets that operators set; empty if they cannot be decrypted."""
+    """Return the account's stored secrets, by name.
+
+    Credentials that the adapter has stored itself are not included. Returns an empty dict if the
+    secrets cannot be decrypted.
+    """
     return _stored_secrets(hub, account) or {}
 
 
@@ -235,7 +258,11 @@ def _stored_secrets(hub: Hub, account: Account) -> dict[str, str] | None:
 
 
 def audit_facts(hub: Hub, before: Account, after: Account) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the old and the new connection for the audit log, without values of secrets."""
+    """Return the old and the new connection as they are written to the audit log.
+
+    `before` and `after` are the account with the old and the new connection. The results hold the
+    adapter, the settings and the names of the secrets, but not the secrets.
+    """
     old, new = stored_secrets(hub, before), stored_secrets(hub, after)
     same = before.connection.id == after.connection.id
     replaced = {name for name in new if same and name in old and old[name] != new[name]}

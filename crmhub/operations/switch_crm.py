@@ -1,8 +1,8 @@
-"""Actions queued for the CRM that an account leaves: finish, drop or move them.
+"""The actions queued for the CRM that an account leaves: finish, drop or move them.
 
-Only persons whom the old CRM does not have are moved to the new CRM, with all their actions, so
-that the switch puts nobody into both. A person stays if the old CRM has or may have them, or if one
-of their actions is in progress.
+Only persons whom the old CRM does not have are moved to the new CRM, with all their queued actions,
+so that the switch puts no person into both CRMs. A person is not moved if the old CRM has or may
+have the person, or if one of the person's actions is in progress.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Decision = Literal["finish", "move", "drop"]
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
 
 _BATCH = 100
-"""Persons moved in one transaction, each with a few locks."""
+"""The number of persons moved in one transaction; each of them needs a few locks."""
 
 _OF_ACCOUNT = action.c.account_id == param("account_id")
 # As in the condition of a partial index.
@@ -125,7 +125,10 @@ _IN_USE = {
 
 @dataclass(frozen=True, slots=True)
 class FormerCrm:
-    """A former connection of an account, with the number of its unfinished actions."""
+    """A former connection of an account, with the numbers of its unfinished actions.
+
+    `queued` counts waiting actions, `running` counts actions in progress.
+    """
 
     id: int
     adapter: str
@@ -134,19 +137,22 @@ class FormerCrm:
 
 
 def former_crms(db: Connection, account: Account) -> list[FormerCrm]:
-    """Return the account's former connections that have unfinished actions."""
+    """Return the former connections of the account that have unfinished actions."""
     rows = db.rows(_FORMER, _key(account))
     return [FormerCrm(row.id, row.adapter, int(row.queued), int(row.running)) for row in rows]
 
 
 def count_queued(db: Connection, account: Account) -> int:
-    """Return the number of actions queued for the account's current CRM."""
+    """Return the number of actions queued for the account's present CRM."""
     count: int = db.scalar(_COUNT_QUEUED, _key(account))
     return count
 
 
 def require_decision(account: Account, count: int, decision: Decision | None) -> None:
-    """Raise Conflict if actions are queued for the old CRM and the caller gave no decision."""
+    """Raise Conflict if actions are queued for the old CRM and `decision` is None.
+
+    `count` is the number of these actions.
+    """
     if count and decision is None:
         actions = f"{count} action{' is' if count == 1 else 's are'} queued"
         raise Conflict(
@@ -156,7 +162,10 @@ def require_decision(account: Account, count: int, decision: Decision | None) ->
 
 
 def drop(tx: Connection, database: Database, before: Account, after: Account) -> None:
-    """Mark the actions queued for the old CRM as refused; they can be retried."""
+    """Mark the actions queued for the old CRM as refused; operators can retry them.
+
+    `before` and `after` are the account with the old and the new CRM.
+    """
     rows = tx.rows(
         _DROP,
         {
@@ -171,9 +180,10 @@ def drop(tx: Connection, database: Database, before: Account, after: Account) ->
 
 
 def move(database: Database, before: Account, after: Account) -> int:
-    """Move queued actions to the new CRM, person by person; return how many.
+    """Move queued actions from the old CRM to the new CRM; return the number of moved actions.
 
-    Persons are moved in batches; after an interruption, the others are finished in the old CRM.
+    `before` and `after` are the account with the old and the new CRM. Persons are moved in batches;
+    after an interruption, the actions of the other persons are finished in the old CRM.
     """
     moved, last = 0, ""
     while people := _next_people(database, before, last):
@@ -203,16 +213,18 @@ def _move(tx: Connection, before: Account, after: Account, people: Sequence[str]
 
 
 _Identifiers = dict[str, set[tuple[str, str]]]
-"""Kind and value of the identifiers of each person."""
+"""(kind, value) of the contactTokens, emails and phones of persons, by person key."""
 _KINDS = tuple(_IDENTIFIERS)
 
 
 def _lock_people(
     tx: Connection, before: Account, after: Account, people: Sequence[str]
 ) -> _Identifiers:
-    """Lock these persons in both CRMs and return their tokens, emails and phones.
+    """Lock persons in both CRMs; return their contactTokens, emails and phones.
 
-    Locks are taken in the same order as in helper calls, and held until the commit.
+    `before` and `after` are the account with the old and the new CRM. `people` are person keys,
+    which order the actions of a person. The locks are taken in the same order as in helper calls,
+    and held until the commit.
     """
     identifiers = _identifiers(tx, before, people)
     names = sorted(
@@ -227,7 +239,10 @@ def _lock_people(
 
 
 def _identifiers(tx: Connection, account: Account, people: Sequence[str]) -> _Identifiers:
-    """Return the tokens, emails and phones of those persons who have a binding."""
+    """Return the contactTokens, emails and phones of persons, by person key.
+
+    `people` are person keys. Persons without a binding are left out.
+    """
     identifiers: _Identifiers = {}
     for person, *values in tx.rows(_IDENTIFIERS_OF_PEOPLE, _key(account) | {"people": people}):
         identifiers.setdefault(person, set()).update(
@@ -237,7 +252,10 @@ def _identifiers(tx: Connection, account: Account, people: Sequence[str]) -> _Id
 
 
 def _in_old_crm(tx: Connection, account: Account, people: Sequence[str]) -> set[str]:
-    """Return those persons whom the old CRM has or may have."""
+    """Return the persons whom the old CRM has, or may have after an unconfirmed attempt.
+
+    `people` are person keys, and so are the items of the result.
+    """
     params = _key(account) | {"people": people}
     return {row.person for row in tx.rows(_IN_CRM, params)} | {
         row.person
@@ -248,7 +266,10 @@ def _in_old_crm(tx: Connection, account: Account, people: Sequence[str]) -> set[
 
 
 def _in_new_crm(tx: Connection, account: Account, identifiers: _Identifiers) -> set[str]:
-    """Return those persons whose token, email or phone a binding of the new CRM has."""
+    """Return the persons who have a contactToken, email or phone of a binding of the new CRM.
+
+    `identifiers` holds the contactTokens, emails and phones by person key.
+    """
     in_use: set[tuple[str, str]] = set()
     for kind, statement in _IN_USE.items():
         names = {name for of_person in identifiers.values() for name in of_person}

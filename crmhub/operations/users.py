@@ -1,4 +1,4 @@
-"""Users and sessions of the console, and tokens of the admin API."""
+"""Operations on the users and sessions of the console, and on the tokens of the admin API."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ def create_token(
     expires_at: int | None,
     by: Author,
 ) -> IssuedToken:
-    """Create a token of the admin API and return it; raises Semantic."""
+    """Create and store a token of the admin API, and return it.
+
+    Without `scopes` the token has all scopes; `expires_at` is in ms since 1970, None for never.
+    `by` is named in the audit log. Raises Semantic if the name, a scope or the expiry is invalid.
+    """
     issued = admin_tokens.create(tx, name, scopes=scopes, expires_at=expires_at)
     expiry = None if issued.expires_at is None else iso(issued.expires_at)
     after = {"name": issued.name, "scopes": list(issued.scopes), "expiresAt": expiry}
@@ -39,7 +43,10 @@ def create_token(
 
 @in_transaction
 def revoke_token(hub: Hub, tx: Connection, token_id: str, *, by: Author) -> None:
-    """Revoke a token of the admin API; a revoked token stays revoked. Raises NotFound."""
+    """Revoke a token of the admin API; a token that is revoked already is left unchanged.
+
+    Raises NotFound if there is no token with this id.
+    """
     if admin_tokens.revoke(tx, token_id):
         audit.note(tx, by, "revoke", "token", token_id)
 
@@ -48,7 +55,11 @@ def revoke_token(hub: Hub, tx: Connection, token_id: str, *, by: Author) -> None
 
 
 def create_user(hub: Hub, email: str, password: str, *, by: Author) -> User:
-    """Create a console user and return the user; raises Semantic and Conflict."""
+    """Create a console user with an email and a password, and return the user.
+
+    Raises Semantic if the email or the password is invalid, and Conflict if another user has the
+    email.
+    """
     return _create_user(hub, email, passwords.to_store(password), by)
 
 
@@ -60,7 +71,11 @@ def _create_user(hub: Hub, tx: Connection, email: str, stored_password: str, by:
 
 
 def set_password(hub: Hub, email: str, password: str, *, by: Author) -> None:
-    """Set a user's password and end their sessions; raises NotFound and Semantic."""
+    """Set the password of a console user and end the user's sessions.
+
+    Raises NotFound if no user has this email, and Semantic if the password is too short or too
+    long.
+    """
     _set_password(hub, email, passwords.to_store(password), by)
 
 
@@ -74,7 +89,10 @@ def _set_password(hub: Hub, tx: Connection, email: str, stored_password: str, by
 
 @in_transaction
 def set_disabled(hub: Hub, tx: Connection, email: str, disabled: bool, *, by: Author) -> None:
-    """Disable a user and end the user's sessions, or enable the user; raises NotFound."""
+    """Disable a console user and end their sessions, or, if `disabled` is False, enable the user.
+
+    Raises NotFound if no user has this email.
+    """
     user = users.load(tx, email)
     if users.set_disabled(tx, user, disabled):
         before, after = {"disabled": not disabled}, {"disabled": disabled}
@@ -82,7 +100,7 @@ def set_disabled(hub: Hub, tx: Connection, email: str, disabled: bool, *, by: Au
 
 
 def list_users(hub: Hub) -> list[User]:
-    """Return all users, including disabled ones."""
+    """Return all console users, including disabled users, ordered by email."""
     with hub.database.reading() as db:
         return users.list_users(db)
 
@@ -92,7 +110,10 @@ def list_users(hub: Hub) -> list[User]:
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A new session: its token, and the device token that identifies the browser later."""
+    """A new session of the console: the user's id and the session's token.
+
+    `device` is a second token, by which later sign-ins recognise the browser.
+    """
 
     user_id: str
     token: str
@@ -102,11 +123,13 @@ class NewSession:
 def sign_in(
     hub: Hub, email: str, password: str, *, address: str, device: Callable[[str], str]
 ) -> NewSession:
-    """Start a session for the user with this email and password.
+    """Start a console session for the user with this email and password.
 
-    `device` returns the browser's device token for a user id, or "". Raises Unauthorized, with the
-    same message and after the same time for an unknown email as for a wrong password;
-    TooManyRequests after many attempts, by the rule of `Limits.sign_in`; Unavailable.
+    `address` is the IP address of the caller. `device` is called with the user's id and returns the
+    device token that the browser sent for this user, or "". Raises Unauthorized if the email is
+    unknown, the user is disabled or the password is wrong, with the same message and after the same
+    time in all cases; TooManyRequests if `Limits.sign_in` refuses the attempt; Unavailable if too
+    many passwords are being checked.
     """
     with hub.database.reading() as db:
         stored = users.stored_password(db, email)
@@ -131,16 +154,21 @@ def sign_in(
 
 
 def _device_token(hub: Hub, user_id: str, stored_password: str, name: str) -> str:
-    """Return the token of the user's browser `name`, valid until the password changes.
+    """Return the device token of a user's browser, which has the random name `name`.
 
-    It is a signature, so the database stores nothing.
+    The token is a signature, so the database stores nothing. It becomes invalid when the user's
+    password hash, `stored_password`, changes.
     """
     key = derive(hub.settings.secret_key, "console device")
     return f"{name}.{sign(key, f'{user_id} {stored_password} {name}'.encode()).hex()}"
 
 
 def signed_in(hub: Hub, session: str) -> SignedIn | None:
-    """Return the user of a valid session, or None, and record that the session is in use."""
+    """Return the user of a live session, and store that the session is in use.
+
+    `session` is the session's token. Returns None if the token is unknown, the session has ended or
+    the user is disabled.
+    """
     with hub.database.reading() as db:
         user = users.signed_in(db, session)
     if user is not None and user.stale:
@@ -151,5 +179,5 @@ def signed_in(hub: Hub, session: str) -> SignedIn | None:
 
 
 def sign_out(hub: Hub, session: str) -> None:
-    """End a session; an ended session stays ended."""
+    """End the session with this token; a session that has ended already is no error."""
     hub.database.transact(lambda tx: users.end_session(tx, session))

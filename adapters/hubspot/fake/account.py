@@ -1,4 +1,4 @@
-"""The fake's endpoints for the account: owners, account details, API usage."""
+"""The endpoints of the fake HubSpot for the account: owners, account details, API usage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DAY_MS = 86_400_000
 
 
 def list_owners(call: Call) -> Answer:
-    """Return a page of owners, filtered by email if one is given."""
+    """Respond with a page of the owners; a query parameter selects owners by email."""
     limit = call.integer("limit", 100, most=500)
     start = call.cursor()
     email = (call.given("email") or "").lower()
@@ -28,7 +28,7 @@ def list_owners(call: Call) -> Answer:
 
 
 def read_owner(call: Call) -> Answer:
-    """Return one owner, by owner id or user id."""
+    """Respond with one owner, found by owner id or user id."""
     key = call.given("idProperty") or "id"
     for owner in call.portal.owners:
         if owner["archived"] == call.flag("archived") and str(owner.get(key)) == call.at["id"]:
@@ -37,7 +37,7 @@ def read_owner(call: Call) -> Answer:
 
 
 def details(call: Call) -> Answer:
-    """Return the account details: portal id, time zone, domain of the web app."""
+    """Respond with the account's details: portal id, time zone, domain of the web app."""
     return Answer(
         200,
         {
@@ -55,7 +55,7 @@ def details(call: Call) -> Answer:
 
 
 def usage(call: Call) -> Answer:
-    """Return the number of calls used today; the day ends at midnight."""
+    """Respond with the number of calls made today, and the time of its reset, midnight UTC."""
     now = now_ms()
     day = {
         "name": "private-apps-api-calls-daily",

@@ -1,4 +1,4 @@
-"""The fake's answers, and HubSpot's error format."""
+"""HTTP responses of the fake HubSpot, and HubSpot's format of errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ JSON = "application/json;charset=utf-8"
 
 @dataclass(slots=True)
 class Answer:
-    """An HTTP answer: a status, a body (encoded as JSON unless it is bytes), and headers."""
+    """An HTTP response: status, body, headers and content type.
+
+    A body that is not bytes is sent as JSON; None means no body.
+    """
 
     status: int = 200
     body: Any = None
@@ -24,16 +27,17 @@ class Answer:
     content_type: str = JSON
 
     def encoded(self) -> bytes:
-        """Return the body as bytes; empty if there is no body."""
+        """Return the body as bytes; empty without a body."""
         if self.body is None:
             return b""
         return self.body if isinstance(self.body, bytes) else orjson.dumps(self.body)
 
 
 class Refused(Exception):
-    """A request that HubSpot refuses, with the status and the fields of its error body.
+    """HubSpot refuses a request with this status and error body.
 
-    Only `message` is required in that body, according to HubSpot's guide to errors.
+    Of the fields of an error body only `message` is required (HubSpot's guide to errors). `extra`
+    holds further fields.
     """
 
     def __init__(
@@ -60,7 +64,7 @@ class Refused(Exception):
         }
 
     def answer(self) -> Answer:
-        """Return the refusal as an HTTP answer with a new correlation id."""
+        """Return the refusal as an HTTP response with a new correlation id."""
         correlation_id = str(uuid4())
         return Answer(
             self.status,
@@ -71,7 +75,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WrongValue:
-    """A refused property value: the property, HubSpot's error code, and the reason."""
+    """A property value that HubSpot refuses: the property's name, an error code and a reason."""
 
     name: str
     code: str
@@ -79,7 +83,7 @@ class WrongValue:
 
 
 def wrong_values(found: Sequence[WrongValue], portal_id: int) -> Refused:
-    """Return the refusal of several property values.
+    """Return HubSpot's 400 response to a request with the wrong property values `found`.
 
     HubSpot names each property twice: as JSON inside the message, and in `errors`.
     """
@@ -109,7 +113,10 @@ def wrong_values(found: Sequence[WrongValue], portal_id: int) -> Refused:
 
 
 def missing(names: Iterable[str], kind: str, *, code: str) -> Refused:
-    """Return the refusal of a record with missing required properties."""
+    """Return HubSpot's 400 response to a record without the required properties `names`.
+
+    `kind` is the singular name of the kind of record, `code` HubSpot's error code.
+    """
     lacking = sorted(names)
     return Refused(
         400,
@@ -127,11 +134,14 @@ def missing(names: Iterable[str], kind: str, *, code: str) -> Refused:
 
 
 def not_found(message: str = "resource not found", *, category: str | None = None) -> Refused:
-    """Return HubSpot's 404 for a record; for an unknown numeric id it has no category."""
+    """Return HubSpot's 404 response.
+
+    For an unknown numeric record id the error body has no category.
+    """
     return Refused(404, message, category=category)
 
 
 def iso(at_ms: int) -> str:
-    """Return a time in HubSpot's format: ISO 8601 with milliseconds and Z."""
+    """Return a time, in ms since 1970, in HubSpot's format: ISO 8601 with milliseconds and Z."""
     moment = datetime.fromtimestamp(at_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03d}Z"

@@ -1,4 +1,4 @@
-"""The fake's endpoints for associations: labels, links between two records, batches."""
+"""The endpoints of the fake HubSpot for associations: labels, links of records, batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_WRITTEN = 2_000
 
 
 def labels(call: Call) -> Answer:
-    """Return the association types from one kind to another."""
+    """Respond with the association types from one kind of record to another."""
     source, target = _kinds(call)
     return Answer(
         200, {"results": [described(link_type) for link_type in types_between(source, target)]}
@@ -47,7 +47,7 @@ def link_by_default(call: Call) -> Answer:
 
 
 def link_by_type(call: Call) -> Answer:
-    """Link two records by the association types in the body."""
+    """Link two records with the association types in the body of the request."""
     given = call.json(shapes.ASSOCIATION_TYPES)
     source, target = _ends(call)
     for type_ in _types(source, target.kind, given, target.id):
@@ -56,14 +56,14 @@ def link_by_type(call: Call) -> Answer:
 
 
 def unlink_records(call: Call) -> Answer:
-    """Delete every link between two records; answers 204 even without a link."""
+    """Delete all links between two records; the status is 204 even without a link."""
     source = call.portal.load(call.kind, call.at["id"])
     unlink(call.portal, source, call.portal.kind(call.at["to"]), call.at["to_id"])
     return Answer(204)
 
 
 def list_links(call: Call) -> Answer:
-    """Return a page of the records linked to a record."""
+    """Respond with a page of the links from a record to records of one kind."""
     source = call.portal.load(call.kind, call.at["id"])
     links = _links(call, source, call.portal.kind(call.at["to"]))
     limit = call.integer("limit", _MAX_PAGE, most=_MAX_PAGE)
@@ -76,7 +76,10 @@ def list_links(call: Call) -> Answer:
 
 
 def batch_read(call: Call) -> Answer:
-    """Return the links of several records; status 207 names records without links."""
+    """Respond with the links of several records to records of one kind.
+
+    If some records have no links, the status is 207 and the response lists them.
+    """
     source, target = _kinds(call)
     inputs = call.json(shapes.LINKS_READ)["inputs"]
     _check_count(inputs, _MAX_READ)
@@ -94,7 +97,7 @@ def batch_read(call: Call) -> Answer:
 
 
 def batch_link_by_default(call: Call) -> Answer:
-    """Link pairs of records without a label."""
+    """Link several pairs of records without a label."""
     source, target = _kinds(call)
     inputs = call.json(shapes.PAIRS)["inputs"]
     _check_count(inputs, _MAX_WRITTEN)
@@ -106,7 +109,7 @@ def batch_link_by_default(call: Call) -> Answer:
 
 
 def batch_link(call: Call) -> Answer:
-    """Link pairs of records by association types."""
+    """Link several pairs of records with the association types that each pair gives."""
     source, target = _kinds(call)
     inputs = call.json(shapes.PAIRS_WITH_TYPES)["inputs"]
     _check_count(inputs, _MAX_WRITTEN)
@@ -121,7 +124,10 @@ def batch_link(call: Call) -> Answer:
 
 
 def batch_unlink(call: Call) -> Answer:
-    """Delete the links of a batch; v4 answers 204, later versions a batch result."""
+    """Delete the links of several pairs of records.
+
+    In v4 the status is 204 without a body, in later versions 200 with a batch result.
+    """
     source, target = _kinds(call)
     for pair in call.json(shapes.LINKS_ARCHIVE)["inputs"]:
         if record := call.portal.find(source, pair["from"]["id"]):
@@ -183,7 +189,7 @@ def _default(source: str, target: str, type_: LinkType) -> dict[str, Any]:
 
 
 def _id(call: Call, id_: str) -> str | int:
-    """Return a record id in the format of the API version: a number in v4, else a string."""
+    """Return a record id in the format of the call's API version: a number in v4, else a string."""
     return int(id_) if call.version == "v4" else id_
 
 

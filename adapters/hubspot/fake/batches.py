@@ -1,4 +1,7 @@
-"""The fake's batch endpoints for records; without trace ids, one failure fails the whole batch."""
+"""The batch endpoints of the fake HubSpot for records.
+
+A failure concerns only its own record if all inputs have trace ids; else it fails the whole batch.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ _Write = Callable[[_Input], dict[str, Any]]
 
 
 class _Writes:
-    """The writes of one batch, which `undo` takes back; `records` holds the existing records."""
+    """The writes of one batch.
+
+    `records` maps the ids of inputs to the records to update.
+    """
 
     def __init__(self, call: Call, inputs: Sequence[_Input]) -> None:
         _check_count(inputs)
@@ -30,24 +36,31 @@ class _Writes:
         self._former: list[tuple[Record, dict[str, str]]] = []
 
     def find(self, item: _Input) -> Record | None:
-        """Return the record that an input names by id or by a unique property, or None."""
+        """Return the record that an input names, by id or by a unique property, or None."""
         return self._portal.find(self._kind, item["id"], item.get("idProperty"))
 
     def create(self, item: _Input) -> dict[str, Any]:
-        """Create a record and return it in the format of HubSpot's answers."""
+        """Create a record from an input; return the record in the format of HubSpot's responses."""
         associations = item.get("associations", ())
         record = create(self._portal, self._kind, item["properties"], associations)
         self._created.append(record)
         return self._shown(record)
 
     def update(self, item: _Input) -> dict[str, Any]:
-        """Update the record that `records` holds for an input, and return it."""
+        """Update the record in `records` for an input.
+
+        Return the record in the format of HubSpot's responses.
+        """
         record = self.records[item["id"]]
         assert record is not None
         return self._update(record, item)
 
     def upsert(self, item: _Input) -> dict[str, Any]:
-        """Update or create a record and return it; its field `new` says which."""
+        """Update the record that an input names, or create it if it does not exist.
+
+        Return the record in the format of HubSpot's responses; its field `new` says whether it was
+        created.
+        """
         name = item.get("idProperty") or "hs_object_id"
         record = self.find(item)
         if record is None:
@@ -60,7 +73,7 @@ class _Writes:
         return {**self._update(record, item), "new": False}
 
     def undo(self) -> None:
-        """Remove the created records, and restore the updated ones."""
+        """Undo all writes: remove the created records, and restore the updated records."""
         for record in self._created:
             self._portal.remove(record, archive=False)
         for record, properties in reversed(self._former):
@@ -76,14 +89,17 @@ class _Writes:
 
 
 def batch_create(call: Call) -> Answer:
-    """Create records; without a trace id on each, the first failure fails the whole batch."""
+    """Create several records, and respond with them (201)."""
     inputs = call.json(shapes.BATCH_CREATE)["inputs"]
     writes = _Writes(call, inputs)
     return _written_each(inputs, writes, writes.create, done=201)
 
 
 def batch_update(call: Call) -> Answer:
-    """Update records by id or by a unique property; the answer lists records that do not exist."""
+    """Update several records, named by id or by a unique property.
+
+    Records that do not exist are listed as errors in the response.
+    """
     inputs = call.json(shapes.BATCH_UPDATE)["inputs"]
     writes = _Writes(call, inputs)
     if any(item.get("idProperty") == "hs_object_id" for item in inputs):
@@ -96,10 +112,10 @@ def batch_update(call: Call) -> Answer:
 
 
 def batch_upsert(call: Call) -> Answer:
-    """Update or create records; each result says whether its record is `new`.
+    """Update or create several records; the field `new` of each result says which.
 
-    An upsert by email is not partial (HubSpot's guide): each input must contain all that a new
-    record requires. As integrators observed, results come in another order, with lower-case emails.
+    In an upsert by email, each input must have all properties that a new record requires (HubSpot's
+    guide). As integrators have observed, the results come in another order than the inputs.
     """
     inputs = call.json(shapes.BATCH_UPSERT)["inputs"]
     writes = _Writes(call, inputs)
@@ -110,7 +126,10 @@ def batch_upsert(call: Call) -> Answer:
 
 
 def batch_read(call: Call) -> Answer:
-    """Return each of the records that exist; status 207 lists those that do not."""
+    """Respond with several records.
+
+    If some do not exist, the status is 207 and the response lists them.
+    """
     asked, archived = call.json(shapes.BATCH_READ), call.flag("archived")
     portal, kind = call.portal, call.kind
     _check_count(
@@ -138,7 +157,7 @@ def batch_read(call: Call) -> Answer:
 
 
 def batch_archive(call: Call) -> Answer:
-    """Archive records and answer 204; ids of records that do not exist are ignored."""
+    """Archive several records (204); ids of records that do not exist are ignored."""
     inputs = call.json(shapes.BATCH_ARCHIVE)["inputs"]
     _check_count(inputs)
     for item in inputs:
@@ -166,10 +185,11 @@ def _written_each(
     done: int = 200,
     absent: Sequence[str] = (),
 ) -> Answer:
-    """Call `write`, a method of `writes`, for each input; return the batch's answer.
+    """Write all inputs with `write`, a method of `writes`; return the response of the batch.
 
-    With a trace id on every input, a failure concerns only its own input. Without trace ids the
-    first failure stops the batch and undoes the earlier writes.
+    If all inputs have different trace ids, a failure concerns only its own input. Else the first
+    failure stops the batch and undoes the earlier writes. `done` is the status without failures;
+    `absent` are ids of records that do not exist.
     """
     traces = [item.get("objectWriteTraceId") for item in inputs]
     traced = None not in traces and len(set(traces)) == len(traces)

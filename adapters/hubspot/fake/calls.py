@@ -1,4 +1,4 @@
-"""One API call as the fake's endpoints receive it: path, query and body."""
+"""An API call as the endpoints of the fake HubSpot receive it: path, query and body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from adapters.hubspot.fake.shapes import Check
 
 @dataclass(slots=True)
 class Call:
-    """One API call for which an endpoint was found."""
+    """An API call whose path belongs to an endpoint.
+
+    `kind` is the kind of record in the path, "" without one; `at` are all parameters in the path,
+    by name.
+    """
 
     portal: Portal
     path: str
@@ -27,7 +31,10 @@ class Call:
     at: dict[str, str] = field(default_factory=dict)
 
     def json(self, check: Check) -> Any:
-        """Parse the body and validate it with `check`; raises Refused with 415 or 400."""
+        """Parse the body as JSON, and return it validated by `check`.
+
+        Raises Refused with status 415 for another content type, and 400 for an invalid body.
+        """
         if self.content_type.partition(";")[0].strip().lower() != "application/json":
             raise Refused(415, "Unsupported Media Type", category=None)
         try:
@@ -37,18 +44,27 @@ class Call:
         return check(value, "")
 
     def given(self, name: str) -> str | None:
-        """Return a query parameter, of a repeated parameter the last value."""
+        """Return the value of a query parameter, None if it is missing.
+
+        If the parameter is repeated, its last value counts.
+        """
         return self.query[name][-1] if name in self.query else None
 
     def names(self, name: str) -> list[str] | None:
-        """Return a list parameter, comma-separated or repeated, or None if it is missing."""
+        """Return the items of a query parameter that is comma-separated or repeated.
+
+        Returns None if the parameter is missing.
+        """
         if name not in self.query:
             return None
         values = ",".join(self.query[name]).split(",")
         return [value.strip() for value in values if value.strip()]
 
     def sensitivities(self) -> set[str]:
-        """Return the sensitivity levels of the properties that the call names."""
+        """Return the sensitivity levels of the properties named in the query and the body.
+
+        The level of properties that are not sensitive is left out.
+        """
         try:
             body = orjson.loads(self.body or b"{}")
         except orjson.JSONDecodeError:
@@ -60,21 +76,30 @@ class Call:
         }
 
     def flag(self, name: str) -> bool:
-        """Return a boolean parameter; False if it is missing."""
+        """Return the value of a boolean query parameter; False if it is missing.
+
+        Raises Refused with status 400 for a value other than true and false.
+        """
         value = self.given(name) or "false"
         if value not in ("true", "false"):
             raise Refused(400, f"Unable to parse value for query parameter {name}: {value}")
         return value == "true"
 
     def cursor(self) -> int:
-        """Return the position at which the requested page starts; 0 for the first page."""
+        """Return the cursor of the requested page as a number; 0 for the first page.
+
+        Raises Refused with status 400 for an invalid cursor.
+        """
         value = self.given("after") or "0"
         if not (value.isascii() and value.isdigit() and len(value) < 20):
             raise Refused(400, f"after must be a cursor of this list, and not {value[:40]}")
         return int(value)
 
     def integer(self, name: str, default: int, *, most: int) -> int:
-        """Return an integer query parameter from 1 to `most`; raises Refused."""
+        """Return the value of an integer query parameter; `default` if it is missing.
+
+        Raises Refused with status 400 if the value is not from 1 to `most`.
+        """
         value = self.given(name) or str(default)
         short = value.isascii() and value.isdigit() and len(value) < 10
         if not (short and 1 <= int(value) <= most):
@@ -83,7 +108,7 @@ class Call:
 
 
 def _named(body: Any) -> Iterator[str]:
-    """Yield the names of the properties in a body, including those in a batch's inputs."""
+    """Yield the names of the properties that a request body lists, also within a batch."""
     if not isinstance(body, dict):
         return
     for given in (body, *(item for item in body.get("inputs") or () if isinstance(item, dict))):

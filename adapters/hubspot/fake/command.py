@@ -1,4 +1,4 @@
-"""`crmhub fake hubspot`: a local HubSpot-like CRM, to try the hub without a HubSpot account."""
+"""`crmhub fake hubspot`: serve a fake HubSpot, to try the hub without a HubSpot account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fake's control endpoints for tests: `/_control/…`, without an access token."""
+"""The control endpoints of the fake HubSpot for tests: `/_control/…`, without an access token."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ _Order = Callable[["FakeHubSpot", Any], Answer]
 
 
 def answer(fake: FakeHubSpot, method: str, path: str, body: bytes) -> Answer:
-    """Run a control request and return its answer; 400 for an invalid request."""
+    """Execute a control request and return its response.
+
+    The status is 400 if the request is invalid, 404 if there is no such endpoint.
+    """
     place = path.removeprefix(PREFIX).strip("/")
     try:
         given = orjson.loads(body) if body else {}
@@ -130,7 +133,7 @@ def _reset(fake: FakeHubSpot, given: Any) -> Answer:
 
 
 def _settings(fake: FakeHubSpot, given: Any) -> Answer:
-    """Validate all settings in the body, then apply them."""
+    """Set the settings in the body of the request; an invalid setting prevents all changes."""
     changes = []
     for name, value in _object(given).items():
         if name not in _SETTINGS:
@@ -143,9 +146,9 @@ def _settings(fake: FakeHubSpot, given: Any) -> Answer:
 
 
 def _rules(fake: FakeHubSpot, given: Any) -> Answer:
-    """Set which properties the account requires, for each kind of record.
+    """Set the properties that the account requires, by kind of record.
 
-    An example: {"deals": {"required": ["amount"], "conditional": [["dealtype", "other",
+    An example of the body: {"deals": {"required": ["amount"], "conditional": [["dealtype", "other",
     ["amount"]]]}}
     """
     rules_of_kind = {}

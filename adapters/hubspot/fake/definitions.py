@@ -1,4 +1,4 @@
-"""The properties, pipelines and owners of a new HubSpot account, with HubSpot's names."""
+"""The properties, pipelines and owners that a new HubSpot account has."""
 
 from __future__ import annotations
 
@@ -73,7 +73,11 @@ def definition(
     sensitivity: str = "non_sensitive",
     own: bool = True,
 ) -> Definition:
-    """Return a property definition with all fields that HubSpot returns."""
+    """Return a property definition with all fields that HubSpot's responses have.
+
+    The parameters are the values of these fields. `options` lists (value, label); `own` is True for
+    HubSpot's own properties and False for custom properties.
+    """
     if type_ == "bool" and not options:
         options = (("true", "Yes"), ("false", "No"))
     return {
@@ -343,17 +347,20 @@ _OF = {"contacts": _contacts, "deals": _deals, "tickets": _tickets, "companies":
 
 
 def starter_definitions(kind: str) -> dict[str, Definition]:
-    """Return the properties that a new account has for a kind of record, by name."""
+    """Return the property definitions of a new account for a kind of record, by name."""
     return {definition_["name"]: definition_ for definition_ in (*_common(kind), *_OF[kind]())}
 
 
 def mark(kind: str) -> Definition:
-    """Return the definition of the unique property for the hub's marks."""
+    """Return the definition of crmhub_mark, the unique property for the hub's marks."""
     return definition("crmhub_mark", "crmhub mark", group=GROUPS[kind], unique=True, own=False)
 
 
 def stage(id_: str, label: str, order: int, metadata: dict[str, str], at: str) -> dict[str, Any]:
-    """Return a stage of a pipeline, in HubSpot's format."""
+    """Return a stage of a pipeline in the format of HubSpot's responses.
+
+    `order` is its place in the pipeline; `at` is the time of creation and change, as text.
+    """
     return {
         "id": id_,
         "label": label,
@@ -397,7 +404,7 @@ _TICKET_STAGES = (
 
 
 def starter_pipelines(kind: str) -> dict[str, dict[str, Any]]:
-    """Return the pipelines that a new account has for a kind of record, by id."""
+    """Return the pipelines of a new account for a kind of record, by id."""
     at = iso(_FIRST_DAY)
     if kind == "deals":
         stages = [
@@ -419,7 +426,10 @@ def _closed(probability: str) -> str:
 
 
 def starter_owners() -> list[dict[str, Any]]:
-    """Return two active owners and an archived owner, whose `id` differs from their `userId`."""
+    """Return the owners of a new account: two active owners and an archived owner.
+
+    The `id` of an owner differs from the `userId`.
+    """
     people = (
         ("41629779", "marie@example.com", "Marie", "Curie", 9586504, False),
         ("60158084", "lise@example.com", "Lise", "Meitner", 9586517, False),

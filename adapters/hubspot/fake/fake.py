@@ -1,4 +1,4 @@
-"""The Python interface of the fake: start, stop, inspect, and inject faults."""
+"""The Python interface of the fake HubSpot: start, stop, inspect, and inject faults."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from adapters.hubspot.fake.writing import create, update
 
 
 class FakeHubSpot(Service):
-    """A HubSpot-like CRM on its own port; `with FakeHubSpot() as fake:` starts and stops it.
+    """A fake HubSpot on its own port; `with FakeHubSpot() as fake:` starts and stops it.
 
-    Its records survive a stop: after another `start()` they are served on the same port.
+    The records survive a stop: after another `start()` they are served on the same port.
     """
 
     def __init__(self, options: Options | None = None) -> None:
@@ -30,7 +30,10 @@ class FakeHubSpot(Service):
         self._server: Server | None = None
 
     def start(self) -> FakeHubSpot:
-        """Start listening and return the fake; raises OSError if the port is taken."""
+        """Start the server and return the fake.
+
+        Raises OSError if the port is in use.
+        """
         server = Server(self.options.host, self._port, self._responded)
         self._server, self._port = server, server.server_address[1]
         # A long wait between looks at the stop flag would delay each stop by that much.
@@ -39,7 +42,7 @@ class FakeHubSpot(Service):
         return self
 
     def stop(self) -> None:
-        """Stop listening and close every connection."""
+        """Stop the server and close all connections; the records are kept."""
         if self._server:
             self._server.stop()
             self._server = None
@@ -58,46 +61,49 @@ class FakeHubSpot(Service):
 
     @property
     def url(self) -> str:
-        """The fake's base URL, without a trailing slash."""
+        """The base URL of the server, without a slash at its end."""
         host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
         return f"http://{host}:{self._port}"
 
     @property
     def token(self) -> str:
-        """An access token that is valid until `expire_tokens` is called."""
+        """The static access token, which is valid until `expire_tokens` is called."""
         return self.tokens.static
 
     # What is in it
 
     @property
     def contacts(self) -> dict[str, dict[str, str]]:
-        """Return the properties of all live contacts, by id."""
+        """The properties of all live contacts, by contact id."""
         return self.records("contacts")
 
     @property
     def deals(self) -> dict[str, dict[str, str]]:
-        """Return the properties of all live deals, by id."""
+        """The properties of all live deals, by deal id."""
         return self.records("deals")
 
     @property
     def tickets(self) -> dict[str, dict[str, str]]:
-        """Return the properties of all live tickets, by id."""
+        """The properties of all live tickets, by ticket id."""
         return self.records("tickets")
 
     def records(self, kind: str) -> dict[str, dict[str, str]]:
-        """Return the properties of all live records of a kind, by id."""
+        """Return the properties of all live records of a kind, by record id."""
         with self.lock:
             return {
                 id_: dict(record.properties) for id_, record in self.portal.records[kind].items()
             }
 
     def linked(self, kind: str, id_: str, to: str) -> list[str]:
-        """Return the ids of the records of the kind `to` that are linked to a record."""
+        """Return the ids of the records of kind `to` that are linked to a record."""
         with self.lock:
             return sorted(linked(self.portal, self.portal.load(kind, id_), to))
 
     def add(self, kind: str, properties: Mapping[str, str], *, contacts: Iterable[str] = ()) -> str:
-        """Create a record that is searchable at once, and return its id; raises Refused."""
+        """Create a record that searches find at once, and return its id.
+
+        `contacts` are the ids of contacts to link it to. Raises Refused if HubSpot would refuse it.
+        """
         with self.lock:
             type_id = default_type(kind, "contacts").id
             spec = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": type_id}
@@ -107,33 +113,36 @@ class FakeHubSpot(Service):
             return record.id
 
     def add_contact(self, **properties: str) -> str:
-        """Create a contact that is searchable at once, and return its id."""
+        """Create a contact that searches find at once, and return its id."""
         return self.add("contacts", properties)
 
     def set(self, kind: str, id_: str, **properties: str) -> None:
-        """Change a record, as a HubSpot user would."""
+        """Change properties of a record, as a HubSpot user would in the web app."""
         with self.lock:
             update(self.portal, self.portal.load(kind, id_), properties)
 
     def archive(self, kind: str, id_: str) -> None:
-        """Archive a record, as a HubSpot user would."""
+        """Archive a record, as a HubSpot user would in the web app."""
         with self.lock:
             self.portal.remove(self.portal.load(kind, id_))
 
     def define(self, kind: str, name: str, type_: str = "string", **more: Any) -> None:
-        """Define a custom property; `more` takes the arguments of `definitions.definition`."""
+        """Define a custom property of the type `type_` for a kind of record.
+
+        `more` are further arguments of `definitions.definition`.
+        """
         with self.lock:
             group = next(iter(self.portal.groups[kind]))
             made = definition(name, name, type_, group=group, own=False, **more)
             self.portal.definitions[kind][name] = made
 
     def require(self, kind: str, *names: str) -> None:
-        """Make properties required for all records of a kind."""
+        """Make these properties required in all records of a kind."""
         with self.lock:
             self.portal.rules[kind] = Rules(required=names)
 
     def index(self) -> None:
-        """Let the search find all present values at once."""
+        """Put the present values of all records into the search index, without lag."""
         with self.lock:
             for records in self.portal.records.values():
                 for record in records.values():
@@ -142,14 +151,18 @@ class FakeHubSpot(Service):
     # What goes wrong
 
     def fail(self, status: int | None = None, **fault: Any) -> Fault:
-        """Inject a fault and return it; the arguments are those of `faults.Fault`."""
+        """Inject a fault and return it.
+
+        `status` is the HTTP status for a fault of the kind "status"; the other arguments are those
+        of `faults.Fault`.
+        """
         made = Fault(status=status, **fault)
         with self.lock:
             self.faults.add(made)
         return made
 
     def expire_tokens(self) -> None:
-        """Expire all access tokens; only a refresh token gives a new one."""
+        """Make all access tokens invalid; only a refresh gives a new valid token."""
         with self.lock:
             self.tokens.expire()
 
@@ -157,12 +170,12 @@ class FakeHubSpot(Service):
 
     @property
     def requests(self) -> list[Seen]:
-        """Return the last 5,000 calls, oldest first."""
+        """The last 5,000 API calls, the oldest first."""
         with self.lock:
             return list(self._seen)
 
     def count(self, method: str = "*", path: str = "*") -> int:
-        """Return the number of recorded calls whose method and path match shell patterns."""
+        """Return the number of recorded API calls whose method and path match shell patterns."""
         return sum(
             fnmatchcase(request.method, method) and fnmatchcase(request.path, path)
             for request in self.requests

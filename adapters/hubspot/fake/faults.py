@@ -1,7 +1,7 @@
-"""Injected faults: what goes wrong, for which calls, and how often.
+"""Injected faults of the fake HubSpot: what fails, for which calls, and how often.
 
-The server applies a fault to the open socket, so clients see real network failures. With `written`,
-the fault comes after the call was executed: the record is created, and the answer is lost.
+Faults are applied to the open socket, so clients see real network failures. With `written`, the
+fault comes after the call was executed: the record is created, but the response is lost.
 """
 
 from __future__ import annotations
@@ -57,12 +57,13 @@ _CATEGORIES = {
 
 @dataclass(slots=True, kw_only=True)
 class Fault:
-    """One injected fault and the calls it applies to.
+    """One injected fault, and the calls to which it applies.
 
-    The fault applies to calls whose method and path match (shell patterns, `|` between methods): it
-    skips the first `skip` matches, then applies `times` times (None: until it is removed), each
-    time with `probability`. `seconds` is a pause before the call is executed, or after it with
-    `written`; for a drip, `seconds` is the duration of the body.
+    `kind` is one of KINDS. The fault applies to calls whose method and path match `method` and
+    `path` (shell patterns, with `|` between methods). The first `skip` matching calls are left
+    alone; then the fault is applied `times` times (None: until it is removed), each time with
+    `probability`. `seconds` is a pause before the call is executed, or after it if `written` is
+    True; for a drip, `seconds` is the time over which the body is sent.
     """
 
     kind: str = "status"
@@ -92,7 +93,10 @@ class Fault:
             raise ValueError("retry_after: one of none, seconds, date")
 
     def meets(self, method: str, path: str) -> bool:
-        """Count a call that matches, and return whether the fault applies to it."""
+        """Return whether the fault applies to a call with this method and path.
+
+        A match is counted, so the answer may differ at the next call.
+        """
         if not any(
             fnmatchcase(method, method_pattern) for method_pattern in self.method.split("|")
         ):
@@ -111,16 +115,19 @@ class Fault:
 
     @property
     def needs_answer(self) -> bool:
-        """Whether the call is executed before the fault."""
+        """Whether the call is executed although the fault applies to it."""
         return self.written or self.kind in ("latency", "drip", "broken_json", "wrong_type", "cut")
 
     @property
     def pauses(self) -> bool:
-        """Whether `seconds` is a pause before or after the execution."""
+        """Whether `seconds` is a pause before or after the call is executed."""
         return self.kind != "drip"
 
     def answer(self, true: Answer | None) -> Answer:
-        """Return the answer that replaces the real one, or None if there is none."""
+        """Return the response that is sent in place of the real response `true`.
+
+        `true` is None if the call was not executed.
+        """
         match self.kind:
             case "status":
                 return self._status()
@@ -199,7 +206,7 @@ def _partial() -> dict[str, Any]:
 
 
 def huge(size: int) -> bytes:
-    """Return about `size` bytes of JSON in the format of a normal answer."""
+    """Return about `size` bytes of JSON in the format of HubSpot's lists."""
     return b'{"results":[],"total":0,"padding":"' + b"x" * size + b'"}'
 
 
@@ -225,7 +232,10 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def parse(given: Any) -> Fault:
-    """Return a fault from the JSON of a control request; raises ValueError."""
+    """Build a fault from the JSON of a control request.
+
+    Raises ValueError if a field is unknown or has a wrong type.
+    """
     if not isinstance(given, dict):
         raise ValueError(f"{given!r}: a fault is an object")
     for name, value in given.items():
@@ -238,17 +248,20 @@ def parse(given: Any) -> Fault:
 
 
 class Faults:
-    """All injected faults; the first that matches a call is applied to it."""
+    """All injected faults, in the order in which they were added."""
 
     def __init__(self) -> None:
         self.waiting: list[Fault] = []
 
     def add(self, fault: Fault) -> None:
-        """Append a fault."""
+        """Add a fault after all others."""
         self.waiting.append(fault)
 
     def strike(self, method: str, path: str) -> Fault | None:
-        """Return the fault for a call, or None."""
+        """Return the first fault that applies to a call with this method and path, or None.
+
+        A fault that has been applied as often as it should is removed.
+        """
         for fault in self.waiting:
             if fault.meets(method, path):
                 self.waiting = [other for other in self.waiting if other.times != 0]
@@ -256,7 +269,7 @@ class Faults:
         return None
 
     def refreshed(self) -> None:
-        """Remove the faults that a refresh of the access token ends."""
+        """Remove the faults of the kind `expired`: a refresh of the access token ends them."""
         self.waiting = [fault for fault in self.waiting if fault.kind != "expired"]
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""Rate limits of the fake: rolling windows that count calls and refuse those over the limit."""
+"""Rate limits of the fake HubSpot: moving windows that count calls and refuse excess calls."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MOST_REMEMBERED = 1_000_000
 
 @dataclass(slots=True)
 class Window:
-    """A rate limit of `most` calls in any `seconds`; `most` None means no limit.
+    """A rate limit: at most `most` calls in any period of `seconds` seconds; None is no limit.
 
-    `calls` counts all calls, `refused` those over the limit, and `peak` is the largest number of
-    calls, accepted or refused, within one window.
+    `name` is general, search or token. `calls` counts all calls and `refused` the refused calls;
+    `peak` is the largest number of calls, accepted or refused, within any period.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Window:
     _came: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_REMEMBERED))
 
     def take(self) -> float | None:
-        """Count a call; return None if it is accepted, else the seconds to wait."""
+        """Count a call; return None if it is accepted, else the time to wait in seconds."""
         now = time.monotonic()
         self.calls += 1
         self._came.append(now)
@@ -50,17 +50,17 @@ class Window:
         return None
 
     def remaining(self) -> int:
-        """Return how many more calls the current window accepts."""
+        """Return the number of further calls that are accepted in the present period."""
         return max(0, (self.most or 0) - len(self._taken))
 
     def change(self, most: int | None, seconds: float) -> None:
-        """Set another limit; the counters stay, and the window starts empty."""
+        """Set another limit. The counters are kept, and the period starts without calls."""
         self.most, self.seconds = most, seconds
         self._taken.clear()
         self._came.clear()
 
     def counted(self) -> dict[str, float | int | None]:
-        """Return the counters as the control endpoint prints them."""
+        """Return the limit and the counters as the control endpoint shows them."""
         return {
             "limit": self.most,
             "seconds": self.seconds,
@@ -76,9 +76,10 @@ def _drop(moments: deque[float], before: float) -> None:
 
 
 def parse(text: str, *, usual: float = 10.0) -> tuple[int | None, float]:
-    """Parse a limit such as `100/10s`, or `none` for no limit; raises ValueError.
+    """Return (calls, seconds) for a limit such as `100/10s`; (None, `usual`) for `none`.
 
-    Without a limit, calls are counted in windows of `usual` seconds.
+    Without a limit, `usual` is the period in seconds for which calls are counted. Raises ValueError
+    if the text has another form.
     """
     if text == "none":
         return None, usual
@@ -89,7 +90,11 @@ def parse(text: str, *, usual: float = 10.0) -> tuple[int | None, float]:
 
 
 def too_many(window: Window, wait: float, retry_after: RetryAfter) -> Refused:
-    """Return HubSpot's 429; its `Retry-After` is optional, since HubSpot does not document it."""
+    """Return HubSpot's 429 response to a call that exceeds the limit `window`.
+
+    `wait` is the time in seconds until a call is accepted. `retry_after` is the form of the header
+    Retry-After, which HubSpot does not document.
+    """
     policy = _POLICIES[window.name]
     return Refused(
         429,
@@ -101,7 +106,10 @@ def too_many(window: Window, wait: float, retry_after: RetryAfter) -> Refused:
 
 
 def retry_header(wait: float, form: RetryAfter) -> dict[str, str]:
-    """Return the `Retry-After` header as the options format it, or no header."""
+    """Return the header Retry-After for a wait of some seconds.
+
+    `form` says whether it holds seconds or a date, or is left out.
+    """
     if form == "seconds":
         return {"Retry-After": str(max(1, math.ceil(wait)))}
     if form == "date":

@@ -1,6 +1,6 @@
-"""Association types between kinds of records, and the links between records.
+"""The association types between kinds of records, and the links between records.
 
-The type ids are those of HubSpot's association guide and of its SDK.
+The ids of the types are those of HubSpot's association guide and SDK.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from adapters.hubspot.fake.portal import Portal, Record
 
 @dataclass(frozen=True, slots=True)
 class LinkType:
-    """An association type in one direction; `inverse` is the id of the other direction."""
+    """An association type from one kind of record to another.
+
+    `inverse` is the id of the type for the other direction.
+    """
 
     id: int
     source: str
@@ -26,7 +29,7 @@ class LinkType:
 
     @property
     def name(self) -> str:
-        """The name of the type in the object API."""
+        """The type's name in the responses of the endpoints for records."""
         plain = f"{SINGULAR[self.source]}_to_{SINGULAR[self.target]}"
         with_company = "companies" in (self.source, self.target)
         return plain if self.primary or not with_company else f"{plain}_unlabeled"
@@ -62,7 +65,10 @@ TYPES: dict[int, LinkType] = {
 
 
 def types_between(source: str, target: str) -> list[LinkType]:
-    """Return the association types from one kind to another, the unlabelled type first."""
+    """Return the association types from the kind `source` to the kind `target`.
+
+    The type without a label comes first.
+    """
     types = [
         link_type
         for link_type in TYPES.values()
@@ -72,12 +78,12 @@ def types_between(source: str, target: str) -> list[LinkType]:
 
 
 def default_type(source: str, target: str) -> LinkType:
-    """Return the association type without a label between two kinds."""
+    """Return the association type without a label from the kind `source` to the kind `target`."""
     return types_between(source, target)[0]
 
 
 def described(type_: LinkType) -> dict[str, Any]:
-    """Return an association type in the format of the label endpoints."""
+    """Return an association type in the format of the endpoints for labels."""
     return {
         "category": "HUBSPOT_DEFINED",
         "typeId": type_.id,
@@ -86,7 +92,11 @@ def described(type_: LinkType) -> dict[str, Any]:
 
 
 def checked_types(source: str, given: Iterable[dict[str, Any]], *, to: str) -> list[LinkType]:
-    """Return the association types in a body; raises Refused for a wrong id or direction."""
+    """Return the association types that a request body gives for a record of kind `source`.
+
+    `to` is the id of the other record, for the error body. Raises Refused with status 400 if there
+    is no type, or a type is unknown or starts at another kind.
+    """
     types = []
     for named in given:
         type_ = TYPES.get(named["associationTypeId"])
@@ -108,7 +118,10 @@ def checked_types(source: str, given: Iterable[dict[str, Any]], *, to: str) -> l
 
 
 def checked_target(portal: Portal, type_: LinkType, id_: str) -> Record:
-    """Return the record at the other end of an association; raises Refused if it does not exist."""
+    """Return the record to which a link with this association type shall lead.
+
+    Raises Refused with status 400 if there is no such record.
+    """
     # Only a read is said to lead from the ids of merged records to the one they became.
     if (record := portal.find(type_.target, id_)) and record.id == id_:
         return record
@@ -118,7 +131,7 @@ def checked_target(portal: Portal, type_: LinkType, id_: str) -> Record:
 
 
 def invalid_objects(message: str, *, kind: str, id_: str) -> Refused:
-    """Return the refusal of an association, with the record ids in its `context`."""
+    """Return HubSpot's 400 response about a link, with the id of the record in its `context`."""
     return Refused(
         400,
         message,
@@ -127,7 +140,10 @@ def invalid_objects(message: str, *, kind: str, id_: str) -> Refused:
 
 
 def link(portal: Portal, source: Record, target: Record, type_: LinkType) -> None:
-    """Link two records in both directions; a primary link also adds the link without a label."""
+    """Link two records in both directions with an association type.
+
+    If the type has a label, the link without a label is added, too.
+    """
     there, back = (source.kind, source.id), (target.kind, target.id)
     linked_types = {type_, default_type(type_.source, type_.target)}
     for link_type in linked_types:
@@ -136,20 +152,26 @@ def link(portal: Portal, source: Record, target: Record, type_: LinkType) -> Non
 
 
 def unlink(portal: Portal, source: Record, kind: str, id_: str) -> None:
-    """Delete every link between two records."""
+    """Delete all links between a record and the record with this kind and id."""
     there, back = (source.kind, source.id), (kind, id_)
     portal.links.get(there, {}).pop(back, None)
     portal.links.get(back, {}).pop(there, None)
 
 
 def linked(portal: Portal, record: Record, kind: str) -> dict[str, set[int]]:
-    """Return the ids of the linked records of a kind, each with its association type ids."""
+    """Return the records of a kind that are linked to a record.
+
+    The result maps their ids to the ids of the association types.
+    """
     links = portal.links.get((record.kind, record.id), {})
     return {id_: types for (of, id_), types in links.items() if of == kind}
 
 
 def shown_links(portal: Portal, record: Record, kinds: Iterable[str]) -> dict[str, Any]:
-    """Return the field `associations` of a record's answer; kinds without links are left out."""
+    """Return the field `associations` of a record in HubSpot's responses.
+
+    Kinds of records without links are left out.
+    """
     found = {kind: linked(portal, record, kind) for kind in kinds}
     return {
         kind: {

@@ -1,4 +1,4 @@
-"""The fake's endpoints for records: list, create, read, update, archive, search, merge."""
+"""The endpoints of the fake HubSpot for records: list, create, read, update, search, merge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _MAX_PAGE_WITH_HISTORY = 50
 
 
 def list_records(call: Call) -> Answer:
-    """Return a page of records ordered by id; the cursor is the last record's id."""
+    """Respond with a page of the records of a kind, ordered by id.
+
+    The cursor of the next page is the id of the last record.
+    """
     history = call.names("propertiesWithHistory")
     limit = call.integer("limit", 10, most=_MAX_PAGE_WITH_HISTORY if history else _MAX_PAGE)
     after = call.cursor()
@@ -35,7 +38,7 @@ def list_records(call: Call) -> Answer:
 
 
 def create_record(call: Call) -> Answer:
-    """Create a record; answers 201 with the record and its Location."""
+    """Create a record, and respond with it (201) and the header Location."""
     given = call.json(shapes.CREATE)
     record = create(call.portal, call.kind, given["properties"], given["associations"])
     body = shown(call.portal, record, names=list(record.properties), with_url=_with_url(call))
@@ -43,14 +46,14 @@ def create_record(call: Call) -> Answer:
 
 
 def read_record(call: Call) -> Answer:
-    """Return a record by its id or by a unique property."""
+    """Respond with one record, found by its id or by a unique property."""
     if call.flag("archived"):
         return Answer(200, _shown(call, call.portal.load_archived(call.kind, call.at["id"])))
     return Answer(200, _shown(call, _loaded(call)))
 
 
 def update_record(call: Call) -> Answer:
-    """Update a record and return it with the given properties."""
+    """Update properties of a record, and respond with the record and these properties."""
     given = call.json(shapes.UPDATE)["properties"]
     record = _loaded(call)
     update(call.portal, record, given)
@@ -58,21 +61,21 @@ def update_record(call: Call) -> Answer:
 
 
 def archive_record(call: Call) -> Answer:
-    """Archive a record; answers 204 even if the record does not exist."""
+    """Archive a record; the status is 204 even if the record does not exist."""
     if record := call.portal.find(call.kind, call.at["id"]):
         call.portal.remove(record)
     return Answer(204)
 
 
 def search_records(call: Call) -> Answer:
-    """Return a page of the records that match a search."""
+    """Respond with a page of the records that match a search."""
     if len(call.body.decode(errors="replace")) > MAX_BODY:
         raise Refused(400, f"The request body is longer than {MAX_BODY} characters")
     return Answer(200, search(call.portal, call.kind, call.json(shapes.SEARCH)))
 
 
 def merge_records(call: Call) -> Answer:
-    """Merge two records and return the resulting record, which has a new id."""
+    """Merge two records, and respond with the resulting record, which has a new id."""
     given = call.json(shapes.MERGE)
     primary, other = (
         call.portal.load(call.kind, given[name]) for name in ("primaryObjectId", "objectIdToMerge")
@@ -81,7 +84,10 @@ def merge_records(call: Call) -> Answer:
 
 
 def gdpr_delete(call: Call) -> Answer:
-    """Delete a record permanently; answers 204 even for an unknown email address."""
+    """Delete a record permanently (204).
+
+    An unknown email gives 204 as well, any other unknown id 404.
+    """
     given = call.json(shapes.GDPR_DELETE)
     record = call.portal.find(call.kind, given["objectId"], given.get("idProperty"))
     if record is None and given.get("idProperty") != "email":

@@ -1,4 +1,4 @@
-"""The fake's endpoints for pipelines and their stages."""
+"""The endpoints of the fake HubSpot for pipelines and their stages."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _Json = dict[str, Any]
 
 
 def list_pipelines(call: Call) -> Answer:
-    """Return all pipelines of a kind; contacts and companies have none."""
+    """Respond with all pipelines of a kind of record; contacts and companies have none."""
     return Answer(200, {"results": list(call.portal.pipelines[call.kind].values())})
 
 
 def read_pipeline(call: Call) -> Answer:
-    """Return one pipeline."""
+    """Respond with one pipeline."""
     return Answer(200, _pipeline(call))
 
 
 def create_pipeline(call: Call) -> Answer:
-    """Create a pipeline; ids that are not given are generated."""
+    """Create a pipeline with its stages; ids that the request does not give are generated."""
     given = call.json(shapes.PIPELINE_CREATE)
     if call.kind not in PIPELINE:
         raise Refused(400, f"{call.kind} have no pipelines")
@@ -46,7 +46,7 @@ def create_pipeline(call: Call) -> Answer:
 
 
 def update_pipeline(call: Call) -> Answer:
-    """Update a pipeline and return it."""
+    """Update fields of a pipeline, and respond with it."""
     given = call.json(shapes.PIPELINE_UPDATE)
     pipeline = _pipeline(call)
     pipeline.update(given, updatedAt=iso(now_ms()))
@@ -54,7 +54,7 @@ def update_pipeline(call: Call) -> Answer:
 
 
 def replace_pipeline(call: Call) -> Answer:
-    """Replace a pipeline and its stages, and return it."""
+    """Replace the label, order and stages of a pipeline, and respond with it."""
     given = call.json(shapes.PIPELINE_CREATE)
     pipeline = _pipeline(call)
     pipeline |= {
@@ -67,7 +67,10 @@ def replace_pipeline(call: Call) -> Answer:
 
 
 def delete_pipeline(call: Call) -> Answer:
-    """Delete a pipeline; with validateReferencesBeforeDelete, not one that records use."""
+    """Delete a pipeline.
+
+    With the query parameter validateReferencesBeforeDelete, a pipeline that records use is refused.
+    """
     pipeline = _pipeline(call)
     _check_unused(call, PIPELINE.get(call.kind, ""), pipeline["id"])
     del call.portal.pipelines[call.kind][pipeline["id"]]
@@ -75,17 +78,17 @@ def delete_pipeline(call: Call) -> Answer:
 
 
 def list_stages(call: Call) -> Answer:
-    """Return the stages of a pipeline."""
+    """Respond with the stages of a pipeline."""
     return Answer(200, {"results": _pipeline(call)["stages"]})
 
 
 def read_stage(call: Call) -> Answer:
-    """Return one stage."""
+    """Respond with one stage of a pipeline."""
     return Answer(200, _stage(call))
 
 
 def create_stage(call: Call) -> Answer:
-    """Create a stage; answers 201 with the stage."""
+    """Create a stage in a pipeline, and respond with it (201)."""
     given = call.json(shapes.STAGE_CREATE)
     pipeline = _pipeline(call)
     made = _stage_of(call, given)
@@ -96,7 +99,7 @@ def create_stage(call: Call) -> Answer:
 
 
 def update_stage(call: Call) -> Answer:
-    """Update a stage and return it."""
+    """Update fields of a stage, and respond with it."""
     given = call.json(shapes.STAGE_UPDATE)
     stage = _stage(call)
     stage.update(given, updatedAt=iso(now_ms()))
@@ -104,7 +107,10 @@ def update_stage(call: Call) -> Answer:
 
 
 def delete_stage(call: Call) -> Answer:
-    """Delete a stage; with validateReferencesBeforeDelete, not one that records use."""
+    """Delete a stage of a pipeline.
+
+    With the query parameter validateReferencesBeforeDelete, a stage that records use is refused.
+    """
     pipeline, removed = _pipeline(call), _stage(call)
     _check_unused(call, STAGE.get(call.kind, ""), removed["id"])
     pipeline["stages"].remove(removed)
@@ -126,7 +132,10 @@ def _stage(call: Call) -> _Json:
 
 
 def _stage_of(call: Call, given: _Json) -> _Json:
-    """Return a new stage from its JSON; deals and tickets require different metadata."""
+    """Return a new stage from the JSON of a request.
+
+    Raises Refused if a stage of a deal pipeline lacks a probability.
+    """
     if call.kind == "deals" and "probability" not in given["metadata"]:
         raise Refused(400, "A stage of a deal pipeline needs metadata.probability")
     id_ = given.get("stageId") or str(uuid4())

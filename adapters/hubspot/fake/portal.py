@@ -27,7 +27,7 @@ _LONGEST_LAG = 60.0
 
 
 def now_ms() -> int:
-    """Return the current time in milliseconds since 1970."""
+    """Return the present time in ms since 1970."""
     return time.time_ns() // 1_000_000
 
 
@@ -35,7 +35,9 @@ def now_ms() -> int:
 class Record:
     """A contact, deal, ticket or company.
 
-    `properties` is replaced and never changed, since the search index holds former values.
+    The dict `properties` is never changed but replaced, since the search index keeps former dicts.
+    `indexed` holds (time, properties) for the search index; `history` holds (ms, value) by
+    property.
     """
 
     kind: str
@@ -49,12 +51,16 @@ class Record:
 
     @property
     def emails(self) -> list[str]:
-        """The contact's primary and secondary email addresses."""
+        """The contact's primary email and additional emails."""
         more = self.properties.get("hs_additional_emails", "").split(";")
         return [email for email in (self.properties.get("email", ""), *more) if email]
 
     def searchable(self, lag: float) -> dict[str, str] | None:
-        """Return the properties in the search index, or None if the record is not indexed yet."""
+        """Return the properties that the search index has for this record.
+
+        The index lags behind writes by `lag` seconds. Returns None if the record is not in the
+        index yet.
+        """
         if lag <= 0:
             return self.properties
         seen = time.monotonic() - lag
@@ -63,11 +69,14 @@ class Record:
         return next((properties for at, properties in reversed(self.indexed) if at <= seen), None)
 
     def index(self) -> None:
-        """Put the present properties into the search index at once."""
+        """Put the present properties into the search index, without lag."""
         self.indexed = [(float("-inf"), self.properties)]
 
     def write(self, properties: dict[str, str], at_ms: int) -> None:
-        """Replace all properties, and record the change for the history and the search index."""
+        """Replace all properties at the time `at_ms`, in ms since 1970.
+
+        The change is added to the history and to the search index.
+        """
         for name in properties.keys() | self.properties.keys():
             if (value := properties.get(name, "")) != self.properties.get(name, ""):
                 past = self.history.setdefault(name, [])
@@ -83,10 +92,10 @@ class Record:
 
 @dataclass(slots=True)
 class Rules:
-    """Which properties an account's administrator requires for a kind of record.
+    """The properties that an account's administrator requires for a kind of record.
 
-    `required` properties must be set on every record. `conditional` holds (property, value, names):
-    the names are required once that property has that value.
+    `required` must have values in every record. `conditional` holds (property, value, names): if
+    the property has this value, the properties `names` are required.
     """
 
     required: tuple[str, ...] = ()
@@ -94,7 +103,10 @@ class Rules:
 
 
 class Portal:
-    """The state of one account; not thread-safe, since the server locks it during each call."""
+    """The state of one HubSpot account.
+
+    It is not thread-safe; the service locks it during each call.
+    """
 
     def __init__(self, *, portal_id: int, marks: bool = False) -> None:
         self.portal_id = portal_id
@@ -119,21 +131,24 @@ class Portal:
                 self.definitions[kind]["crmhub_mark"] = starter.mark(kind)
 
     def kind(self, named: str) -> str:
-        """Return the kind of record with this plural, singular or type id."""
+        """Return the kind of record for its plural name, its singular name or its type id.
+
+        Raises Refused with status 400 for any other text.
+        """
         for kind in KINDS:
             if named in (kind, SINGULAR[kind], TYPE_IDS[kind]):
                 return kind
         raise Refused(400, f"Unable to infer object type from: {named}")
 
     def new_record(self, kind: str) -> Record:
-        """Return an empty record, which is not stored."""
+        """Return an empty record with a new id; the record is not stored yet."""
         now = now_ms()
         id_ = str(self._ids[kind])
         self._ids[kind] += 1
         return Record(kind, id_, now, now)
 
     def store(self, record: Record, properties: dict[str, str]) -> None:
-        """Store a record, new or not, with all of its properties."""
+        """Store a new or present record with these properties, which replace all old ones."""
         self._forget(record)
         now = max(now_ms(), record.updated_at)
         own = {
@@ -146,7 +161,10 @@ class Portal:
         self._remember(record)
 
     def remove(self, record: Record, *, archive: bool = True) -> None:
-        """Archive a record; it stays readable as an archived record."""
+        """Remove a record and its links.
+
+        With `archive`, the record can still be read as an archived record.
+        """
         self._forget(record)
         self.records[record.kind].pop(record.id, None)
         key = (record.kind, record.id)
@@ -157,19 +175,23 @@ class Portal:
             self.archived[record.kind][record.id] = record
 
     def holder(self, kind: str, name: str, value: str) -> Record | None:
-        """Return the record that has this value of a unique property, or None."""
+        """Return the record whose unique property `name` has this value, or None."""
         id_ = self._unique[kind, name].get(_unique_form(name, value))
         return self.records[kind][id_] if id_ else None
 
     def is_unique(self, kind: str, name: str) -> bool:
-        """Return whether values of a property are unique, so that it identifies records."""
+        """Return whether no two records of a kind may have the same value of a property."""
         if kind == "contacts" and name == "email":
             return True
         definition = self.definitions[kind].get(name)
         return bool(definition and definition["hasUniqueValue"])
 
     def find(self, kind: str, id_: str, id_property: str | None = None) -> Record | None:
-        """Return a live record by its id or by a unique property, or None."""
+        """Return the live record with this id, or with this value of a unique property, or None.
+
+        `id_property` names the unique property; None means that `id_` is a record id. Raises
+        Refused with status 400 if the property is not unique.
+        """
         if id_property in (None, "", "hs_object_id"):
             return self.records[kind].get(self.merged.get((kind, id_), id_))
         if not self.is_unique(kind, str(id_property)):
@@ -177,7 +199,11 @@ class Portal:
         return self.holder(kind, str(id_property), id_)
 
     def load(self, kind: str, id_: str, id_property: str | None = None) -> Record:
-        """Return a record that is not archived; raises HubSpot's 404."""
+        """Return the live record with this id, or with this value of a unique property.
+
+        `id_property` names the unique property; None means that `id_` is a record id. Raises
+        Refused with status 404 if there is no such record.
+        """
         if record := self.find(kind, id_, id_property):
             return record
         if id_property in (None, "", "hs_object_id") and id_.isdigit():
@@ -187,24 +213,24 @@ class Portal:
         )
 
     def load_archived(self, kind: str, id_: str) -> Record:
-        """Return an archived record; raises HubSpot's 404."""
+        """Return an archived record; raises Refused with status 404 if there is none."""
         if record := self.archived[kind].get(id_):
             return record
         raise not_found()
 
     def owner_ids(self) -> set[str]:
-        """Return the valid values of hubspot_owner_id."""
+        """Return the valid values of the property hubspot_owner_id."""
         return {owner["id"] for owner in self.owners if not owner["archived"]}
 
     def stages(self, kind: str, pipeline_id: str) -> list[str]:
-        """Return the stage ids of a pipeline; none for an unknown pipeline."""
+        """Return the ids of the stages of a pipeline; an empty list for an unknown pipeline."""
         pipeline = self.pipelines[kind].get(pipeline_id)
         if pipeline is None:
             return []
         return [stage["id"] for stage in pipeline["stages"] if not stage["archived"]]
 
     def copied_definitions(self, kind: str) -> list[Definition]:
-        """Return copies of a kind's definitions, without archived ones."""
+        """Return copies of the property definitions of a kind, without archived definitions."""
         return copy.deepcopy(list(self.definitions[kind].values()))
 
     def _unique_values(self, record: Record) -> Iterator[tuple[str, str]]:
@@ -235,10 +261,13 @@ def shown(
     with_url: bool = True,
     properties: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return a record in the format of HubSpot's answers.
+    """Return a record in the format of HubSpot's responses.
 
-    Requested properties without a value are null; unknown properties are left out. The id and the
-    dates are always included; without `names`, a few properties that HubSpot returns by default.
+    `names` are the properties to include, by default those that HubSpot includes by default; the
+    record's id and times are always included. A property without a value is null, an unknown
+    property is left out. `history` names the properties whose former values are included.
+    `with_url` includes the URL of the record's page. `properties` replaces the record's own
+    properties.
     """
     kind = record.kind
     definitions = record.properties if properties is None else properties

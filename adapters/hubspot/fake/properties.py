@@ -1,4 +1,4 @@
-"""The fake's endpoints for property definitions and property groups."""
+"""The endpoints of the fake HubSpot for property definitions and property groups."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _FIELD_TYPES = {
 
 
 def list_definitions(call: Call) -> Answer:
-    """Return all definitions; sensitive ones only on request."""
+    """Respond with all property definitions of a kind of record.
+
+    Sensitive definitions are returned only if the query parameter dataSensitivity asks for them.
+    """
     if call.flag("archived"):
         return Answer(200, {"results": list(call.portal.archived_definitions[call.kind].values())})
     sensitivity = call.given("dataSensitivity") or _PLAIN
@@ -40,7 +43,10 @@ def list_definitions(call: Call) -> Answer:
 
 
 def read_definition(call: Call) -> Answer:
-    """Return one definition; a sensitive one only on request."""
+    """Respond with one property definition.
+
+    A sensitive definition is returned only if the query parameter dataSensitivity asks for it.
+    """
     definition = _loaded(call, call.at["name"])
     if definition["dataSensitivity"] != (call.given("dataSensitivity") or _PLAIN):
         raise _unknown(call.at["name"])
@@ -48,13 +54,16 @@ def read_definition(call: Call) -> Answer:
 
 
 def create_definition(call: Call) -> Answer:
-    """Create a definition; answers 201 with the definition."""
+    """Create a property definition, and respond with it (201)."""
     made = _made(call, call.json(shapes.PROPERTY_CREATE))
     return Answer(201, made, {"Location": f"{call.path}/{made['name']}"})
 
 
 def update_definition(call: Call) -> Answer:
-    """Update a definition and return it; new options replace all old ones."""
+    """Update a property definition, and respond with it.
+
+    Given options replace all old options.
+    """
     given = call.json(shapes.PROPERTY_UPDATE)
     definition = _loaded(call, call.at["name"])
     locked = definition["modificationMetadata"]["readOnlyDefinition"]
@@ -68,20 +77,23 @@ def update_definition(call: Call) -> Answer:
 
 
 def archive_definition(call: Call) -> Answer:
-    """Archive a definition; answers 204."""
+    """Archive a property definition (204)."""
     _archive(call, _loaded(call, call.at["name"]))
     return Answer(204)
 
 
 def batch_create(call: Call) -> Answer:
-    """Create definitions; the first failure stops the batch."""
+    """Create several property definitions; the first failure stops the batch."""
     inputs = call.json(shapes.PROPERTY_BATCH_CREATE)["inputs"]
     _check_count(inputs)
     return Answer(201, _complete([_made(call, item) for item in inputs]))
 
 
 def batch_read(call: Call) -> Answer:
-    """Return definitions of one sensitivity; status 207 lists those that do not exist."""
+    """Respond with several property definitions of one sensitivity.
+
+    If some do not exist, the status is 207 and the response lists them.
+    """
     given = call.json(shapes.PROPERTY_BATCH_READ)
     _check_count(given["inputs"])
     names = [item["name"] for item in given["inputs"]]
@@ -98,7 +110,7 @@ def batch_read(call: Call) -> Answer:
 
 
 def batch_archive(call: Call) -> Answer:
-    """Archive definitions; unknown names are ignored."""
+    """Archive several property definitions; unknown names are ignored."""
     for item in call.json(shapes.PROPERTY_BATCH_ARCHIVE)["inputs"]:
         if found := call.portal.definitions[call.kind].get(item["name"]):
             _archive(call, found)
@@ -106,13 +118,13 @@ def batch_archive(call: Call) -> Answer:
 
 
 def list_groups(call: Call) -> Answer:
-    """Return the property groups."""
+    """Respond with the property groups of a kind of record."""
     groups = call.portal.groups[call.kind]
     return Answer(200, {"results": [_group(name, label) for name, label in groups.items()]})
 
 
 def create_group(call: Call) -> Answer:
-    """Create a property group; answers 201 with the group."""
+    """Create a property group, and respond with it (201)."""
     given = call.json(shapes.GROUP_CREATE)
     if given["name"] in call.portal.groups[call.kind]:
         raise _exists("group", given["name"])

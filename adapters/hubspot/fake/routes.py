@@ -1,7 +1,7 @@
-"""The fake's routes in every API version, with the scopes that they need.
+"""The URL paths of the fake HubSpot in all API versions, with the scopes that calls need.
 
 A dated version follows the area in a path (/crm/objects/2026-09/contacts); v3 and v4 precede it
-(/crm/v3/objects/contacts), and associations belong to v4.
+(/crm/v3/objects/contacts). Associations belong to v4.
 """
 
 from __future__ import annotations
@@ -105,7 +105,11 @@ _PATTERNS = {
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An endpoint found for a path, with the API version and the path parameters."""
+    """The endpoint of a URL path.
+
+    `area` is the part of the API, such as objects; `methods` are the functions by HTTP method; `at`
+    are the parameters in the path, by name.
+    """
 
     area: str
     version: str
@@ -114,18 +118,24 @@ class Route:
 
     @property
     def is_search(self) -> bool:
-        """Whether calls count against the search limit instead of the general limit."""
+        """Whether calls count under the rate limit of searches instead of the general limit."""
         return self.methods.get("POST") is objects.search_records
 
     def endpoint(self, method: str) -> Endpoint:
-        """Return the handler of an HTTP method; raises Refused with 405."""
+        """Return the function for an HTTP method.
+
+        Raises Refused with status 405 if the path does not support the method.
+        """
         if handler := self.methods.get(method):
             return handler
         allowed = ", ".join(sorted(self.methods))
         raise Refused(405, "Method Not Allowed", category=None, headers={"Allow": allowed})
 
     def scopes(self, kind: str, method: str) -> frozenset[str]:
-        """Return the scopes of which a call needs one, from HubSpot's list of scopes."""
+        """Return the scopes of which a call needs at least one (HubSpot's list of scopes).
+
+        An empty set means that the call needs no scope.
+        """
         if self.area == "owners":
             return frozenset({"crm.objects.owners.read"})
         if not kind:
@@ -139,7 +149,10 @@ class Route:
         return frozenset(_objects(kind) if reads else {f"crm.objects.{kind}.write"})
 
     def sensitive_scopes(self, kind: str, method: str, level: str) -> frozenset[str]:
-        """Return the scopes of which a call needs one for sensitive properties."""
+        """Return the scopes of which a call that names sensitive properties needs at least one.
+
+        `level` is the sensitivity of these properties.
+        """
         if kind == "tickets":
             return frozenset({f"tickets.{level}.v2"})
         how = "read" if self._reads(method) else "write"
@@ -155,7 +168,7 @@ def _objects(kind: str) -> set[str]:
 
 @lru_cache(maxsize=4_096)
 def find(path: str) -> Route | None:
-    """Return the route of a path, or None if HubSpot has no such path."""
+    """Return the endpoint of a URL path, or None if HubSpot has no such path."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     placed = _placed(parts)
     if placed is None:
@@ -172,7 +185,10 @@ def find(path: str) -> Route | None:
 
 
 def _placed(parts: list[str]) -> tuple[str, str, list[str]] | None:
-    """Split a path into area, API version and the rest."""
+    """Split the segments of a URL path into area, API version and remaining segments.
+
+    Returns None if HubSpot has no such path.
+    """
     match parts:
         case ["crm", "v3", area, *rest] if area in _AREAS_OF_V3:
             return area, "v3", rest

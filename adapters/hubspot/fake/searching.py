@@ -1,4 +1,4 @@
-"""The fake's search: filter groups, sorting, paging, and an index that lags behind writes.
+"""The search of the fake HubSpot: filter groups, sorting, paging, and an index that lags.
 
 Limits and matching follow HubSpot's guide to CRM search.
 """
@@ -36,7 +36,11 @@ _Test = Callable[[Record, dict[str, str]], bool]
 
 
 def search(portal: Portal, kind: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return a page of the records that match a search, with the values in the search index."""
+    """Return the body of the response to a search: a page of the matching records.
+
+    `asked` is the body of the request. Records are compared, and shown, with their values in the
+    search index, which lags behind writes.
+    """
     start = _checked(portal, kind, asked)
     tests = [_group_test(portal, kind, asked)]
     if query := asked.get("query"):
@@ -63,7 +67,10 @@ def search(portal: Portal, kind: str, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked(portal: Portal, kind: str, asked: dict[str, Any]) -> int:
-    """Validate the body of a search and return its offset; raises Refused."""
+    """Validate the body of a search, and return the offset of its page.
+
+    Raises Refused if the search exceeds a limit or names an unknown property.
+    """
     groups = asked["filterGroups"]
     filters = [item for group in groups for item in group["filters"]]
     if len(groups) > _MAX_GROUPS:
@@ -129,7 +136,10 @@ def _check_filter(portal: Portal, kind: str, condition: _Filter) -> None:
 
 
 def _associated(name: str) -> str | None:
-    """Return the kind of record that a pseudo-property such as `associations.contact` names."""
+    """Return the kind of record that a name such as `associations.contact` stands for.
+
+    Returns None for the name of a property.
+    """
     of = name.removeprefix("associations.")
     if of == name:
         return None
@@ -191,7 +201,12 @@ def _linked_passes(ids: dict[str, set[int]], condition: _Filter) -> bool:
 
 
 def _comparable(definition: dict[str, Any], value: str) -> Any:
-    """Return the form of a value that is compared: lower-case, but options unchanged."""
+    """Return a property value in the form in which filters compare it.
+
+    `definition` is the property's definition. Numbers and times become numbers, options stay
+    unchanged, other texts become lower-case. Raises Refused if the value does not have the
+    property's type.
+    """
     if definition["type"] == "number":
         try:
             return float(value)
@@ -212,7 +227,10 @@ def _equal(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
 
 
 def _among(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
-    """Return whether a value is in a list, whose strings must be lower-case (HubSpot's guide)."""
+    """Return whether a record's value of a property is in the filter's list of values.
+
+    `condition` is the filter. Texts in its list must be lower-case (HubSpot's guide).
+    """
     if definition["type"] in _ORDERED:
         own = _comparable(definition, value)
         return any(own == _comparable(definition, option) for option in condition["values"])
@@ -237,7 +255,10 @@ def _tokens(text: str) -> list[str]:
 
 
 def _contains(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
-    """Return whether a text contains these words; `*` matches the rest of a word."""
+    """Return whether a record's value of a property contains all words of the filter's value.
+
+    `condition` is the filter. In its words, `*` stands for any characters.
+    """
     tokens, whole = _tokens(value), value.lower()
     return all(_holds(tokens, whole, term) for term in condition["value"].lower().split())
 
@@ -277,9 +298,10 @@ _OPERATORS: dict[str, Callable[[dict[str, Any], str, _Filter], bool]] = {
 def _sort(
     portal: Portal, kind: str, matches: list[tuple[Record, dict[str, str]]], sort: str
 ) -> None:
-    """Sort records in place by one property.
+    """Sort `matches`, pairs of a record and its indexed properties, in place by one property.
 
-    Records without a value come last in both directions.
+    `sort` is the property's name; `-` before it reverses the order. Records without a value come
+    last in both orders.
     """
     name = sort.removeprefix("-")
     definition = portal.definitions[kind][name]

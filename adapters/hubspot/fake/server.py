@@ -1,4 +1,4 @@
-"""The fake's HTTP/1.1 server, with keep-alive and network faults such as TCP resets."""
+"""The HTTP/1.1 server of the fake HubSpot, with keep-alive and faults such as TCP resets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An answer, and the fault to apply while it is sent, None without one."""
+    """A response to send, and the fault that is applied while it is sent.
+
+    `fault` is None without a fault.
+    """
 
     answer: Answer
     fault: Fault | None = None
@@ -35,7 +38,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A received request."""
+    """A received HTTP request; `target` is the path with the query."""
 
     method: str
     target: str
@@ -47,7 +50,10 @@ Respond = Callable[["Server", Received], Sent]
 
 
 class Server(ThreadingHTTPServer):
-    """A threaded HTTP server: `respond` answers a request, `pause` waits until the server stops."""
+    """An HTTP server with a thread for each connection.
+
+    It calls `respond` with itself and a request, and sends the result.
+    """
 
     daemon_threads = True
     request_queue_size = 2_048
@@ -62,12 +68,15 @@ class Server(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
-        """Bind the socket without looking up the host's name."""
+        """Bind the socket without a DNS look-up of the host."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def pause(self, seconds: float) -> None:
-        """Wait this many seconds; raises ConnectionAbortedError when the server stops."""
+        """Wait for a number of seconds.
+
+        Raises ConnectionAbortedError if the server is being stopped.
+        """
         if seconds > _SHORT:
             self.stopping.wait(seconds)
         elif seconds > 0:
@@ -76,7 +85,7 @@ class Server(ThreadingHTTPServer):
             raise ConnectionAbortedError
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve one connection, which `stop` closes."""
+        """Serve one connection, and register it so that `stop` can close it."""
         with self._lock:
             self._open.add(request)
             self._workers.add(threading.current_thread())
@@ -88,12 +97,12 @@ class Server(ThreadingHTTPServer):
                 self._workers.discard(threading.current_thread())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore disconnected clients; report anything else as a bug."""
+        """Ignore errors of clients that disconnect; print any other error."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
     def stop(self) -> None:
-        """Stop listening and close every connection."""
+        """Stop listening, close all connections, and wait for their threads to end."""
         self.stopping.set()
         self.shutdown()
         self.server_close()
@@ -177,4 +186,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.close()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: the fake records its calls itself."""
+        """Log nothing: the service records all calls."""

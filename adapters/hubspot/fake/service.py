@@ -1,4 +1,4 @@
-"""The fake's processing of a call: faults, rate limits, authorization, then the endpoint."""
+"""The way of a call through the fake HubSpot: faults, rate limits, authorization, endpoint."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ _NOT_FOUND_PAGE = b"<html><head><title>Error 404 Not Found</title></head></html>
 
 @dataclass(kw_only=True)
 class Options:
-    """The fake's options; limits are written `100/10s` or `none`, times are in seconds."""
+    """The options of the fake HubSpot.
+
+    Limits are written `100/10s` or `none`; times are in seconds. `marks` defines the unique
+    property crmhub_mark. `rotates` replaces the refresh token at each refresh.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -52,9 +56,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A recorded call; `status` is that of the answer, 0 without one.
+    """A recorded call.
 
-    `at` is time.monotonic(); the body is cut after 16 KiB.
+    `at` is its time by time.monotonic(); `body` is cut after 16 KiB. `status` is that of the
+    response, 0 if no response was sent. `fault` is the kind of the injected fault, None without
+    one.
     """
 
     at: float
@@ -70,9 +76,9 @@ Pause = Callable[[float], None]
 
 
 class Service:
-    """The fake without a socket: one account with credentials, rate limits and faults.
+    """The fake HubSpot without a socket: one account with tokens, rate limits and faults.
 
-    `lock` protects all of its state, and is never held during a pause.
+    `lock` protects its whole state, and is never held during a pause.
     """
 
     portal: Portal
@@ -90,7 +96,7 @@ class Service:
         self.reset()
 
     def reset(self) -> None:
-        """Discard all state and start again with the original options."""
+        """Discard the whole state, and start again with the original options."""
         options = self.options
         with self.lock:
             self.portal = Portal(portal_id=options.portal_id, marks=options.marks)
@@ -113,7 +119,10 @@ class Service:
             self._seen: deque[Seen] = deque(maxlen=_MOST_REMEMBERED)
 
     def respond(self, received: Received, pause: Pause) -> Sent:
-        """Answer an API call and record it; `pause` is called to wait some seconds."""
+        """Process an API call and record it; return the response to send.
+
+        `pause` is called to wait for a number of seconds.
+        """
         came = time.monotonic()
         split = urlsplit(received.target)
         sent = self._sent(received, split.path, split.query, pause)
@@ -151,7 +160,10 @@ class Service:
         return Sent(fault.answer(true), fault)
 
     def _over(self, route: routes.Route | None, path: str) -> Refused | None:
-        """Count a call; return HubSpot's refusal if the call exceeds a rate limit, else None."""
+        """Count a call under the rate limit of its path.
+
+        Return HubSpot's 429 response if the call exceeds this limit or the daily limit, else None.
+        """
         if path in _TOKEN_PATHS:
             wait = self.token_calls.take()
             headers = retry_header(wait or 0, "seconds")
@@ -219,9 +231,10 @@ class Service:
         return endpoint(call)
 
     def _limit_headers(self, route: routes.Route, token: str) -> dict[str, str]:
-        """Return the rate limit headers of an answer.
+        """Return the rate limit headers of a response.
 
-        Integrators observed none on searches and associations, and no daily headers under OAuth.
+        Integrators have observed no such headers on searches and associations, and no headers about
+        the daily limit under OAuth.
         """
         if route.is_search or route.area in ("links", "associations") or self.general.most is None:
             return {}

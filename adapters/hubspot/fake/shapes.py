@@ -1,4 +1,8 @@
-"""Validators of request bodies: exactly the keys and types in HubSpot's OpenAPI files."""
+"""Validators of request bodies: they accept the keys and types of HubSpot's OpenAPI files.
+
+A validator takes a JSON value and its path in the body, and returns the value. It raises Refused
+with status 400 for a value that it does not accept.
+"""
 
 from __future__ import annotations
 
@@ -15,35 +19,38 @@ def _bad(where: str, expected: str) -> Refused:
 
 
 def text(value: Any, where: str) -> str:
-    """Accept a JSON string."""
+    """Return a JSON value that is a string; raise Refused for any other. `where` is its path."""
     if not isinstance(value, str):
         raise _bad(where, "a string")
     return value
 
 
 def integer(value: Any, where: str) -> int:
-    """Accept a JSON integer."""
+    """Return a JSON value that is an integer; raise Refused for any other. `where` is its path."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise _bad(where, "an integer")
     return value
 
 
 def flag(value: Any, where: str) -> bool:
-    """Accept JSON true or false."""
+    """Return a JSON value that is a boolean; raise Refused for any other. `where` is its path."""
     if not isinstance(value, bool):
         raise _bad(where, "true or false")
     return value
 
 
 def texts(value: Any, where: str) -> dict[str, str]:
-    """Accept an object whose values are strings; null values are ignored."""
+    """Return a JSON value that is an object with only strings as values.
+
+    Raises Refused for any other value. `where` is the path of the value in the request body.
+    """
     if not isinstance(value, dict):
         raise _bad(where, "an object")
     return {name: text(item, f"{where}.{name}") for name, item in value.items()}
 
 
 def each(check: Check) -> Check:
-    """Return a validator that accepts a list whose items all pass `check`."""
+    """Return a validator for a list whose items the validator `check` accepts."""
 
     def checked(value: Any, where: str) -> list[Any]:
         if not isinstance(value, list):
@@ -54,7 +61,7 @@ def each(check: Check) -> Check:
 
 
 def one_of(*allowed: str) -> Check:
-    """Return a validator that accepts one of these strings."""
+    """Return a validator that accepts only these strings."""
 
     def checked(value: Any, where: str) -> str:
         if value not in allowed:
@@ -65,7 +72,11 @@ def one_of(*allowed: str) -> Check:
 
 
 def shape(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
-    """Return a validator that accepts objects with all `required` keys and no unknown keys."""
+    """Return a validator for a JSON object.
+
+    The object must have all keys of `required`, may have those of `optional`, and no others. The
+    dicts map keys to validators of their values.
+    """
     allowed_keys = {**required, **(optional or {})}
 
     def checked(value: Any, where: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The fake's authorization: access tokens, scopes, and the OAuth token endpoint."""
+"""The authorization of the fake HubSpot: access tokens, scopes, and the OAuth token endpoint."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ SENSITIVE_SCOPES = frozenset(
         ),
     }
 )
-"""The scopes for sensitive properties, which tokens lack unless the options grant them."""
+"""The scopes for sensitive properties; tokens have them only if a setting grants them."""
 _WHERE = "https://developers.hubspot.com/docs/methods/auth/oauth-overview"
 
 
 @dataclass(slots=True)
 class Tokens:
-    """The valid access tokens and refresh tokens of an account.
+    """The valid access tokens and refresh token of an account, and their scopes.
 
-    `static` is the token of a service key or private app, which does not expire by itself.
+    `static` is the token of a service key or private app, which does not expire by itself. With
+    `rotates`, each refresh also replaces the refresh token. `expires_in` is the life of new access
+    tokens in seconds.
     """
 
     static: str
@@ -54,7 +56,10 @@ class Tokens:
     revoked: set[str] = field(default_factory=set)
 
     def check(self, authorization: str | None) -> str:
-        """Return the access token of a call; raises Refused with 401."""
+        """Return the access token in the header Authorization of a call.
+
+        Raises Refused with status 401 if the token is missing, unknown or expired.
+        """
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise _unauthenticated(
@@ -68,7 +73,10 @@ class Tokens:
         return token
 
     def allow(self, scopes: frozenset[str]) -> None:
-        """Raise Refused with 403 unless one of these scopes is granted; no scopes need no right."""
+        """Raise Refused with status 403 unless the account's tokens have one of these scopes.
+
+        An empty set of scopes is always allowed.
+        """
         if not scopes or scopes & self.scopes:
             return
         raise Refused(
@@ -86,12 +94,12 @@ class Tokens:
         )
 
     def expire(self) -> None:
-        """Expire all access tokens, including the static one."""
+        """Make all access tokens invalid, including the static token."""
         self.revoked |= {self.static, *self.issued}
         self.issued.clear()
 
     def issue(self) -> str:
-        """Issue a new access token."""
+        """Create a new access token and return it."""
         token = f"CMfake{secrets.token_urlsafe(150)}"
         self._forget_old()
         self.issued[token] = time.monotonic() + self.expires_in
@@ -102,7 +110,10 @@ class Tokens:
             del self.issued[old]
 
     def refresh(self, form: dict[str, str], portal_id: int) -> Answer:
-        """Answer a request to the token endpoint (RFC 6749, HubSpot's OAuth guide)."""
+        """Respond to a request to the OAuth token endpoint (RFC 6749, HubSpot's OAuth guide).
+
+        `form` holds the fields of the request. Raises Refused if the grant is invalid.
+        """
         try:
             self._check_grant(form)
         except Refused:
@@ -146,7 +157,7 @@ class Tokens:
 
 
 def expired() -> Refused:
-    """Return the refusal of an expired access token."""
+    """Return HubSpot's 401 response to a call with an expired access token."""
     return _unauthenticated(
         "The OAuth token used to make this call expired 1 second(s) ago.",
         category="EXPIRED_AUTHENTICATION",

@@ -1,4 +1,4 @@
-"""Validation of property values, and the form in which HubSpot stores them."""
+"""Validate property values, and convert them to the form in which HubSpot stores them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _Definition = dict[str, Any]
 
 
 def stored(definition: _Definition, given: str) -> str | WrongValue:
-    """Return the stored form of a value that is not empty, or a WrongValue.
+    """Return the stored form of a property value, or a WrongValue if the value is invalid.
 
-    Ids of owners, pipelines and stages are not checked here, since they depend on the account.
+    `definition` is the property's definition; `given` must not be blank. Ids of owners, pipelines
+    and stages are not checked here, since they depend on the account.
     """
     value = given.strip()
     if definition["type"] == "string":
@@ -58,7 +59,10 @@ def _datetime(definition: _Definition, value: str) -> str | WrongValue:
 
 
 def _date(definition: _Definition, value: str) -> str | WrongValue:
-    """Return the stored form of a date: midnight UTC (HubSpot's guide to properties)."""
+    """Return the stored form of a date, such as 2026-01-31, or a WrongValue.
+
+    Only midnight UTC is a valid time for a date (HubSpot's guide to properties).
+    """
     at = moment(value)
     if at is None:
         return _wrong(definition, "INVALID_DATE", f"{value} was not a valid date.")
@@ -70,9 +74,9 @@ def _date(definition: _Definition, value: str) -> str | WrongValue:
 
 
 def moment(value: str) -> int | None:
-    """Parse digits or ISO 8601 to milliseconds since 1970; None for any other text.
+    """Return a time in ms since 1970, from digits or ISO 8601; None for any other text.
 
-    Nine or ten digits are read as seconds, which HubSpot refuses since version 2026-09.
+    Nine or ten digits would be seconds, which HubSpot refuses since version 2026-09: None.
     """
     if re.fullmatch(r"-?\d+", value) and value.isascii():
         return None if len(value.lstrip("-")) in (9, 10) or len(value) > 15 else int(value)
@@ -90,7 +94,10 @@ def _bool(definition: _Definition, value: str) -> str | WrongValue:
 
 
 def _enumeration(definition: _Definition, value: str) -> str | WrongValue:
-    """Accept the internal values of options in exact case; labels are refused."""
+    """Return the stored form of an option's value, or of several joined by ";" in a checkbox.
+
+    Values must have the exact case; labels of options give a WrongValue.
+    """
     allowed = {option["value"] for option in definition["options"]}
     many = definition["fieldType"] == "checkbox"
     parts = [part for part in value.split(";") if part] if many else [value]
@@ -120,7 +127,10 @@ _OF_TYPE: dict[str, Callable[[_Definition, str], str | WrongValue]] = {
 
 
 def searchable_phone(value: str) -> str:
-    """Return a phone number without country code, as in hs_searchable_calculated_*."""
+    """Return the digits of a phone number without its country code.
+
+    HubSpot's properties hs_searchable_calculated_* hold this form.
+    """
     # Its tables are large; most servers never see a phone number.
     import phonenumbers
 

@@ -1,4 +1,4 @@
-"""The fake's creates, updates, archives and merges of records, with HubSpot's refusals."""
+"""Create, update and merge records in the fake HubSpot, with HubSpot's refusals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ def create(
     properties: dict[str, str],
     associations: Iterable[dict[str, Any]] = (),
 ) -> Record:
-    """Create a record and its links, or nothing; raises Refused."""
+    """Create a record with its links to other records, and return it.
+
+    `associations` has the format of HubSpot's request body. Raises Refused if a property or link is
+    invalid; then nothing is created.
+    """
     values = _values(portal, kind, properties)
     if kind in PIPELINE and (kind == "tickets" or values.get(STAGE[kind])):
         values.setdefault(PIPELINE[kind], next(iter(portal.pipelines[kind]), ""))
@@ -47,9 +51,10 @@ def create(
 
 
 def update(portal: Portal, record: Record, properties: dict[str, str]) -> None:
-    """Write the named properties of a record; the empty string clears a property.
+    """Write properties of a record; the value "" clears a property.
 
-    Like HubSpot, it silently ignores an earlier lifecycle stage, unless the stage is cleared first.
+    Like HubSpot, this silently ignores an earlier lifecycle stage, unless the stage was cleared
+    first.
     """
     values = _values(portal, record.kind, properties)
     if _goes_back(record.properties.get("lifecyclestage", ""), values.get("lifecyclestage", "")):
@@ -63,13 +68,19 @@ def update(portal: Portal, record: Record, properties: dict[str, str]) -> None:
 
 
 def check_full(portal: Portal, kind: str, properties: dict[str, str]) -> None:
-    """Raise Refused with 400 if the account's rules forbid a record with these properties."""
+    """Raise Refused with status 400 if these properties do not suffice for a new record.
+
+    HubSpot requires some properties in every record, and the rules of the account may require more.
+    """
     _check_complete(kind, properties)
     _check_rules(portal, kind, properties)
 
 
 def merge(portal: Portal, primary: Record, other: Record) -> Record:
-    """Merge two records into a new one; both old ids lead to the new record."""
+    """Merge two records of a kind into a new record, and return the new record.
+
+    The values of `primary` win. Both old ids lead to the new record.
+    """
     if primary is other:
         raise Refused(400, "Cannot merge a record with itself")
     kind = primary.kind
@@ -100,7 +111,10 @@ def merge(portal: Portal, primary: Record, other: Record) -> Record:
 
 
 def _values(portal: Portal, kind: str, properties: dict[str, str]) -> dict[str, str]:
-    """Return the values in their stored form; raises Refused that lists all wrong values."""
+    """Return property values in their stored form, by property name.
+
+    Raises Refused, which lists all wrong values.
+    """
     values: dict[str, str] = {}
     wrong: list[WrongValue] = []
     for name, given in properties.items():
@@ -131,9 +145,9 @@ def _value(portal: Portal, kind: str, name: str, given: str) -> str | WrongValue
 
 
 def _referable(portal: Portal, kind: str, name: str) -> list[str] | None:
-    """Return the valid ids for a property that refers to owners or pipelines, else None.
+    """Return the ids that are valid values of a property that refers to owners or pipelines.
 
-    Stages are not included, since they depend on the record's pipeline.
+    Returns None for other properties, also for stages, whose valid values depend on the pipeline.
     """
     if name == "hubspot_owner_id":
         return sorted(portal.owner_ids())
@@ -159,10 +173,11 @@ def _check_complete(kind: str, values: dict[str, str]) -> None:
 def _check_rules(
     portal: Portal, kind: str, after: dict[str, str], *, changed: dict[str, str] | None = None
 ) -> None:
-    """Raise Refused if the account's rules forbid a write.
+    """Raise Refused if the rules of the account forbid a record with the properties `after`.
 
-    An update is checked where it changes values.
-    Since version 2026-09 the rules also apply to writes by the API (HubSpot's changelog).
+    In an update, `changed` holds the changed properties, and only rules about these apply; None
+    means a new record. Since version 2026-09 the rules also apply to writes by the API (HubSpot's
+    changelog).
     """
     rules = portal.rules[kind]
     touched = after if changed is None else changed
@@ -185,7 +200,10 @@ def _check_rules(
 
 
 def _check_stage(portal: Portal, kind: str, after: dict[str, str]) -> None:
-    """Raise Refused with 400 unless the stage belongs to the record's pipeline."""
+    """Raise Refused with status 400 unless the record's stage belongs to its pipeline.
+
+    `after` holds the record's properties after the write.
+    """
     if kind not in STAGE or not (stage := after.get(STAGE[kind])):
         return
     allowed = portal.stages(kind, after.get(PIPELINE[kind], ""))
