@@ -1,9 +1,9 @@
-"""What the tests run on: SQLite always, PostgreSQL, Redis, Chromium and nginx where they are there.
+"""What the tests run on: SQLite always; PostgreSQL, Redis, Chromium, nginx, pgbouncer if present.
 
 `CRMHUB_TEST_POSTGRES` and `CRMHUB_TEST_REDIS` say where they are. The tests make and drop
 databases of their own on PostgreSQL; on Redis they claim an empty numbered one and empty it again.
-What `CRMHUB_TEST_REQUIRE` names (`postgresql,redis,chromium,nginx`) must have been used, or the
-run fails.
+What `CRMHUB_TEST_REQUIRE` names (`postgresql,redis,chromium,nginx,pgbouncer`) must have been
+used, or the run fails.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ NAMES = {
     "redis": "Redis",
     "chromium": "Chromium",
     "nginx": "nginx",
+    "pgbouncer": "pgbouncer",
 }
 CHROMIUM = Path("/usr/bin/chromium")
 NGINX = Path("/usr/sbin/nginx")
+PGBOUNCER = Path("/usr/sbin/pgbouncer")
 POSTGRES = os.environ.get(
     "CRMHUB_TEST_POSTGRES", "postgresql+psycopg://root@127.0.0.1:5432/postgres"
 )
@@ -61,6 +63,8 @@ def left_out(name: str) -> str | None:
         return f"there is no {CHROMIUM}; Debian's package chromium has it"
     if name == "nginx" and not NGINX.exists():
         return f"there is no {NGINX}; Debian's package nginx-light has it"
+    if name == "pgbouncer" and not PGBOUNCER.exists():
+        return f"there is no {PGBOUNCER}; Debian's package pgbouncer has it"
     return None
 
 
