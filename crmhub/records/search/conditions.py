@@ -57,7 +57,10 @@ class Condition:
     uses_index = True
     """Whether an index finds the positive set without reading other records."""
     source: str | int = ""
-    """The tested rows: those of a property id, or `records`; "" if `combine` must not merge."""
+    """The rows that the condition tests: the id of a property, or `records`.
+
+    `combine` merges conditions that test the same rows, but not those with "".
+    """
     index_only = False
     """Whether the sort indexes of `records` contain all columns that the condition tests."""
     in_order = False
