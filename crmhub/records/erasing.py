@@ -27,7 +27,7 @@ EMAILS = ("email",)
 PHONES = ("phone", "mobilephone")
 
 ARCHIVED_MS = 90 * 86_400_000
-"""So long an archived record is kept."""
+"""The time (ms) after which an archived record is deleted permanently."""
 
 
 def _of_kind(table: sa.Table) -> sa.ColumnElement[bool]:
