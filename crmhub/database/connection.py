@@ -251,9 +251,9 @@ class Connection(BulkStatements):
 
     @staticmethod
     def held_at(account_id: int, version: int) -> Guard:
-        """Return the condition that the account's catalogue has this version, for an insert.
+        """Return the guard of an insert that demands this version of the account's catalogue.
 
-        The condition also takes the account's shared lock, as `hold` does.
+        The guard also takes the account's shared lock, as `hold` does.
         """
         return Guard("catalogue_held(%s, %s) = %s", (_LOCKS, account_id, version))
 
@@ -419,11 +419,11 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a database connection, outside a transaction.
+        """Yield a database connection: that of this thread's transaction, if there is one.
 
-        Each statement sees what is committed when it runs. Within `transact` the connection is that
-        of the transaction. There, a failing statement ends the transaction on PostgreSQL: a
-        statement that may fail needs a nested `transact`.
+        Outside `transact`, each statement sees what is committed when it runs. Within `transact`, a
+        failing statement ends the transaction on PostgreSQL; a statement that may fail needs a
+        nested `transact`.
         """
         if self._here.transaction is not None:
             yield self._here.transaction.connection
@@ -602,9 +602,9 @@ class Database:
     def retry_while_unavailable(self, until: float, work: Callable[[], T]) -> T:
         """Call `work` until the database server is available, and return its result.
 
-        Raises Unavailable at the time `until` (a value of `time.monotonic`), and at once if too
-        many threads are waiting already. A failed call of `work` may have committed, so calling it
-        twice must have the same effect as calling it once.
+        Raises Unavailable if the server is still unavailable at the time `until` (a value of
+        `time.monotonic`), and at once if too many threads are waiting already. A failed call of
+        `work` may have committed, so calling it twice must have the same effect as calling it once.
         """
         while True:
             try:
@@ -665,7 +665,10 @@ class Database:
                 )
 
     def keep_open(self) -> None:
-        """Open the SQLite database now and leave it open: on a full disk it could not be opened."""
+        """Open the SQLite database and leave it open, because on a full disk it cannot be opened.
+
+        Does nothing on PostgreSQL.
+        """
         if self.dialect == "sqlite":
             with suppress(Unavailable), self.reading():
                 pass

@@ -96,7 +96,10 @@ def check_disk(url: URL) -> None:
 
 
 def without_room(exc: BaseException) -> str:
-    """Return what a lack of disk space made fail, for an error of SQLite; "" for other errors."""
+    """Return which operation failed for lack of space on the disk of the SQLite database.
+
+    `exc` is the exception of the operation; the result is "" if it has any other cause.
+    """
     code = getattr(exc, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_IOERR_SHMSIZE:
         return "The database cannot be opened: its disk is full, and not even 32 kB are left"

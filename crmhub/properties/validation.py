@@ -123,9 +123,10 @@ def complete(
 ) -> list[tuple[str, str]]:
     """Return the required properties that have no value in `record`, with the reasons.
 
-    Each item is a pair of a property's name and a reason for the error message. If `of_its_own` is
-    false, properties that the account itself made required may be missing; only built-in properties
-    are required.
+    Each item is a pair of a property's name and a reason for the error message. If the kind demands
+    at least one of several properties and all are missing, the first of them is returned. If
+    `of_its_own` is false, properties that the account itself made required may be missing; only
+    built-in properties are required.
     """
     missing = [
         (property_.name, f"a {catalogue.kind.singular} needs this property")

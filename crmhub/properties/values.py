@@ -374,7 +374,7 @@ def _datetime(value: str) -> str:
 
 
 def _moment(text: str, what: str, right: str) -> datetime:
-    """Return the time in UTC, cut to milliseconds.
+    """Return the date and time that `text` names, in UTC and cut to milliseconds.
 
     `what` and `right` are the name of the type and the valid format, for the error message. Raises
     InvalidValue if the text has no valid format or names a day or time that does not exist.
@@ -444,7 +444,7 @@ def _parts(value: str) -> list[str]:
 
 
 def _joined(chosen: Iterable[str | None]) -> str:
-    """Return the values of the chosen options joined by ";", or "" if one of them is None."""
+    """Return the chosen option values joined by ";", or "" if one of them is None."""
     options = dict.fromkeys(chosen)
     return "" if None in options else ";".join(option for option in options if option)
 

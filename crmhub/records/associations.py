@@ -62,7 +62,7 @@ def of_records(
     """Return the links of the records with these ids.
 
     The result maps a record's id to its Links; Links map the name of a kind to ascending ids.
-    Records without links are missing.
+    Records without links are left out.
     """
     linked: dict[int, Links] = {}
     if not ids:
@@ -197,10 +197,10 @@ def _both(account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> list[tu
 
 
 def wanted(associations: Mapping[str, Sequence[int]], path: str) -> list[tuple[str, Kind, int]]:
-    """Return the targets in the `associations` object of an input, without duplicates.
+    """Return the records that the `associations` object of an input names, without duplicates.
 
-    `associations` maps the name of a kind to ids, `path` is the JSON path of the input. Each target
-    is the JSON path of its id, its kind, and the id.
+    `associations` maps the name of a kind to ids, `path` is the JSON path of the input. Each item
+    of the result is the JSON path of an id, the kind, and the id.
     """
     found = []
     for name, ids in associations.items():

@@ -32,7 +32,6 @@ LONGEST_LABEL = 255
 LONGEST_DESCRIPTION = 4000
 # So that the index holds each value as a whole.
 LONGEST_OPTION = PREFIX
-# Of all properties of a kind together: every process keeps them in memory.
 
 CHOICES = ("enumeration", "multi_enumeration")
 # The types whose values can name one record among others.
@@ -186,8 +185,8 @@ def _tidied(new: Property) -> Property:
 def _check(new: Property, said: Collection[str]) -> None:
     """Raise BadRequest or Semantic if a property definition is invalid.
 
-    `said` names the fields that the caller sent: name, label, description and options are checked
-    only if they are among them.
+    `said` names the fields that the caller sent. Name, label, description and options are checked
+    only if `said` contains them; contradictions between fields are always checked.
     """
     malformed = []
     if "name" in said and not NAME.fullmatch(new.name):

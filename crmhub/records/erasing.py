@@ -139,7 +139,7 @@ def linked(connection: Connection, account_id: int, kind: Kind, ids: Collection[
 def erase(tx: Connection, known: Catalogue, ids: Collection[int], *, now: int) -> None:
     """Delete the records with these ids, archived or not, with their links and index rows.
 
-    `now` is the present time (ms since 1970).
+    `known` is the catalogue of their kind, `now` the present time (ms since 1970).
     """
     if not ids:
         return

@@ -1,7 +1,7 @@
 """Operations on all values that the records of a kind have of one property.
 
-Callers have locked the catalogue with `catalogue.change` before, so nobody writes records
-meanwhile.
+Callers have called `catalogue.change` before, so nobody else writes records meanwhile. The
+parameter `known` is the definition of the property.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ def count(tx: Connection, account_id: int, known: Property) -> int:
 
 
 def by_option(tx: Connection, account_id: int, known: Property) -> Counter[str]:
-    """Return the number of records that have each option of an enumeration property.
+    """Return the number of records that have each option of the enumeration property `known`.
 
-    The keys are the options' values; options that no record has are missing.
+    The keys are the options' values; options that no record has are left out.
     """
     held: Counter[str] = Counter()
     for row in tx.rows(_COUNT_BY_TEXT, _of(account_id, known)):
@@ -114,7 +114,7 @@ def by_option(tx: Connection, account_id: int, known: Property) -> Counter[str]:
 
 
 def claim(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
-    """Store all values of the property in the table of unique values.
+    """Store all values of the property `known` in the table of unique values.
 
     Raises DuplicateValue if two records have the same value.
     """
@@ -133,12 +133,15 @@ def claim(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
 
 
 def release(tx: Connection, account_id: int, known: Property) -> None:
-    """Delete the property's rows from the table of unique values."""
+    """Delete the rows of the property `known` from the table of unique values.
+
+    Several records may then have the same value.
+    """
     tx.run(_RELEASE, _of(account_id, known))
 
 
 def erase(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
-    """Delete the property's values from all records and from the index tables.
+    """Delete the values of the property `known` from all records and from the index tables.
 
     Each changed record gets a new version.
     """

@@ -5,13 +5,14 @@ row's key follows from the value, so the rows to delete are known from the recor
 
 Each row also contains the `updated_at` of its record, so that a search can sort its matches by that
 time without reading the records. A change of a record writes only the rows of the changed values.
-`note_changed` therefore stores in the table `index_behind` that the record's other rows have an
+Therefore `note_changed` stores in the table `index_behind` that the record's other rows have an
 older time, until a worker corrects them (records/redating.py).
 
 The number of records that have a value is counted when a filter needs it; it is stored nowhere. A
-stored counter per property would be a row for which all writers of an account wait. A trial with 12
-properties and 8 concurrent writers on PostgreSQL, on a machine with other work, lost about a fifth
-of the contacts created per second. A counter would save one pass over the property's index.
+stored counter per property would be a row for which all writers of an account wait. In a trial with
+12 properties and 8 concurrent writers on PostgreSQL, on a machine with other work, such counters
+reduced the contacts created per second by about a fifth. They would save one pass over the
+property's index.
 """
 
 from __future__ import annotations

@@ -48,10 +48,11 @@ _LOCK_ARCHIVED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The order to merge the record `other_id` into the record `kept_id`.
+    """A request to merge the record `other_id` into the record `kept_id`.
 
     `take` names the properties whose values the kept record gets from the other record, even where
-    these are empty. `versions` are the versions that the kept and the other record must have.
+    these values are empty. `versions` are the versions that the kept and the other record must
+    have.
     """
 
     kept_id: int

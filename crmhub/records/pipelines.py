@@ -34,7 +34,7 @@ _ID_RULE = "an id is a letter or digit, then at most 99 of letters, digits, _, .
 
 @dataclass(frozen=True, slots=True)
 class StageInput:
-    """A stage as a caller sends it, in the order of the pipeline's stages.
+    """A stage in the list of stages that a caller sends.
 
     A stage without an id, or with an unknown id, is new. A field that is None keeps its value, or
     gets its default in a new stage. `probability` is a decimal number from 0 to 1 as text, "" for
@@ -137,9 +137,10 @@ def change(
 ) -> Pipeline:
     """Change the label of a pipeline, or replace its stages, or both; return the pipeline.
 
-    None keeps the present label or stages. A stage in `stages` whose id the pipeline has is the
-    existing stage. Raises NotFound if there is no such pipeline, BadRequest and Conflict as `add`
-    does, and Conflict also for the removal of a stage that contains records.
+    None keeps the present label or stages. An item of `stages` with the id of an existing stage
+    changes that stage; other items are new stages. Existing stages that are not in `stages` are
+    removed. Raises NotFound if there is no such pipeline, BadRequest and Conflict as `add` does,
+    and Conflict also for the removal of a stage that contains records.
     """
 
     def work(tx: Connection, catalogue: Catalogue) -> Pipeline:
@@ -209,8 +210,8 @@ def _wanted(
 ) -> Pipeline:
     """Return the pipeline `known` with the new stages, or with its own if `stages` is None.
 
-    The id of a stage that needs a new one is "". Raises BadRequest that lists `problems` and all
-    problems found here, and Conflict if a stage id belongs to another pipeline.
+    A new stage without an id has the id "" in the result. Raises BadRequest that lists `problems`
+    and all problems found here, and Conflict if a stage id belongs to another pipeline.
     """
     problems += _label("label", known.label)
     if stages is None:

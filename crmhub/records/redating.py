@@ -119,8 +119,9 @@ class Redating:
     def _catch_up(self) -> None:
         """Note in `index_behind` the records that processes of an older version changed.
 
-        During an upgrade such processes still run and write records. They do not note changes. This
-        method waits until they have ended, ten minutes after the upgrade, and is done once.
+        During an upgrade such processes still run and write records, but note no changes. This
+        method does its work once, when they must have ended: ten minutes after the upgrade. Before,
+        it does nothing.
         """
         if self._is_caught_up:
             return

@@ -68,7 +68,7 @@ class RecordStore:
     def catalogue(self, account: Account, kind: Kind) -> Catalogue:
         """Return the catalogue of the account's properties and pipelines for a kind of record.
 
-        It comes from memory and is at least as new as `account.catalogue_version`.
+        It is cached in memory, and at least as new as `account.catalogue_version`.
         """
         return self.catalogues.get(account.id, kind, version=account.catalogue_version)
 
@@ -86,7 +86,7 @@ class RecordStore:
     # Reading
 
     def cursor(self, account: Account, kind: Kind, text: str) -> Cursor:
-        """Parse `text`, a cursor that a caller sent; raise BadRequest if it is invalid.
+        """Parse `text`, a page cursor that a caller sent; raise BadRequest if it is invalid.
 
         A cursor of another account or another kind of record is invalid, too.
         """
@@ -218,11 +218,11 @@ class RecordStore:
 
         `define_unknown` defines unknown properties as strings (as the account's switch
         auto_define_properties does). `may_lack` allows records without the properties that the
-        account itself made required. `mark` is a unique name for this write: a second write with
-        the same mark raises AlreadyWritten, and a closed mark raises Closed. Other errors:
-        InvalidProperties, DuplicateValue (a unique value belongs to another record), Conflict (two
-        inputs have the same unique value), Semantic (a link to a missing record), LimitExceeded
-        (the plan's number of records).
+        account itself made required. `mark` is a unique name for this write, "" for none: a second
+        write with the same mark raises AlreadyWritten, and a mark that `marks.close` has closed
+        raises Closed. Other errors: InvalidProperties, DuplicateValue (a unique value belongs to
+        another record), Conflict (two inputs have the same unique value), Semantic (a link to a
+        missing record), LimitExceeded (more records than the plan allows).
         """
         ids = self._ids.take(account.id, kind.code, len(inputs))
 
@@ -373,8 +373,9 @@ class RecordStore:
     ) -> None:
         """Archive all of these records, or none if one is missing.
 
-        `ids` holds pairs of a record's id and the JSON path of its input. Raises NotFound for a
-        missing record, and Conflict if a record's version is not in `if_match`.
+        `ids` contains pairs of a record's id and the JSON path of its input. Raises NotFound for a
+        missing record, and Conflict if a record's version is not in `if_match` (None allows any
+        version).
         """
         once = list(dict(ids).items())
 
@@ -497,9 +498,10 @@ class RecordStore:
         self.database.transact(work)
 
     def unlink(self, account: Account, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-        """Remove the link between two records; raise NotFound if there is no such link.
+        """Remove the link between the record `id` and the record `to_id` of the kind `to`.
 
-        Also raises NotFound if the record `id` does not exist.
+        This changes `updated_at` of the record `id` only. Raises NotFound if the record `id` or the
+        link does not exist.
         """
 
         def work(tx: Connection) -> None:
@@ -516,8 +518,8 @@ class RecordStore:
         """Return one page of the ids of kind `to` that are linked to the record `id`.
 
         The result is the total number of links, at most `limit` ids, and the next page's cursor (""
-        on the last page). `after` is the cursor of this page. Raises NotFound if the record does
-        not exist.
+        on the last page). `after` is the previous page's cursor, None for the first page. Raises
+        NotFound if the record `id` does not exist.
         """
         with self.database.reading() as connection:
             if not _read(connection, account.id, kind, [id]):
@@ -600,7 +602,7 @@ def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int
 def _require_both(
     tx: Connection, account: Account, kind: Kind, id: int, to: Kind | None, to_id: int
 ) -> None:
-    """Lock the record `id` and, if `to` is given, the record `to_id`.
+    """Lock the record `id` and, if `to` is given, the record `to_id`, against archiving.
 
     Raises NotFound if the record `id` is missing, and Semantic if the record `to_id` is missing.
     """

@@ -80,9 +80,9 @@ def not_unique(catalogue: Catalogue) -> str:
 
 
 def _where_it_stands(problem: Problem, sent: Upsert) -> Problem:
-    """Return the problem with the path of the upsert's `id` field, if its value came from there.
+    """Return the problem, with the path of the upsert's `id` field if the value came from there.
 
-    Otherwise return the problem unchanged.
+    If the caller sent the value among the properties, the path stays as it is.
     """
     if problem.name != sent.property_name or problem.name in sent.properties:
         return problem

@@ -172,12 +172,12 @@ def finish(
     *,
     may_lack: bool = False,
 ) -> list[NewRecord]:
-    """Return new records completed by the catalogue's rules, such as the first pipeline and stage.
+    """Check new records against the catalogue; return them with missing pipelines and stages set.
 
-    The input properties are in canonical form; empty ones are dropped. Raises InvalidProperties for
-    all invalid records, together with the earlier problems in `found`; and Conflict if two records
-    have the same unique value. With `may_lack`, properties that the account itself made required
-    may be missing.
+    The properties of `inputs` are in canonical form; empty ones are dropped. Raises
+    InvalidProperties for all invalid records, together with the earlier problems in `found`; and
+    Conflict if two records have the same unique value. With `may_lack`, properties that the account
+    itself made required may be missing.
     """
     finished = []
     problems = list(found)
@@ -305,8 +305,8 @@ def _new_rows(
 ) -> list[Rows]:
     """Return the rows to insert for new records.
 
-    The first item holds the rows of unique values, the second the records, the others the index
-    rows.
+    The first item contains the rows of unique values, the second the records, the others the index
+    rows. `now` is the time of creation (ms since 1970).
     """
     change = IndexChange(catalogue)
     for id, new in zip(ids, inputs, strict=True):
@@ -443,8 +443,9 @@ def archive(
 ) -> None:
     """Archive records: reads, lists, searches, counts and links no longer show them.
 
-    `ids` holds pairs of a record's id and the JSON path of its input; `now` is in ms since 1970.
-    Raises NotFound for a missing record, and Conflict if a record's version is not in `if_match`.
+    `ids` contains pairs of a record's id and the JSON path of its input; `now` is the present time
+    (ms since 1970). Raises NotFound for a missing record, and Conflict if a record's version is not
+    in `if_match` (None allows any version).
     """
     account, kind = catalogue.account_id, catalogue.kind
     paths = dict(ids)
@@ -481,9 +482,9 @@ def move_to_archive(
 
 
 def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> bool:
-    """Set `updated_at` of a record to `now` (ms since 1970), without a new version.
+    """Set `updated_at` of a record to `now` (ms since 1970); keep the record's version.
 
-    Returns whether the record exists.
+    If `updated_at` is `now` or later already, it grows by 1 ms. Returns whether the record exists.
     """
     of = {"account_id": account_id, "kind": kind.code, "id": id}
     exists = tx.run(_TOUCH, of | {"now": now}) > 0

@@ -71,32 +71,34 @@ class Condition:
     def ids(self, connection: Connection, n: int, *, with_updated_at: bool = False) -> Sql:
         """Return the SELECT of the ids of the positive set.
 
-        `with_updated_at` adds the column `updated_at`. The names of its parameters end in the
-        number `n`; the caller also provides `:account` and `:kind`.
+        `with_updated_at` adds the column `updated_at`. `n` is the position of the condition; the
+        names of the SELECT's parameters end in it. The caller also provides the parameters
+        `:account` and `:kind`.
         """
         rows = self.rows(n, ", updated_at" if with_updated_at else "")
         where = self.where(connection, n)
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
 
     def rows(self, n: int, more: str = "") -> Sql:
-        """Return the SELECT of `id` from the condition's index table, without the condition.
+        """Return the SELECT of the ids of all index rows that `where` can test.
 
-        `more` are further columns, such as ", updated_at". The parameters' names end in the number
-        `n`.
+        `more` are further columns, such as ", updated_at". `n` is the position of the condition;
+        the parameters' names end in it.
         """
         raise NotImplementedError
 
     def where(self, connection: Connection, n: int) -> Sql:
         """Return the SQL condition that selects the positive set among the rows of the index table.
 
-        The parameters' names end in the number `n`.
+        `n` is the position of the condition; the parameters' names end in it.
         """
         raise NotImplementedError
 
     def test(self, connection: Connection, n: int) -> Sql:
         """Return the SQL condition that a row of `records` belongs to the positive set.
 
-        The SQL result null means that it does not. The parameters' names end in the number `n`.
+        The SQL result null means that it does not. `n` is the position of the condition; the
+        parameters' names end in it.
         """
         raise NotImplementedError
 
@@ -131,7 +133,7 @@ class OnProperty(Condition):
 def _value_of(known: Property, n: int) -> tuple[str, dict[str, Any]]:
     """Return the SQL of a property's value in a row of `records`, and its parameters.
 
-    The SQL yields null for a record without a value.
+    The SQL yields null for a record without a value. The parameters' names end in the number `n`.
     """
     return f"(properties ->> cast(:name{n} as text))", {f"name{n}": known.name}
 
@@ -141,7 +143,7 @@ def compared(
 ) -> Sql:
     """Return the SQL that compares the SQL expression `text` with the operands of an operator.
 
-    The parameters' names end in the number `n`.
+    `operator` is the operator of a filter, such as GT. The parameters' names end in the number `n`.
     """
     if operator == "HAS_PROPERTY":
         return ALL if text in ("value", "id") else Sql(f"{text} is not null", {})

@@ -107,9 +107,10 @@ class Guess(PageReader):
     ) -> list[int]:
         """Return the ids in the ranges `unread` that satisfy the SQL condition `where`.
 
-        Each range is "<" or ">" and an id. Each query returns up to `params["most"]` ids. A range
-        that contains at most a third of all ids is read in the order of ids. A larger one is read
-        in the sort order, whose index also contains the ids and rejects an entry in half the time.
+        Each range is "<" or ">" and an id. At most two queries are sent; each returns up to
+        `params["most"]` ids. A range that contains at most a third of all ids is read in the order
+        of ids. A larger one is read in the sort order, whose index also contains the ids and
+        rejects an entry in half the time.
         """
         few, rest = list[str](), list[str]()
         low, high = self._thirds()

@@ -29,8 +29,9 @@ _FEW_SHOWN = 100
 class PageRequest:
     """A request for one page of a listing.
 
-    `after` is the previous page's cursor, or None for the first page. `properties` and `include`
-    are the caller's choice of output fields, which the cursor stores for later pages.
+    `after` is the previous page's cursor, or None for the first page. `properties` names the
+    properties to return, None for all; `include` names further fields of each record to return,
+    such as "associations" or "createdAt".
     """
 
     query: Query
@@ -136,7 +137,7 @@ class Listing:
     ) -> tuple[list[Listed], tuple[Place, int] | None]:
         """Return the records of the page and the position of the next page.
 
-        The position is the last record returned and the `caught_up` of the cursor; it is None on
+        The position is the last record returned and the next cursor's `caught_up`; it is None on
         the last page. `total` is the number of matches, `after` the previous page's cursor, and
         `first` the records of the first page if they have already been read.
         """

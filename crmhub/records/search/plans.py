@@ -136,7 +136,7 @@ class Search(Guess):
         return (int(rows[0][0]) if rows else 0), page
 
     def page(self, total: int, after: Place | None) -> list[Listed]:
-        """Return the page of records after the position `after`, None for the first page.
+        """Return the page of records after the position `after`; None means the first page.
 
         `total` is the number of matches. If more records follow, one more item without properties
         is returned. It is returned alone if all records of the page have been archived meanwhile.
