@@ -611,10 +611,10 @@ def same_record_twice(inputs: Sequence[tuple[int, str]]) -> None:
 def holders(
     connection: Connection, account_id: int, values: Collection[tuple[int, str]]
 ) -> dict[tuple[int, str], int]:
-    """Return the ids of the records that have these unique values.
+    """Return a mapping from unique values to the ids of the records that have them.
 
     A unique value is a pair of the property's `prop_id` and the `unique_key` of the canonical
-    value. Values that no record has are missing from the result.
+    value. Values that no record has are left out.
     """
     held: dict[tuple[int, str], int] = {}
     for prop_id in {prop_id for prop_id, _ in values}:
