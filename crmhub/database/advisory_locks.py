@@ -1,4 +1,4 @@
-"""Advisory locks between processes, which end with the transaction and cost no write."""
+"""Advisory locks between processes, which last until a transaction ends and write nothing."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from crmhub.database.connection import Connection
 
 
 def hold(tx: Connection, *name: object) -> None:
-    """Hold the lock with this name until the transaction ends; see `hold_all`."""
+    """Take the lock with this name and keep it until the transaction ends.
+
+    `name` may have several parts, such as a kind and an id. See `hold_all`.
+    """
     hold_all(tx, [name])
 
 
 def hold_all(tx: Connection, names: Sequence[Sequence[object]]) -> None:
-    """Hold the locks with these names until the transaction ends.
+    """Take the locks with these names, in the given order, until the transaction ends.
 
-    They are taken in the given order; all callers must use one order of kinds. SQLite's single
-    writer needs no lock. Two names share a lock once in 2^64 times; their holders then wait for
-    each other needlessly.
+    To avoid deadlocks, all callers must take different kinds of locks in the same order. On SQLite,
+    which has a single writer, this does nothing. Two names use the same lock once in 2^64 times;
+    then one transaction waits for the other needlessly.
     """
     if tx.dialect == "postgresql":
         keys = {f"key_{number}": _key(name) for number, name in enumerate(names)}

@@ -1,7 +1,7 @@
-"""Bulk statements: they write or look up any number of rows.
+"""Bulk statements, which write or look up any number of rows.
 
-PostgreSQL's text is the same for any number of rows, so that it is prepared once: each column is an
-array.
+On PostgreSQL, each column of the rows is passed as one array. So the SQL text does not depend on
+the number of rows, and the statement is prepared only once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ _AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows for a table, as `Connection.insert` takes them."""
+    """Rows to insert into `table`.
+
+    `types` maps the columns, in the order of the values of a row, to PostgreSQL's types. With
+    `or_skip`, a row whose key already exists is skipped.
+    """
 
     table: str
     types: Params
@@ -32,13 +36,21 @@ class Rows:
     or_skip: bool = False
 
     def sent(self, *, one: bool) -> tuple[Part, Sequence[Any]]:
-        """Return a part of PostgreSQL's statement, of `one` row or of any, and its values."""
+        """Return this insert as a part of a PostgreSQL statement, and the parameters of that part.
+
+        With `one`, there is one row, and each of its values is a parameter; otherwise each column
+        is one array.
+        """
         part = Part(self.table, tuple(self.types.items()), self.or_skip, one)
         return part, self.rows[0] if one else arrays(self.types, self.rows)
 
 
 class Part(NamedTuple):
-    """What determines the text of PostgreSQL's insert of some `Rows`."""
+    """An insert as a part of a PostgreSQL statement: all that determines its SQL text.
+
+    `types` are pairs of a column and its type. With `or_skip`, rows whose key exists are skipped.
+    With `one`, the part inserts exactly one row.
+    """
 
     table: str
     types: tuple[tuple[str, str], ...]
@@ -51,7 +63,7 @@ class Part(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The query of the rows: of the values of one, or of an array for each column."""
+        """The SQL query that yields the rows, from single values or one array per column."""
         if self.one:
             return f"select {', '.join(['%s'] * len(self.types))}"
         return f"select {columns(self.types)} from {unnested(self.types)}"
@@ -59,7 +71,11 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """Adds an amount to `column` of the row with these keys, which is created if missing."""
+    """The addition of `by` to the column `column` of one row of `table`.
+
+    `keys` maps the key columns to the key of the row. If the row is missing, it is created with the
+    value `by`.
+    """
 
     table: str
     column: str
@@ -67,9 +83,11 @@ class Increment:
     by: int
 
     def sql(self, mark: str, by: str = "", source: str = "where true") -> str:
-        """Return the statement that adds and returns the sum, with `mark` per value.
+        """Return the SQL statement that adds to the column and returns the sum.
 
-        `by` is SQL for how much is added, over the rows of `source`, in place of the first value.
+        `mark` is the placeholder of a parameter, "%s" or "?". By default the amount is the first
+        parameter. With `by`, the amount is this SQL expression, computed over the rows of the SQL
+        clause `source`.
         """
         keys, marks = ", ".join(self.keys), ", ".join([by or mark, *[mark] * len(self.keys)])
         return (
@@ -81,13 +99,16 @@ class Increment:
 
     @property
     def values(self) -> list[Any]:
-        """The values of the statement."""
+        """The parameters of the statement: the amount, then the key."""
         return [self.by, *self.keys.values()]
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A condition of PostgreSQL, with `%s` for its values, that must hold before an insert."""
+    """A SQL condition of PostgreSQL that must be true for an insert to take place.
+
+    `sql` has the placeholder `%s` for each of `values`.
+    """
 
     sql: str
     values: tuple[Any, ...]
@@ -95,9 +116,10 @@ class Guard:
 
 @lru_cache(maxsize=256)
 def inserting(parts: tuple[Part, ...], adding: str) -> str:
-    """Return PostgreSQL's statement that inserts all parts and counts the rows of the first.
+    """Return the PostgreSQL statement that inserts all parts.
 
-    `adding` is one more statement; its value is returned behind the count, else 0.
+    It returns the number of rows inserted by the first part, and the value that the SQL statement
+    `adding` returns; 0 if `adding` is "".
     """
     inserts = []
     for number, part in enumerate(parts):
@@ -114,7 +136,10 @@ def inserting(parts: tuple[Part, ...], adding: str) -> str:
 def inserting_unclaimed(
     claims: Part | None, items: Part, parts: tuple[Part, ...], adding: str, guard: str
 ) -> str:
-    """Return PostgreSQL's statement of `insert_unclaimed`: it returns the ids, and the guard."""
+    """Return the PostgreSQL statement that `insert_unclaimed` executes.
+
+    It returns the ids of the inserted items, and whether the condition `guard` was true.
+    """
     opened = "(select open from guard)"
     if not items.one:
         patience = f"set_config('lock_timeout', '{_TOGETHER_MS}', true)"
@@ -139,9 +164,10 @@ def inserting_unclaimed(
 
 
 def arrays(types: Params, rows: Sequence[Row]) -> list[str]:
-    """Return the text of PostgreSQL's array for each column of the rows.
+    """Return the rows as PostgreSQL array literals, one for each column.
 
-    psycopg inspects each element for its type and quotes, which takes longer than the insert.
+    `types` maps the columns to PostgreSQL's types. psycopg would inspect each value for its type
+    and quotes, which takes longer than the insert.
     """
     columns = zip(*rows, strict=True)
     return [_array(kind, column) for kind, column in zip(types.values(), columns, strict=True)]
@@ -160,19 +186,25 @@ def _array(kind: str, column: Row) -> str:
 
 
 def unnested(types: Iterable[tuple[str, str]]) -> str:
-    """Return PostgreSQL's source `rows`, from one array per column."""
+    """Return the PostgreSQL clause that turns one array parameter per column into `rows`.
+
+    `types` are pairs of a column and its type.
+    """
     names, kinds = zip(*types, strict=True)
     arrays = ", ".join(f"cast(%s as {_plain(kind)}[])" for kind in kinds)
     return f"unnest({arrays}) as rows({', '.join(names)})"
 
 
 def columns(types: Iterable[tuple[str, str]]) -> str:
-    """Return the columns of `rows`, cast to the table's types."""
+    """Return the SQL list of all columns of `rows`, cast to the types of the table.
+
+    `types` are pairs of a column and its type.
+    """
     return ", ".join(cast_of(f"rows.{name}", kind) for name, kind in types)
 
 
 def cast_of(column: str, kind: str) -> str:
-    """Return a column of `rows`, cast to this type where needed."""
+    """Return the SQL expression that casts `column` to the type `kind` where necessary."""
     return f"cast({column} as jsonb)" if kind == "jsonb" else column
 
 
@@ -181,29 +213,35 @@ def _plain(kind: str) -> str:
 
 
 class GuardFailed(Exception):
-    """A write's guard did not hold, such as a catalogue's version; nothing was written."""
+    """Error for a write whose guard, such as a catalogue version, was not true.
+
+    Nothing has been written.
+    """
 
 
 class BulkStatements(ABC):
-    """The bulk statements of a connection."""
+    """The methods of a database connection that write or look up any number of rows."""
 
     dialect: str
 
     @abstractmethod
     def _send(self, sql: str, params: Any = None) -> Any:
-        """Run a statement in the driver's form and return its cursor."""
+        """Run a SQL statement with the driver's placeholders and return its cursor."""
 
     @abstractmethod
     def _send_many(self, sql: str, rows: Sequence[Row]) -> int:
-        """Run a statement for each row and return the number of rows it touched."""
+        """Run a SQL statement once for each of `rows`, which contain its parameters.
+
+        Returns the number of rows of the table that were written or deleted.
+        """
 
     def insert(
         self, table: str, types: Params, rows: Sequence[Row], *, or_skip: bool = False
     ) -> int:
-        """Insert `rows` in one statement and return how many went in.
+        """Insert `rows` into `table` and return the number of inserted rows.
 
-        `types` maps the columns, in the order of the rows' values, to PostgreSQL's types. With
-        `or_skip`, a row whose key exists is left out instead of raising `Duplicate`.
+        `types` maps the columns, in the order of the values of a row, to PostgreSQL's types. A row
+        whose key already exists raises Duplicate; with `or_skip` it is skipped.
         """
         if not rows:
             return 0
@@ -221,10 +259,11 @@ class BulkStatements(ABC):
         return self._send_many(f"{into} values ({marks}){skip}", rows)
 
     def insert_all(self, *parts: Rows, added: Increment | None = None) -> tuple[int, int]:
-        """Insert rows into several tables; return how many went into the first one.
+        """Insert rows into several tables, and add to a counter if `added` is given.
 
-        The second value is the result of `added`, else 0; its row is locked after the first part is
-        inserted. On PostgreSQL that is one statement, whatever the number of tables and rows.
+        Returns the number of rows inserted by the first of `parts`, and the counter's new value (0
+        without `added`). The counter's row is locked after the first part is inserted. On
+        PostgreSQL this is one statement for any number of tables and rows.
         """
         if self.dialect == "sqlite":
             went = [self.insert(p.table, p.types, p.rows, or_skip=p.or_skip) for p in parts]
@@ -243,12 +282,14 @@ class BulkStatements(ABC):
     def insert_unclaimed(
         self, claims: Rows, items: Rows, *parts: Rows, added: Increment, guard: Guard
     ) -> set[int]:
-        """Insert the items of which nobody else holds the claim, and return their ids.
+        """Insert the items whose claim is free, and return the ids of these items.
 
-        It is one statement, of PostgreSQL. An item has an `id`, which `record_id` names in its
-        claim, of which it has one at most, and in all that goes in along with it, and only with it.
-        The counter `added` grows by one for each. Raises `GuardFailed`; and `HeldUp` where one of
-        several items waits for another transaction: insert them one by one then.
+        This is one PostgreSQL statement. A claim is a unique value: an item has at most one, and is
+        inserted only if no other row has it. The rows of `items` have the column `id`. In `claims`
+        and `parts` the column `record_id` names the item; rows of `parts` are inserted only with
+        their item. The counter `added` grows by one for each inserted item. Raises GuardFailed if
+        the condition `guard` is false. Raises HeldUp if one of several items must wait for another
+        transaction: the caller then inserts the items one by one.
         """
         one = len(items.rows) == 1
         claim = claims.sent(one=one) if claims.rows else None
@@ -268,15 +309,16 @@ class BulkStatements(ABC):
         return set(ids or ())
 
     def add(self, added: Increment) -> int:
-        """Add to a stored number and return the result."""
+        """Add an amount to a stored number, as `added` describes, and return the sum."""
         mark = "%s" if self.dialect == "postgresql" else "?"
         now: int = self._send(added.sql(mark), added.values).fetchone()[0]
         return now
 
     def delete(self, table: str, types: Params, rows: Sequence[Row]) -> int:
-        """Delete the rows of `table` whose columns named in `types` equal one of `rows`.
+        """Delete the rows of `table` that match one of `rows`; return the number of deleted rows.
 
-        Each statement names one account: `types` has `account_id`.
+        `types` maps the compared columns, in the order of the values of a row, to PostgreSQL's
+        types; it must include `account_id`.
         """
         if self.dialect == "postgresql":
             sql = f"delete from {table} t using {{rows}} where {{where}}"
@@ -285,9 +327,10 @@ class BulkStatements(ABC):
         return self._send_many(f"delete from {table} where {where}", rows)
 
     def update(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> int:
-        """Set the columns of `types` in the rows whose `keys`, with `account_id`, match.
+        """Change rows of `table`, found by their keys; return the number of changed rows.
 
-        A row of `rows` holds the values of `types`, then those of `keys`.
+        `types` maps the changed columns, and `keys` the compared columns, to PostgreSQL's types;
+        `keys` must include `account_id`. Each of `rows` contains the new values, then the key.
         """
         if self.dialect == "postgresql":
             values = ", ".join(f"{c} = {cast_of(f'rows.{c}', t)}" for c, t in types.items())
@@ -298,9 +341,10 @@ class BulkStatements(ABC):
         return self._send_many(f"update {table} set {values} where {where}", rows)
 
     def matching(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> list[Row]:
-        """Return, with the columns of `types`, the rows of `table` whose `keys` match.
+        """Return the rows of `table` whose keys match the start of one of `rows`.
 
-        A row of `rows` begins with the values of `keys`, of which `account_id` is one.
+        `keys` maps the compared columns, and `types` the returned columns, to PostgreSQL's types;
+        `keys` must include `account_id`.
         """
         wanted = [row[: len(keys)] for row in rows]
         columns = ", ".join(f"t.{column}" for column in types)
@@ -324,7 +368,11 @@ class BulkStatements(ABC):
         return found
 
     def _over(self, sql: str, types: Params, keys: Params, rows: Sequence[Row]) -> Iterator[Any]:
-        """Run a statement of PostgreSQL over `rows` for each account, bound by an equality."""
+        """Run a PostgreSQL statement over `rows`, once for each account; yield the cursors.
+
+        `sql` has the placeholders {rows} for the source of the rows, whose columns are `types`, and
+        {where} for the condition that the columns `keys` of the table `t` match.
+        """
         others = {column: kind for column, kind in types.items() if column != "account_id"}
         where = " and ".join(
             ["t.account_id = %s", *(f"t.{each} = rows.{each}" for each in keys if each in others)]
@@ -335,7 +383,10 @@ class BulkStatements(ABC):
 
 
 def _by_account(types: Params, rows: Sequence[Row]) -> list[tuple[int, list[Row]]]:
-    """Return the rows of each account, without its id, in the order of the accounts."""
+    """Return the rows of each account, without the account's id, sorted by account.
+
+    `types` contains the columns of a row, in order.
+    """
     at = [*types].index("account_id")
     by_account: dict[int, list[Row]] = {}
     for row in rows:

@@ -1,9 +1,10 @@
-"""The database: one engine, one way to run statements, the one place that commits.
+"""The database: one SQLAlchemy engine, one way to run statements, one place that commits.
 
-Statements are those of `crmhub.database.statements`; where Core cannot say one, it is SQL text with
-`:name` parameters. Both drivers run in autocommit, so a read costs no transaction; `transact` alone
-says BEGIN and COMMIT. SQLAlchemy brings the URL, the pool and the drivers; its ORM and its own
-execution of statements cost more per request than the queries themselves.
+Statements are built with `crmhub.database.statements`; a statement that SQLAlchemy Core cannot
+express is SQL text with `:name` parameters. Both drivers run in autocommit mode, so that a read
+needs no transaction; only `transact` sends BEGIN and COMMIT. SQLAlchemy provides the URL, the
+connection pool and the drivers. Its ORM and its execution of statements are not used, because they
+cost more per request than the queries themselves.
 """
 
 from __future__ import annotations
@@ -89,10 +90,10 @@ def _for_psycopg(sql: str) -> str:
 
 
 class Connection(BulkStatements):
-    """A pooled connection; outside `transact` each statement commits by itself.
+    """A database connection from the pool; outside `transact` each statement is committed at once.
 
-    Every method raises `Unavailable` when the database cannot be reached or is busy for too
-    long, `Duplicate` when a key exists already, and `Stopped` once `limit` has ended the search.
+    Every method may raise Unavailable (the database is unreachable, or busy for too long),
+    Duplicate (a key already exists), and Stopped (`limit` has ended the search).
     """
 
     def __init__(self, database: Database, driver: Any, limit: SearchLimit | None = None) -> None:
@@ -103,14 +104,20 @@ class Connection(BulkStatements):
         self.dialect = database.dialect
 
     def begin(self) -> None:
-        """Begin a transaction; on PostgreSQL together with its first statement."""
+        """Begin a transaction.
+
+        On PostgreSQL, BEGIN is sent together with the first statement.
+        """
         if self.dialect == "sqlite":
             self.run("BEGIN IMMEDIATE")
         else:
             self._unsent = "BEGIN;"
 
     def end(self, *statements: str) -> None:
-        """End the transaction with these statements; without any statement before, send nothing."""
+        """End the transaction by running these statements, such as COMMIT.
+
+        If nothing was sent in the transaction, nothing is sent now.
+        """
         if self._unsent:
             self._unsent = ""
             return
@@ -131,9 +138,9 @@ class Connection(BulkStatements):
             self._database.raise_ours(exc)
 
     def _message(self, statements: str) -> Any:
-        """Send PostgreSQL statements without parameters in one message; return the last result.
+        """Send several PostgreSQL statements in one message, and return the last result.
 
-        A pending BEGIN is sent in the same message.
+        The statements have no parameters. A pending BEGIN is sent in the same message.
         """
         begin, self._unsent = self._unsent, ""
         with self._database.mapped_errors():
@@ -157,7 +164,11 @@ class Connection(BulkStatements):
     def rows(self, sql: Statement, params: Params | None = None) -> list[Any]: ...
 
     def rows(self, sql: str | Statement, params: Params | None = None) -> list[Any]:
-        """Return all rows: tuples, whose values have names where `sql` is a Statement."""
+        """Run a query and return all rows.
+
+        A row is a tuple; if `sql` is a Statement, it is a named tuple, with the columns as
+        attributes.
+        """
         cursor = self._execute(sql, params)
         try:
             rows: list[Row] = cursor.fetchall()
@@ -172,17 +183,17 @@ class Connection(BulkStatements):
     def row(self, sql: Statement, params: Params | None = None) -> Any: ...
 
     def row(self, sql: str | Statement, params: Params | None = None) -> Any:
-        """Return the first row, or None."""
+        """Run a query and return the first row, or None if there is no row."""
         rows = self.rows(sql, params)
         return rows[0] if rows else None
 
     def scalar(self, sql: str | Statement, params: Params | None = None) -> Any:
-        """Return the first column of the first row, or None."""
+        """Run a query and return the first value of the first row, or None if there is no row."""
         rows = self.rows(sql, params)
         return rows[0][0] if rows else None
 
     def run(self, sql: str | Statement, params: Params | None = None) -> int:
-        """Run a statement for its effect and return the number of rows it touched."""
+        """Run a statement and return the number of rows that it changed."""
         count: int = self._execute(sql, params).rowcount
         return count
 
@@ -194,9 +205,10 @@ class Connection(BulkStatements):
         return count
 
     def in_list(self, column: str, name: str, values: Sequence[Any]) -> tuple[str, dict[str, Any]]:
-        """Return the condition "`column` is one of `values`" and its parameter, called `name`.
+        """Return the SQL condition that `column` equals one of `values`, and its parameter.
 
-        A single value is compared with =, for which a planner without statistics finds the index.
+        The parameter is called `name`. A single value is compared with `=`, for which PostgreSQL
+        uses the index even without statistics of the table.
         """
         if len(values) == 1:
             return f"{column} = :{name}", {name: values[0]}
@@ -209,9 +221,11 @@ class Connection(BulkStatements):
 
     @contextmanager
     def large_join_settings(self, sets: int, *, hashed: bool = False) -> Iterator[None]:
-        """Join so many large sets in one pass over each, until the block ends.
+        """Make PostgreSQL join large sets by reading each of them once, until the block ends.
 
-        They are merged, or may be `hashed` if one of them should be small.
+        `sets` is the number of joined sets, which share the memory for sorting; with a single set
+        nothing is changed. The sets are merged; with `hashed` they may also be hashed, which is
+        better if one of them is small.
         """
         if self.dialect == "sqlite" or sets == 1:
             yield
@@ -236,21 +250,25 @@ class Connection(BulkStatements):
         return bool(self._unsent) or self._driver.info.transaction_status != _IDLE
 
     def take_time(self) -> None:
-        """Lift the time limit of statements until this transaction ends."""
+        """Remove the time limit of statements until this transaction ends."""
         if self._database.statement_limited:
             self._message("set local statement_timeout = 0")
 
     @staticmethod
     def held_at(account_id: int, version: int) -> Guard:
-        """Return the guard that holds an account's catalogue, as `hold` does, at this version."""
+        """Return the guard of an insert that demands this version of the account's catalogue.
+
+        The guard also takes the account's shared lock, as `hold` does.
+        """
         return Guard("catalogue_held(%s, %s) = %s", (_LOCKS, account_id, version))
 
     def hold(self, key: int, *, exclusive: bool, then: str = "") -> Row | None:
-        """Hold the advisory lock `key` until the transaction ends, exclusive or shared.
+        """Take the advisory lock `key`, exclusive or shared, until the transaction ends.
 
-        It costs no write; SQLite's single writer needs none. Returns the first row of the query
-        `then`, which has no parameters and sees all writes of earlier holders. On PostgreSQL it is
-        one message, BEGIN included.
+        Returns the first row of the query `then`, None without a query. The query has no parameters
+        and sees all that earlier holders of the lock have written. On PostgreSQL all this,
+        including BEGIN, is one message and writes nothing; SQLite needs no lock, because it has a
+        single writer.
         """
         if self.dialect == "sqlite":
             return self.row(then) if then else None
@@ -261,9 +279,9 @@ class Connection(BulkStatements):
         return row
 
     def try_hold(self, name: str) -> bool:
-        """Hold the lock `name` until the transaction ends; return False if another process has it.
+        """Take the lock `name` until the transaction ends; return False if another process has it.
 
-        It costs no write. On SQLite the transaction has waited for its turn already.
+        On SQLite this always returns True, because the transaction is the only writer.
         """
         if self.dialect == "sqlite":
             return True
@@ -273,22 +291,28 @@ class Connection(BulkStatements):
 
     @property
     def for_update(self) -> str:
-        """The suffix that locks selected rows; SQLite's single writer needs none."""
+        """The end of a SELECT that locks the selected rows until the transaction ends.
+
+        It is "" on SQLite, which has a single writer.
+        """
         return " for update" if self.dialect == "postgresql" else ""
 
     @property
     def for_share(self) -> str:
-        """The suffix that keeps selected rows from being deleted; they may change meanwhile."""
+        """The end of a SELECT that protects the selected rows from deletion, but not from change.
+
+        It is "" on SQLite, which has a single writer.
+        """
         return " for key share" if self.dialect == "postgresql" else ""
 
     def notify_workers(self) -> None:
-        """Tell the workers, after the commit, that actions are queued."""
+        """Notify the workers, after the commit, that actions are queued."""
         self._database.notify_workers()
 
     def now_ms(self) -> int:
-        """Return the database's own time in ms, the same for every host.
+        """Return the time of the database server (ms since 1970), the same for all processes.
 
-        Statements get it as a parameter. As the first statement of a transaction it is sent with
+        On PostgreSQL, if this is the first statement of a transaction, it is sent together with
         BEGIN.
         """
         if self.dialect == "sqlite":
@@ -312,12 +336,12 @@ class _Here(threading.local):
 
 
 class Database:
-    """The hub's database, SQLite or PostgreSQL, by its SQLAlchemy URL.
+    """The hub's database, SQLite or PostgreSQL, given by its SQLAlchemy URL.
 
-    `pool_size` bounds the connections of this process; a caller waits up to 10 s for one.
-    While `transact` runs, whatever the same thread does with the database is part of it.
-    With `statement_seconds`, PostgreSQL ends a statement that takes longer, which raises
-    Unavailable, except in a transaction that called `take_time`.
+    `pool_size` is the largest number of connections of this process; a caller waits up to 10 s for
+    a free one. While `transact` runs, all methods that the same thread calls belong to its
+    transaction. With `statement_seconds`, PostgreSQL ends a statement that takes longer, which
+    raises Unavailable, except in a transaction that called `take_time`.
     """
 
     def __init__(
@@ -372,14 +396,20 @@ class Database:
 
     @contextmanager
     def mapped_errors(self) -> Iterator[None]:
-        """Turn the drivers' exceptions into the hub's; a programming error stays as it is."""
+        """Replace the driver's exceptions in the block with the hub's errors.
+
+        A programming error, such as invalid SQL, stays as it is.
+        """
         try:
             yield
         except self.drivers_errors as exc:
             self.raise_ours(exc)
 
     def raise_ours(self, exc: Exception) -> NoReturn:
-        """Raise the hub's error for a driver's exception; programming errors stay as they are."""
+        """Raise the hub's error for an exception of the driver.
+
+        A programming error, such as invalid SQL, is raised as it is.
+        """
         ours = self._translate(exc)
         if ours is None:
             raise exc
@@ -394,10 +424,11 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a connection whose statements each see what is committed at that moment.
+        """Yield a database connection: that of this thread's transaction, if there is one.
 
-        Inside `transact` it is the transaction's own. There, a failing statement ends the
-        transaction on PostgreSQL: run a statement that may fail in a `transact` of its own.
+        Outside `transact`, each statement sees what is committed when it runs. Within `transact`, a
+        failing statement ends the transaction on PostgreSQL; a statement that may fail needs a
+        nested `transact`.
         """
         if self._here.transaction is not None:
             yield self._here.transaction.connection
@@ -414,9 +445,10 @@ class Database:
 
     @contextmanager
     def searching(self, limit: SearchLimit) -> Iterator[Connection]:
-        """Yield a connection as `reading` does, until the limit ends the block; raises Stopped.
+        """Yield a connection for a search; raise Stopped when `limit` ends the search.
 
-        Inside `transact` there is no limit.
+        It works as `reading` does. At most half of the connections are used for searches. Within
+        `transact` the limit does not apply.
         """
         if self._here.transaction is not None:
             yield self._here.transaction.connection
@@ -451,12 +483,13 @@ class Database:
             self._search_turns.release()
 
     def transact(self, work: Callable[[Connection], T], *, one_statement: bool = False) -> T:
-        """Run `work` in a transaction and commit; its exception rolls everything back.
+        """Run `work` in a transaction, commit, and return the result of `work`.
 
-        With `one_statement`, `work` writes by one statement only, and PostgreSQL commits it by
-        itself. After a deadlock or with a dead pooled connection `work` runs again, so a rollback
-        must undo all it does. Inside another `transact` it becomes part of that one: its exception
-        undoes this part alone, and nothing is committed before the whole.
+        If `work` raises an exception, everything is rolled back. After a deadlock, `work` runs
+        again, so it must have no effects that a rollback does not undo. With `one_statement`,
+        `work` writes with a single statement, which PostgreSQL then commits by itself. Within
+        another `transact`, `work` becomes part of that transaction: an exception undoes only this
+        part, and the outer call commits.
         """
         if self._here.transaction is not None:
             return self._join(self._here.transaction, work)
@@ -475,13 +508,13 @@ class Database:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether this thread is in a `transact`."""
+        """Whether this thread is within `transact`."""
         return self._here.transaction is not None
 
     def after_commit(self, work: Callable[[], None]) -> None:
-        """Run `work` after the commit of this thread's transaction; without a transaction, now.
+        """Call `work` after the commit of this thread's transaction, or now if there is none.
 
-        For changes in memory: after a rollback they are not made.
+        After a rollback, `work` is not called. It is meant for changes in memory.
         """
         if self._here.transaction is None:
             work()
@@ -489,9 +522,10 @@ class Database:
             self._here.transaction.afterwards.append(work)
 
     def notify_workers(self) -> None:
-        """Tell the workers that actions are queued, after the commit of this thread's transaction.
+        """Notify the workers that actions are queued, after this thread's transaction commits.
 
-        On SQLite, where workers poll, nothing is sent.
+        Without a transaction, they are notified now. On SQLite, where workers poll, nothing is
+        sent.
         """
         if self.dialect != "postgresql":
             return
@@ -547,10 +581,11 @@ class Database:
             connection.end(*statements)
 
     def listen(self) -> Iterator[bool]:
-        """Yield True for each notification of the workers, for ever.
+        """Yield True for each notification to the workers, endlessly.
 
-        Yields False once a second without one, so that a listener can end; behind a pooler, which
-        passes no notifications on, always. Raises Unavailable when its connection breaks.
+        Yields False after each second without a notification, so that the caller can stop. Behind a
+        connection pooler, which passes on no notifications, it yields only False. Raises
+        Unavailable if the connection breaks.
         """
         import psycopg
 
@@ -570,10 +605,11 @@ class Database:
                 yield told
 
     def retry_while_unavailable(self, until: float, work: Callable[[], T]) -> T:
-        """Return what `work` returns; repeat it while the server is unavailable, until `until`.
+        """Call `work` until the database server is available, and return its result.
 
-        `until` is a time of `time.monotonic`. `work` may have committed before, so running it twice
-        must do the same as once. If most threads wait already, raises Unavailable at once.
+        Raises Unavailable if the server is still unavailable at the time `until` (a value of
+        `time.monotonic`), and at once if too many threads are waiting already. A failed call of
+        `work` may have committed, so calling it twice must have the same effect as calling it once.
         """
         while True:
             try:
@@ -585,7 +621,10 @@ class Database:
             self._waiters.release()
 
     def checkout(self) -> Any:
-        """Return a live connection of the pool; the caller closes it."""
+        """Return a working connection from the pool; the caller must close it.
+
+        Raises Unavailable if none becomes free, or if the database is unreachable.
+        """
         until = time.monotonic() + _BUSY_SECONDS
         while True:
             try:
@@ -614,7 +653,10 @@ class Database:
                 self._engine.dispose()
 
     def check_writable(self) -> None:
-        """Raise Unavailable if the database takes no writes (a standby, or a full disk)."""
+        """Raise Unavailable if the database cannot be written.
+
+        That is a PostgreSQL standby server, or a full or read-only disk of a SQLite database.
+        """
         if self.dialect != "postgresql":
             check_disk(self.url)
             return
@@ -628,7 +670,10 @@ class Database:
                 )
 
     def keep_open(self) -> None:
-        """Open SQLite's database for good: on a full disk it could not be opened later."""
+        """Open the SQLite database and leave it open, because on a full disk it cannot be opened.
+
+        Does nothing on PostgreSQL.
+        """
         if self.dialect == "sqlite":
             with suppress(Unavailable), self.reading():
                 pass
@@ -641,12 +686,12 @@ class Database:
 
 
 def containing(text: str) -> str:
-    """Return the pattern for `like … escape '!'` that matches texts containing `text`."""
+    """Return the SQL pattern for `like … escape '!'` that matches texts containing `text`."""
     for special in "!%_":
         text = text.replace(special, f"!{special}")
     return f"%{text}%"
 
 
 def now_ms() -> int:
-    """Return the present time in milliseconds since 1970, UTC."""
+    """Return the present time in milliseconds since 1970 (UTC)."""
     return time.time_ns() // 1_000_000

@@ -1,8 +1,9 @@
-"""Distribution of a PostgreSQL database by account, with the extension Citus.
+"""The distribution of a PostgreSQL database by account over several servers, with Citus.
 
-All rows of an account lie on one node: the tables are distributed by `account_id`, together. The
-tables that find an account are reference tables, of which each node has a copy. The others stay
-on the coordinator, the server to which all processes of the hub connect.
+All rows of an account are on the same node: most tables are distributed by `account_id`, with
+matching parts on the same node. The tables by which a request finds its account are reference
+tables, of which each node has a copy. The other tables are only on the coordinator, the server to
+which all processes of the hub connect.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from crmhub.database.tables import metadata
 from crmhub.errors import BadRequest
 
 REFERENCE = ("account", "api_key", "webhook_id")
-"""The tables that find an account."""
+"""The tables by which a request finds its account; each node has a copy of them."""
 COORDINATOR = ("admin_token", "alert", "audit", "console_session", "console_user", "outbox")
-"""The tables that stay on the coordinator: those of operators, and small ones of all accounts."""
+"""The tables that are only on the coordinator, such as those for operators and their alerts."""
 DISTRIBUTED = tuple(
     table.name
     for table in metadata.sorted_tables
@@ -30,10 +31,11 @@ _TRUNCATE = "select truncate_local_data_after_distributing_table(cast(:name as r
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How a database is distributed.
+    """The present distribution of a database.
 
-    `tables` holds `distributed`, `reference` or `local` by the name of each table that Citus
-    knows. `nodes` is the number of servers with accounts, the coordinator included if it has some.
+    `is_coordinator` tells whether the hub is connected to the coordinator. `nodes` is the number of
+    servers that store accounts. `tables` maps the name of each table that Citus manages to
+    "distributed", "reference" or "local".
     """
 
     is_coordinator: bool
@@ -42,13 +44,16 @@ class Distribution:
 
     @property
     def missing(self) -> list[str]:
-        """The hub's tables that are to be distributed, and are not."""
+        """The names of the hub's tables that are not yet distributed as they should be."""
         kinds = dict.fromkeys(REFERENCE, "reference") | dict.fromkeys(DISTRIBUTED, "distributed")
         return [name for name, kind in kinds.items() if self.tables.get(name) != kind]
 
 
 def read_distribution(database: Database) -> Distribution | None:
-    """Return how the database is distributed; None on SQLite and without the extension."""
+    """Return the present distribution of the database.
+
+    Returns None on SQLite, and on PostgreSQL without the extension Citus.
+    """
     if database.dialect != "postgresql":
         return None
     with database.reading() as db:
@@ -66,11 +71,12 @@ def read_distribution(database: Database) -> Distribution | None:
 
 
 def distribute(database: Database, *, shards: int = 32) -> list[str]:
-    """Distribute every table that is not distributed yet; return their names.
+    """Distribute all tables that are not distributed yet; return their names.
 
-    The first time the tables are split into `shards` parts, which Citus spreads over its nodes.
-    Writers wait until a table's rows have been moved. Safe to run again. Raises BadRequest where
-    the database cannot be distributed.
+    `shards` is the number of parts into which the tables are split the first time; Citus spreads
+    them over its nodes. Writers wait while a table's rows are moved. If interrupted, run it again.
+    Raises BadRequest if the database cannot be distributed: no Citus, not the coordinator, or no
+    nodes.
     """
     found = read_distribution(database)
     if found is None:

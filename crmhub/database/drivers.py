@@ -1,4 +1,4 @@
-"""The drivers of SQLite and PostgreSQL: connection options, and the meaning of their errors."""
+"""The drivers of SQLite and PostgreSQL: their connection options and errors."""
 
 from __future__ import annotations
 
@@ -32,38 +32,54 @@ _CLIENT_CHECK = "2s"
 
 
 class Duplicate(Exception):
-    """A row with this key exists already."""
+    """Error for the insertion of a row whose key already exists."""
 
 
 class Deadlocked(Unavailable):
-    """The database ended this transaction to resolve a deadlock."""
+    """Error for a transaction that the database ended to resolve a deadlock.
+
+    Running the transaction again may succeed.
+    """
 
 
 class Away(Unavailable):
-    """The server is unreachable or hung up; the last statement may have taken effect."""
+    """Error for a database server that is unreachable or has closed the connection.
+
+    The last statement may have taken effect.
+    """
 
 
 class Unwritable(Unavailable):
-    """The database can be read but takes no writes: its disk is full, or it is a standby."""
+    """Error for a database that can be read but not written.
+
+    Its disk is full, or it is a read-only standby server.
+    """
 
 
 class Damaged(Unavailable):
-    """Stored data cannot be read any more."""
+    """Error for stored data that cannot be read any more."""
 
 
 class HeldUp(Unavailable):
-    """Another transaction held a lock for too long; nothing was done."""
+    """Error for a statement that waited too long for another transaction's lock.
+
+    The statement has changed nothing.
+    """
 
 
 def file_of(url: URL) -> str | None:
-    """Return SQLite's file; None for a database in memory or an unknown place."""
+    """Return the path of the SQLite database file.
+
+    Returns None for a database in memory, and for a URL of the form "file:…", whose place is
+    unknown.
+    """
     # A URI ("file:…") may mean memory or anything else.
     name = url.database or ":memory:"
     return None if name == ":memory:" or name.startswith("file:") else name
 
 
 def check_disk(url: URL) -> None:
-    """Raise Unavailable if SQLite's disk takes no writes: it is full, read-only or gone."""
+    """Raise Unavailable if the disk of the SQLite database is full, read-only or unreachable."""
     file = file_of(url)
     if file is None:
         return
@@ -80,7 +96,10 @@ def check_disk(url: URL) -> None:
 
 
 def without_room(exc: BaseException) -> str:
-    """Return what failed for lack of room on SQLite's disk, "" for any other error."""
+    """Return which operation failed for lack of space on the disk of the SQLite database.
+
+    `exc` is the exception of the operation; the result is "" if it has any other cause.
+    """
     code = getattr(exc, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_IOERR_SHMSIZE:
         return "The database cannot be opened: its disk is full, and not even 32 kB are left"
@@ -90,7 +109,11 @@ def without_room(exc: BaseException) -> str:
 
 
 def keep_reserve(url: URL) -> None:
-    """Reserve room on SQLite's disk for a start with a full disk; does nothing without room."""
+    """Create a file of 64 KiB beside the SQLite database, which `use_reserve` deletes.
+
+    Its room lets the hub start when the disk is full. Does nothing if the file exists or the disk
+    is full already.
+    """
     file = file_of(url)
     if file is None:
         return
@@ -105,7 +128,7 @@ def keep_reserve(url: URL) -> None:
 
 
 def use_reserve(url: URL) -> bool:
-    """Free the reserved room; return whether there was any."""
+    """Delete the file that `keep_reserve` has created; return whether it existed."""
     try:
         os.remove(f"{file_of(url)}{_RESERVE}")
     except OSError:
@@ -114,13 +137,16 @@ def use_reserve(url: URL) -> bool:
 
 
 def patience(url: URL) -> dict[str, str]:
-    """Return psycopg's options that limit how long a PostgreSQL server may stay silent."""
+    """Return psycopg's connection options that limit how long the server may stay silent.
+
+    Options that the URL sets are left out.
+    """
     # What the operator has written into the URL holds.
     return {name: value for name, value in _PATIENCE.items() if name not in url.query}
 
 
 def prepare_sqlite(driver: Any, _record: Any) -> None:
-    """Set up each connection; a listener of SQLAlchemy's event `connect`."""
+    """Set the options of a new SQLite connection; a listener of SQLAlchemy's event `connect`."""
     # FULL: a commit survives a power cut, which WAL's usual NORMAL does not promise.
     driver.execute("PRAGMA journal_mode = WAL")
     driver.execute("PRAGMA synchronous = FULL")
@@ -136,11 +162,12 @@ def _exact_number(text: str | None) -> float | None:
 
 
 def prepare_postgresql(driver: Any, record: Any, *, statement_seconds: float | None = None) -> None:
-    """Set up each connection, and store when it was `made`, by `time.monotonic`.
+    """Set the options of a new PostgreSQL connection, and store in `record` when it was made.
 
-    PostgreSQL ends a statement that takes longer than `statement_seconds`. Behind a pooler, which
-    may run each transaction on another connection of the server, nothing is set up or prepared:
-    settings belong to the role there (docs/scaling.md).
+    That time, `record.info["made"]`, is a value of `time.monotonic`. PostgreSQL will end statements
+    that take longer than `statement_seconds`; None sets no limit. Behind a connection pooler
+    nothing is set and no statements are prepared, because it may run each transaction on another
+    connection: there the operator sets the options for the database role (docs/scaling.md).
     """
     import psycopg
 
@@ -160,9 +187,9 @@ def prepare_postgresql(driver: Any, record: Any, *, statement_seconds: float | N
 
 
 def is_behind_pooler(driver: Any) -> bool:
-    """Return whether a pooler, such as pgbouncer, stands between the hub and PostgreSQL.
+    """Return whether a connection goes through a pooler, such as pgbouncer.
 
-    The pooler answers for the server with a process id of its own.
+    A pooler reports a process id of its own instead of the server's.
     """
     # Not prepared: the next statement may come to another connection of the server.
     row = driver.execute("select pg_backend_pid()", prepare=False).fetchone()
@@ -190,7 +217,7 @@ _DAMAGED = "The database is damaged; the operator of this service must restore a
 
 
 def translate_sqlite(exc: Any) -> Exception | None:
-    """Return the hub's error for an error of sqlite3; None for a programming error."""
+    """Return the hub's error for an error of sqlite3, or None for a programming error."""
     if isinstance(exc, sqlite3.IntegrityError):
         return Duplicate(str(exc))
     extended = getattr(exc, "sqlite_errorcode", 0)
@@ -227,7 +254,7 @@ _CORRUPTED = {"XX001", "XX002"}
 
 
 def translate_psycopg(exc: Any) -> Exception | None:
-    """Return the hub's error for an error of psycopg; None for a programming error."""
+    """Return the hub's error for an error of psycopg, or None for a programming error."""
     import psycopg
 
     if isinstance(exc, psycopg.errors.UniqueViolation) or str(exc).startswith(_DUPLICATE):
@@ -247,14 +274,14 @@ def translate_psycopg(exc: Any) -> Exception | None:
 
 
 def is_full(exc: Exception) -> bool:
-    """Return whether the server refused a connection because all are in use."""
+    """Return whether PostgreSQL refused a connection because all its connections are in use."""
     # A connection that is refused has no SQLSTATE (53300) in psycopg, only the server's words.
     words = str(exc)
     return "too many " in words or "connection slots are reserved" in words
 
 
 def hung_up(fileno: int) -> bool:
-    """Return whether the other end of an idle connection is closed."""
+    """Return whether the server has closed the idle connection with this socket number."""
     # An idle connection has nothing to read but the end of the stream.
     poller = select.poll()
     poller.register(fileno, select.POLLIN | select.POLLHUP)

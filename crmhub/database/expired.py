@@ -1,4 +1,4 @@
-"""Finds expired rows of all accounts; the caller deletes them account by account."""
+"""Finds expired rows of all accounts, which the caller then deletes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ def find_expired(
     most: int,
     where: sa.ColumnElement[bool] | None = None,
 ) -> list[Row]:
-    """Return the primary keys of up to `most` rows dated `before` (ms), the oldest first.
+    """Return up to `most` expired rows of the table to which the column `date` belongs.
 
-    A row is the values of its table's primary key, then its date: who deletes by both leaves rows
-    alone that have changed since. `where` is a further condition. Nothing is locked: an engine
-    that distributes the accounts locks no rows of several accounts in one statement.
+    A row has expired if its `date` is `before` (ms since 1970) or earlier; the oldest come first.
+    `where` is a further SQL condition. Each returned row contains the values of the primary key,
+    then the date: if the caller deletes by all of them, a row whose date has changed since is not
+    deleted. No row is locked, because Citus cannot lock rows of several accounts in one statement.
     """
     table = date.table
     condition = (

@@ -1,4 +1,4 @@
-"""Maintenance of PostgreSQL's tables, which a worker runs now and then."""
+"""Maintenance of PostgreSQL's tables, which a worker runs from time to time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from crmhub.database.connection import Database
 
 
 def vacuum(database: Database) -> None:
-    """Vacuum PostgreSQL's changed tables, and analyze those that grew by a tenth.
+    """Vacuum the PostgreSQL tables that have changed; analyze those that have changed by a tenth.
 
-    Autovacuum does so once a minute at most, and not at all where it is off. Until then the planner
-    takes a growing table for empty, may choose an index that leads through all rows of an account,
-    and looks up in the table, row by row, what it counts or sorts on an index alone: a new row
-    spoils its whole page for that, and may go to any page from which a row was deleted. The table's
-    own settings of autovacuum say how much change is worth a vacuum.
+    Does nothing on SQLite. Autovacuum does the same, but at most once a minute, and not at all
+    where it is switched off. Before a growing table is analyzed, the planner takes it for empty,
+    and may choose an index that leads through all rows of an account. Before it is vacuumed,
+    PostgreSQL cannot count or sort with an index alone, but reads each row in the table. The
+    autovacuum settings of each table determine how much change makes a vacuum necessary.
     """
     if database.dialect != "postgresql":
         return
@@ -35,7 +35,7 @@ def vacuum(database: Database) -> None:
 
 
 def _own_setting(name: str) -> str:
-    """Return the SQL of a table's own setting; null where the server's applies."""
+    """Return the SQL of a storage parameter of a table; null if the table does not set it."""
     return (
         "(select cast(option_value as float) from pg_options_to_table(reloptions)"
         f" where option_name = '{name}')"

@@ -1,8 +1,8 @@
-"""When this process tells the workers of its database that actions are queued (PostgreSQL).
+"""Notifications that tell the workers on PostgreSQL that actions are queued in the journal.
 
-A NOTIFY is a hint: workers that hear none look once a second. Inside a transaction it would take a
-lock over the whole server at the commit. So it is sent behind the commit, and by each process at
-most once in 50 ms.
+A notification only saves time: without it, workers look once a second. PostgreSQL's NOTIFY within a
+transaction locks the whole server at the commit. So it is sent after the commit, and by each
+process at most once in 50 ms.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import time
 from collections.abc import Callable
 
 CHANNEL = "crmhub_journal"
-"""The channel of the notifications."""
+"""The name of PostgreSQL's channel for these notifications."""
 _PAUSE_S = 0.05
 
 
 class Notifications:
-    """Sends a notification now, or once the pause after the last one has ended.
+    """Sends notifications to the workers, at most one in 50 ms.
 
-    `send` sends one on a connection of its own; a thread calls it that holds no other.
+    `send` sends a notification on a database connection of its own; it is called by a thread that
+    holds no other connection.
     """
 
     def __init__(self, send: Callable[[], object]) -> None:
@@ -29,7 +30,10 @@ class Notifications:
         self._timer: threading.Timer | None = None
 
     def note(self, send_now: Callable[[], object]) -> None:
-        """Call `send_now`; during the pause, call `send` at its end instead."""
+        """Notify the workers with `send_now`, which sends a notification immediately.
+
+        If the last notification was sent less than 50 ms ago, `send` is called later instead.
+        """
         with self._lock:
             if self._timer is not None:
                 return
@@ -43,7 +47,7 @@ class Notifications:
         send_now()
 
     def close(self) -> None:
-        """Send a notification that is still due."""
+        """Send the notification that is still waiting, if any."""
         with self._lock:
             timer = self._timer
         if timer is not None:

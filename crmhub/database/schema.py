@@ -1,4 +1,4 @@
-"""The database's schema: brought to the newest version, and asked whether it is."""
+"""The database schema: upgrades it, and checks whether it is up to date."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from crmhub.database.connection import Database
 
 
 def upgrade(url: str) -> None:
-    """Bring the database at `url` to the newest schema; safe to run twice or side by side.
+    """Run the missing migrations on the database at `url`, which is a SQLAlchemy URL.
 
-    Raises alembic's CommandError when it is of a newer version.
+    Several processes may run this at the same time. Raises alembic's CommandError if the schema
+    belongs to a newer version of the hub.
     """
     from alembic import command
 
@@ -21,7 +22,7 @@ def upgrade(url: str) -> None:
 
 
 def _distribute_new_tables(url: str) -> None:
-    """On a distributed database, distribute what the migrations have created."""
+    """Distribute new tables if Citus already distributes the database at `url`."""
     from crmhub.database.distribution import distribute, read_distribution
 
     with closing(Database(url, pool_size=1)) as database:
@@ -31,7 +32,7 @@ def _distribute_new_tables(url: str) -> None:
 
 
 def pending(database: Database) -> str | None:
-    """Return what is wrong with the schema in words, or None when it is the newest."""
+    """Return why the schema does not fit this version of the hub; None if it does."""
     from alembic.script import ScriptDirectory
 
     steps = ScriptDirectory.from_config(_alembic(""))

@@ -1,8 +1,8 @@
-"""Statements: SQLAlchemy Core on the tables, compiled once to the text of each database.
+"""SQL statements that are built with SQLAlchemy Core and compiled once for each database.
 
-The text runs through the driver at the cost of hand-written text; Core's own execution would
-cost several times as much as the queries. A statement that depends on its arguments is built per
-call, which costs about half a millisecond.
+The compiled text is executed by the driver directly, which costs as little as hand-written SQL; the
+execution by SQLAlchemy Core would cost several times as much as the queries themselves. A statement
+that depends on its arguments is built anew for each call, which takes about half a millisecond.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 
 class _NumbersInText(SQLCompiler):
-    """Writes whole numbers that a statement itself has into its text.
+    """A compiler that writes the integer constants of a statement into its SQL text.
 
-    PostgreSQL plans a statement for any value of a parameter: it must know a `limit 1`.
+    As a parameter, a constant such as the 1 of `limit 1` would be unknown to PostgreSQL's planner.
     """
 
     def visit_bindparam(self, bindparam: Any, *args: Any, **options: Any) -> Any:
-        """Return the text of a parameter, or of a number."""
+        """Return the SQL of a parameter, or the digits of an integer constant."""
         if not bindparam.required and type(bindparam.value) is int:
             return str(bindparam.value)
         return super().visit_bindparam(bindparam, *args, **options)  # type: ignore[no-untyped-call]
@@ -69,13 +69,15 @@ _Compiled = tuple[str, Mapping[str, Any], Mapping[str, tuple[str, str]]]
 
 Built = sa.Select[Any] | sa.CompoundSelect[Any] | sa.Insert | sa.Update | sa.Delete
 Insert = Callable[[sa.Table], Any]
-"""`insert` of one database; both know `on_conflict_do_nothing` and `on_conflict_do_update`."""
+"""The `insert` function of one database's dialect, which supports `on_conflict_do_update`."""
 
 
 class Statement:
-    """A statement of Core; its parameters are named by `param`, its rows by their columns.
+    """A SQL statement built with SQLAlchemy Core, for both databases.
 
-    `built` is the statement, or a function that builds it with the database's own `insert`.
+    Its parameters have the names given to `param`; its result rows have attributes named like the
+    columns. `built` is the statement, or a function that builds it with the `insert` of the
+    database.
     """
 
     def __init__(self, built: Built | Callable[[Insert], Built]) -> None:
@@ -84,10 +86,11 @@ class Statement:
         self._row: Any = tuple
 
     def text(self, dialect: str, params: Mapping[str, Any] | None = None) -> str:
-        """Return the text that the driver of `postgresql` or `sqlite` takes with these `params`.
+        """Return the SQL text for the database `dialect` ("postgresql" or "sqlite").
 
-        A list of one value is compared with `=`: for `= any` PostgreSQL reads all rows of the
-        account as long as it has no statistics of the table.
+        `params` are the parameters by name. A list parameter with a single value is compared with
+        `=`: for `= any`, PostgreSQL reads all rows of the account as long as it has no statistics
+        of the table.
         """
         text, _, lists = self._compiled(dialect)
         for name, (several, one) in lists.items():
@@ -96,7 +99,10 @@ class Statement:
         return text
 
     def values(self, dialect: str, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Return the values of all parameters, as the driver takes them."""
+        """Return the parameters and constants of the statement, in the form that the driver takes.
+
+        `params` are the parameters by name.
+        """
         _, constants, lists = self._compiled(dialect)
         if not constants and not lists:
             return params or {}
@@ -110,7 +116,7 @@ class Statement:
         return values
 
     def rows(self, found: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """Return rows whose values are attributes: `row.state`."""
+        """Return the result rows `found` as named tuples, with the columns as attributes."""
         return list(map(self._row._make, found))
 
     def _compiled(self, dialect: str) -> _Compiled:
@@ -148,19 +154,23 @@ def _row_class(built: Built) -> Any:
 
 
 def param(name: str) -> sa.BindParameter[Any]:
-    """Return the parameter `name`; whoever runs the statement gives its value."""
+    """Return the SQL parameter with this name, for use in a Statement.
+
+    Whoever runs the statement passes its value by that name.
+    """
     return sa.bindparam(name)
 
 
 def params(*names: str) -> dict[str, sa.BindParameter[Any]]:
-    """Return, for `values()` of an insert or update, a parameter for each of these columns."""
+    """Return a SQL parameter for each of these columns, for `values()` of an insert or update."""
     return {name: param(name) for name in names}
 
 
 def one_of(column: sa.ColumnElement[Any], *words: str) -> sa.ColumnElement[bool]:
-    """Return that `column` is one of these words, which stand in the text as they are.
+    """Return the condition that `column` equals one of these words.
 
-    PostgreSQL uses a partial index only where its words are no parameters.
+    The words are part of the SQL text, because PostgreSQL uses a partial index only if the words of
+    the index's condition are constants. Raises ValueError for anything but a-z and _.
     """
     if not all(map(_WORD.fullmatch, words)):
         raise ValueError(f"{words} are not plain words")
@@ -168,11 +178,14 @@ def one_of(column: sa.ColumnElement[Any], *words: str) -> sa.ColumnElement[bool]
 
 
 class _List(sa.types.TypeEngine[Any]):
-    """Any number of values in one parameter."""
+    """The type of a SQL parameter that contains a list of values."""
 
 
 class in_list(sa.sql.expression.ColumnElement[bool]):
-    """The condition that `column` is one of the values of the parameter `name`, however many."""
+    """The condition that `column` equals one of the values in the list parameter `name`.
+
+    The SQL text is the same for any number of values.
+    """
 
     inherit_cache = True
     # Not Boolean: SQLAlchemy would compare that with 1 on SQLite.

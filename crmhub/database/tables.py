@@ -1,12 +1,12 @@
-"""Every table, once: what each row is, its key, and the indexes that statements rely on.
+"""The database tables: the meaning of their rows, their keys, and the indexes that queries need.
 
-`account_id` comes first in every key of a table that grows, and no sequence is shared between
-accounts, so that the tables can be distributed by account. The tables that route a call to its
-account (`ROUTING`) and those of the service itself have keys of their own. Times (`MS`) are
-milliseconds since 1970 in UTC; `kind` is the number of a resource (properties/kinds.py).
+In a table that grows with the accounts, `account_id` is the first column of each key, and no
+sequence is shared between accounts, so that the tables can be distributed by account. Only the
+tables that find the account of a request (`ROUTING`) and those of the service itself have other
+keys. Times (`MS`) are milliseconds since 1970 (UTC); `kind` is a kind's code (properties/kinds.py).
 
-The migrations make these tables; a test holds both against each other. Triggers and settings of
-autovacuum stand in the migrations alone.
+The migrations create these tables; a test compares the result with this module. Triggers and
+autovacuum settings are defined in the migrations only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ MS = sa.BigInteger()
 
 
 def _where(rows: str) -> dict[str, Any]:
-    """Return the condition of a partial index, the same on both databases."""
+    """Return the arguments of `sa.Index` that make it a partial index on both databases.
+
+    `rows` is the SQL condition that selects the indexed rows.
+    """
     return {"postgresql_where": sa.text(rows), "sqlite_where": sa.text(rows)}
 
 
@@ -52,7 +55,7 @@ account = sa.Table(
     sa.Column("disabled_at", MS),
     sa.Column("created_at", MS, nullable=False),
 )
-"""An account: one tenant, with its plan, its switches and the connection it uses now."""
+"""Accounts: each is a tenant with its plan, its switches and its current connection."""
 
 connection = sa.Table(
     "connection",
@@ -67,7 +70,7 @@ connection = sa.Table(
     # JSON: what bots call a property or a value, and what the CRM calls it.
     sa.Column("field_map", sa.Text, nullable=False, server_default="{}"),
 )
-"""A connection of an account to a CRM; a change of CRM makes another one."""
+"""Connections of accounts to a CRM; an account that changes its CRM gets a new connection."""
 
 api_key = sa.Table(
     "api_key",
@@ -83,7 +86,7 @@ api_key = sa.Table(
     sa.Column("last_used_at", MS),
     sa.UniqueConstraint("account_id", "id"),
 )
-"""A key of the public API, found by its digest."""
+"""Keys of the public API; only the digest of a key is stored."""
 
 admin_token = sa.Table(
     "admin_token",
@@ -98,7 +101,7 @@ admin_token = sa.Table(
     sa.Column("revoked_at", MS),
     sa.Column("last_used_at", MS),
 )
-"""A token of the admin API; it belongs to the operator and to no account."""
+"""Tokens of the admin API, which belong to operators and to no account."""
 
 webhook_id = sa.Table(
     "webhook_id",
@@ -110,7 +113,7 @@ webhook_id = sa.Table(
     sa.Column("expires_at", MS),
     sa.Index("webhook_id_account", "account_id", "purpose"),
 )
-"""What an account is called by in the paths of helpers, and its webhook secret."""
+"""Identifiers of accounts in the URLs of the chatbot helpers, and their webhook secrets."""
 
 console_user = sa.Table(
     "console_user",
@@ -122,7 +125,7 @@ console_user = sa.Table(
     sa.Column("disabled_at", MS),
     sa.Column("last_sign_in_at", MS),
 )
-"""A person who may use the console."""
+"""People who may sign in to the console."""
 
 console_session = sa.Table(
     "console_session",
@@ -135,7 +138,7 @@ console_session = sa.Table(
     sa.Column("ends_at", MS, nullable=False),
     sa.Index("ix_console_session_user_id", "user_id"),
 )
-"""A session of the console, found by the digest of its cookie."""
+"""Sessions of signed-in console users; only the digest of the cookie is stored."""
 
 audit = sa.Table(
     "audit",
@@ -153,7 +156,10 @@ audit = sa.Table(
     sa.Column("became", sa.Text, nullable=False),
     sa.Index("audit_account", "account_id", "id"),
 )
-"""What operators changed: before and after. Without account_id for what has no account."""
+"""Changes that operators made, with the values before (`was`) and after (`became`).
+
+`account_id` is null if the changed object belongs to no account.
+"""
 
 # --- What records may hold --------------------------------------------------------------------
 
@@ -177,7 +183,7 @@ property_def = sa.Table(
     sa.Column("options", sa.Text, nullable=False),
     sa.UniqueConstraint("account_id", "kind", "name"),
 )
-"""A property of an account's records: name, type, flags, options."""
+"""Definitions of the properties of an account's records."""
 
 pipeline = sa.Table(
     "pipeline",
@@ -189,7 +195,7 @@ pipeline = sa.Table(
     sa.Column("position", sa.Integer, nullable=False),
     sa.Column("stages", sa.Text, nullable=False),
 )
-"""A pipeline of deals or tickets; `stages` is JSON."""
+"""Pipelines of deals or tickets; `stages` contains the stages in order, as JSON."""
 
 # --- Records ----------------------------------------------------------------------------------
 
@@ -222,7 +228,7 @@ records = sa.Table(
         postgresql_include=["created_at"],
     ),
 )
-"""A record: its document, and the times it is listed by."""
+"""Records (contacts, deals, companies, tickets) that are not archived."""
 
 archived_record = sa.Table(
     "archived_record",
@@ -237,7 +243,7 @@ archived_record = sa.Table(
     sa.Column("properties", JSON, nullable=False),
     sa.Index("archived_record_at", "archived_at"),
 )
-"""A deleted record, kept for a time."""
+"""Archived records, which are deleted permanently after 90 days."""
 
 association = sa.Table(
     "association",
@@ -249,7 +255,7 @@ association = sa.Table(
     sa.Column("to_id", sa.BigInteger, primary_key=True),
     sqlite_with_rowid=False,
 )
-"""A link between two records, stored from both ends."""
+"""Links between two records; each link is stored as two rows, one in each direction."""
 
 unique_value = sa.Table(
     "unique_value",
@@ -260,7 +266,7 @@ unique_value = sa.Table(
     sa.Column("record_id", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-"""The record that has a unique value: a duplicate breaks the key."""
+"""Values of unique properties, with their record; the key makes a second equal value fail."""
 
 record_count = sa.Table(
     "record_count",
@@ -271,7 +277,7 @@ record_count = sa.Table(
     sa.Column("n", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-"""How many live records an account has of a kind; the sum over the shards."""
+"""Numbers of unarchived records by account and kind; the number is the sum over the shards."""
 
 id_block = sa.Table(
     "id_block",
@@ -281,7 +287,7 @@ id_block = sa.Table(
     sa.Column("next_id", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-"""The next block of record ids that a process may reserve."""
+"""The next free record id of each account and kind, from which processes reserve blocks."""
 
 mark = sa.Table(
     "mark",
@@ -293,7 +299,7 @@ mark = sa.Table(
     sa.Column("created_at", MS, nullable=False),
     sqlite_with_rowid=False,
 )
-"""A write of a helper by its name, so that a repeated one makes nothing twice."""
+"""Unique names of writes that create a record, so that a repeated write creates none."""
 
 idempotency = sa.Table(
     "idempotency",
@@ -310,7 +316,7 @@ idempotency = sa.Table(
     sa.Column("shortened", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Index("idempotency_created", "created_at"),
 )
-"""The answer to a request with an Idempotency-Key, kept for a day."""
+"""Responses to requests with an Idempotency-Key, stored for a day."""
 
 csv_import = sa.Table(
     "csv_import",
@@ -328,7 +334,7 @@ csv_import = sa.Table(
     sa.Column("changed_at", MS, nullable=False),
     sa.Column("ended_at", MS),
 )
-"""How far a CSV file was imported."""
+"""Progress of the imports of CSV files."""
 
 # --- What search reads ------------------------------------------------------------------------
 
@@ -346,7 +352,7 @@ ix_text = sa.Table(
     sa.Column("updated_at", MS, nullable=False, server_default="0"),
     sqlite_with_rowid=False,
 )
-"""The indexed texts of records: first 255 characters, rest and case-folded form beside."""
+"""Index of the text values of records, for searches."""
 
 ix_num = sa.Table(
     "ix_num",
@@ -358,7 +364,7 @@ ix_num = sa.Table(
     sa.Column("updated_at", MS, nullable=False, server_default="0"),
     sqlite_with_rowid=False,
 )
-"""The indexed numbers of records."""
+"""Index of the number values of records, for searches."""
 
 ix_date = sa.Table(
     "ix_date",
@@ -370,7 +376,7 @@ ix_date = sa.Table(
     sa.Column("updated_at", MS, nullable=False, server_default="0"),
     sqlite_with_rowid=False,
 )
-"""The indexed dates of records, in days."""
+"""Index of the date values of records, as day ordinals (`date.toordinal`), for searches."""
 
 index_behind = sa.Table(
     "index_behind",
@@ -381,7 +387,7 @@ index_behind = sa.Table(
     sa.Column("updated_at", MS, nullable=False),
     sqlite_with_rowid=False,
 )
-"""Records whose index rows show an earlier `updated_at` than the record has."""
+"""Records whose index rows may have an older `updated_at` than the record."""
 
 # --- Helpers ----------------------------------------------------------------------------------
 
@@ -412,7 +418,7 @@ binding = sa.Table(
     sa.Index("binding_phone", "account_id", "phone", "connection_id"),
     sa.Index("binding_token", "contact_token", "account_id"),
 )
-"""A conversation's contact on a connection, and what bots have said of the person."""
+"""Contacts of conversations (`contactToken`) on a connection, with the data that bots sent."""
 
 possible_duplicate = sa.Table(
     "possible_duplicate",
@@ -465,7 +471,7 @@ possible_duplicate = sa.Table(
     sa.Index("possible_duplicate_other", "account_id", "connection_id", "other"),
     sa.Index("possible_duplicate_undo", "decided_at", **_where("undo is not null")),
 )
-"""Two contacts that may be one person, and what an operator decided."""
+"""Pairs of contacts that may be the same person, and the operator's decision about each."""
 
 enrolment = sa.Table(
     "enrolment",
@@ -476,7 +482,7 @@ enrolment = sa.Table(
     sa.Column("workflow_id", KEY_TEXT, primary_key=True),
     sa.Column("enrolled_at", MS, nullable=False),
 )
-"""A contact in a workflow, for CRMs that cannot tell."""
+"""Enrolments of contacts in workflows, for CRMs that do not report them."""
 
 rotation = sa.Table(
     "rotation",
@@ -490,7 +496,7 @@ rotation = sa.Table(
     sa.Column("used_at", MS, nullable=False),
     sqlite_with_rowid=False,
 )
-"""How many numbers getRandomInt has drawn from a range."""
+"""Ranges of getRandomInt, with the number of draws from each."""
 
 kept_number = sa.Table(
     "kept_number",
@@ -504,7 +510,7 @@ kept_number = sa.Table(
     sa.Index("kept_number_used", "account_id", "used_at"),
     sqlite_with_rowid=False,
 )
-"""A sticky assignment: the number that a contact keeps."""
+"""Numbers that getRandomInt assigned to a contact, who gets the same number again."""
 
 # --- The journal and calls to CRMs ------------------------------------------------------------
 
@@ -582,7 +588,7 @@ action = sa.Table(
         "action_turn", "account_id", "person", "id", **_where("state in ('running', 'queued')")
     ),
 )
-"""An action that a helper accepted, until the CRM has it."""
+"""Actions that helpers accepted to perform in the CRM, with their state (the journal)."""
 
 action_try = sa.Table(
     "action_try",
@@ -596,7 +602,7 @@ action_try = sa.Table(
     sa.Column("message", sa.Text, nullable=False),
     sa.Column("correlation_id", sa.Text, nullable=False),
 )
-"""An attempt of an action, and its outcome."""
+"""Attempts to perform an action, with their outcomes."""
 
 outage = sa.Table(
     "outage",
@@ -611,7 +617,7 @@ outage = sa.Table(
     sa.Column("cause", sa.Text, nullable=False, server_default="away"),
     sqlite_with_rowid=False,
 )
-"""A connection whose circuit breaker is open, or that has to pause."""
+"""Connections whose circuit breaker is open, or that must pause their calls to the CRM."""
 
 lease = sa.Table(
     "lease",
@@ -623,7 +629,7 @@ lease = sa.Table(
     sa.Column("expires_at", MS, nullable=False),
     sqlite_with_rowid=False,
 )
-"""A lock between processes, held while a CRM is called."""
+"""Locks between processes, each of which is held during calls to a CRM."""
 
 budget = sa.Table(
     "budget",
@@ -637,7 +643,10 @@ budget = sa.Table(
     sa.Column("paused_until", DOUBLE, nullable=False),
     sqlite_with_rowid=False,
 )
-"""The calls that a CRM allows on a lane of a connection, as one theoretical arrival time."""
+"""Rate limits of calls to a CRM, by connection and lane (a generic cell rate algorithm).
+
+`tat` is the theoretical arrival time of the next call.
+"""
 
 alert = sa.Table(
     "alert",
@@ -649,7 +658,7 @@ alert = sa.Table(
     sa.Column("told_of", sa.BigInteger, nullable=False),
     sa.Column("told_at", MS, nullable=False),
 )
-"""An alert that is active, and what the operator was told of it."""
+"""Active alerts; `told_of` is the time of the newest event in the last message to operators."""
 
 outbox = sa.Table(
     "outbox",
@@ -660,10 +669,10 @@ outbox = sa.Table(
     sa.Column("tries", sa.Integer, nullable=False),
     sa.Column("run_at", MS, nullable=False),
 )
-"""A message to the operator's webhook, until it is delivered."""
+"""Messages to the operator's webhook that are not delivered yet."""
 
 ROUTING = frozenset(
     table.name
     for table in (account, api_key, admin_token, webhook_id, console_user, console_session)
 )
-"""The tables by which a call finds its account or its operator, before an account is known."""
+"""The tables by which a request finds its account, or the operator who sent it."""

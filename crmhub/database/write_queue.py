@@ -1,9 +1,9 @@
-"""Turns at a SQLite database, which takes one writer at a time.
+"""The queue of writers of a SQLite database, which accepts one writer at a time.
 
-SQLite's own waiters look again after ever longer pauses, and newcomers go first: among many
-writers, some wait for seconds. So the threads of a process take turns here. Of all processes, one
-at a time is next in line: it alone asks SQLite, and the others wait for a lock on a file beside the
-database, which ends with its process. Readers are not affected.
+Writers that wait within SQLite try again after ever longer pauses, and new writers overtake them:
+among many writers, some wait for seconds. Therefore the threads of a process queue here. Of all
+processes only one is next in line: it alone tries to begin a write, while the others wait for a
+lock on a file beside the database. The lock ends with its process. Readers are not affected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _PATIENCE_S = 2.0
 
 
 class WriteQueue:
-    """The writers' queue of the database in `file`; None for one that no other process sees."""
+    """The queue of the writers of a SQLite database.
+
+    `file` is the path of the database file, or None if no other process can use the database.
+    """
 
     def __init__(self, file: str | None) -> None:
         self._database = file
@@ -34,7 +37,10 @@ class WriteQueue:
 
     @contextmanager
     def turn(self, *, seconds: float) -> Iterator[None]:
-        """Hold the turn among this process's threads; raises Unavailable after `seconds`."""
+        """Let only this thread of the process write during the block.
+
+        Raises Unavailable after waiting for `seconds`.
+        """
         if not self._writer.acquire(timeout=seconds):
             raise Unavailable("The database is busy with other writes; try again.")
         try:
@@ -44,10 +50,11 @@ class WriteQueue:
 
     @contextmanager
     def next_in_line(self) -> Iterator[None]:
-        """Hold the place next in line among all processes; leave it once the write has begun.
+        """Let only this process try to begin a write during the block.
 
-        It serves fairness only: without a lock (a read-only folder, a file system without locks),
-        or if it does not come free, the write goes on.
+        This only makes the waiting fair. If the lock is impossible (a read-only folder, a file
+        system without locks), or does not become free within two seconds, the block runs without
+        it.
         """
         file = self._opened()
         if file is None:

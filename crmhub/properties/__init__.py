@@ -1,1 +1,1 @@
-"""Value types, an account's property definitions, and the validation of values."""
+"""Property definitions of records, the types of values, and the validation of values."""

@@ -1,7 +1,7 @@
-"""Property definitions and pipelines of an account, cached by version.
+"""The catalogue of an account: its property definitions and pipelines, cached in memory.
 
-Each change of the catalogue increments the account's `catalogue_version` in the same transaction,
-so a writer needs only one small read to check its cached copy.
+Each change of a catalogue increments the account's `catalogue_version` in the same transaction. So
+a write needs to read only that number to know whether the cached catalogue is up to date.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage of a pipeline; `probability` is a decimal text from "0" to "1" or empty."""
+    """A stage of a pipeline; `probability` is a decimal number from 0 to 1 as text, "" for none."""
 
     id: str
     label: str
@@ -51,20 +51,24 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline and its stages in order."""
+    """A pipeline of deals or tickets, and its stages in order."""
 
     id: str
     label: str
     stages: tuple[Stage, ...]
 
     def has(self, stage: str) -> bool:
-        """Return whether `stage` is the id of one of the stages."""
+        """Return whether the pipeline has a stage with the id `stage`."""
         return any(item.id == stage for item in self.stages)
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """The definition of a property; its `prop_id` is unique in the account and never reused."""
+    """The definition of a property.
+
+    `prop_id` is unique in the account and never used again. `options_from` is "pipelines" or
+    "stages" if the options are derived from the account's pipelines, else "".
+    """
 
     prop_id: int
     name: str
@@ -87,7 +91,10 @@ class Property:
 
 
 class Catalogue:
-    """One account's definitions for one kind of record, at one version."""
+    """The property definitions and pipelines of an account for one kind of record.
+
+    `version` is the account's `catalogue_version` when they were read.
+    """
 
     def __init__(
         self,
@@ -111,32 +118,32 @@ class Catalogue:
         return len(self._properties)
 
     def get(self, name: str) -> Property | None:
-        """Return the property of that name, or None."""
+        """Return the property with this name, or None if there is none."""
         return self._properties.get(name)
 
     @cached_property
     def required(self) -> tuple[Property, ...]:
-        """The required properties."""
+        """The properties for which every record must have a value."""
         return tuple(property_ for property_ in self if property_.required)
 
     @cached_property
     def unique(self) -> tuple[Property, ...]:
-        """The properties whose values must be unique."""
+        """The properties of which no two records may have the same value."""
         return tuple(property_ for property_ in self if property_.unique)
 
     def nearest(self, name: str) -> list[str]:
-        """Return the names of up to three properties that resemble `name`."""
+        """Return the names of up to three properties whose names are similar to `name`."""
         return difflib.get_close_matches(name[:100], self._properties, n=3, cutoff=0.6)
 
     def pipeline(self, pipeline_id: str) -> Pipeline | None:
-        """Return the pipeline of that id, or None."""
+        """Return the pipeline with this id, or None if there is none."""
         return next((pipeline for pipeline in self.pipelines if pipeline.id == pipeline_id), None)
 
 
 class Catalogues:
-    """A cache of the catalogues of all accounts, loaded on demand.
+    """A cache of the catalogues of all accounts; a catalogue is loaded when it is first needed.
 
-    The cache holds up to `size` catalogues; the least recently used are dropped.
+    The cache contains up to `size` catalogues; the least recently used ones are removed first.
     """
 
     def __init__(self, database: Database, *, size: int = 4000) -> None:
@@ -146,7 +153,7 @@ class Catalogues:
         self._lock = threading.Lock()
 
     def get(self, account_id: int, kind: Kind, *, version: int) -> Catalogue:
-        """Return the account's catalogue for a kind of record, at `version` or newer."""
+        """Return the catalogue of an account and kind, whose version is at least `version`."""
         with self._lock:
             cached = self._cached.get((account_id, kind.code))
             if cached is not None:
@@ -156,7 +163,7 @@ class Catalogues:
         return self.reload(account_id, kind)
 
     def reload(self, account_id: int, kind: Kind) -> Catalogue:
-        """Return the catalogue as the database holds it now."""
+        """Read the catalogue of an account and kind from the database, and cache it."""
         with self._database.reading() as connection:
             catalogue = load(connection, account_id, kind)
         # Cache only after the commit, since the transaction may be rolled back.
@@ -173,11 +180,11 @@ class Catalogues:
                 self._cached.popitem(last=False)
 
     def edit(self, account_id: int, kind: Kind, work: Callable[[Connection, Catalogue], T]) -> T:
-        """Run `work` on the current catalogue in a transaction, and return its result.
+        """Run `work` in a transaction, with the present catalogue, and return its result.
 
-        The account is locked, so no other process writes its records meanwhile. `work` calls
-        `change` before it changes the catalogue. This process uses the new catalogue after the
-        commit.
+        The account is locked exclusively, so nobody else writes its records or its catalogue
+        meanwhile. `work` must call `change` before it changes the catalogue. After the commit, this
+        process loads the new catalogue when it next needs it.
         """
 
         def locked_work(tx: Connection) -> T:
@@ -226,9 +233,10 @@ _SET_NEXT_ID = Statement(
 
 
 def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
-    """Return a catalogue read from the database.
+    """Read the catalogue of an account and kind from the database.
 
-    Its version may be older than its content, but never newer.
+    If the catalogue changes during the read, the version may be older than the content, but never
+    newer. Raises NotFound if the account does not exist.
     """
     of_kind = {"account_id": account_id, "kind": kind.code}
     version = version_of(connection, account_id)
@@ -263,7 +271,7 @@ def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
 
 
 def version_of(connection: Connection, account_id: int) -> int:
-    """Return the version of the account's catalogue in the database."""
+    """Return the account's `catalogue_version`; raise NotFound if there is no such account."""
     version: int | None = connection.scalar(_VERSION, {"id": account_id})
     if version is None:
         raise NotFound("This account does not exist any more.")
@@ -280,10 +288,11 @@ def _options(source: str, stored: str, pipelines: tuple[Pipeline, ...]) -> tuple
 
 
 def change(tx: Connection, account_id: int) -> int:
-    """Increment the version of the account's catalogue and return the new version.
+    """Increment the account's `catalogue_version` and return the new version.
 
-    Call this first in a transaction that changes the catalogue: it waits for writers of records,
-    and later writers wait until the transaction ends. Raises NotFound if the account is gone.
+    A transaction that changes the catalogue must call this first. The call waits for writers of the
+    account's records; later writers wait until the transaction ends. Raises NotFound if the account
+    does not exist.
     """
     tx.hold(account_id, exclusive=True)
     version: int | None = tx.scalar(_NEXT_VERSION, {"id": account_id})
@@ -293,9 +302,10 @@ def change(tx: Connection, account_id: int) -> int:
 
 
 def hold(tx: Connection, account_id: int) -> int:
-    """Lock the account's catalogue until the transaction ends; return its version.
+    """Lock the account's catalogue until the transaction ends; return its `catalogue_version`.
 
-    The lock is shared: it excludes changes of the catalogue, not other writers of records.
+    The lock is shared: other writers of records may hold it too, but nobody can change the
+    catalogue. Raises NotFound if the account does not exist.
     """
     version_now = f"select catalogue_version from account where id = {account_id:d}"
     row = tx.hold(account_id, exclusive=False, then=version_now)
@@ -306,9 +316,9 @@ def hold(tx: Connection, account_id: int) -> int:
 
 
 def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> Property:
-    """Store a property under a new `prop_id`; raise `Duplicate` if the name is taken.
+    """Store a new property under a new `prop_id`, and return it with that id.
 
-    The caller has called `change` in this transaction.
+    The caller must have called `change` in this transaction. Raises Duplicate if the name is taken.
     """
     new = replace(new, prop_id=next_id(tx, account_id))
     tx.insert("property_def", _DEFINITION, [_row(account_id, kind, new, new.prop_id)])
@@ -316,13 +326,16 @@ def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> 
 
 
 def next_id(tx: Connection, account_id: int) -> int:
-    """Return the account's next unused `prop_id`."""
+    """Return a `prop_id` that the account has never used, and mark it as used.
+
+    Pipelines and stages get their generated ids from the same numbers.
+    """
     number: int = tx.scalar(_TAKE_ID, {"id": account_id})
     return number
 
 
 def readable(name: str) -> str:
-    """Return a property's default label, made from its name."""
+    """Return a property's default label, made from its name: "first_name" gives "First name"."""
     return name.replace("_", " ").capitalize()
 
 
@@ -364,12 +377,12 @@ def _row(account_id: int, kind: Kind, new: Property, prop_id: int) -> tuple[obje
 
 
 def dump_options(options: tuple[Option, ...]) -> str:
-    """Return options in their stored form."""
+    """Return options as JSON text, as the column `options` stores them."""
     return json.dumps([[option.value, option.label] for option in options], ensure_ascii=False)
 
 
 def dump_stages(stages: tuple[Stage, ...]) -> str:
-    """Return stages in their stored form."""
+    """Return stages as JSON text, as the column `stages` stores them."""
     return json.dumps(
         [
             {"id": s.id, "label": s.label, "probability": s.probability, "closed": s.closed}
@@ -380,7 +393,7 @@ def dump_stages(stages: tuple[Stage, ...]) -> str:
 
 
 def fill(tx: Connection, account_id: int) -> None:
-    """Store the default properties and pipelines of a new account."""
+    """Store the default properties, pipelines and record counters of a new account."""
     definitions = []
     pipelines = []
     counts = []

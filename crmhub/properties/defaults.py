@@ -1,8 +1,9 @@
-"""The initial properties and pipelines of an account, under HubSpot's names.
+"""The properties and pipelines that a new account starts with, named as in HubSpot.
 
-Data only. A property whose options belong to each company (owners, personas, industries) is a
-string here, so that nothing is refused. `createdate`, `lastmodifieddate` and `hs_object_id` are
-fields of the record and no properties. Nothing here is read-only: the hub computes no values.
+This module contains only data. A property whose options differ between companies (owners, personas,
+industries) is a string here, so that no value is refused. `createdate`, `lastmodifieddate` and
+`hs_object_id` are fields of the record, not properties. No property is read-only, because the hub
+computes no values.
 """
 
 from collections.abc import Mapping
@@ -15,10 +16,11 @@ from crmhub.properties.values import Option
 
 @dataclass(frozen=True, slots=True)
 class PropertySpec:
-    """A default property of a new account.
+    """The definition of a property that a new account starts with.
 
-    With `options_from` the options are the account's pipelines or their stages, and `options` is
-    empty. With `any_case` the values of options are accepted in any case.
+    If `options_from` is given, the options are the account's pipelines or the stages of all
+    pipelines, and `options` is empty. With `any_case`, upper and lower case of an option's value do
+    not matter.
     """
 
     name: str
@@ -35,7 +37,10 @@ class PropertySpec:
 
 @dataclass(frozen=True, slots=True)
 class StageSpec:
-    """A stage; `probability` (deals only) lies between "0.0" and "1.0"."""
+    """A stage of a pipeline that a new account starts with.
+
+    `probability` is a decimal number from "0.0" to "1.0"; only stages of deals have one.
+    """
 
     id: str
     label: str
@@ -45,7 +50,10 @@ class StageSpec:
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
-    """A pipeline with its stages in order; new records start in the first stage."""
+    """A pipeline that a new account starts with, and its stages in order.
+
+    A new record without a stage gets the first stage.
+    """
 
     id: str
     label: str

@@ -1,4 +1,7 @@
-"""The four kinds of record, which differ only in the data defined here."""
+"""The four kinds of record: contacts, deals, companies and tickets.
+
+Kinds differ only in the data defined here.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of record: its number in the database and its names on the wire.
+    """A kind of record.
 
-    A record needs a value for at least one property of `one_of`. `pipeline` and `stage` name the
-    properties that hold a record's pipeline and stage; both are empty for kinds without pipelines.
+    `code` is its number in the database; `name` (plural) and `singular` are its names in the API. A
+    record must have a value for at least one property in `one_of`, if there are any. `pipeline` and
+    `stage` are the names of the properties that contain a record's pipeline and stage; both are ""
+    for kinds without pipelines.
     """
 
     code: int

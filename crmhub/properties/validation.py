@@ -1,4 +1,4 @@
-"""Validate properties: return storable values, or every problem at once."""
+"""Validation of property values: returns the values to store, and all problems at once."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ _SUGGESTIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An invalid property in an input.
+    """An invalid property value in the input of a write.
 
-    `index` is the position of the input in its batch, `path` the JSON path of the property.
+    `index` is the position of the input in its batch, `name` the property, `path` the JSON path of
+    the property in the request, and `reason` the part of the error message that explains the
+    problem.
     """
 
     index: int
@@ -32,7 +34,7 @@ class Problem:
 
 
 class InvalidProperties(Semantic):
-    """Error for properties that cannot be stored; `problems` holds the reasons."""
+    """Error for property values that cannot be stored; `problems` contains the reasons."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(listed([(problem.path, problem.reason) for problem in problems]))
@@ -40,10 +42,11 @@ class InvalidProperties(Semantic):
 
 
 class DuplicateValue(Conflict):
-    """Error for unique values that belong to other records of the account.
+    """Error for values of unique properties that other records of the account already have.
 
-    `taken` lists the input's path, the property and the other record's id for each value. `name`
-    and `existing_id` are those of the first value.
+    `taken` contains for each value the JSON path of the input, the property's name, and the id of
+    the record that has the value. `name` and `existing_id` are the property and record id of the
+    first value.
     """
 
     def __init__(self, message: str, taken: Sequence[tuple[str, str, int]]) -> None:
@@ -55,9 +58,12 @@ class DuplicateValue(Conflict):
 def check(
     catalogue: Catalogue, sent: Mapping[str, str], *, region: str, index: int = 0, path: str = ""
 ) -> tuple[dict[str, str], list[Problem]]:
-    """Return the valid properties in canonical form ("" clears a value), and the problems.
+    """Validate the property values that a caller sent for one record.
 
-    `path` is the JSON path of the input, for example `inputs[3].`.
+    Returns the valid values in canonical form ("" clears a value), and a problem for each invalid
+    one. `region` is the country, such as "DE", of phone numbers without a country code. `index` is
+    the position of the input in its batch, and `path` the JSON path of the input, such as
+    `inputs[3].`.
     """
     clean: dict[str, str] = {}
     problems: list[Problem] = []
@@ -84,12 +90,16 @@ def check(
 
 
 def definable(name: str) -> bool:
-    """Return whether a property may be defined under this name."""
+    """Return whether a new property may have this name."""
     return NAME.fullmatch(name) is not None and name not in FIELDS
 
 
 def unknown(catalogue: Catalogue, name: str, *, suggest: bool = True) -> str:
-    """Return the message for an unknown property: similar names, and how to define it."""
+    """Return the error message for the name of a property that does not exist.
+
+    It explains what is wrong with the name or how to define the property; with `suggest`, it also
+    names similar properties.
+    """
     kind = catalogue.kind.name
     if name in FIELDS:
         return "a field of the record that the hub itself fills in; leave it out"
@@ -101,17 +111,22 @@ def unknown(catalogue: Catalogue, name: str, *, suggest: bool = True) -> str:
 
 
 def property_path(path: str, name: str) -> str:
-    """Return the JSON path of a property, with a long name cut."""
+    """Return the JSON path of the property `name` in the input at `path`.
+
+    `path` is a prefix such as `inputs[3].`. Only the first 100 characters of the name are included.
+    """
     return f"{path}properties.{name if len(name) <= 100 else name[:100] + '…'}"
 
 
 def complete(
     catalogue: Catalogue, record: Mapping[str, str], *, of_its_own: bool = True
 ) -> list[tuple[str, str]]:
-    """Return `(name, reason)` for each required property that `record` lacks.
+    """Return the required properties that have no value in `record`, with the reasons.
 
-    With `of_its_own` false, only built-in properties are required, not those that the account
-    itself made required.
+    Each item is a pair of a property's name and a reason for the error message. If the kind demands
+    at least one of several properties and all are missing, the first of them is returned. If
+    `of_its_own` is false, properties that the account itself made required may be missing; only
+    built-in properties are required.
     """
     missing = [
         (property_.name, f"a {catalogue.kind.singular} needs this property")
@@ -126,10 +141,12 @@ def complete(
 
 
 def too_long(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return `(name, reason)` for the values that make a record too long.
+    """Return the properties whose values make a record too long, with the reason.
 
-    The values that grew most since `before` are reported, until the rest of the record fits. A
-    record that was too long already may keep its length or shrink.
+    `before` and `after` are the record's properties before and after a change; each item is a pair
+    of a property's name and a reason for the error message. The properties that grew most are
+    returned, until the rest of the record is short enough. A record that was too long before the
+    change may keep its length.
     """
     total = sum(map(len, after.values()))
     if total <= MAX_RECORD_LENGTH:
@@ -152,10 +169,11 @@ def too_long(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[
 def place(
     catalogue: Catalogue, record: dict[str, str], *, changed: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """Set a record's pipeline and stage; return `(name, reason)` if they do not match.
+    """Set the missing pipeline or stage in `record`, the properties of a deal or ticket.
 
-    A missing pipeline is derived from the stage; a missing stage is the first stage of the
-    pipeline. `changed` holds the properties that were sent.
+    A missing pipeline follows from the stage; a missing stage becomes the first stage of the
+    pipeline. `changed` contains the properties that the caller sent. Returns [], or one pair of a
+    property's name and a reason for the error message if the stage does not belong to the pipeline.
     """
     pipeline_name, stage_name = catalogue.kind.pipeline, catalogue.kind.stage
     if not pipeline_name or not catalogue.pipelines:

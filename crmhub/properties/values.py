@@ -1,16 +1,16 @@
-"""The canonical text of each property type, and the values that search compares.
+"""The canonical text of a value for each property type, and the values that search compares.
 
-A value is written, stored, read and compared as text. `canonical` makes that text or says why it
-cannot; applied twice it changes nothing, and it never makes an empty text. Two further rules hold
-for what the index tables keep:
+A value is written, stored, read and compared as text. `canonical` turns a value into that text or
+raises an error that explains the problem. Its result is never empty, and applying it twice gives
+the same text. Two more rules concern the index tables:
 
-- A number has at most 15 significant digits, lies within ±1e30 (excluded) and has at most 30
-  decimals. A double tells any two decimals of 15 digits apart and keeps their order, so both
-  databases may compare doubles; the bounds keep every text within 32 characters.
-- `fold` is applied here for both databases, because their own functions differ.
+- A number has at most 15 significant digits, lies between -1e30 and 1e30 (both excluded) and has at
+  most 30 decimals. Two different decimal numbers of 15 digits give different doubles in the same
+  order, so both databases may compare doubles; the bounds limit the text to 32 characters.
+- Case folding (`fold`) is done here for both databases, because their own functions differ.
 
-email-validator and phonenumbers are slow to import and are loaded by the first value that needs
-them.
+The libraries email-validator and phonenumbers are slow to import; they are imported when a value
+first needs them.
 """
 
 import re
@@ -101,16 +101,22 @@ _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
 class InvalidValue(ValueError):
-    """A value that does not fit its type; the message tells what is wrong and what to send."""
+    """Error for a value that does not fit its property type.
+
+    The message says what is wrong and what to send.
+    """
 
 
 class NotScalar(ValueError):
-    """A value that is not a JSON string, number, boolean or null."""
+    """Error for a value that is not a JSON string, number, boolean or null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One choice of an enumeration: `value` is stored and sent, `label` is shown to people."""
+    """A choice of an enumeration property.
+
+    `value` is stored and used in the API; `label` is shown to people.
+    """
 
     value: str
     label: str
@@ -124,11 +130,12 @@ def canonical(
     region: str | None = None,
     any_case: bool = False,
 ) -> str:
-    """Return the canonical text of a non-empty value.
+    """Return the canonical text of a non-empty `value` of the property type `type`.
 
-    `options` are the choices of an enumeration, accepted in any case with `any_case`; `region`
-    (such as "DE") is the country of phone numbers without a country code. Raises InvalidValue for
-    an invalid value, and KeyError for a type that is not in TYPES.
+    `options` are the choices of an enumeration; with `any_case`, upper and lower case of an
+    option's value do not matter. `region` is the country, such as "DE", of phone numbers without a
+    country code. Raises InvalidValue if the value does not fit the type, and KeyError if the type
+    is not in TYPES.
     """
     _check_text(value)
     if type == "string" or type == "text":
@@ -143,7 +150,10 @@ def canonical(
 
 
 def from_json(value: object) -> str:
-    """Return a JSON scalar as text, null as ""; raises NotScalar for any other value."""
+    """Return a JSON string, number, boolean or null as text; null becomes "".
+
+    Raises NotScalar for any other value.
+    """
     if isinstance(value, str):
         return value
     if value is None:
@@ -169,10 +179,11 @@ def for_search(
     region: str | None = None,
     any_case: bool = False,
 ) -> str:
-    """Return the text that EQ and IN compare with stored values of a text type.
+    """Return the text with which the operators EQ and IN compare stored values.
 
-    This is the canonical text. An invalid value is returned as it is: it equals no stored value, so
-    the search finds nothing instead of failing. An email is lower-cased in any case.
+    `type` is one of TEXT_TYPES; the other parameters are those of `canonical`. The text is the
+    canonical form of `value`. An invalid value is returned unchanged (an email in lower case), so
+    that the search finds nothing instead of failing.
     """
     try:
         return canonical(type, value, options=options, region=region, any_case=any_case)
@@ -183,9 +194,10 @@ def for_search(
 def chosen_for_search(
     type: str, given: Iterable[str], options: Sequence[Option], *, any_case: bool
 ) -> list[str]:
-    """Return `for_search` of several values of an enumeration.
+    """Return `for_search` of each value in `given`, for an enumeration property.
 
-    The options are indexed once for all values, since there may be thousands of both.
+    The options are prepared once for all values, since there may be thousands of options and
+    values.
     """
     read = _reader(options, any_case)
     if type == "enumeration":
@@ -194,23 +206,28 @@ def chosen_for_search(
 
 
 def fold(text: str) -> str:
-    """Return the text without case differences, as CONTAINS compares it.
+    """Return the text without the difference between upper and lower case.
 
-    Case folding works character by character, so a part of a text folds to a part of the folded
-    text. Normalisation would break that (and `str.lower` does, for the final sigma).
+    Texts are compared in this form by CONTAINS_TOKEN. Case folding works character by character, so
+    the folded form of a part of a text is a part of the folded text. With Unicode normalization, or
+    with `str.lower` (because of the Greek final sigma), that would not hold.
     """
     return text.casefold()
 
 
 def search_number(value: str) -> float:
-    """Return the number of a filter as the index stores it; raises InvalidValue."""
+    """Return a filter's number as the index stores numbers.
+
+    Raises InvalidValue if the text is no valid number.
+    """
     return float(_number(value))
 
 
 def search_day(value: str) -> int:
-    """Return the day of a filter as an ordinal, from YYYY-MM-DD or YYYY-MM-DD HH:mm.
+    """Return a filter's day as a proleptic Gregorian ordinal (`date.toordinal`).
 
-    Raises InvalidValue for any other format, and for a day that does not exist.
+    `value` has the format YYYY-MM-DD or YYYY-MM-DD HH:mm. Raises InvalidValue for any other format,
+    and for a day that does not exist.
     """
     match = _SEARCH_DAY.fullmatch(value)
     if match is None:
@@ -225,12 +242,15 @@ def search_day(value: str) -> int:
 
 
 def number_key(value: str) -> float:
-    """Return the index value of a canonical number."""
+    """Return the number that the index stores for a canonical number text."""
     return float(value)
 
 
 def day_key(value: str) -> int:
-    """Return the index value of a canonical date or datetime: its day's ordinal (UTC)."""
+    """Return the number that the index stores for a canonical date or datetime.
+
+    It is the ordinal of the day in UTC (`date.toordinal`).
+    """
     return date.fromisoformat(value[:10]).toordinal()
 
 
@@ -263,7 +283,10 @@ def _blank() -> InvalidValue:
 
 
 def _shown(text: str, room: int = 60) -> str:
-    """Return a text in quotes for a message, cut to `room` characters, unprintable ones escaped."""
+    """Return a text in quotes for an error message.
+
+    It is cut to `room` characters, and unprintable characters are escaped.
+    """
     cut = text[:room] + ("…" if len(text) > room else "")
     if not cut.isprintable():
         cut = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
@@ -310,9 +333,10 @@ def _number(value: str) -> str:
 
 
 def _power(exponent: str) -> int:
-    """Return the exponent of a number; more than five digits give 10**6, which is out of range.
+    """Return the exponent of a number as an integer.
 
-    A value of MAX_TEXT_LENGTH characters has a smaller shift of its decimal point.
+    An exponent of more than five digits gives plus or minus 10**6, which is out of range in any
+    number: a value of MAX_TEXT_LENGTH characters cannot shift its decimal point that far back.
     """
     digits = exponent.lstrip("+-").lstrip("0")
     power = int(digits or "0") if len(digits) <= 5 else 10**6
@@ -350,7 +374,11 @@ def _datetime(value: str) -> str:
 
 
 def _moment(text: str, what: str, right: str) -> datetime:
-    """Return the time in UTC, cut to milliseconds; raises InvalidValue."""
+    """Return the date and time that `text` names, in UTC and cut to milliseconds.
+
+    `what` and `right` are the name of the type and the valid format, for the error message. Raises
+    InvalidValue if the text has no valid format or names a day or time that does not exist.
+    """
     match = _MOMENT.fullmatch(text)
     if match is None:
         if _EPOCH_MS.fullmatch(text):
@@ -416,13 +444,17 @@ def _parts(value: str) -> list[str]:
 
 
 def _joined(chosen: Iterable[str | None]) -> str:
-    """Return the chosen options joined by ";", or "" if a choice is None."""
+    """Return the chosen option values joined by ";", or "" if one of them is None."""
     options = dict.fromkeys(chosen)
     return "" if None in options else ";".join(option for option in options if option)
 
 
 def _reader(options: Sequence[Option], any_case: bool) -> Callable[[str], str | None]:
-    """Return a lookup function from a text to the option's value, or None if there is none."""
+    """Return a function that returns the value of the option that a text names.
+
+    That function returns None if no option has this value. With `any_case`, upper and lower case do
+    not matter.
+    """
     by_value = {option.value: option.value for option in options}
     if not any_case:
         return by_value.get
@@ -442,7 +474,10 @@ def _choose(parts: Iterable[str], options: Sequence[Option], any_case: bool) -> 
 
 
 def _wrong_choice(parts: list[str], options: Sequence[Option]) -> str:
-    """Return the message for up to three wrong options, with the values to send."""
+    """Return the error message for the first three of the wrong choices `parts`.
+
+    It says which values to send instead.
+    """
     parts = parts[:3]
     room = 60 // len(parts)
     faults: list[str] = []
@@ -478,10 +513,11 @@ def _lowered(value: str) -> str:
 
 
 def _email(value: str) -> str:
-    """Return an email address in lower case, validated without a DNS lookup.
+    """Return a valid email address in lower case; no DNS lookup is made.
 
-    Names reserved for tests and local networks are accepted (example.test, printer.local), domains
-    without a dot are refused. A Unicode domain is mapped by IDNA, a Punycode domain stays.
+    Names that are reserved for tests and local networks are accepted (example.test, printer.local).
+    A domain without a dot is refused. A Unicode domain is mapped as IDNA demands; a Punycode domain
+    stays as it is. Raises InvalidValue for an invalid address.
     """
     text = _lowered(value.strip(_UNSEEN))
     if _PLAIN_EMAIL.fullmatch(text):
@@ -506,10 +542,11 @@ def _email(value: str) -> str:
 
 
 def _phone(value: str, region: str | None) -> str:
-    """Return a possible phone number in E.164; return any other text unchanged.
+    """Return a possible phone number in the format E.164; return any other text unchanged.
 
-    Numbers that can only be dialled locally and numbers with an extension stay unchanged, since
-    E.164 cannot express them.
+    `region` is the country of numbers without a country code. Numbers that can only be dialled
+    locally and numbers with an extension stay unchanged, because E.164 cannot express them. Raises
+    InvalidValue for a text without digits.
     """
     text = _trimmed(value)
     if not _DIGIT.search(text):
@@ -525,9 +562,9 @@ def _phone(value: str, region: str | None) -> str:
 
 
 def number_of(text: str) -> str:
-    """Return the phone number inside a link or messenger id, or the text unchanged.
+    """Return the phone number that a link or messenger id contains, else the text unchanged.
 
-    `whatsapp:+12025550123` and `12025550123@c.us` are +12025550123.
+    For example, `12025550123@c.us` gives +12025550123, and so does `whatsapp:+12025550123`.
     """
     scheme = _SCHEME.match(text)
     text = text[scheme.end() :] if scheme else text
@@ -550,11 +587,12 @@ def _e164(text: str, region: str | None) -> str | None:
 
 
 def _with_country(digits: str, number: Any) -> Any:
-    """Return the number read with its leading country code, if `number` is misread.
+    """Return `digits` parsed as a number that begins with a country code, if `number` is wrong.
 
-    This happens to a number behind 00 in a region that dials another prefix, and to a messenger's
-    mobile number in regions such as DE and ID, whose national numbers may begin with the same
-    digits.
+    `number` is the result of parsing `digits` in the caller's region. It is wrong for a number
+    behind 00 in a region that dials another prefix, and for a mobile number from a messenger in
+    regions such as DE and ID, whose national numbers may begin with the same digits as the country
+    code. Returns None if `number` may be right.
     """
     import phonenumbers
     from phonenumbers import PhoneNumberType

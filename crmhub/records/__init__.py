@@ -1,1 +1,1 @@
-"""The hub's own records: catalogue, values, search, paging, associations, pipelines."""
+"""The hub's own records: storage, search, paging, links, property definitions and pipelines."""

@@ -1,4 +1,8 @@
-"""Links between records. Each is stored from both ends, so either end reads its own rows."""
+"""Links between records.
+
+Each link is stored as two rows, one for each of its records, so that a record's links are found by
+the record's own id.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +59,11 @@ _HOLD = Statement(
 def of_records(
     connection: Connection, account_id: int, kind: Kind, ids: Sequence[int]
 ) -> dict[int, Links]:
-    """Return the links of these records, by id and kind, with rising ids."""
+    """Return the links of the records with these ids.
+
+    The result maps a record's id to its Links; Links map the name of a kind to ascending ids.
+    Records without links are left out.
+    """
     linked: dict[int, Links] = {}
     if not ids:
         return linked
@@ -67,10 +75,10 @@ def of_records(
 
 
 def column(connection: Connection) -> str:
-    """Return the SQL of a column with a record's links, for queries by :account and :kind.
+    """Return the SQL of a column that contains all links of a row of `records`, as JSON text.
 
-    `links` parses its values. It is text, since searches embed it, and each database has its own
-    functions for it.
+    The query must have the parameters `:account` and `:kind`. `links` parses the column's values.
+    The SQL is text because the search embeds it in SQL text, and it differs between the databases.
     """
     linked = (
         "select to_kind, to_id from association where account_id = :account"
@@ -83,7 +91,7 @@ def column(connection: Connection) -> str:
 
 
 def links(text: str | None) -> Links:
-    """Parse a value of `column`."""
+    """Return the links of a record from the JSON text that `column` selects."""
     linked: Links = {}
     for to_kind, to_id in orjson.loads(text) if text else ():
         linked.setdefault(BY_CODE[to_kind].name, []).append(to_id)
@@ -93,13 +101,16 @@ def links(text: str | None) -> Links:
 def page(
     connection: Connection, account_id: int, kind: Kind, id: int, to: Kind, *, after: int, rows: int
 ) -> list[int]:
-    """Return up to `rows` ids of kind `to` linked with the record, rising, behind `after`."""
+    """Return up to `rows` ids of kind `to` that are linked to the record `id`.
+
+    The ids are ascending and greater than `after`.
+    """
     page = _to_kind(account_id, kind, id, to) | {"after": after, "rows": rows}
     return [row.to_id for row in connection.rows(_PAGE, page)]
 
 
 def count(connection: Connection, account_id: int, kind: Kind, id: int, to: Kind) -> int:
-    """Return how many records of kind `to` are linked with the record."""
+    """Return the number of records of kind `to` that are linked to the record `id`."""
     n: int = connection.scalar(_COUNT, _to_kind(account_id, kind, id, to))
     return n
 
@@ -109,9 +120,10 @@ def _to_kind(account_id: int, kind: Kind, id: int, to: Kind) -> dict[str, int]:
 
 
 def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, int]]) -> None:
-    """Lock the records `(path, kind, id)` against archiving until the transaction ends.
+    """Lock the `wanted` records against archiving until the transaction ends.
 
-    Raises Semantic that names the path of each missing record.
+    Each item is the JSON path of an id in the request, the kind, and the id. Raises Semantic if a
+    record does not exist, naming the paths of all such records.
     """
     problems = []
     for kind in KINDS.values():
@@ -126,7 +138,10 @@ def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, i
 
 
 def hold(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> set[int]:
-    """Return the existing records among these and lock them against archiving."""
+    """Lock the records with these ids against archiving until the transaction ends.
+
+    Returns the ids of the records that exist.
+    """
     possible = sorted({id for id in ids if 0 < id < 2**53})
     if not possible:
         return set()
@@ -137,13 +152,16 @@ def hold(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> s
 def link(
     tx: Connection, account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]
 ) -> int:
-    """Link `(id, to, to_id)` and return how many links are new."""
+    """Store links from records of `kind`, and return the number of links that are new.
+
+    Each link is a record's id, the other record's kind, and the other record's id.
+    """
     rows = {row for id, to, to_id in links for row in _both(account_id, kind, id, to, to_id)}
     return tx.insert("association", _ROW, sorted(rows), or_skip=True) // 2
 
 
 def unlink(tx: Connection, account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-    """Remove a link from both ends; raises NotFound without one."""
+    """Delete the link between two records; raise NotFound if there is no such link."""
     if not tx.delete("association", _ROW, sorted(_both(account_id, kind, id, to, to_id))):
         raise NotFound(f"{kind.singular} {id} is not associated with {to.singular} {to_id}.")
 
@@ -151,13 +169,16 @@ def unlink(tx: Connection, account_id: int, kind: Kind, id: int, to: Kind, to_id
 def remove(
     tx: Connection, account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]
 ) -> None:
-    """Remove the existing ones of the links `(id, to, to_id)`, from both ends."""
+    """Delete those of the given links that exist.
+
+    Each link is the id of a record of `kind`, the other record's kind, and the other record's id.
+    """
     rows = {row for id, to, to_id in links for row in _both(account_id, kind, id, to, to_id)}
     tx.delete("association", _ROW, sorted(rows))
 
 
 def remove_all(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
-    """Remove all links of records that are archived or erased."""
+    """Delete all links of the records with these ids, which are archived or erased."""
     links = of_records(tx, account_id, kind, ids)
     listed_links = [
         (id, KINDS[name], to_id)
@@ -176,7 +197,11 @@ def _both(account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> list[tu
 
 
 def wanted(associations: Mapping[str, Sequence[int]], path: str) -> list[tuple[str, Kind, int]]:
-    """Return `(path, kind, id)` for each id of an `associations` object, without duplicates."""
+    """Return the records that the `associations` object of an input names, without duplicates.
+
+    `associations` maps the name of a kind to ids, `path` is the JSON path of the input. Each item
+    of the result is the JSON path of an id, the kind, and the id.
+    """
     found = []
     for name, ids in associations.items():
         seen: set[int] = set()

@@ -1,7 +1,7 @@
-"""Defining, changing and deleting the properties that an account's records may have.
+"""Defines, changes and deletes the properties that the records of an account may have.
 
-Each is one transaction that holds off whoever writes records of the account, so a definition and
-the values, index rows and unique values under it always change together.
+Each of these operations is one transaction that blocks all writers of the account's records, so
+that a property definition and its stored values, index rows and unique values change together.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ LONGEST_LABEL = 255
 LONGEST_DESCRIPTION = 4000
 # So that the index holds each value as a whole.
 LONGEST_OPTION = PREFIX
-# Of all properties of a kind together: every process keeps them in memory.
 
 CHOICES = ("enumeration", "multi_enumeration")
 # The types whose values can name one record among others.
@@ -40,7 +39,7 @@ NAMING = ("string", "text", "number", "email", "phone", "url")
 
 
 class Changes(TypedDict, total=False):
-    """What a caller wants to be different about a definition."""
+    """The fields of a property definition to change; a missing key leaves its field unchanged."""
 
     name: str
     label: str
@@ -53,15 +52,19 @@ class Changes(TypedDict, total=False):
 
 
 def find(records: RecordStore, account: Account, kind: Kind, name: str) -> Property:
-    """Return the definition as it is in the database now; NotFound."""
+    """Return the definition of the property `name`, read from the database now.
+
+    Raises NotFound if the kind of record has no such property.
+    """
     return _named(records.catalogues.reload(account.id, kind), name)
 
 
 def define(records: RecordStore, account: Account, kind: Kind, new: Property) -> Property:
-    """Store a definition and return it; a blank label becomes a readable form of the name.
+    """Store the definition of a new property and return it.
 
-    Raises BadRequest for a name, label or option that cannot be one, Semantic where parts of the
-    definition contradict each other or there are too many, Conflict when the name is taken.
+    A blank label is replaced by a readable form of the name. Raises BadRequest for an invalid name,
+    label, description or option, Semantic if parts of the definition contradict each other or the
+    kind would have too many properties or options, and Conflict if the name is taken.
     """
     new = _tidied(new)
     _check(new, Changes.__annotations__)
@@ -91,11 +94,12 @@ def define(records: RecordStore, account: Account, kind: Kind, new: Property) ->
 def change(
     records: RecordStore, account: Account, kind: Kind, name: str, changes: Changes
 ) -> Property:
-    """Change a definition and return it whole; records keep their values as they are.
+    """Change the definition of the property `name` and return the complete new definition.
 
-    Raises NotFound, what `define` raises, Semantic for another name or type, Conflict where what
-    is stored stands against it: what is fixed about a built-in property, an option that records
-    have, values that are not unique.
+    The records' values stay unchanged. Raises NotFound if the kind has no such property, BadRequest
+    and Semantic as `define` does, and Semantic also for a new name or type. Raises Conflict for a
+    change that a built-in property does not allow, for the removal of an option that records have,
+    and for `unique` when two records have the same value.
     """
 
     def work(tx: Connection, catalogue: Catalogue) -> Property:
@@ -123,12 +127,12 @@ def change(
 def delete(
     records: RecordStore, account: Account, kind: Kind, name: str, *, force: bool = False
 ) -> None:
-    """Delete a definition, with `force` also the values that records have of it.
+    """Delete the property `name`; with `force` also the values that records have of it.
 
-    Records that lose a value get a new version, since what an If-Match was based on is gone, but
-    keep their `updated_at`: nobody changed them, and a listing would have to go through all of
-    them again. Archived records stay as they were archived. Raises NotFound, Conflict for a
-    built-in property, and without `force` for one with values.
+    A record that loses a value gets a new version, which an older If-Match no longer allows, but
+    keeps its `updated_at`, so that running listings need not return it again. Archived records keep
+    the value. Raises NotFound if the kind has no such property, Conflict for a built-in property,
+    and, without `force`, Conflict if records have a value of it.
     """
 
     def work(tx: Connection, catalogue: Catalogue) -> None:
@@ -179,7 +183,11 @@ def _tidied(new: Property) -> Property:
 
 
 def _check(new: Property, said: Collection[str]) -> None:
-    """Raise BadRequest or Semantic for what is wrong with the fields in `said`."""
+    """Raise BadRequest or Semantic if a property definition is invalid.
+
+    `said` names the fields that the caller sent. Name, label, description and options are checked
+    only if `said` contains them; contradictions between fields are always checked.
+    """
     malformed = []
     if "name" in said and not NAME.fullmatch(new.name):
         malformed.append(("name", NAME_RULE))
@@ -198,7 +206,7 @@ def _check(new: Property, said: Collection[str]) -> None:
 
 
 def label_problems(path: str, label: str) -> list[tuple[str, str]]:
-    """Return `(path, what)` when the text cannot be shown as a label."""
+    """Return why `label` is no valid label, as pairs of `path` and a reason; [] if it is valid."""
     if len(label) > LONGEST_LABEL:
         return [(path, f"{len(label)} characters long; send at most {LONGEST_LABEL}")]
     if _has_control(label):
@@ -259,7 +267,11 @@ def _require_room(catalogue: Catalogue, new: Property) -> None:
 
 
 def _refuse_fixed(kind: Kind, known: Property, changed: Collection[str]) -> None:
-    """Raise Semantic or Conflict where a change is none that could be made."""
+    """Raise Semantic or Conflict if a field in `changed` can never be changed.
+
+    These are the name and type of any property, some flags of a built-in property, and options that
+    are derived from the account's pipelines.
+    """
     never = {
         "name": "records hold their values under it",
         "type": "records hold values of it",
@@ -288,7 +300,7 @@ def _refuse_fixed(kind: Kind, known: Property, changed: Collection[str]) -> None
 def _refuse_held(
     tx: Connection, account_id: int, kind: Kind, known: Property, wanted: Property
 ) -> None:
-    """Raise Conflict when records hold a value that would be no option any more."""
+    """Raise Conflict if the new definition `wanted` lacks an option that a record has."""
     gone = {each.value for each in known.options} - {each.value for each in wanted.options}
     held = held_values.by_option(tx, account_id, known) if gone else {}
     problems = [

@@ -1,6 +1,6 @@
-"""Erasing records for good, and finding the contacts with an email or a phone.
+"""Erases records permanently, and finds the contacts that have an email address or phone number.
 
-An archived record has no index rows, so archived records are read one by one.
+Archived records have no index rows, so they are searched one by one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EMAILS = ("email",)
 PHONES = ("phone", "mobilephone")
 
 ARCHIVED_MS = 90 * 86_400_000
-"""So long an archived record is kept."""
+"""The time (ms) after which an archived record is deleted permanently."""
 
 
 def _of_kind(table: sa.Table) -> sa.ColumnElement[bool]:
@@ -75,7 +75,7 @@ _DELETE_ARCHIVED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A contact, archived or not, with its properties; `created_at` in ms since 1970."""
+    """A record, archived or not, with its properties; `created_at` is in ms since 1970."""
 
     id: int
     created_at: int
@@ -84,14 +84,14 @@ class Held:
 
 
 def contacts(connection: Connection, account_id: int, ids: Collection[int]) -> list[Held]:
-    """Return the existing contacts among these, archived ones included."""
+    """Return the contacts with these ids, including archived ones; missing ids are left out."""
     return records(connection, account_id, CONTACTS, ids)
 
 
 def records(
     connection: Connection, account_id: int, kind: Kind, ids: Collection[int]
 ) -> list[Held]:
-    """Return the existing records of a kind among these, archived ones included."""
+    """Return the records with these ids, including archived ones; missing ids are left out."""
     if not ids:
         return []
     of = {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)}
@@ -105,7 +105,10 @@ def records(
 def contacts_with(
     connection: Connection, account_id: int, names: Sequence[str], texts: Collection[str]
 ) -> set[int]:
-    """Return the contacts that have one of the texts in one of these properties."""
+    """Return the ids of contacts, archived or not, with one of these `texts` as a value.
+
+    `names` are the names of the properties that are searched; only whole values match.
+    """
     if not texts:
         return set()
     known = catalogue.load(connection, account_id, CONTACTS)
@@ -125,7 +128,7 @@ def contacts_with(
 
 
 def linked(connection: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> Links:
-    """Return the records linked with these, by kind, with rising ids."""
+    """Return the ids of all records that are linked to any of these records, ascending, by kind."""
     together: dict[str, set[int]] = {}
     for links in associations.of_records(connection, account_id, kind, sorted(ids)).values():
         for name, to_ids in links.items():
@@ -134,7 +137,10 @@ def linked(connection: Connection, account_id: int, kind: Kind, ids: Collection[
 
 
 def erase(tx: Connection, known: Catalogue, ids: Collection[int], *, now: int) -> None:
-    """Delete these records from every table, archived ones included, with their links."""
+    """Delete the records with these ids, archived or not, with their links and index rows.
+
+    `known` is the catalogue of their kind, `now` the present time (ms since 1970).
+    """
     if not ids:
         return
     of = {"account_id": known.account_id, "kind": known.kind.code, "ids": sorted(ids)}
@@ -145,7 +151,10 @@ def erase(tx: Connection, known: Catalogue, ids: Collection[int], *, now: int) -
 
 
 def forget_archived(database: Database, *, most: int = 1000) -> int:
-    """Delete up to `most` records archived more than 90 days ago; return how many."""
+    """Delete up to `most` records that were archived more than 90 days ago.
+
+    Returns the number of deleted records.
+    """
     before = now_ms() - ARCHIVED_MS
     old = find_expired(database, archived_record.c.archived_at, before=before, most=most)
     types = {**writing.RECORD_KEY, "archived_at": "bigint"}

@@ -1,6 +1,7 @@
-"""The values that the records of a kind hold of one property, all of them at once.
+"""Operations on all values that the records of a kind have of one property.
 
-Callers have begun a change of the catalogue, so nobody writes records meanwhile.
+Callers have called `catalogue.change` before, so nobody else writes records meanwhile. The
+parameter `known` is the definition of the property.
 """
 
 from __future__ import annotations
@@ -95,13 +96,16 @@ _VALUES = Statement(
 
 
 def count(tx: Connection, account_id: int, known: Property) -> int:
-    """Return how many records hold a value."""
+    """Return the number of records that have a value of the property `known`."""
     n: int = tx.scalar(_COUNT[known.index], _of(account_id, known))
     return n
 
 
 def by_option(tx: Connection, account_id: int, known: Property) -> Counter[str]:
-    """Return how many records hold each option; the property is one of the two enumerations."""
+    """Return the number of records that have each option of the enumeration property `known`.
+
+    The keys are the options' values; options that no record has are left out.
+    """
     held: Counter[str] = Counter()
     for row in tx.rows(_COUNT_BY_TEXT, _of(account_id, known)):
         for option in row.text.split(";") if known.type == "multi_enumeration" else [row.text]:
@@ -110,7 +114,10 @@ def by_option(tx: Connection, account_id: int, known: Property) -> Counter[str]:
 
 
 def claim(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
-    """Note the values as unique ones; DuplicateValue where two records hold the same."""
+    """Store all values of the property `known` in the table of unique values.
+
+    Raises DuplicateValue if two records have the same value.
+    """
     for rows in _values(tx, account_id, kind, known):
         claimed = [(account_id, known.prop_id, unique_key(row.value), row.id) for row in rows]
         if tx.insert("unique_value", UNIQUE, claimed, or_skip=True) == len(claimed):
@@ -126,12 +133,18 @@ def claim(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
 
 
 def release(tx: Connection, account_id: int, known: Property) -> None:
-    """Let the values be held by more than one record."""
+    """Delete the rows of the property `known` from the table of unique values.
+
+    Several records may then have the same value.
+    """
     tx.run(_RELEASE, _of(account_id, known))
 
 
 def erase(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
-    """Take the values out of all records, which get a new version, and out of the index."""
+    """Delete the values of the property `known` from all records and from the index tables.
+
+    Each changed record gets a new version.
+    """
     of = _of(account_id, known)
     statement = _ERASE[tx.dialect][known.index]
     tx.run(statement, of | {"kind": kind.code, "name": known.name})
@@ -140,7 +153,10 @@ def erase(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
 
 
 def _values(tx: Connection, account_id: int, kind: Kind, known: Property) -> Iterator[list[Any]]:
-    """Yield rows of `id` and `value`, of the records that hold one, a batch at a time."""
+    """Yield lists of up to 1,000 rows, which hold a record's `id` and its `value` of the property.
+
+    Only records that have a value are included.
+    """
     of = _of(account_id, known) | {"rows": _BATCH}
     of_kind = {"account_id": account_id, "kind": kind.code, "name": known.name}
     keys = tx.rows(_FIRST_KEYS[known.index], of)

@@ -1,7 +1,7 @@
-"""Record ids: numbers from blocks that each process reserves for itself.
+"""Record ids, taken from blocks of numbers that each process reserves for itself.
 
-Gaps are allowed and no order is promised. An account's blocks start at a random place, so that
-ids of two accounts, or of two kinds, are hardly ever the same number.
+Ids may have gaps and need not be in the order of creation. The blocks of an account and kind start
+at a random number, so that two accounts, or two kinds, hardly ever have the same id.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BEGIN = Statement(
 
 
 class Ids:
-    """Gives out the ids of one process."""
+    """Allocates ids for new records within this process."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -43,10 +43,11 @@ class Ids:
         self._lock = threading.Lock()
 
     def take(self, account_id: int, kind: int, n: int) -> range:
-        """Return `n` rising ids that no process has given out before.
+        """Return `n` consecutive ids that have never been used for this account and kind.
 
-        Reserves a new block in a short transaction when the old one is used up. Inside a longer
-        transaction, others that need a block of this kind wait for its end.
+        `kind` is the kind's code. When this process has too few reserved ids left, it reserves a
+        new block in a short transaction of its own. Within a longer transaction, other processes
+        that need a block of this account and kind wait for the end of that transaction.
         """
         owner = (account_id, kind)
         with self._lock:
@@ -70,7 +71,10 @@ class Ids:
 
 
 def reserve(tx: Connection, account_id: int, kind: int, size: int) -> int:
-    """Reserve `size` ids in the present transaction and return the first one."""
+    """Reserve `size` consecutive ids within the transaction `tx` and return the first id.
+
+    `kind` is the kind's code.
+    """
     owner = {"account_id": account_id, "kind": kind}
     first: int | None = tx.scalar(_TAKE, owner | {"size": size})
     if first is None:

@@ -1,16 +1,18 @@
-"""The index rows of a record: what search reads instead of documents.
+"""The index rows of records, which searches read instead of the records' properties.
 
-A value's row is found by the value alone, so the rows to remove are known from the old document.
+Each value of a property has one row in one of the tables `ix_text`, `ix_num` and `ix_date`. The
+row's key follows from the value, so the rows to delete are known from the record's old properties.
 
-Beside its key each row is dated: it holds the `updated_at` of its record, by which pages are
-sorted, so that what a filter lets through need not be looked up record by record. A change writes
-the rows that it moves and no others. `note_changed` notes in `index_behind` when the record was
-changed, which holds until a worker has dated its other rows anew (records/redating.py).
+Each row also contains the `updated_at` of its record, so that a search can sort its matches by that
+time without reading the records. A change of a record writes only the rows of the changed values.
+Therefore `note_changed` stores in the table `index_behind` that the record's other rows have an
+older time, until a worker corrects them (records/redating.py).
 
-How many records have a value is counted here when a filter asks for it, and kept nowhere. Counters
-of filled values would be rows that all writers of an account wait for: tried with 12 properties and
-8 writers at once on PostgreSQL, they took about a fifth of the contacts created in a second, on a
-machine with other work. What they would save is one pass over the property's index.
+The number of records that have a value is counted when a filter needs it; it is stored nowhere. A
+stored counter per property would be a row for which all writers of an account wait. In a trial with
+12 properties and 8 concurrent writers on PostgreSQL, on a machine with other work, such counters
+reduced the contacts created per second by about a fifth. They would save one pass over the
+property's index.
 """
 
 from __future__ import annotations
@@ -70,16 +72,16 @@ def _NOTE_CHANGED(insert: Insert) -> Any:
 
 
 def note_changed(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
-    """Note that the index rows of these records may have an older date than the records.
+    """Note in `index_behind` that the index rows of these records may have an old time.
 
-    Whoever changes `updated_at` of a record calls it after that, in the same transaction.
+    Every change of a record's `updated_at` must be followed by this call in the same transaction.
     """
     if ids:
         tx.run(_NOTE_CHANGED, {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)})
 
 
 class IndexChange:
-    """The index rows that a set of writes to records of one kind adds and removes."""
+    """The index rows to delete and to insert for a set of writes to records of one kind."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -91,7 +93,10 @@ class IndexChange:
     def add(
         self, record_id: int, old: Mapping[str, str], new: Mapping[str, str], *, now: int = 0
     ) -> None:
-        """Add the change of a record from the properties `old` to `new`, at `now`."""
+        """Add the change of a record from the properties `old` to the properties `new`.
+
+        `now` is the record's new `updated_at` (ms since 1970).
+        """
         account = self._catalogue.account_id
         steps = [(name, old.get(name, ""), after) for name, after in new.items()]
         steps += [(name, before, "") for name, before in old.items() if name not in new]
@@ -118,18 +123,25 @@ class IndexChange:
                 self._come[table].append((account, known.prop_id, value, record_id, *beside, now))
 
     def write(self, tx: Connection) -> None:
-        """Write the rows; the caller writes the unique values, which may be refused."""
+        """Delete and insert the collected index rows.
+
+        The caller writes the unique values (`unique_gone`, `unique_come`), which the database may
+        refuse.
+        """
         for table, key in DATED.items():
             tx.delete(table, key, self._gone[table])
         tx.insert_all(*self.rows())
 
     def rows(self) -> list[Rows]:
-        """Return the new rows for each index table."""
+        """Return the index rows to insert, one item for each index table."""
         return [Rows(table, columns, self._come[table]) for table, columns in _STORED.items()]
 
 
 def whole(catalogue: Catalogue, records: Mapping[int, Mapping[str, str]]) -> dict[str, set[Row]]:
-    """Return all index rows of records, given as properties by id, for each table; undated."""
+    """Return all index rows that records should have, by table, without their `updated_at`.
+
+    `records` maps ids to properties. The rows of the table `unique_value` are included.
+    """
     change = IndexChange(catalogue)
     for record_id, properties in records.items():
         change.add(record_id, {}, properties)
@@ -152,9 +164,10 @@ def _row(table: str, value: str) -> tuple[Any, ...]:
 
 
 def unique_key(value: str) -> str:
-    """Return the key of a value in `unique_value`: the value, or a digest of a long one.
+    """Return the text under which the table `unique_value` stores a value.
 
-    A short value in the form of a digest gets a digest, too, so that no two values share a key.
+    That is the value itself, or a digest if the value is long or looks like a digest, so that two
+    different values never have the same key.
     """
     if len(value) <= PREFIX and not value.startswith(_DIGEST):
         return value

@@ -1,4 +1,8 @@
-"""Marks: names of writes, stored with their records, so that a repeated write creates nothing."""
+"""Marks: unique names of writes that create a record.
+
+They keep a repeated write from creating a second record. A mark is stored in the transaction that
+creates the record.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +47,7 @@ _FORGET_CLOSED = Statement(
 
 
 class AlreadyWritten(Exception):
-    """A record was created under this mark before; `record_id` is its id."""
+    """Error for a mark under which the record `record_id` was created before."""
 
     def __init__(self, record_id: int) -> None:
         super().__init__(f"written before as {record_id}")
@@ -51,13 +55,17 @@ class AlreadyWritten(Exception):
 
 
 class Closed(Exception):
-    """No record may be created under this mark: its person was erased, or its action discarded."""
+    """Error for a mark under which no record may be created.
+
+    The person that the write is about was erased, or the action that makes the write was discarded.
+    """
 
 
 def keep(tx: Connection, account_id: int, mark: str, kind: Kind, record_id: int) -> None:
-    """Store the mark of a new record; raises AlreadyWritten for a used mark.
+    """Store `mark` for the new record `record_id`.
 
-    Raises Closed for a mark that was passed to `close`.
+    Raises AlreadyWritten if a record was created under this mark before, and Closed if the mark was
+    closed with `close`.
     """
     key = {"account_id": account_id, "mark": mark}
     row = {"kind": kind.code, "record_id": record_id, "created_at": now_ms()}
@@ -70,9 +78,9 @@ def keep(tx: Connection, account_id: int, mark: str, kind: Kind, record_id: int)
 
 
 def close(tx: Connection, account_id: int, marks: Collection[str]) -> set[int]:
-    """Forbid writes under these marks from now on; return the contacts created under them.
+    """Forbid future writes under these marks; return the ids of contacts created under them.
 
-    Waits for a write under one of them that is in progress.
+    Waits for running writes under these marks.
     """
     if not marks:
         return set()
@@ -84,15 +92,16 @@ def close(tx: Connection, account_id: int, marks: Collection[str]) -> set[int]:
 
 
 def erase(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> None:
-    """Remove the ids of erased records from their marks; the marks stay closed."""
+    """Remove the ids of erased records from their marks, and close these marks."""
     if ids:
         tx.run(_ERASE, {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)})
 
 
 def forget(tx: Connection, marks: Sequence[tuple[int, str]], *, closed_before: str) -> None:
-    """Delete marks, given with their accounts' ids, that no write uses any more.
+    """Delete marks that no write uses any more, given as pairs of account id and mark.
 
-    Also deletes these accounts' closed marks that sort before `closed_before`.
+    Also deletes those closed marks of these accounts that are less than `closed_before` in text
+    order.
     """
     tx.delete("mark", {"account_id": "integer", "mark": "text"}, marks)
     for account_id in sorted({account for account, _ in marks}):

@@ -1,7 +1,7 @@
-"""Merging two records of one kind without pipelines, and undoing that.
+"""Merging two records of the same kind, and unmerging them. Kinds with pipelines are not merged.
 
-A merge archives one record and gives its values and links to the other. `Undo` is what an unmerge
-needs beyond the archived record; the caller stores it.
+A merge archives the one record and gives its values and links to the other. `Undo` contains what an
+unmerge needs in addition to the archived record; the caller stores it.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ _LOCK_ARCHIVED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A merge to do: the kept record, and the record merged into it.
+    """A request to merge the record `other_id` into the record `kept_id`.
 
-    `take` names the properties whose values, blank or not, the kept record gets from the other one.
-    `versions` are those of both records, the kept one's first.
+    `take` names the properties whose values the kept record gets from the other record, even where
+    these values are empty. `versions` are the versions that the kept and the other record must
+    have.
     """
 
     kept_id: int
@@ -62,10 +63,11 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """The changes of a merge: `values` of the kept record, before and after, "" for none.
+    """The changes that a merge made, as an unmerge needs them.
 
-    `links` are those of the archived record, `moved` those of them that were new to the kept
-    record.
+    `values` maps each changed property of the kept record to its value before and after the merge,
+    "" if it had none. `links` are the links of the archived record; `moved` are those among them
+    that the kept record did not have before.
     """
 
     values: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False)
@@ -74,7 +76,7 @@ class Undo:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Undo:
-        """Return the Undo of a JSON object, as `dataclasses.asdict` makes it."""
+        """Return the Undo from a JSON object that `dataclasses.asdict` made of an Undo."""
         values = {name: (before, after) for name, (before, after) in stored["values"].items()}
         return cls(values, stored["links"], stored["moved"])
 
@@ -82,16 +84,20 @@ class Undo:
 def combined(
     kept: Mapping[str, str], other: Mapping[str, str], take: Collection[str]
 ) -> dict[str, str]:
-    """Return a record's values after a merge; see `Merge`."""
+    """Return the properties of the kept record after a merge with `other`.
+
+    `take` names the properties whose values come from `other`. Empty values are left out.
+    """
     merged = {**kept, **{name: other.get(name, "") for name in take}}
     return {name: value for name, value in merged.items() if value}
 
 
 def merge(tx: Connection, catalogue: Catalogue, asked: Merge, *, now: int) -> Undo:
-    """Merge two records.
+    """Merge the two records that `asked` names; return the data that `unmerge` needs.
 
-    Raises NotFound, Conflict for another version, and InvalidProperties if the kept record would
-    lack a required value.
+    `now` is the time of the merge (ms since 1970). Raises NotFound if a record is missing, Conflict
+    if a record has another version than `asked` demands, DuplicateValue if a unique value belongs
+    to a third record, and InvalidProperties if the kept record would lose a required value.
     """
     account, kind = catalogue.account_id, catalogue.kind
     kept, other = _both(tx, catalogue, asked)
@@ -127,13 +133,14 @@ def unmerge(
     stay: Links,
     now: int,
 ) -> None:
-    """Restore a record that was merged into another one.
+    """Restore the record `other_id`, which was merged into the record `kept_id`.
 
-    It gets back its id, creation time, values, and its links to records that still exist. A value
-    that its property no longer allows is left out. The kept record loses the merge's links, except
-    those in `stay`, and gets back its former values where nobody has changed them since. Raises
-    Conflict if a record no longer exists or the kept one would lack a required value, and
-    DuplicateValue.
+    `undo` is the result of `merge`, `now` the present time (ms since 1970). The restored record has
+    its old id, creation time, values, and its links to records that still exist; values that their
+    properties no longer allow are left out. The kept record loses the links that the merge gave it,
+    except those in `stay`, and gets its former values back unless they were changed after the
+    merge. Raises Conflict if a record no longer exists or the kept record would lose a required
+    value, and DuplicateValue if a restored unique value belongs to another record by now.
     """
     account, kind = catalogue.account_id, catalogue.kind
     kept = next(iter(writing.locked(tx, catalogue, [kept_id])), None)
@@ -190,7 +197,11 @@ def _write(
     *,
     touched: bool,
 ) -> None:
-    """Write the index rows of both records and the document of the kept one."""
+    """Store the index rows of both records, and the kept record if it has changed.
+
+    `properties` are the new properties of the kept record, `moment` its new `updated_at` (ms since
+    1970). If only its links changed (`touched`), the kept record gets no new version.
+    """
     tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
     # No input names them: the records themselves are what is asked for.
     paths = dict.fromkeys((row[-1] for row in index.unique_come), "")
@@ -210,7 +221,11 @@ def _archived(tx: Connection, catalogue: Catalogue, id: int) -> Record | None:
 
 
 def _reverted(catalogue: Catalogue, held: Mapping[str, str], undo: Undo) -> dict[str, str]:
-    """Return the kept record's values without those that only the merge gave it."""
+    """Return the kept record's properties after an unmerge.
+
+    `held` are its present properties. Values that are still as the merge left them get their former
+    value back.
+    """
     former = _valid(catalogue, {name: before for name, (before, _) in undo.values.items()})
     unchanged = [name for name, (_, after) in undo.values.items() if held.get(name, "") == after]
     reverted = {**held, **{name: former.get(name, "") for name in unchanged}}
@@ -218,7 +233,10 @@ def _reverted(catalogue: Catalogue, held: Mapping[str, str], undo: Undo) -> dict
 
 
 def _valid(catalogue: Catalogue, stored: Mapping[str, str]) -> dict[str, str]:
-    """Return the values in the catalogue's present form, without those it no longer allows."""
+    """Return the stored values in the canonical form of the present property definitions.
+
+    Values that the definitions no longer allow are left out.
+    """
     valid = {}
     for name, value in stored.items():
         known = catalogue.get(name)
@@ -244,13 +262,16 @@ def _demand_complete(
 def _lacking(
     catalogue: Catalogue, before: Mapping[str, str], after: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """Return `(name, reason)` for each required value that a record had and would lose."""
+    """Return the required properties that a record has `before` a change but not `after` it.
+
+    Each item is a pair of the property's name and the reason why it is required.
+    """
     lacked = complete(catalogue, before)
     return [each for each in complete(catalogue, after) if each not in lacked]
 
 
 def _held(tx: Connection, account_id: int, links: Links) -> set[_Link]:
-    """Return the links that lead to existing records, and lock these against archiving."""
+    """Return the links whose target records exist, and lock these records against archiving."""
     return {
         (kind, id)
         for kind in KINDS.values()

@@ -1,6 +1,7 @@
-"""The pipelines of an account's deals and tickets, and their stages.
+"""The pipelines and stages of an account's deals and tickets.
 
-An id is never given twice by the hub: a deal in the wrong stage is worse than one refused.
+The hub never generates the same id twice, so that an old id cannot lead a record into a new
+pipeline or stage.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ _ID_RULE = "an id is a letter or digit, then at most 99 of letters, digits, _, .
 
 @dataclass(frozen=True, slots=True)
 class StageInput:
-    """A stage as a caller sends it; None leaves a field as it is, or at its default.
+    """A stage in the list of stages that a caller sends.
 
-    Without an id it is a new stage. `probability` is a decimal text, "" for none.
+    A stage without an id, or with an unknown id, is new. A field that is None keeps its value, or
+    gets its default in a new stage. `probability` is a decimal number from 0 to 1 as text, "" for
+    none.
     """
 
     id: str | None = None
@@ -45,7 +48,10 @@ class StageInput:
 
 
 def find(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -> Pipeline:
-    """Return the pipeline as the database has it now; raises NotFound."""
+    """Return the pipeline with this id, read from the database now.
+
+    Raises NotFound if the kind of record has no such pipeline.
+    """
     return _named(records.catalogues.reload(account.id, kind), pipeline_id)
 
 
@@ -95,10 +101,11 @@ def add(
     stages: Sequence[StageInput],
     id: str | None = None,
 ) -> Pipeline:
-    """Add a pipeline behind the others and return it, with new ids where none were given.
+    """Add a pipeline after the existing ones and return it.
 
-    Raises BadRequest for an invalid id, label, probability or number of stages, Conflict for an id
-    in use, Semantic beyond MAX_PIPELINES.
+    The pipeline and its stages get new ids where the caller gives none. Raises BadRequest for an
+    invalid id, label, probability or number of stages, Conflict for an id that is already in use,
+    and Semantic if the kind already has MAX_PIPELINES pipelines.
     """
 
     def work(tx: Connection, catalogue: Catalogue) -> Pipeline:
@@ -128,10 +135,12 @@ def change(
     label: str | None = None,
     stages: Sequence[StageInput] | None = None,
 ) -> Pipeline:
-    """Change the label, or replace the list of stages, and return the pipeline.
+    """Change the label of a pipeline, or replace its stages, or both; return the pipeline.
 
-    A stage is identified by its id. Raises NotFound, what `add` raises, and Conflict for removing a
-    stage that has records.
+    None keeps the present label or stages. An item of `stages` with the id of an existing stage
+    changes that stage; other items are new stages. Existing stages that are not in `stages` are
+    removed. Raises NotFound if there is no such pipeline, BadRequest and Conflict as `add` does,
+    and Conflict also for the removal of a stage that contains records.
     """
 
     def work(tx: Connection, catalogue: Catalogue) -> Pipeline:
@@ -150,7 +159,11 @@ def change(
 
 
 def delete(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -> None:
-    """Delete a pipeline; raises NotFound, and Conflict for one with records or the last one."""
+    """Delete a pipeline.
+
+    Raises NotFound if there is no such pipeline, and Conflict if it contains records or is the last
+    pipeline of the kind.
+    """
 
     def work(tx: Connection, catalogue: Catalogue) -> None:
         known = _named(catalogue, pipeline_id)
@@ -195,9 +208,10 @@ def _wanted(
     stages: Sequence[StageInput] | None,
     problems: list[tuple[str, str]],
 ) -> Pipeline:
-    """Return the pipeline with these stages; new ones have the id "".
+    """Return the pipeline `known` with the new stages, or with its own if `stages` is None.
 
-    Raises BadRequest that names `problems` and all others, and Conflict for a stage id in use.
+    A new stage without an id has the id "" in the result. Raises BadRequest that lists `problems`
+    and all problems found here, and Conflict if a stage id belongs to another pipeline.
     """
     problems += _label("label", known.label)
     if stages is None:
@@ -243,7 +257,10 @@ def _stage(
 
 
 def _probability(text: str) -> str | None:
-    """Return a probability in HubSpot's form, with at least one decimal; None if invalid."""
+    """Return a probability as HubSpot writes it, with at least one decimal, such as "1.0".
+
+    Returns "" for an empty text, and None if the text is no number from 0 to 1.
+    """
     if not text:
         return ""
     try:
@@ -281,7 +298,7 @@ def _refuse_taken(catalogue: Catalogue, known: Pipeline, wanted: Pipeline) -> No
 
 
 def _with_ids(tx: Connection, account_id: int, catalogue: Catalogue, wanted: Pipeline) -> Pipeline:
-    """Return the pipeline with new ids for itself and its stages where they have none."""
+    """Return the pipeline with new ids for the pipeline and stages whose id is ""."""
     taken = {wanted.id, *(stage.id for stage in wanted.stages)}
     taken |= {id for each in catalogue.pipelines for id in (each.id, *(s.id for s in each.stages))}
     return replace(
@@ -301,7 +318,7 @@ def _issue(tx: Connection, account_id: int, taken: Collection[str]) -> str:
 
 
 def _refuse_held(tx: Connection, catalogue: Catalogue, known: Pipeline, wanted: Pipeline) -> None:
-    """Raise Conflict if records are in a stage that is removed."""
+    """Raise Conflict if records are in a stage of `known` that `wanted` lacks."""
     gone = {each.id: each.label for each in known.stages if not wanted.has(each.id)}
     if not gone:
         return

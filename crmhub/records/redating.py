@@ -1,8 +1,9 @@
-"""Updates the dates of index rows after a record changed, so that searches stay fast.
+"""Corrects the time in index rows after their record has changed, which makes searches faster.
 
-A change writes the index rows of changed values only; the other rows keep the old date, and
-`index_behind` notes the change. Once a record has been unchanged for a while, all its rows get the
-new date. Searches are right before that, too, but slower.
+Each index row contains the `updated_at` of its record. A change of a record writes only the index
+rows of the changed values; the other rows keep the old time, and the table `index_behind` notes the
+record. When a record has not changed for five minutes, all its rows get the new time. Searches
+return correct results before that, too, but take longer.
 """
 
 from __future__ import annotations
@@ -80,9 +81,10 @@ _LOCK = Statement(
 
 
 class Redating:
-    """Processes `index_behind` in batches, in the order of its key, again and again.
+    """A job that processes the table `index_behind` in batches, in the order of its key.
 
-    Any number of workers may run it on a database: one works, and the others do nothing.
+    Any number of workers may run it on the same database: one of them works, and the others do
+    nothing.
     """
 
     def __init__(self, database: Database) -> None:
@@ -92,9 +94,10 @@ class Redating:
         self._is_caught_up = False
 
     def run(self, seconds: float, *, quiet_ms: int = _QUIET_MS) -> bool:
-        """Update the rows of records unchanged for a while; return whether more wait.
+        """Correct the index rows of changed records for about `seconds`.
 
-        Takes about `seconds`. Raises Unavailable.
+        Only records that have not changed for `quiet_ms` are processed. Returns True if more work
+        may be left. Raises Unavailable if the database is unavailable.
         """
         until = time.monotonic() + seconds
         self._catch_up()
@@ -109,9 +112,11 @@ class Redating:
         return False
 
     def _catch_up(self) -> None:
-        """Note what was changed since an upgrade by processes of a version that notes nothing.
+        """Note in `index_behind` the records that processes of an older version changed.
 
-        It waits until they have ended, and is done once.
+        During an upgrade such processes still run and write records, but note no changes. This
+        method does its work once, when they must have ended: ten minutes after the upgrade. Before,
+        it does nothing.
         """
         if self._is_caught_up:
             return
@@ -144,7 +149,10 @@ class Redating:
             return connection.rows(_NEXT_OF_ALL_ACCOUNTS, last | which)
 
     def _date(self, account_id: int, kind: int, ids: Sequence[int]) -> bool:
-        """Update the rows of these records; return whether no other worker does so."""
+        """Correct the index rows of these records and delete them from `index_behind`.
+
+        `kind` is the kind's code. Returns False, having done nothing, if another worker is at work.
+        """
 
         def work(tx: Connection) -> bool:
             if not tx.try_hold("redating"):
@@ -162,9 +170,11 @@ class Redating:
 
 
 def _dated(catalogue: Catalogue, found: Sequence[Any]) -> tuple[dict[str, list[Row]], list[int]]:
-    """Return the date and the key of each row of the records, by table, and the records' ids.
+    """Return the new time and the key of each index row of the records, and the records' ids.
 
-    Records that cannot be read are left out: they stay behind, and doctor names them.
+    `found` are rows of id, updated_at and properties; the first value maps each index table to its
+    rows. Records with unreadable properties are left out: they stay in `index_behind`, and the
+    command `doctor` reports them.
     """
     dated: dict[str, list[Row]] = {table: [] for table in DATED}
     done = []

@@ -1,7 +1,8 @@
-"""Compares counters and index rows with the records, and rebuilds them from the records.
+"""Compares record counters and index rows with the records, and rebuilds them from the records.
 
-While others write, a record and its rows are read at two moments and may differ. So differences are
-checked again under the account's exclusive lock, and only that second check counts.
+A record and its index rows are read at two different moments, so a write in between looks like an
+error. Therefore each difference is checked again under the account's exclusive lock, and only the
+second check counts.
 """
 
 from __future__ import annotations
@@ -133,11 +134,13 @@ class Miscount:
 
 @dataclass(slots=True)
 class Examined:
-    """The result of a comparison: the number of records, and the ids of the wrong ones.
+    """The result of comparing index rows with records.
 
-    `twins` are `(property name, id, other id)`: records with the same unique value, which only
-    their owner can resolve; `wrong` contains the first id of each pair, too. `unreadable` are
-    records with an invalid document or value; their index rows stay as they are.
+    `looked_at` is the number of records compared, and `wrong` contains the ids of records whose
+    index rows are wrong. `twins` contains pairs of records with the same unique value, which only
+    their owner can resolve, as `(property name, id, other id)`; the first id is also in `wrong`.
+    `unreadable` contains the ids of records with invalid properties; their index rows are not
+    changed.
     """
 
     looked_at: int = 0
@@ -147,9 +150,9 @@ class Examined:
 
 
 def recount(database: Database, account_id: int, *, repair: bool) -> list[Miscount]:
-    """Count the account's records of each kind and return the wrong counters.
+    """Count the account's records of each kind, and return the counters that are wrong.
 
-    With `repair` the counters are corrected; writers of the account wait meanwhile.
+    With `repair` the wrong counters are corrected, while writers of the account wait.
     """
 
     def correct(tx: Connection) -> list[Miscount]:
@@ -179,10 +182,10 @@ def _miscounts(connection: Connection, account_id: int) -> list[Miscount]:
 def examine(
     catalogues: Catalogues, database: Database, account_id: int, kind: Kind, *, everything: bool
 ) -> Examined:
-    """Compare index rows with records, in both directions: `everything`, or a random sample.
+    """Compare the index rows of an account's records of a kind with the records.
 
-    Differences are checked again for at most 1,000 records at a time, while writers of the account
-    wait.
+    With `everything` all records and all rows are compared, otherwise a random sample. Differences
+    are checked again for at most 1,000 records at a time, while writers of the account wait.
     """
     catalogue = catalogues.reload(account_id, kind)
     examined = Examined()
@@ -205,10 +208,11 @@ def examine(
 def rebuild(
     catalogues: Catalogues, database: Database, account_id: int, kind: Kind
 ) -> set[tuple[str, int, int]]:
-    """Rebuild the index rows of an account's records of a kind, and return the twins.
+    """Correct the index rows of all records of a kind in an account.
 
-    Writers of the account wait while 1,000 records or rows are processed. Rows that are right are
-    not written, and those of unreadable records stay as they are.
+    Returns the pairs of records with the same unique value, as `(property name, id, other id)`.
+    Writers of the account wait while a batch of 1,000 records or rows is processed. Correct rows
+    are not written again, and the rows of unreadable records are not changed.
     """
     catalogue = catalogues.reload(account_id, kind)
     twins: set[tuple[str, int, int]] = set()
@@ -224,7 +228,10 @@ def rebuild(
 def _add_missing(
     tx: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> set[tuple[str, int, int]]:
-    """Insert the missing index rows of these records, and return the twins among them."""
+    """Insert the missing index rows of the records with these ids.
+
+    Returns the pairs of records with the same unique value, as `(property name, id, other id)`.
+    """
     wanted, _ = _wanted(tx, catalogue, ids)
     _, stray = _other_holders(tx, catalogue, wanted["unique_value"])
     tx.delete("unique_value", _KEYS["unique_value"], stray)
@@ -242,7 +249,10 @@ def _add_missing(
 
 
 def _replace_wrong(tx: Connection, catalogue: Catalogue, table: str, rows: Sequence[Row]) -> None:
-    """Delete those of the index rows that are wrong, and insert the right rows of their records."""
+    """Delete the wrong rows among the given `rows` of an index table.
+
+    Afterwards insert the correct rows of the records to which the deleted rows belonged.
+    """
     ids = set(map(_id, rows))
     wanted, unreadable = _wanted(tx, catalogue, ids)
     dates, _ = _dates(tx, catalogue, ids)
@@ -260,10 +270,10 @@ def _replace_wrong(tx: Connection, catalogue: Catalogue, table: str, rows: Seque
 def _compare(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int], rows: Rows
 ) -> tuple[Examined, Counter[_Range]]:
-    """Compare all rows of the records `ids`, and the index rows `rows` with their records.
+    """Compare the records `ids` with their index rows, and index `rows` with their records.
 
-    Of `rows` only those are read again that seem to have no record. The second value counts the
-    rows of the records that are right.
+    Of `rows` only those that match no record are read from the database again. The second value
+    counts the correct rows of the records `ids`, by table and property id.
     """
     ids = set(ids)
     of_rows = {_id(row) for some in rows.values() for row in some}
@@ -299,9 +309,10 @@ def _is_misdated(table: str, row: Row, dates: Mapping[int, int]) -> bool:
 def _dates(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> tuple[dict[int, int], set[int]]:
-    """Return the date of the rows of each record that is not behind, and the misnoted records.
+    """Return the correct `updated_at` of records' index rows, and the wrongly noted records.
 
-    A record is misnoted if `index_behind` has another date than the record.
+    The first value maps the ids of records that are not in `index_behind` to their time. The second
+    contains the ids of records for which `index_behind` has another time than the record.
     """
     dates, misnoted = dict[int, int](), set[int]()
     for record in connection.rows(_DATES, _of(catalogue) | {"ids": sorted(ids)}):
@@ -315,7 +326,11 @@ def _dates(
 def _other_holders(
     connection: Connection, catalogue: Catalogue, rows: Collection[Row]
 ) -> tuple[set[tuple[str, int, int]], list[Row]]:
-    """Return the twins that hold the unique values of `rows`, and other records' stray rows."""
+    """Find the records that have the unique values of `rows`, which are rows of `unique_value`.
+
+    Returns the pairs of records with the same unique value, as `(property name, id, other id)`, and
+    the stored rows of `unique_value` whose record does not have that value.
+    """
     columns = TABLES["unique_value"]
     of_value = dict([*columns.items()][: KEY_COLUMNS - 1])
     by_value: dict[Row, list[int]] = {}
@@ -337,10 +352,12 @@ def _other_holders(
 def _walk(
     database: Database, catalogue: Catalogue, right: Counter[_Range]
 ) -> Iterator[tuple[list[int], Rows]]:
-    """Yield the ids of all records, then the index rows of properties, a batch at a time.
+    """Yield batches of the ids of all records, then batches of the index rows of each property.
 
-    `right` tells by then how many rows the records are behind. Where a property has so many, and
-    had before, each of them is right: reading them would take ten times as long as all else.
+    The caller adds to `right` the number of correct rows of the records in each batch. If that
+    number equals the number of stored rows of a property, counted before and after the records, all
+    of them are correct and are not read. Reading them would take ten times as long as everything
+    else.
     """
     before = _counted(database, catalogue)
     for ids in _all_ids(database, catalogue):
@@ -385,7 +402,10 @@ def _counted(database: Database, catalogue: Catalogue) -> Counter[_Range]:
 
 
 def _sample(database: Database, catalogue: Catalogue) -> Iterator[tuple[list[int], Rows]]:
-    """Yield some records, and index rows next to theirs or at the start of a property."""
+    """Yield one batch: the ids of random records, and a few random index rows of properties.
+
+    The rows come directly after a row of these records, or are the first rows of a property.
+    """
     with database.reading() as connection:
         there = connection.row(_FIRST_AND_LAST_ID, _of(catalogue))
     ids: set[int] = set()
@@ -420,7 +440,10 @@ def _rows_behind(
     behind: Row | None,
     n: int,
 ) -> list[Row]:
-    """Return the next rows of a property's range, or its first ones."""
+    """Return the `n` index rows of a property that follow the row `behind`.
+
+    If `behind` is None, return the first rows.
+    """
     # A row of a sample may be a plain tuple, as a record should have it.
     value, record_id = behind[2:KEY_COLUMNS] if behind else (_LOWEST[table], -(2**63))
     of = {"account_id": catalogue.account_id, "prop_id": known.prop_id, "n": n}
@@ -432,7 +455,10 @@ def _rows_behind(
 def _wanted(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> tuple[dict[str, set[Row]], set[int]]:
-    """Return the rows that the records should have, and the ids of those that cannot be read."""
+    """Return the index rows that the records with these ids should have, by table.
+
+    The second value contains the ids of records with unreadable properties.
+    """
     found = connection.rows(_DOCUMENTS, _of(catalogue) | {"ids": sorted(ids)})
     texts = {row.id: row.properties for row in found}
     try:

@@ -1,7 +1,8 @@
-"""The record store: what the API, the helpers and the commands call.
+"""The record store, which the API, the chatbot helpers and the commands call.
 
-A write is validated outside of a transaction, against the catalogue in memory. Inside, one small
-read checks that this catalogue still holds; if not, the write is validated again.
+A write validates its input before its transaction, against the property catalogue in memory. The
+transaction first compares the catalogue's version with the database. If the versions differ, the
+write reloads the catalogue and validates again.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _COUNTS = Statement(
 
 
 class RecordStore:
-    """Reads and writes records; every method works on one account."""
+    """Reads and writes records in the database; every method works on one account."""
 
     def __init__(self, database: Database, signing_key: bytes) -> None:
         self.database = database
@@ -65,14 +66,18 @@ class RecordStore:
         self._creating = WriteBatcher(self._create_together)
 
     def catalogue(self, account: Account, kind: Kind) -> Catalogue:
-        """Return the account's catalogue, at most as old as `account` is."""
+        """Return the catalogue of the account's properties and pipelines for a kind of record.
+
+        It is cached in memory, and at least as new as `account.catalogue_version`.
+        """
         return self.catalogues.get(account.id, kind, version=account.catalogue_version)
 
     def _catalogue_now(self, account: Account, kind: Kind) -> Catalogue:
-        """Return the catalogue as the database has it now.
+        """Return the present catalogue, after reading its version from the database.
 
-        Another process may have changed it a moment ago. Values of a property that was deleted and
-        defined again are stored under another id, where an older catalogue would not find them.
+        Another process may have changed the catalogue a moment ago. A property that was deleted and
+        defined again has a new id, and its values are stored under that id: a search with the old
+        catalogue finds none of them.
         """
         with self.database.reading() as connection:
             version = catalogues.version_of(connection, account.id)
@@ -81,7 +86,10 @@ class RecordStore:
     # Reading
 
     def cursor(self, account: Account, kind: Kind, text: str) -> Cursor:
-        """Return the caller's cursor; raises BadRequest for a cursor of another listing."""
+        """Parse `text`, a page cursor that a caller sent; raise BadRequest if it is invalid.
+
+        A cursor of another account or another kind of record is invalid, too.
+        """
         return unseal(text, self._signing_key, account_id=account.id, kind=kind.code)
 
     def page(
@@ -91,9 +99,10 @@ class RecordStore:
         request: PageRequest,
         limit: SearchLimit | None = None,
     ) -> Page:
-        """Return a page; raises BadRequest or Semantic for invalid filters.
+        """Return the page of records that `request` describes.
 
-        Raises Stopped if the `limit` ends the search.
+        Raises BadRequest for malformed filters or another listing's cursor, Semantic for an unknown
+        property or a value of the wrong type, and Stopped if `limit` ends the search.
         """
         if not request.query.filters:
             return self._page(account, kind, request, [], limit)
@@ -131,34 +140,41 @@ class RecordStore:
             return listing.page(request, conditions)
 
     def get(self, account: Account, kind: Kind, id: int) -> Record:
-        """Return one record; NotFound."""
+        """Return the record with this id; raise NotFound if it does not exist."""
         found = self.read(account, kind, [id])
         if not found:
             raise NotFound(writing.missing(kind, id))
         return found[0]
 
     def read(self, account: Account, kind: Kind, ids: Sequence[int]) -> list[Record]:
-        """Return the records that exist, each once, in the order of `ids`."""
+        """Return the records with these ids, in the order of `ids`.
+
+        Missing records are left out; a repeated id returns its record once.
+        """
         return [each.record() for each in self.stored(account, kind, ids)]
 
     def read_by(
         self, account: Account, kind: Kind, property_name: str, wanted: Sequence[str]
     ) -> list[Record]:
-        """Return the records whose unique property has one of the values, in their order.
+        """Return the records whose unique property `property_name` has a value in `wanted`.
 
-        Raises BadRequest when there is no unique property of that name.
+        The records are in the order of `wanted`; values that no record has are left out. Raises
+        BadRequest if the kind has no unique property of that name.
         """
         return [each.record() for each in self.stored_by(account, kind, property_name, wanted)]
 
     def stored(self, account: Account, kind: Kind, ids: Sequence[int]) -> list[Stored]:
-        """Return what `read` returns, with properties as stored text."""
+        """Return the same records as `read`, but with their properties as JSON text."""
         with self.database.reading() as connection:
             return _read(connection, account.id, kind, ids)
 
     def stored_by(
         self, account: Account, kind: Kind, property_name: str, wanted: Sequence[str]
     ) -> list[Stored]:
-        """Return what `read_by` returns, with properties as stored text; raises BadRequest."""
+        """Return the same records as `read_by`, but with their properties as JSON text.
+
+        Raises BadRequest if the kind has no unique property of that name.
+        """
         known = self.catalogue(account, kind)
         found = self._read_by(account, kind, property_name, wanted, known)
         if found is None or len(found) < len(set(wanted)):
@@ -172,7 +188,10 @@ class RecordStore:
     def _read_by(
         self, account: Account, kind: Kind, name: str, wanted: Sequence[str], catalogue: Catalogue
     ) -> list[Stored] | None:
-        """Return the records found, None for a property that is not unique."""
+        """Return the records whose unique property `name` has a value in `wanted`.
+
+        Returns None instead of a list if the catalogue has no unique property of that name.
+        """
         known = catalogue.get(name)
         if known is None or not known.unique:
             return None
@@ -195,13 +214,15 @@ class RecordStore:
         may_lack: bool = False,
         mark: str = "",
     ) -> list[Record]:
-        """Create records, all or none, and return them in order.
+        """Create all of these records, or none if one is invalid; return them in input order.
 
-        `define_unknown` defines unknown properties as strings (the account's switch
-        auto_define_properties). `may_lack` allows missing values of properties that the account has
-        made required. `mark` names the write: a second one under the same mark raises
-        AlreadyWritten. Raises InvalidProperties, DuplicateValue, Conflict, Semantic (link to a
-        missing record), LimitExceeded.
+        `define_unknown` defines unknown properties as strings (as the account's switch
+        auto_define_properties does). `may_lack` allows records without the properties that the
+        account itself made required. `mark` is a unique name for this write, "" for none: a second
+        write with the same mark raises AlreadyWritten, and a mark that `marks.close` has closed
+        raises Closed. Other errors: InvalidProperties, DuplicateValue (a unique value belongs to
+        another record), Conflict (two inputs have the same unique value), Semantic (a link to a
+        missing record), LimitExceeded (more records than the plan allows).
         """
         ids = self._ids.take(account.id, kind.code, len(inputs))
 
@@ -246,7 +267,10 @@ class RecordStore:
     def _create_free(
         self, id: int, catalogue: Catalogue, prepared: Sequence[NewRecord]
     ) -> list[Record]:
-        """Create one record in a single statement with those that other threads create now."""
+        """Create one record, in one SQL statement with new records from other threads.
+
+        `prepared` contains exactly this record.
+        """
         [new] = prepared
         owner = (catalogue.account_id, catalogue.kind.code, catalogue.version)
         creation = (catalogue, new, id)
@@ -279,10 +303,12 @@ class RecordStore:
         *,
         define_unknown: bool = False,
     ) -> list[Record]:
-        """Change records, all or none, and return them whole, in order.
+        """Change all of these records, or none if one change is invalid.
 
-        Raises NotFound, InvalidProperties, DuplicateValue, Conflict (If-Match), BadRequest (the
-        same record twice).
+        Returns the complete records in the order of `changes`. `define_unknown` defines unknown
+        properties as strings. Raises NotFound (missing record), InvalidProperties, DuplicateValue
+        (a unique value belongs to another record), Conflict (a version that If-Match forbids, or
+        two changes with the same unique value), and BadRequest (two changes of the same record).
         """
         writing.same_record_twice([(each.id, each.path) for each in changes])
 
@@ -308,9 +334,11 @@ class RecordStore:
     def upsert(
         self, account: Account, kind: Kind, inputs: Sequence[Upsert]
     ) -> list[tuple[Record, bool]]:
-        """Update the records that exist and create the others; return each with whether it is new.
+        """Update the records that exist and create the others.
 
-        Raises what `create` and `update` raise, and BadRequest for a property that is not unique.
+        Returns for each input its record and whether the record is new. Raises the errors of
+        `create` and `update`, and BadRequest if the property that identifies a record is not
+        unique.
         """
         ids = self._ids.take(account.id, kind.code, len(inputs))
         quota = account.plan.quotas.get(kind.name)
@@ -343,7 +371,12 @@ class RecordStore:
         *,
         if_match: frozenset[int] | None = None,
     ) -> None:
-        """Archive the records `(id, path)`, all or none; NotFound, Conflict (If-Match)."""
+        """Archive all of these records, or none if one is missing.
+
+        `ids` contains pairs of a record's id and the JSON path of its input. Raises NotFound for a
+        missing record, and Conflict if a record's version is not in `if_match` (None allows any
+        version).
+        """
         once = list(dict(ids).items())
 
         def write(tx: Connection, catalogue: Catalogue, _: None) -> None:
@@ -352,7 +385,10 @@ class RecordStore:
         self._write(account, kind, (), lambda catalogue: None, write)
 
     def merge(self, account: Account, kind: Kind, asked: Merge) -> Undo:
-        """Merge two records and return what `unmerge` needs; raises what `merging.merge` raises."""
+        """Merge the two records that `asked` names; return the data that `unmerge` needs.
+
+        Raises the errors of `merging.merge`.
+        """
 
         def write(tx: Connection, catalogue: Catalogue, _: None) -> Undo:
             return merging.merge(tx, catalogue, asked, now=now_ms())
@@ -362,7 +398,11 @@ class RecordStore:
     def unmerge(
         self, account: Account, kind: Kind, kept_id: int, other_id: int, undo: Undo, *, stay: Links
     ) -> None:
-        """Restore a record that was merged into another one; see `merging.unmerge`."""
+        """Restore the record `other_id`, which was merged into the record `kept_id`.
+
+        `undo` is the result of `merge`. Links in `stay` remain on the kept record. Raises the
+        errors of `merging.unmerge`.
+        """
 
         def write(tx: Connection, catalogue: Catalogue, _: None) -> None:
             merging.unmerge(tx, catalogue, kept_id, other_id, undo, stay=stay, now=now_ms())
@@ -381,10 +421,12 @@ class RecordStore:
         define: bool = False,
         tries: int = _TRIES,
     ) -> R:
-        """Prepare a write and run it in a transaction; repeat both if the catalogue has changed.
+        """Validate a write with `prepare`, then run `write` in a transaction.
 
-        `alone` does the same as `write`, in one statement that checks the catalogue itself. After
-        several changes of the catalogue, the write takes the exclusive lock of the account.
+        Both are repeated, up to `tries` times, if the catalogue has changed meanwhile; after that
+        the write takes the account's exclusive lock. `names` are the properties that the input
+        contains; with `define`, unknown ones are defined as strings. `alone` replaces `write` where
+        possible: it writes with one SQL statement, which checks the catalogue's version itself.
         """
         define = define or account.switches.auto_define_properties
         sent = set(names) if define else ()
@@ -422,7 +464,10 @@ class RecordStore:
         *,
         define: Sequence[str],
     ) -> R:
-        """Write under the exclusive lock; unknown properties in `define` become strings."""
+        """Validate and write under the account's exclusive lock.
+
+        Properties named in `define` that the catalogue lacks are first defined as strings.
+        """
 
         def work(tx: Connection, known: Catalogue) -> R:
             new = [name for name in define if known.get(name) is None and definable(name)]
@@ -435,7 +480,12 @@ class RecordStore:
     # Links
 
     def link(self, account: Account, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-        """Link two records; only the first one is touched. Raises NotFound, Semantic."""
+        """Link the record `id` to the record `to_id` of the kind `to`.
+
+        A new link changes `updated_at` of the record `id` only. Raises NotFound if the record `id`
+        does not exist, and Semantic if the record `to_id` does not exist or both are the same
+        record.
+        """
         if (kind, id) == (to, to_id):
             raise Semantic(f"{kind.singular} {id} cannot be associated with itself.")
 
@@ -448,7 +498,11 @@ class RecordStore:
         self.database.transact(work)
 
     def unlink(self, account: Account, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-        """Remove a link; raises NotFound without one."""
+        """Remove the link between the record `id` and the record `to_id` of the kind `to`.
+
+        This changes `updated_at` of the record `id` only. Raises NotFound if the record `id` or the
+        link does not exist.
+        """
 
         def work(tx: Connection) -> None:
             catalogues.hold(tx, account.id)
@@ -461,7 +515,12 @@ class RecordStore:
     def linked(
         self, account: Account, kind: Kind, id: int, to: Kind, *, limit: int, after: Cursor | None
     ) -> tuple[int, list[int], str]:
-        """Return the total, a page of linked ids and the next cursor; NotFound."""
+        """Return one page of the ids of kind `to` that are linked to the record `id`.
+
+        The result is the total number of links, at most `limit` ids, and the next page's cursor (""
+        on the last page). `after` is the previous page's cursor, None for the first page. Raises
+        NotFound if the record `id` does not exist.
+        """
         with self.database.reading() as connection:
             if not _read(connection, account.id, kind, [id]):
                 raise NotFound(writing.missing(kind, id))
@@ -470,14 +529,17 @@ class RecordStore:
             )
 
     def counts(self, account: Account) -> dict[int, int]:
-        """Return the number of records that are not archived, by the kind's code."""
+        """Return the number of unarchived records of each kind, by the kind's `code`."""
         with self.database.reading() as connection:
             rows = connection.rows(_COUNTS, {"account_id": account.id})
             return {row.kind: int(row.live) for row in rows}
 
 
 def _with_strings(tx: Connection, known: Catalogue, names: Sequence[str]) -> Catalogue:
-    """Define properties as strings and return the catalogue that has them."""
+    """Define properties of type string under these names; return the new catalogue.
+
+    Raises Semantic if the kind would have more than MAX_PROPERTIES properties.
+    """
     kind = known.kind
     catalogues.change(tx, known.account_id)
     if len(known) + len(names) > MAX_PROPERTIES:
@@ -506,7 +568,10 @@ def _checked(
 def _canonical(
     account: Account, catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, str]]]
 ) -> tuple[list[dict[str, str]], list[Problem]]:
-    """Return the properties of each `(path, properties)` in canonical form, and the problems."""
+    """Validate inputs, which are pairs of a JSON path and properties.
+
+    Returns the valid properties of each input in canonical form, and the problems of all inputs.
+    """
     clean = []
     problems: list[Problem] = []
     for index, (path, properties) in enumerate(inputs):
@@ -537,7 +602,10 @@ def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int
 def _require_both(
     tx: Connection, account: Account, kind: Kind, id: int, to: Kind | None, to_id: int
 ) -> None:
-    """Lock the record in the path (NotFound) and the record it is linked to (Semantic)."""
+    """Lock the record `id` and, if `to` is given, the record `to_id`, against archiving.
+
+    Raises NotFound if the record `id` is missing, and Semantic if the record `to_id` is missing.
+    """
     try:
         associations.require(tx, account.id, [("", kind, id)])
     except Semantic:

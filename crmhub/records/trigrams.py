@@ -1,7 +1,7 @@
-"""The optional index of trigrams: with it PostgreSQL finds parts of texts without reading them all.
+"""The optional trigram index, with which PostgreSQL finds parts of texts quickly.
 
-It stands on what CONTAINS_TOKEN compares (filters.py). Each write of a text pays for it, so the
-operator decides.
+Without it, a search for a part of a text (CONTAINS_TOKEN) reads all values of the property. The
+index makes each write of a text slower, so the operator decides whether to build it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ NAME = "ix_text_trigram"
 
 
 def make(database: Database) -> bool:
-    """Build the index while others read and write; return False when it is there already.
+    """Build the index while others read and write; return False if it already exists.
 
-    What an interrupted build left is replaced. Raises Semantic where there can be none (SQLite,
-    no pg_trgm, no right to it), Conflict while another one builds it, Unavailable when the
-    building breaks off, as on a full disk.
+    A part that an interrupted build left behind is replaced. Raises Semantic if the index is
+    impossible (SQLite, or the extension pg_trgm is missing or may not be created), Conflict if
+    another process is building the index, and Unavailable if the build fails, for example because
+    the disk is full.
     """
     _demand_postgresql(database)
     with database.reading() as connection:
@@ -46,9 +47,9 @@ def make(database: Database) -> bool:
 
 
 def drop(database: Database) -> bool:
-    """Remove the index while others read and write; return False when there is none.
+    """Delete the index while others read and write; return False if there is none.
 
-    Raises Semantic on SQLite, Conflict while another one builds it.
+    Raises Semantic on SQLite, and Conflict if another process is building the index.
     """
     _demand_postgresql(database)
     with database.reading() as connection:
@@ -59,7 +60,7 @@ def drop(database: Database) -> bool:
 
 
 def progress(database: Database) -> str:
-    """Return how far the building of an index is, or "" when none is being built."""
+    """Return the phase and percentage of an index build on `ix_text`; "" if none is running."""
     with database.reading() as connection:
         row = connection.row(
             "select phase, blocks_done, blocks_total from pg_stat_progress_create_index"
@@ -79,7 +80,10 @@ def _demand_postgresql(database: Database) -> None:
 
 
 def _state(connection: Connection) -> str:
-    """Return none, whole or broken; raise Conflict while it is being built."""
+    """Return the state of the index: "none", "whole" (usable) or "broken".
+
+    Raises Conflict while a process is building it.
+    """
     row = connection.row(
         "select i.indisvalid, exists (select 1 from pg_stat_progress_create_index p"
         " where p.index_relid = i.indexrelid)"
@@ -95,7 +99,10 @@ def _state(connection: Connection) -> str:
 
 
 def _extension(connection: Connection) -> str:
-    """Make sure of pg_trgm and return the schema it is in, quoted."""
+    """Create the extension pg_trgm if it is missing; return its schema as a quoted SQL name.
+
+    Raises Semantic if the extension is not installed on the server or may not be created.
+    """
     import psycopg
 
     where = (

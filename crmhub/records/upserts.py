@@ -1,4 +1,4 @@
-"""Upserts: the record with a unique value changed, or created when there is none yet."""
+"""Upserts: change the record that has a unique value, or create it if there is none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from crmhub.records.writing import Change, NewRecord, Record, Upsert
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An upsert that may be written: the unique value to look for, and the record if new."""
+    """A validated upsert, ready to be written.
+
+    `by` is the unique property that identifies the record, `value` its canonical value, and `new`
+    contains the properties to store in the existing or new record.
+    """
 
     by: Property
     value: str
@@ -27,10 +31,10 @@ class Prepared:
 
 
 def prepare(account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]) -> list[Prepared]:
-    """Check upserts against the catalogue.
+    """Validate upserts against the catalogue and return them ready to be written.
 
-    Raises BadRequest for properties that are not unique, InvalidProperties, and Conflict for twins
-    in the batch.
+    Raises BadRequest if the property that identifies a record is not unique, InvalidProperties for
+    invalid values, and Conflict if two inputs have the same unique value.
     """
     unique = _unique(catalogue, inputs)
     prepared = []
@@ -69,14 +73,17 @@ def _unique(catalogue: Catalogue, inputs: Sequence[Upsert]) -> dict[str, Propert
 
 
 def not_unique(catalogue: Catalogue) -> str:
-    """Say what is wrong with a property that was to identify records, and what would be right."""
+    """Return the error message for an idProperty that is no unique property of the kind."""
     names = ", ".join(known.name for known in catalogue.unique)
     right = f"send one of {names}" if names else "no property is unique here"
     return f"not a unique property of {catalogue.kind.name}; {right}"
 
 
 def _where_it_stands(problem: Problem, sent: Upsert) -> Problem:
-    """Return the problem at the upsert's id, where the value was sent there alone."""
+    """Return the problem, with the path of the upsert's `id` field if the value came from there.
+
+    If the caller sent the value among the properties, the path stays as it is.
+    """
     if problem.name != sent.property_name or problem.name in sent.properties:
         return problem
     return replace(problem, path=f"{sent.path}id")
@@ -90,10 +97,11 @@ def write(
     ids: Sequence[int],
     quota: int | None,
 ) -> list[tuple[Record, bool]]:
-    """Write upserts and return each record, in order, with whether it is new.
+    """Write upserts; return for each its record and whether the record is new.
 
-    Raises what `writing.create` and `writing.update` raise; DuplicateValue also when somebody else
-    has just created the record that was to be new.
+    `ids` are unused ids for new records, `quota` is the largest number of records allowed, or None.
+    Raises the errors of `writing.create` and `writing.update`. DuplicateValue also means that
+    somebody else has just created a record with the identifying value.
     """
     keys = [(each.by.prop_id, unique_key(each.value)) for each in prepared]
     held = writing.holders(tx, catalogue.account_id, keys)
@@ -123,7 +131,11 @@ def write(
 
 @contextmanager
 def _among(problems: list[Problem], places: Sequence[int]) -> Iterator[None]:
-    """Put what is wrong with some inputs among the problems, each at its place in the batch."""
+    """Catch InvalidProperties in the block and append its problems to `problems`.
+
+    The block processes a part of the batch; `places` maps positions in that part to positions in
+    the batch, which become the index of the problems.
+    """
     try:
         yield
     except InvalidProperties as exc:
@@ -131,7 +143,10 @@ def _among(problems: list[Problem], places: Sequence[int]) -> Iterator[None]:
 
 
 def search_form(account: Account, known: Property, value: str) -> str:
-    """Return a value as it is held among the unique ones, as far as it can be one."""
+    """Return the canonical form of `value`, under which the table of unique values stores it.
+
+    A value that is invalid for the property is returned as it is.
+    """
     return value and values.for_search(
         known.type,
         value,

@@ -1,8 +1,8 @@
-"""Batches the writes that threads make at the same time: one thread writes for several.
+"""Combines writes that several threads make at the same time into one call.
 
-Several records in one statement take the database less time than one by one, and one wait for the
-disk. A write does not wait for company: without a call in progress it is made at once; writes that
-come during a call are made together in the next one.
+One statement for several records costs the database less than several statements, and waits for the
+disk once. A write never waits for other writes to join it: if no call is running, it starts one at
+once. Writes that arrive while a call is running are combined in the next call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PATIENCE_S = 0.05
 
 
 class _Caller(Generic[V, R]):
-    """One caller's value, and its outcome or error."""
+    """A thread that waits for its value to be written, and the outcome or error of the write."""
 
     __slots__ = ("done", "error", "is_leader", "is_sent", "outcome", "value")
 
@@ -39,7 +39,10 @@ class _Caller(Generic[V, R]):
 
 
 class _Queue(Generic[V, R]):
-    """The waiting callers of one key; while any caller waits, at least one leads."""
+    """The callers that wait to write under the same key.
+
+    As long as a caller waits, at least one of the callers is a leader, which makes the next call.
+    """
 
     __slots__ = ("leaders", "waiting")
 
@@ -48,7 +51,11 @@ class _Queue(Generic[V, R]):
         self.waiting: list[_Caller[V, R]] = []
 
     def take_batch(self, caller: _Caller[V, R]) -> list[_Caller[V, R]]:
-        """Return the callers whose values this one sends, itself first; [] if sent already."""
+        """Remove the callers whose values `caller` shall write, and return them.
+
+        `caller` itself is the first. Returns [] if another thread has already taken the caller's
+        value.
+        """
         if caller.is_sent:
             return []
         self._let_lead(caller)
@@ -60,7 +67,10 @@ class _Queue(Generic[V, R]):
         return batch
 
     def next_leader(self) -> _Caller[V, R] | None:
-        """End a leader's call; return the caller that makes the next one, None without any."""
+        """End the call of a leader and appoint a waiting caller to make the next call.
+
+        Returns the new leader, or None if no caller waits.
+        """
         self.leaders -= 1
         leader = next((each for each in self.waiting if not each.is_leader), None)
         if leader is not None:
@@ -74,9 +84,10 @@ class _Queue(Generic[V, R]):
 
 
 class WriteBatcher(Generic[K, V, R]):
-    """Calls `write_all` with a key and the values of several callers.
+    """Combines the values that several threads write at the same time.
 
-    It returns an outcome for each value. Its exception is raised to all callers of the batch.
+    `write_all` is called with a key and the values of several callers, and returns one outcome per
+    value, in the same order. If it raises an exception, all of these callers raise it.
     """
 
     def __init__(self, write_all: Callable[[K, Sequence[V]], Sequence[R]]) -> None:
@@ -85,7 +96,10 @@ class WriteBatcher(Generic[K, V, R]):
         self._lock = threading.Lock()
 
     def call(self, key: K, value: V) -> R:
-        """Return the outcome of `value`, sent alone or with others of the same key."""
+        """Write `value`, alone or with other threads' values of the same key.
+
+        Returns the outcome that `write_all` gave for this value.
+        """
         mine = _Caller[V, R](value)
         with self._lock:
             queue = self._queues.setdefault(key, _Queue())

@@ -1,8 +1,8 @@
-"""Writes to records inside a transaction: a single record is a batch of one.
+"""Writes to records inside a transaction; a write of one record is a batch with one item.
 
-All writes take the same steps and lock rows in the order of their ids, so that two writers wait for
-each other instead of deadlocking. The counter is updated last: all writers of the account share its
-row.
+All writes take the same steps and lock rows in the order of the record ids, so that two concurrent
+writers wait for each other instead of deadlocking. The record counter is updated last, because all
+writers of an account share its row.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from crmhub.records.index import UNIQUE, IndexChange, note_changed, unique_key
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record; times are milliseconds since 1970 (UTC)."""
+    """A stored record with its properties; times are milliseconds since 1970 (UTC)."""
 
     id: int
     created_at: int
@@ -52,7 +52,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A record whose properties are JSON text, as an answer needs them."""
+    """A stored record whose `properties` are JSON text, ready to be sent in a response."""
 
     id: int
     created_at: int
@@ -62,7 +62,7 @@ class Stored:
     associations: Links
 
     def record(self) -> Record:
-        """Return the record with its properties as a mapping."""
+        """Return this record as a Record, with the JSON text of its properties parsed."""
         return record(
             (self.id, self.created_at, self.updated_at, self.version, self.properties),
             self.associations,
@@ -71,7 +71,11 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to create; `path` is the place of its input, for example `inputs[3].`."""
+    """A record to create.
+
+    `associations` maps the name of a kind, such as `deals`, to the ids to link to. `path` is the
+    JSON path of the input, for example `inputs[3].`.
+    """
 
     properties: Mapping[str, str]
     associations: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -80,10 +84,11 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Properties to change in a record; "" clears one.
+    """A change of the record `id`: new property values, where "" clears a value.
 
-    `if_match`: the record's version must be one of these. `found_by`: the unique property among
-    them whose value the record must still hold.
+    `path` is the JSON path of the input, for example `inputs[3].`. If `if_match` is given, the
+    record's version must be in it. If `found_by` is given, it names the unique property by which
+    the record was found, and the record must still have the value that `properties` has for it.
     """
 
     id: int
@@ -95,7 +100,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """Properties of the record whose unique `property_name` is `value`, new or existing."""
+    """Properties for the record whose unique property `property_name` has the value `value`.
+
+    If no record has that value, a record is created. `path` is the JSON path of the input.
+    """
 
     property_name: str
     value: str
@@ -164,11 +172,12 @@ def finish(
     *,
     may_lack: bool = False,
 ) -> list[NewRecord]:
-    """Return new records with the catalogue's defaults, or raise InvalidProperties.
+    """Check new records against the catalogue; return them with missing pipelines and stages set.
 
-    The properties are in canonical form; blank ones are dropped. `found` are earlier problems,
-    raised together with new ones. With `may_lack`, values of properties that the account has made
-    required may be missing.
+    The properties of `inputs` are in canonical form; empty ones are dropped. Raises
+    InvalidProperties for all invalid records, together with the earlier problems in `found`; and
+    Conflict if two records have the same unique value. With `may_lack`, properties that the account
+    itself made required may be missing.
     """
     finished = []
     problems = list(found)
@@ -191,7 +200,10 @@ def finish(
 
 
 def refuse_twins(catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, str]]]) -> None:
-    """Raise Conflict if two inputs of a batch hold the same unique value, naming both."""
+    """Raise Conflict, naming both inputs, if two inputs have the same unique value.
+
+    `inputs` are pairs of a JSON path and properties in canonical form.
+    """
     if len(inputs) < 2:
         return
     problems = []
@@ -219,9 +231,11 @@ def create(
     now: int,
     quota: int | None,
 ) -> list[Record]:
-    """Store new records, made by `finish`, under `ids`.
+    """Store new records, which `finish` has returned, under `ids`, and link them.
 
-    Raises DuplicateValue, Semantic for a link to a missing record, LimitExceeded beyond the quota.
+    `now` is the time of creation (ms since 1970), `quota` the largest number of records allowed, or
+    None. Raises DuplicateValue if a unique value belongs to another record, Semantic for a link to
+    a missing record, and LimitExceeded if the quota would be exceeded.
     """
     account, kind = catalogue.account_id, catalogue.kind
     links = [
@@ -258,11 +272,12 @@ def create_free(
     ids: Sequence[int],
     now: int,
 ) -> list[Record | None]:
-    """Store new records, each on its own: None for a record whose unique value is taken.
+    """Store those of the new records whose unique value is free.
 
-    It is one statement of PostgreSQL and a transaction by itself. The records have no links, and
-    the catalogue has at most one unique property. Raises `GuardFailed` if the catalogue has
-    changed; then no row was written.
+    Returns a Record for each stored input, and None for an input whose unique value belongs to
+    another record. This is one PostgreSQL statement and a transaction by itself. The records have
+    no links, and the catalogue has at most one unique property. Raises GuardFailed if the catalogue
+    has changed; then nothing is stored. `now` is the time of creation (ms since 1970).
     """
     went = connection.insert_unclaimed(
         *_new_rows(catalogue, inputs, ids, now),
@@ -277,7 +292,10 @@ def create_free(
 def refuse_taken(
     connection: Connection, catalogue: Catalogue, new: NewRecord, *, id: int
 ) -> NoReturn:
-    """Raise the error for a record that `create_free` has not stored."""
+    """Raise DuplicateValue for a record that `create_free` did not store.
+
+    Raises Deadlocked if its unique value is free by now.
+    """
     [claims, *_] = _new_rows(catalogue, [new], [id], 0)
     raise _taken(connection, catalogue, claims.rows, {id: new.path})
 
@@ -285,7 +303,11 @@ def refuse_taken(
 def _new_rows(
     catalogue: Catalogue, inputs: Sequence[NewRecord], ids: Sequence[int], now: int
 ) -> list[Rows]:
-    """Return the rows of new records: unique values, documents, and index rows."""
+    """Return the rows to insert for new records.
+
+    The first item contains the rows of unique values, the second the records, the others the index
+    rows. `now` is the time of creation (ms since 1970).
+    """
     change = IndexChange(catalogue)
     for id, new in zip(ids, inputs, strict=True):
         change.add(id, {}, new.properties, now=now)
@@ -305,10 +327,12 @@ def _created(id: int, now: int, new: NewRecord) -> Record:
 def update(
     tx: Connection, catalogue: Catalogue, changes: Sequence[Change], *, now: int
 ) -> list[Record]:
-    """Change records, whose new values are in canonical form, and return them.
+    """Change records and return the complete records, in the order of `changes`.
 
-    A change without effect leaves the record as it is. Raises NotFound, InvalidProperties for a
-    missing required value, Conflict, DuplicateValue.
+    The new values are in canonical form; `now` is the time of the change (ms since 1970). A record
+    whose values stay the same gets no new version. Raises NotFound for a missing record,
+    InvalidProperties if a record would lose a required value or become too long, Conflict for a
+    version that `if_match` forbids, and DuplicateValue if a unique value belongs to another record.
     """
     account, kind = catalogue.account_id, catalogue.kind
     current = {each.id: each for each in locked(tx, catalogue, [each.id for each in changes])}
@@ -338,7 +362,10 @@ def update(
 
 
 def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> None:
-    """Store the changed documents of records; the caller writes their index rows."""
+    """Store the properties, versions and times of changed records.
+
+    The caller writes their index rows.
+    """
     rest = iter(records)
     while some := list(_piece(rest)):
         tx.update(
@@ -355,7 +382,7 @@ def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> 
 
 
 def _piece(records: Iterator[Record]) -> Iterator[Record]:
-    """Remove from `records` as many as one statement takes, and return them."""
+    """Yield the next records from the iterator, as many as one UPDATE statement takes."""
     length = 0
     while length < _PIECE and (record := next(records, None)) is not None:
         length += sum(map(len, record.properties.values()))
@@ -414,9 +441,11 @@ def archive(
     now: int,
     if_match: frozenset[int] | None = None,
 ) -> None:
-    """Archive each `(id, path)`: no read, list, search, count or link shows it any more.
+    """Archive records: reads, lists, searches, counts and links no longer show them.
 
-    Raises NotFound, and Conflict for a version that is not in `if_match`.
+    `ids` contains pairs of a record's id and the JSON path of its input; `now` is the present time
+    (ms since 1970). Raises NotFound for a missing record, and Conflict if a record's version is not
+    in `if_match` (None allows any version).
     """
     account, kind = catalogue.account_id, catalogue.kind
     paths = dict(ids)
@@ -437,7 +466,11 @@ def archive(
 def move_to_archive(
     tx: Connection, catalogue: Catalogue, records: Sequence[Record], *, now: int
 ) -> None:
-    """Move the documents of records to the archive; index, links and counter are the caller's."""
+    """Move records from the table `records` to the table `archived_record`.
+
+    `now` is the time of archiving (ms since 1970). The caller updates index rows, links and
+    counter.
+    """
     account, kind = catalogue.account_id, catalogue.kind.code
     rows = [
         (account, kind, r.id, now, r.created_at, r.updated_at, r.version, dump(r.properties))
@@ -449,7 +482,10 @@ def move_to_archive(
 
 
 def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> bool:
-    """Set a record's `updated_at`, not its version; return whether the record exists."""
+    """Set `updated_at` of a record to `now` (ms since 1970); keep the record's version.
+
+    If `updated_at` is `now` or later already, it grows by 1 ms. Returns whether the record exists.
+    """
     of = {"account_id": account_id, "kind": kind.code, "id": id}
     exists = tx.run(_TOUCH, of | {"now": now}) > 0
     if exists:
@@ -458,20 +494,23 @@ def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> 
 
 
 def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Record]:
-    """Return the existing records among these and lock them until the transaction ends."""
+    """Lock the records with these ids until the transaction ends, and return them.
+
+    Missing records are left out.
+    """
     possible = sorted({id for id in ids if 0 < id < 2**53})
     of = {"account_id": catalogue.account_id, "kind": catalogue.kind.code, "ids": possible}
     return [record(row) for row in tx.rows(_LOCK, of)]
 
 
 def stored(row: Row, links: Links) -> Stored:
-    """Return the record of a row of id, created_at, updated_at, version and properties."""
+    """Return a Stored from a row of id, created_at, updated_at, version and properties (JSON)."""
     id, created_at, updated_at, version, properties = row
     return Stored(id, created_at, updated_at, version, properties, links)
 
 
 def record(row: Row, links: Links | None = None) -> Record:
-    """Return the record of a row of id, created_at, updated_at, version and properties."""
+    """Return a Record from a row of id, created_at, updated_at, version and properties (JSON)."""
     id, created_at, updated_at, version, properties = row
     return Record(id, created_at, updated_at, version, orjson.loads(properties), links or {})
 
@@ -479,9 +518,10 @@ def record(row: Row, links: Links | None = None) -> Record:
 def claim_unique(
     tx: Connection, catalogue: Catalogue, change: IndexChange, paths: Mapping[int, str]
 ) -> None:
-    """Store new unique values; raises DuplicateValue that names the records with these values.
+    """Store the new unique values of written records.
 
-    `paths` are the places of the inputs, by the ids of the written records.
+    `paths` maps the id of a written record to the JSON path of its input. Raises DuplicateValue,
+    which names the other records that already have one of these values.
     """
     claimed = sorted(change.unique_come)
     if tx.insert("unique_value", UNIQUE, claimed, or_skip=True) < len(claimed):
@@ -491,7 +531,11 @@ def claim_unique(
 def _taken(
     tx: Connection, catalogue: Catalogue, claimed: Sequence[Row], paths: Mapping[int, str]
 ) -> DuplicateValue | Deadlocked:
-    """Return the error that names the records that already have these unique values."""
+    """Return the error for unique values that other records already have.
+
+    `claimed` are rows of the table `unique_value`. The error is Deadlocked if such a record was
+    archived just now, so that a second attempt may succeed.
+    """
     names = {known.prop_id: known.name for known in catalogue.unique}
     held = holders(tx, catalogue.account_id, [(prop_id, key) for _, prop_id, key, _ in claimed])
     taken = []
@@ -509,7 +553,11 @@ def _taken(
 
 
 def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> Increment:
-    """Return the change of the record count, the last statement of a write."""
+    """Return the increment by `by` of the number of the account's records of a kind.
+
+    It must be the last statement of a transaction, because other writers wait for the same row.
+    With a `quota`, all writers use the same row, which then shows the total.
+    """
     # The row is held until the commit has reached the disk, and all who add to it wait for that.
     # Only with a quota all add to one row: then one sees the total that the others make.
     shard = 0 if quota is not None else threading.get_native_id() % _SHARDS
@@ -522,13 +570,13 @@ def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> I
 
 
 def dump(properties: Mapping[str, str]) -> str:
-    """Return properties as JSON text, with keys in jsonb's order on both databases."""
+    """Return properties as JSON text, with the keys in the order of PostgreSQL's jsonb."""
     ordered = sorted(sorted(properties), key=len)
     return orjson.dumps({name: properties[name] for name in ordered}).decode()
 
 
 def with_links(record: Record, linked: Mapping[int, Links]) -> Record:
-    """Return the record with its links."""
+    """Return the record with its own links from `linked`, which maps record ids to links."""
     return Record(
         record.id,
         record.created_at,
@@ -540,7 +588,7 @@ def with_links(record: Record, linked: Mapping[int, Links]) -> Record:
 
 
 def missing(kind: Kind, id: int | str) -> str:
-    """Return the error for a record that does not exist."""
+    """Return the error message for a record that does not exist."""
     return f"T{_no_such(kind, id)[1:]}."
 
 
@@ -549,7 +597,10 @@ def _no_such(kind: Kind, id: int | str) -> str:
 
 
 def same_record_twice(inputs: Sequence[tuple[int, str]]) -> None:
-    """Raise BadRequest if two of `(id, path)` name the same record."""
+    """Raise BadRequest if two inputs have the same record id.
+
+    `inputs` are pairs of a record's id and the JSON path of its input.
+    """
     seen: dict[int, str] = {}
     for id, path in inputs:
         if id in seen:
@@ -560,9 +611,10 @@ def same_record_twice(inputs: Sequence[tuple[int, str]]) -> None:
 def holders(
     connection: Connection, account_id: int, values: Collection[tuple[int, str]]
 ) -> dict[tuple[int, str], int]:
-    """Return the ids of the records that hold these unique values.
+    """Return a mapping from unique values to the ids of the records that have them.
 
-    A value is the property's `prop_id` and the `unique_key` of its canonical form.
+    A unique value is a pair of the property's `prop_id` and the `unique_key` of the canonical
+    value. Values that no record has are left out.
     """
     held: dict[tuple[int, str], int] = {}
     for prop_id in {prop_id for prop_id, _ in values}:

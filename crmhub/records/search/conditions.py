@@ -1,9 +1,10 @@
-"""Conditions of a search: each filter as SQL that selects ids, and as SQL that tests a record.
+"""Conditions of a search, each a filter as SQL that selects ids and as SQL that tests a record.
 
-A condition is a set of records from an index (the positive set), or all records outside it. `ids`
-selects the positive set from one index table, and `test` tests a row of `records`; both give the
-same result, on both databases. The SQL is written by hand: an operator is one or two comparisons
-on one column, and building it with SQLAlchemy Core would take longer than running it.
+The positive set of a condition is the set of records that an index finds for it. A condition
+selects its positive set or, if negated, all records outside it. `ids` selects the positive set from
+one index table, and `test` tests whether a row of `records` belongs to it. Both give the same
+result, on both databases. The SQL is written by hand: it consists of one or two comparisons on one
+column, and building it with SQLAlchemy Core would take longer than running it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SYMBOLS = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """A piece of SQL that selects a condition's positive set, with its parameters."""
+    """A piece of SQL text with its parameters."""
 
     text: str
     params: dict[str, Any]
@@ -38,9 +39,10 @@ def of_records(more: str) -> Sql:
 
 
 class Span(NamedTuple):
-    """A range of a sort order that contains a set: from `first` (ms) to before `end`, or None.
+    """The range of sort values (ms since 1970) that contains all records of a condition.
 
-    `whole`: every record in the range belongs to the set.
+    It reaches from `first` to before `end`; None means unbounded. With `whole`, every record in the
+    range satisfies the condition.
     """
 
     first: int | None = None
@@ -49,56 +51,68 @@ class Span(NamedTuple):
 
 
 class Condition:
-    """A positive set of records, or, if `negated`, all records outside that set."""
+    """A condition of a search: a positive set of records, or all others if `negated`."""
 
     negated: bool
     uses_index = True
     """Whether an index finds the positive set without reading other records."""
     source: str | int = ""
-    """The index rows to test: a property's id or `records`; "" for a condition not to merge."""
+    """The rows that the condition tests: the id of a property, or `records`.
+
+    `combine` merges conditions that test the same rows, but not those with "".
+    """
     index_only = False
-    """Whether the indexes of the sort orders hold all columns that the condition tests."""
+    """Whether the sort indexes of `records` contain all columns that the condition tests."""
     in_order = False
     """Whether the index returns the positive set sorted by id."""
     index_has_updated_at = False
-    """Whether the index also holds the time of change, except of records in `index_behind`."""
+    """Whether the index table contains `updated_at`, correct for records not in `index_behind`."""
 
     def ids(self, connection: Connection, n: int, *, with_updated_at: bool = False) -> Sql:
-        """Return the SELECT of the positive set's ids; `with_updated_at` adds the times of change.
+        """Return the SELECT of the ids of the positive set.
 
-        The names of its parameters end in the number `n`; the statement provides `:account` and
-        `:kind`.
+        `with_updated_at` adds the column `updated_at`. `n` is the position of the condition; the
+        names of the SELECT's parameters end in it. The caller also provides the parameters
+        `:account` and `:kind`.
         """
         rows = self.rows(n, ", updated_at" if with_updated_at else "")
         where = self.where(connection, n)
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
 
     def rows(self, n: int, more: str = "") -> Sql:
-        """Return the SELECT of ids, and of the columns `more`, from the condition's index table."""
+        """Return the SELECT of the ids of all index rows that `where` can test.
+
+        `more` are further columns, such as ", updated_at". `n` is the position of the condition;
+        the parameters' names end in it.
+        """
         raise NotImplementedError
 
     def where(self, connection: Connection, n: int) -> Sql:
-        """Return the SQL condition on rows of the index table that selects the positive set."""
+        """Return the SQL condition that selects the positive set among the rows of the index table.
+
+        `n` is the position of the condition; the parameters' names end in it.
+        """
         raise NotImplementedError
 
     def test(self, connection: Connection, n: int) -> Sql:
         """Return the SQL condition that a row of `records` belongs to the positive set.
 
-        A result of null means no.
+        The SQL result null means that it does not. `n` is the position of the condition; the
+        parameters' names end in it.
         """
         raise NotImplementedError
 
     def span(self, sort: str) -> Span:
-        """Return the range of the sort order `sort` that contains all matches."""
+        """Return a range of values of the column `sort` that contains all matching records."""
         return Span()
 
     def optimized(self, connection: Connection, account_id: int) -> Condition:
-        """Return an equivalent condition that is faster with the values that the account has."""
+        """Return an equivalent condition, faster for the values that the account has stored."""
         return self
 
 
 class OnProperty(Condition):
-    """A condition on a property, evaluated with the property's index."""
+    """A condition on a property of the records, evaluated with the property's index table."""
 
     index_has_updated_at = True
 
@@ -117,14 +131,20 @@ class OnProperty(Condition):
 
 
 def _value_of(known: Property, n: int) -> tuple[str, dict[str, Any]]:
-    """Return the SQL of a property's text in a row of `records`; null without a value."""
+    """Return the SQL of a property's value in a row of `records`, and its parameters.
+
+    The SQL yields null for a record without a value. The parameters' names end in the number `n`.
+    """
     return f"(properties ->> cast(:name{n} as text))", {f"name{n}": known.name}
 
 
 def compared(
     connection: Connection, n: int, text: str, operator: str, operands: Sequence[Any]
 ) -> Sql:
-    """Return the SQL that compares `text` with the operands of an operator."""
+    """Return the SQL that compares the SQL expression `text` with the operands of an operator.
+
+    `operator` is the operator of a filter, such as GT. The parameters' names end in the number `n`.
+    """
     if operator == "HAS_PROPERTY":
         return ALL if text in ("value", "id") else Sql(f"{text} is not null", {})
     if operator == "IN":
@@ -137,7 +157,7 @@ _AS_NUMBER = {"postgresql": "cast({} as double precision)", "sqlite": "exact_num
 
 
 class OnKey(OnProperty):
-    """A condition on a number or a date, compared with the values in the index."""
+    """A condition on a number or date property, compared with the values in its index table."""
 
     def __init__(
         self, negated: bool, known: Property, operator: str, operands: Sequence[float]
@@ -176,11 +196,11 @@ _VALUES = (
 
 
 class OnText(OnProperty):
-    """A condition on a property of another type, compared as text by code point.
+    """A condition on a property whose values are compared as texts, by code point.
 
-    The index key holds the first 255 characters of a value. Operands that are shorter are compared
-    with the key; longer operands are compared with the whole value, which the index row also
-    holds.
+    The index key contains the first 255 characters of a value. An operand of fewer characters is
+    compared with the key; a longer one is compared with the whole value, which the index row
+    contains, too.
     """
 
     def __init__(
@@ -252,7 +272,10 @@ class OnText(OnProperty):
 
 
 class OnDocument(Condition):
-    """CONTAINS_TOKEN on a number or date: searches the stored text in the records themselves."""
+    """The operator CONTAINS_TOKEN on a number or date property.
+
+    It has no index and searches the stored text of the value in the records themselves.
+    """
 
     uses_index = False
 
@@ -279,7 +302,10 @@ _PARTS = 100
 
 
 class OnSameRows(Condition):
-    """Conditions on one index table row, at least one of them positive: all of them must hold."""
+    """Several conditions on the same row of one index table, which must all hold.
+
+    At least one of the conditions is not negated.
+    """
 
     negated = False
 
@@ -321,9 +347,10 @@ class OnSameRows(Condition):
 
 
 def combine(conditions: Sequence[Condition]) -> list[Condition]:
-    """Return the conditions, with those on one property merged: a range becomes one set, not two.
+    """Merge the conditions on the same property into one condition.
 
-    Negated conditions alone are not merged, since they include records without an index row.
+    So the two ends of a range become one set of records instead of two. Conditions that are all
+    negated are not merged, because they also select records that have no index row.
     """
     on: dict[Any, list[Condition]] = {}
     for number, condition in enumerate(conditions):

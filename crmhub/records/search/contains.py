@@ -1,4 +1,4 @@
-"""The SQL that tests whether a text contains another text, for each database."""
+"""SQL conditions that test whether a text contains another text, for each database."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ _TRIGRAM = re.compile(r"[^\W_]{3}")
 def contains(
     connection: Connection, text: str, n: int, part: str, *, is_short: str = ""
 ) -> tuple[str, dict[str, Any]]:
-    """Return the SQL condition that `text` contains `part`, both case-folded.
+    """Return the SQL condition "`text` contains `part`", and its parameters.
 
-    `is_short` is a SQL condition that the row's text is short; without it, every text is short.
+    `text` is the SQL of a case-folded text; `part` is case-folded, too. The parameters' names end
+    in the number `n`. `is_short` is the SQL condition that a row's text is short; without it, all
+    texts count as short.
     """
     if connection.dialect == "sqlite":
         return f"instr({text}, :part{n}) > 0", {f"part{n}": part}

@@ -1,4 +1,4 @@
-"""Bounds between the query plans of a search, from measured costs: where a plan becomes cheaper."""
+"""Thresholds at which a search changes from one query plan to another, from measured costs."""
 
 # Matches that are read and tested at once, whatever else that costs.
 SMALL_RESULT = 1000

@@ -1,4 +1,7 @@
-"""Cursors of lists: signed texts that do not expire and contain all that the next page needs."""
+"""Cursors of listings: signed texts that contain all that the next page needs.
+
+They do not expire.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,14 @@ _NO_FILTERS = hashlib.sha256().hexdigest()[:16]
 
 
 class Cursor(NamedTuple):
-    """The state of a listing: its query, and the last record that was returned.
+    """The state of a listing after a page: its query, and the page's last record.
 
-    `sort` is a column, `filters` a hash. `total` was counted at the first page. `started`,
-    `settled` and `shown` are the listing's `Start`. `caught_up` is how many records followed since
-    the listing reached its end and began to catch up with changes, -1 before. `counted` holds the
-    `packed` ids of a small result. `everything` is the number of all records, 0 if it was not
-    counted.
+    `sort` is a column of the table `records`, and `filters` is a hash of the filters. `key` and
+    `id` are the sort value and id of the page's last record. `total` is the number of matches at
+    the first page. `started`, `settled` and `shown` are the fields of the listing's `Start`.
+    `caught_up` is -1 until the listing reaches its end; then it counts the changed records returned
+    after that. `counted` contains the ids of a small result, encoded by `packed`. `everything` is
+    the number of all records of the kind, 0 if it was not counted.
     """
 
     account_id: int
@@ -49,7 +53,7 @@ class Cursor(NamedTuple):
     everything: int = 0
 
     def seal(self, signing_key: bytes) -> str:
-        """Return the cursor as a signed text that needs no escaping in a URL."""
+        """Return the cursor as signed text that needs no escaping in a URL."""
         return sealed([_FORM, *self], signing_key)
 
 
@@ -57,9 +61,10 @@ _INVALID = "cursor: this is no cursor that the hub gave for this listing; start 
 
 
 def unseal(text: str, signing_key: bytes, *, account_id: int, kind: int) -> Cursor:
-    """Return the cursor from the text of `Cursor.seal`.
+    """Return the cursor from a text that `Cursor.seal` made.
 
-    Raises BadRequest for another list's cursor.
+    Raises BadRequest if the text is no such text, or if the cursor belongs to another account or
+    kind of record (`kind` is the kind's code).
     """
     form, *fields = unsealed(text, signing_key)
     if form != _FORM:
@@ -77,13 +82,16 @@ def unseal(text: str, signing_key: bytes, *, account_id: int, kind: int) -> Curs
 
 
 def sealed(value: Sequence[Any], signing_key: bytes) -> str:
-    """Return JSON values as a signed text that needs no escaping in a URL."""
+    """Return a list of JSON values as signed text that needs no escaping in a URL."""
     payload = orjson.dumps(value)
     return base64.urlsafe_b64encode(sign(signing_key, payload) + payload).decode().rstrip("=")
 
 
 def unsealed(text: str, signing_key: bytes) -> list[Any]:
-    """Return the values from a text of `sealed`; raises BadRequest for any other text."""
+    """Return the list of JSON values from a text that `sealed` made.
+
+    Raises BadRequest for any other text.
+    """
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:
@@ -98,7 +106,7 @@ def unsealed(text: str, signing_key: bytes) -> list[Any]:
 
 
 def packed(ids: Iterable[int]) -> str:
-    """Return record ids as a text, which is short if the ids are close together."""
+    """Return record ids as a short text, from which `unpacked` restores them."""
     steps, last = bytearray(), 0
     for id in sorted(ids):
         step, last = id - last, id
@@ -110,7 +118,7 @@ def packed(ids: Iterable[int]) -> str:
 
 
 def unpacked(text: str) -> list[int]:
-    """Return the record ids from a text of `packed`, in ascending order."""
+    """Return the record ids, ascending, from a text that `packed` made."""
     ids, last, step, shift = list[int](), 0, 0, 0
     for byte in base64.urlsafe_b64decode(text):
         step |= (byte & 127) << shift
@@ -123,7 +131,7 @@ def unpacked(text: str) -> list[int]:
 
 
 def fingerprint(filters: Sequence[Filter]) -> str:
-    """Return a short hash of the filters, which does not depend on their order."""
+    """Return a short hash of the filters, which does not depend on the filters' order."""
     if not filters:
         return _NO_FILTERS
     texts = sorted(

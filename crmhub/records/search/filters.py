@@ -1,7 +1,8 @@
-"""The filter language of searches: its operators, and the conditions they become.
+"""The filter language of searches: operators, and the parsing of filters into conditions.
 
-Each operator selects a set of records, or all records outside a set: so NEQ, NOT_IN,
-NOT_CONTAINS_TOKEN and NOT_HAS_PROPERTY include records without a value.
+Each operator selects a set of records, or all records outside such a set. The operators NEQ,
+NOT_IN, NOT_CONTAINS_TOKEN and NOT_HAS_PROPERTY are of the second sort, so they also select records
+without a value.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _BARE = {"HAS_PROPERTY", "NOT_HAS_PROPERTY"}
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter as the caller sent it; a missing key is None."""
+    """A filter as the caller sent it; `value` and `values` are None if they were not sent."""
 
     property_name: str
     operator: str
@@ -49,10 +50,12 @@ class Filter:
 
 
 def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> list[Condition]:
-    """Return the conditions for `filters`, with the properties of `catalogue`.
+    """Parse `filters` into conditions on the properties that `catalogue` defines.
 
-    Raises BadRequest for an invalid filter (unknown operator, misplaced value or values, too many),
-    and Semantic for an unknown property or a value of another type; both name every invalid filter.
+    `region` is the country, such as "DE", of phone numbers without a country code. Raises
+    BadRequest for too many or malformed filters (an unknown operator, a missing or surplus value),
+    and Semantic for an unknown property or a value of the wrong type. Both errors name all invalid
+    filters.
     """
     if len(filters) > MAX_FILTERS:
         raise BadRequest(f"filters: {len(filters)} filters; send at most {MAX_FILTERS}")
@@ -149,7 +152,7 @@ def _condition(search_filter: Filter, catalogue: Catalogue, *, region: str) -> C
 
 
 def _texts(known: Property, operator: str, given: Sequence[str], *, region: str) -> list[str]:
-    """Return a condition's operands in the form in which texts are compared."""
+    """Return the values of a filter in the form in which stored texts are compared."""
     if operator == "CONTAINS_TOKEN":
         return [values.fold(given[0])]
     if operator == "IN" and known.options:

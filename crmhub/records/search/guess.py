@@ -1,4 +1,4 @@
-"""Guess the page of a large result from its ids, which grow with time, and verify the guess."""
+"""The query plan that guesses where a page lies in a large result, and verifies the guess."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from crmhub.records.search.query import Listed, Place
 
 
 class Guess(PageReader):
-    """Query plan that guesses the position of a page among the ids of a large result."""
+    """Guesses the page of a large result from the order of its ids, and verifies the guess."""
 
     def _guess(self, after: Place | None, most: int) -> list[Listed] | None:
-        """Read the page from its probable position and verify it; return None if the guess fails.
+        """Return the page of records after the position `after`, or None if the guess fails.
 
-        Ids grow with the time of creation, but not strictly. So the page should be among the
-        result's next ids, counted from the newest record created before it. Any other record of the
-        page would have another id and come before the page's last record: the check finds none, or
-        so few (at most `most`) that they are tested. The last page of a listing has no such
-        record.
+        Ids mostly grow with the time of creation. So the page should consist of the next ids of the
+        result, counted from the newest record that was created before the page. A record with
+        another id belongs to the page only if its sort value lies before that of the guessed page's
+        last record. Such records are searched: if there are at most `most`, they are tested against
+        the filters and sorted into the page; if there are more, the guess fails. If the guessed
+        page is not full, all other ids are searched.
         """
         query = self._query
         down, beyond, before = ("desc", "<", ">") if query.descending else ("asc", ">", "<")
@@ -83,10 +84,11 @@ class Guess(PageReader):
         return self._read(still) if len(still) >= len(page) else None
 
     def _nearest(self, down: str) -> int | None:
-        """Return an id before which no record matches, from the sets in the order of their ids.
+        """Return an id such that no matching record comes before it in the direction `down`.
 
-        When sets are merged, all ids before the first id of each set are skipped. None without such
-        a set.
+        `down` is "asc" or "desc". A record must be in every set that the filters select, so the
+        search may skip all ids before the first id of each set. Returns None if no such id is found
+        quickly.
         """
         firsts, params = list[str](), dict[str, Any]()
         for n, condition in enumerate(self._conditions):
@@ -103,10 +105,12 @@ class Guess(PageReader):
     def _others(
         self, unread: Sequence[tuple[str, int]], where: str, params: dict[str, Any]
     ) -> list[int]:
-        """Return the unread ids that satisfy `where`, slightly more than `most` of them.
+        """Return the ids in the ranges `unread` that satisfy the SQL condition `where`.
 
-        If at most a third of all ids lie on their side, they are read by id; else by the sort
-        order, whose index also holds the ids and rejects an entry in half the time.
+        Each range is "<" or ">" and an id. At most two queries are sent; each returns up to
+        `params["most"]` ids. A range that contains at most a third of all ids is read in the order
+        of ids. A larger one is read in the sort order, whose index also contains the ids and
+        rejects an entry in half the time.
         """
         few, rest = list[str](), list[str]()
         low, high = self._thirds()
@@ -127,9 +131,9 @@ class Guess(PageReader):
         ]
 
     def _thirds(self) -> tuple[float, float]:
-        """Return the ids at which the first third of all ids ends and the last third begins.
+        """Return the end of the first third and the start of the last third of the ids' range.
 
-        On SQLite, where the records are stored in the order of ids, every id lies in between.
+        On SQLite, which stores records in the order of ids, the result is minus and plus infinity.
         """
         if self._connection.dialect == "sqlite":
             return -math.inf, math.inf

@@ -1,4 +1,4 @@
-"""The sets of record ids that filters select: their SQL, their intersection, and their size."""
+"""The sets of record ids that filters select: their SQL, intersection and size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LISTED = "id, created_at, updated_at, cast(properties as text) as text"
 
 
 class IdSets:
-    """The records of one kind in an account that satisfy all conditions, as SQL selecting ids."""
+    """Builds the SQL that selects the ids of an account's records that satisfy all conditions."""
 
     def __init__(
         self,
@@ -58,17 +58,20 @@ class IdSets:
 
     @property
     def _sets(self) -> int:
-        """Number of id sets joined; an all-negated query adds one for "all records"."""
+        """The number of id sets to join.
+
+        If all conditions are negated, the set of all records is counted, too.
+        """
         return len(self._conditions) + all(condition.negated for condition in self._conditions)
 
     @property
     def _alone(self) -> bool:
-        """Whether one index table holds the whole result, so that no sets must be joined."""
+        """Whether one index table selects the whole result, so that no sets need to be joined."""
         return bool(self._conditions) and self._sets == 1
 
     @property
     def _has_updated_at(self) -> bool:
-        """Whether the index table of the result also holds the time by which the page is sorted."""
+        """Whether one index table contains both the result's ids and the time to sort them by."""
         by_change = self._query.sort == "updated_at" and self._query.changed_since is None
         return by_change and self._alone and self._conditions[0].index_has_updated_at
 
@@ -79,13 +82,13 @@ class IdSets:
 
     @property
     def _index_only(self) -> bool:
-        """Whether the index of the sort order suffices to decide which records match."""
+        """Whether the index of the sort order contains all that decides which records match."""
         is_single = len(self._conditions) == 1 and self._conditions[0].index_only
         return is_single and self._connection.dialect == "postgresql"
 
     @property
     def _sorted_by_it(self) -> bool:
-        """Whether the matches are one contiguous range of the sort order."""
+        """Whether the matching records are one contiguous range of the sort order."""
         return len(self._conditions) == 1 and self._conditions[0].span(self._query.sort).whole
 
     @property
@@ -109,11 +112,11 @@ class IdSets:
         return f"+{self._order}"
 
     def _indexed(self) -> list[int]:
-        """Return the positions of those filters whose ids an index finds."""
+        """Return the positions of the conditions whose matching ids an index finds."""
         return [n for n, c in enumerate(self._conditions) if c.uses_index and not c.negated]
 
     def _narrowest(self, most: int) -> int:
-        """Return the position of a filter with at most this many matches, or -1."""
+        """Return the position of a condition with at most `most` matches, or -1 without one."""
         # Total and page ask the same.
         if most not in self._narrow:
             self._narrow[most] = self._probed(most)
@@ -140,7 +143,11 @@ class IdSets:
         return f"id in ({ids})"
 
     def _behind(self, after: Place | None) -> tuple[str, dict[str, Any]]:
-        """Return the SQL condition, to be appended with AND, for the records after `after`."""
+        """Return a SQL condition for the records after the position `after`, and its parameters.
+
+        It begins with "and", or is "", and includes the bounds of the query's time filters and
+        `changed_since`.
+        """
         text, params = "", dict[str, Any]()
         if since := self._query.changed_since:
             among, shown = self._connection.in_list("id", "shown", since.shown)
@@ -169,7 +176,11 @@ class IdSets:
         return text, params
 
     def _test(self, without: int = -1) -> tuple[str, dict[str, Any]]:
-        """Return all conditions, except one of them, as SQL on a row of `records`."""
+        """Return the SQL condition that a row of `records` satisfies all conditions.
+
+        `without` is the position of a condition to leave out, -1 for none. The second value
+        contains the parameters.
+        """
         tests, params = ["true"], dict[str, Any]()
         for n, condition in enumerate(self._conditions):
             if n != without:
@@ -180,9 +191,10 @@ class IdSets:
         return " and ".join(tests), params
 
     def _ids(self, within: str = "true", down: str = "") -> tuple[str, dict[str, Any]]:
-        """Return the SELECT of the ids of all matches, or of those `within`.
+        """Return the SELECT of the ids of all matching records, and its parameters.
 
-        `down` sorts descending.
+        `within` is a further SQL condition on the id. `down` is the order of the ids, "asc" or
+        "desc"; with "" the SELECT need not return them in order.
         """
         sets, without = list[str](), list[str]()
         params: dict[str, Any] = {}
@@ -199,7 +211,10 @@ class IdSets:
 
     @contextmanager
     def _all(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the SELECT of the ids of all matches, while join settings for large sets apply."""
+        """Yield the SELECT of the ids of all matching records, and its parameters.
+
+        Until the block ends, settings for joins of large sets apply where the SELECT needs them.
+        """
         if tested := self._tested():
             yield tested
         else:
@@ -207,9 +222,10 @@ class IdSets:
                 yield self._ids()
 
     def _tested(self) -> tuple[str, dict[str, Any]] | None:
-        """Return the SELECT that reads the few records of one filter and tests them for the others.
+        """Return a SELECT of the ids of all matching records, and its parameters.
 
-        None if no filter selects few records, or if there is only one filter.
+        It reads the few records that one condition selects and tests them for the other conditions.
+        Returns None if no condition selects few records, or if there is only one condition.
         """
         chosen = -1
         if len(self._conditions) > 1:
@@ -225,7 +241,7 @@ class IdSets:
         )
 
     def total(self) -> int:
-        """Return the exact number of matches."""
+        """Return the exact number of matching records."""
         if self._alone:
             ids, params = self._ids()
             return self._of_all(f"(select count(*) from ({ids}) as found)", params)
@@ -241,7 +257,10 @@ class IdSets:
             return self._of_all(f"({EVERYTHING}) - (select count(*) from {united})", params)
 
     def _of_all(self, total: str, params: dict[str, Any]) -> int:
-        """Count with a statement that also counts all records, and store the second number."""
+        """Return the number that the SQL expression `total` yields.
+
+        The same statement counts all records of the kind, and `everything` is set to that number.
+        """
         [(found, everything)] = self._connection.rows(
             f"select {total}, ({EVERYTHING})", self._of | params
         )
@@ -249,7 +268,10 @@ class IdSets:
         return int(found)
 
     def _count(self) -> int:
-        """Count the matches of several filters; store the ids if they are few."""
+        """Return the number of records that satisfy several conditions.
+
+        If there are fewer than a thousand, `counted` is set to their ids.
+        """
         postgresql = self._connection.dialect == "postgresql"
         array = "array_agg(id)" if postgresql else "json_group_array(id)"
         with self._all() as (ids, params):
@@ -264,7 +286,10 @@ class IdSets:
         return int(total)
 
     def _within_reach(self) -> float:
-        """Return how many records are in the filters' time range, if one read of an index tells."""
+        """Return the number of records within the bounds of the time filters.
+
+        Returns infinity without such bounds, or if an index would have to be read too far.
+        """
         between, params = self._behind(None)
         if not between:
             return math.inf
@@ -277,16 +302,20 @@ class IdSets:
 
 
 def _merged(sets: Sequence[str], without: Sequence[str], down: str) -> str:
-    """Return SQLite's SELECT of the ids that are in all sets and in no excluded set."""
+    """Return SQLite's SELECT of the ids that are in all of `sets` and in none of `without`.
+
+    `down` is the order of the ids, "asc" or "desc".
+    """
     # In order, it merges what the indexes bring in order; else it sorts each part.
     return " except ".join((" intersect ".join(sets), *without)) + f" order by 1 {down}"
 
 
 def _joined(sets: Sequence[str], without: Sequence[str], down: str) -> str:
-    """Return PostgreSQL's SELECT of the ids that are in all sets and in no excluded set.
+    """Return PostgreSQL's SELECT of the ids that are in all of `sets` and in none of `without`.
 
-    All sets are joined by merging. PostgreSQL knows that an index returns unique ids in order;
-    without an explicit order it would sort the excluded sets.
+    `down` is the order of the ids, "asc" or "desc", or "". The sets are joined by merging.
+    PostgreSQL knows that an index returns unique ids in order; without an explicit order it would
+    sort the excluded sets.
     """
     first, *others = [f"({ids})" for ids in sets]
     joins = [f" join {ids} as s{n} (id) using (id)" for n, ids in enumerate(others)]
@@ -300,7 +329,7 @@ def _joined(sets: Sequence[str], without: Sequence[str], down: str) -> str:
 
 
 def _united(dialect: str, sets: Sequence[str]) -> str:
-    """Return the SQL source of the ids that are in any of the sets, without repetitions."""
+    """Return the SQL source of the ids that are in at least one of the sets, each id once."""
     if len(sets) == 1:
         return f"({sets[0]}) as united"
     if dialect == "sqlite":

@@ -1,4 +1,4 @@
-"""Reader of the records of a page, with at most MAX_PAGE_BYTES of properties."""
+"""Reads the records of one page; their properties together have at most MAX_PAGE_BYTES."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ as_record = partial(tuple.__new__, Listed)
 
 
 class PageReader(IdSets):
-    """Reads the records of pages from the database."""
+    """Builds and runs the SQL that reads the records of a page from the database."""
 
     def _rows(
         self, source: str, params: Mapping[str, Any], most: int, order: str = ""
@@ -35,9 +35,10 @@ class PageReader(IdSets):
         return self._rows(source, params, most, self._order_after_look_up)
 
     def _read(self, rows: list[Listed]) -> list[Listed]:
-        """Return the records of these rows with their properties.
+        """Return the records of `rows` that fit on the page, with their properties.
 
-        If a page has no room for all rows, the first row that does not fit is the last item.
+        Large properties, of which a row contains only the size, are read here. If a row does not
+        fit, it is returned as the last item, without properties; the rows after it are left out.
         """
         if self._query.room is None and all(row[-1][0] == "{" for row in rows):
             # Together they are no larger than a page may be.
@@ -61,7 +62,10 @@ class PageReader(IdSets):
         ]
 
     def _with_room(self, rows: Sequence[Listed]) -> list[Listed]:
-        """Return the rows that fit on the page, and the next row without properties."""
+        """Return the rows that fit on the page, then the next row without its properties.
+
+        A first page contains at least one record, whatever its size.
+        """
         room, taken = self._query.room, 0
         for n, row in enumerate(rows):
             taken += row.size
@@ -72,20 +76,30 @@ class PageReader(IdSets):
         return list(rows)
 
     def _page_of(self, matching: str, behind: str = "") -> str:
-        """Return the SELECT of a page's ids from a SQL source of ids and sort values."""
+        """Return the SELECT of the ids of one page, in the order of the page.
+
+        `matching` is a SQL source with ids and sort values; `behind` is a SQL condition, beginning
+        with "and", that selects the records after the previous page.
+        """
         return f"select id from {matching} where true{behind} order by {self._order} limit :rows"
 
     def _with_dates(self, among: str) -> str:
-        """Return the SQL source of these ids with their sort values, from an index of `records`."""
+        """Return the SQL source of ids with their times of creation and change.
+
+        `among` is the SQL condition that selects the rows of `records`; an index contains both
+        times.
+        """
         return (
             "(select id, created_at, updated_at from records"
             f" where {OF} and {among} {self._fence}) as matching"
         )
 
     def _with_current_dates(self, ids: str, *, many: bool = False) -> str:
-        """Return the SQL source of ids with times of change, corrected by `index_behind`.
+        """Return the SQL source of ids with their current `updated_at`.
 
-        For `many` ids PostgreSQL joins `index_behind` instead of looking up each id.
+        `ids` is a SQL source of ids and `updated_at` from an index table. Where that time is old,
+        the table `index_behind` has the current one. For `many` ids PostgreSQL joins
+        `index_behind`; otherwise each id is looked up there.
         """
         behind, joined = f"index_behind where {OF}", ""
         date = f"coalesce((select updated_at from {behind} and id = found.id), found.updated_at)"
@@ -101,5 +115,9 @@ class PageReader(IdSets):
 
 
 def returning(rows: int) -> dict[str, int]:
-    """Return the SQL parameters for at most `rows` rows that fit on one page together."""
+    """Return the SQL parameters `rows` and `large` of a query that returns at most `rows` rows.
+
+    `large` is the size (bytes) up to which the query returns a record's properties, instead of
+    their size, so that all rows together fit on one page.
+    """
     return {"rows": rows, "large": max(MAX_PAGE_BYTES // max(rows, 1), LEAST_LARGE)}

@@ -1,4 +1,4 @@
-"""The pages of lists and searches: records, linked records, and the cursor of the next page."""
+"""Builds the pages of lists and searches of records, and of lists of linked records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,12 @@ _FEW_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A requested page; the cursor `after` continues a listing."""
+    """A request for one page of a listing.
+
+    `after` is the previous page's cursor, or None for the first page. `properties` names the
+    properties to return, None for all; `include` names further fields of each record to return,
+    such as "associations" or "createdAt".
+    """
 
     query: Query
     after: Cursor | None = None
@@ -37,7 +42,11 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of records; its `cursor` is "" on the last page."""
+    """A page of records, with the total number of matches.
+
+    `links` maps record ids to their links if the request includes associations, else it is empty.
+    `cursor` is the next page's cursor, "" on the last page.
+    """
 
     total: int
     records: list[Listed]
@@ -47,7 +56,7 @@ class Page:
 
 @dataclass(slots=True)
 class Listing:
-    """Lists the records of one kind in an account, on one database connection."""
+    """Builds pages of an account's records of one kind, read with one database connection."""
 
     _connection: Connection
     _account_id: int
@@ -55,9 +64,10 @@ class Listing:
     _signing_key: bytes
 
     def page(self, request: PageRequest, conditions: Sequence[Condition]) -> Page:
-        """Return a page of the records that satisfy the conditions, which are the parsed filters.
+        """Return the page of the records that satisfy all `conditions`.
 
-        Raises BadRequest for the cursor of another listing.
+        The conditions are the parsed filters of `request.query`. Raises BadRequest if the cursor
+        `request.after` belongs to a listing with another sort order or other filters.
         """
         query, after = request.query, request.after
         listing = fingerprint(query.filters)
@@ -125,9 +135,11 @@ class Listing:
         after: Cursor | None,
         first: list[Listed] | None,
     ) -> tuple[list[Listed], tuple[Place, int] | None]:
-        """Return the records of the page and the position of the next page, None on the last page.
+        """Return the records of the page and the position of the next page.
 
-        The position is the page's last record, and the cursor's `caught_up`.
+        The position is the last record returned and the next cursor's `caught_up`; it is None on
+        the last page. `total` is the number of matches, `after` the previous page's cursor, and
+        `first` the records of the first page if they have already been read.
         """
         place = None if after is None else Place(after.key, after.id)
         caught_up = -1 if after is None else after.caught_up
@@ -161,9 +173,11 @@ class Listing:
     def linked(
         self, id: int, to: Kind, *, limit: int, after: Cursor | None
     ) -> tuple[int, list[int], str]:
-        """Return the ids linked with a record: their total, one page, and the next cursor.
+        """Return the ids of the records of kind `to` that are linked to the record `id`.
 
-        Raises BadRequest for the cursor of another listing.
+        The result is the total number of links, at most `limit` ids, and the next page's cursor (""
+        on the last page). `after` is the previous page's cursor, None for the first page. Raises
+        BadRequest if it belongs to another listing.
         """
         listing = f"links:{id}:{to.code}"
         if after is not None and after.filters != listing:
@@ -197,7 +211,11 @@ def _records(
     place: Place | None,
     found: list[Listed] | None = None,
 ) -> tuple[list[Listed], bool]:
-    """Return the records of a page and whether more follow; `found` is a page read earlier."""
+    """Return the records of one page, and whether more records follow.
+
+    The page begins after the position `place`, or at the start if it is None. `found` is the page
+    if it has already been read.
+    """
     while True:
         found = search.page(total, place) if found is None else found
         # The row behind the page.

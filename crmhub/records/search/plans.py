@@ -1,46 +1,51 @@
-"""Plans: how a search finds its exact total and one page (a list has no filters).
+"""Query plans: how a search finds its exact total and one page (a list has no filters).
 
-The first page counts the total on the index tables alone; the cursor carries it to later pages. The
-total decides which plan of a page costs least. Reading a document, or an id with its sort value,
-takes the database one or two microseconds; passing an entry of an index takes a tenth of that.
+The first page counts the total with the index tables alone; the cursor carries it to later pages.
+From the total follows which plan is cheapest for a page. To read a document (the properties of a
+record), or an id with its sort value, takes the database one or two microseconds; to pass an index
+entry takes a tenth of that.
 
 The plans, in the order in which `Search.small_result` and `Search.page` try them:
 
-- List: without filters, read the sort order. A filter on the time of creation or change selects a
-  stretch of one sort order; sorted by that time, it is a list, too.
-- Small result: one filter selects at most a thousand records. They are read and tested: total and
-  first page come together, in one statement or two.
-- Known ids: of several filters with fewer than a thousand matches, the total has found the ids and
-  the cursor keeps them. Later changes are found by their time; all documents are tested.
-- Index-only walk: where the index of the sort order decides which records match, it is walked for
-  as many entries as there are matches, a hundred thousand at most.
-- Sort dated ids: the index of one property holds each record's time of change. Sorted by
-  `updated_at`, up to a hundred thousand matches (SQLite: forty thousand) are sorted, after a short
-  walk has not filled the page.
-- Walk: read the sort order and test the documents, where a page should take no more documents than
-  there are matches. The walk halts after twice that number, but not before a thousand. It goes on
-  for as many documents as match where no sets would have to be joined instead, or behind another
-  page; then it reads at most thirty thousand documents, and on SQLite a quarter of the matches.
-- Guess (`guess`): for more than a hundredth of all records (SQLite: a tenth). Ids rise with time,
-  so the page should be at one end of the set's ids. These are read in their order, several sets
-  merged, and the entries of an index up to that place prove that nothing is missing.
+- List: without filters, read the records in the sort order. A filter on the time of creation or
+  change selects a range of one sort order; sorted by that time, the search is a list, too.
+- Small result: one filter selects at most a thousand records. They are read and tested against the
+  other filters; one or two statements return the total and the first page together.
+- Known ids: several filters together match fewer than a thousand records. The count of the total
+  has found their ids, and the cursor stores them. Records that changed later are found by their
+  time of change; all records found are tested.
+- Index-only walk: the index of the sort order contains all columns that the filters test. It is
+  read in order, up to as many entries as there are matches, but at most a hundred thousand.
+- Sort dated ids: the index table of one property contains each record's time of change. In a search
+  sorted by `updated_at`, up to a hundred thousand matches (SQLite: forty thousand) are sorted, if a
+  short walk has not filled the page.
+- Walk: read the records in the sort order and test them, if a page is expected to need no more
+  records than there are matches. The walk stops after twice the expected number, but not before a
+  thousand records. If sets of ids would have to be joined instead, or the page is not the first
+  one, it goes further: to as many records as there are matches (SQLite: a quarter of them if no
+  sets would be joined), but at most thirty thousand. If a guess then fails, too, it continues up to
+  these limits; instead of joining sets, it may read as many records as there are matches.
+- Guess (`guess`): more than a hundredth of all records match (SQLite: a tenth). Ids grow with time,
+  so the page should be at one end of the matching ids. These are read in order, several sets
+  merged, and the index entries up to that place prove that no record is missing.
 - Fetch: find all ids, sort them by an index, and read the documents of the page.
 
-A walk and a time filter: nothing is changed before it is created, so the filter bounds both sort
-orders, and the walk begins and ends there. Filters on one property are one set, because a range is
-one stretch of its index. To find the ids of several sets, a set of at most ten thousand has its
-documents tested for the other filters; larger sets are merged, each read once in the order of its
-index, or sorted.
+Time filters bound a walk: no record changes before it is created, so a filter on either time limits
+both sort orders, and the walk begins and ends at these limits. Filters on the same property are one
+set of ids, because a range is one part of the property's index. To find the ids that are in several
+sets, the records of a set of at most ten thousand ids are tested against the other filters; larger
+sets are merged, each read once in the order of its index, or sorted first.
 
-Sorted by `updated_at` descending, the default, a record that changes during a listing jumps to the
-front, past the reader. So at its end the listing catches up: it returns the records that existed at
-its start and changed since, oldest change first. A record that changes again meanwhile is returned
-again. A change is stamped a little before it is committed and may appear behind the start's stamp;
-so catching up begins that much earlier, and leaves out what the pages showed.
+In the default order, `updated_at` descending, a record that changes during a listing moves to the
+front, before the pages still to come. So the listing catches up at its end: it returns the records
+that existed at its start and have changed since, oldest change first. A record that changes again
+meanwhile is returned again. The `updated_at` of a change is set a little before its commit, so a
+change may appear after the start with an earlier time. Therefore catching up begins a little before
+the start, and leaves out the records that the pages have shown.
 
-A page holds at most MAX_PAGE_BYTES of properties. So a statement that reads n records returns only
-the size of the properties larger than one n-th of that; another statement reads the texts that the
-page needs.
+A page contains at most MAX_PAGE_BYTES of properties. A statement that reads n records returns only
+the size of properties that are larger than one n-th of that; another statement reads those large
+properties that the page needs.
 """
 
 from __future__ import annotations
@@ -57,7 +62,10 @@ from crmhub.records.search.query import Listed, Place, Query
 
 @dataclass(slots=True)
 class _Walk:
-    """The state of a walk: its position, the size of its next window, and the records found."""
+    """The state of a walk: its position, the size of its next window, and the matches found.
+
+    `documents` is the number of records read so far.
+    """
 
     after: Place | None
     window: int
@@ -66,18 +74,19 @@ class _Walk:
 
 
 class Search(Guess):
-    """A listing of one kind of record in an account, which chooses a query plan for each page."""
+    """A search or list of an account's records of one kind; chooses a query plan for each page."""
 
     def with_query(self, query: Query) -> Search:
-        """Return a listing of the same records for another query."""
+        """Return a copy of this search with another query for the same conditions."""
         search = copy(self)
         search._query = query
         return search
 
     def small_result(self) -> tuple[int, list[Listed]] | None:
-        """Return the total and the first page if one or two statements find both, else None.
+        """Return the total and the first page, if one or two statements find both; else None.
 
-        That is a list without filters, or a search in which one filter selects few records.
+        They do for a list without filters, and for a search in which one filter selects few
+        records.
         """
         if not self._conditions:
             return self._list()
@@ -127,9 +136,10 @@ class Search(Guess):
         return (int(rows[0][0]) if rows else 0), page
 
     def page(self, total: int, after: Place | None) -> list[Listed]:
-        """Return a page of records after `after`, and one more row if more records follow.
+        """Return the page of records after the position `after`; None means the first page.
 
-        That row is returned alone if all records of the page were archived meanwhile.
+        `total` is the number of matches. If more records follow, one more item without properties
+        is returned. It is returned alone if all records of the page have been archived meanwhile.
         """
         if not self._conditions or self._sorted_by_it:
             behind, params = self._behind(after)
@@ -179,7 +189,10 @@ class Search(Guess):
         return _Walk(after, max(self._wanted, expected * 3 // 2))
 
     def _walk(self, walk: _Walk, until: int) -> list[Listed] | None:
-        """Continue a walk and return its page, or None if `until` records did not fill the page."""
+        """Continue a walk, until it has read `until` records in all, and return the page.
+
+        Returns None if the page is not full by then, unless the listing ends there.
+        """
         test, params = self._test()
         # It reads a window to its end, whether or not the page is full before.
         whole = self._connection.dialect == "sqlite"
@@ -219,9 +232,9 @@ class Search(Guess):
         return None
 
     def _page_of_counted(self) -> list[Listed]:
-        """Return the first page of the ids that were counted.
+        """Return the first page, from the ids that counting the total has found.
 
-        [] if any record has changed since.
+        Returns [] if a record has changed since, so that the page would be incomplete.
         """
         if not self.counted:
             return []
@@ -232,9 +245,9 @@ class Search(Guess):
         return self._read(rows) if len(rows) == min(self._wanted, len(self.counted)) else []
 
     def _page_of_known(self, after: Place) -> list[Listed]:
-        """Return a later page from the ids stored in the cursor and from later changes.
+        """Return a later page, from the ids stored in the cursor and the records changed since.
 
-        Returns [] without stored ids, and after many changes.
+        Returns [] if the cursor has no ids, or if too many records have changed.
         """
         if self._known is None:
             return []

@@ -1,4 +1,4 @@
-"""The data types of a listing: query, start, position, and listed record."""
+"""The data types of a listing: query, start, position of a page, and listed record."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ _MOST_SHOWN = 300
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The time when a listing began (ms): records with a later time have changed since.
+    """The start of a listing, by which later changes of records are recognized.
 
-    Records with a time later than `settled` count as changed too, except the `shown` ones.
+    A record has changed since the start if its `updated_at` is later than `at` (ms since 1970), or
+    later than `settled` and its id is not in `shown`. The second case covers changes that were
+    committed after the start but have an earlier `updated_at`.
     """
 
     at: int
@@ -28,11 +30,14 @@ class Start:
 
     @property
     def changes_from(self) -> int:
-        """The earliest time (ms) of a change since the start."""
+        """The earliest `updated_at` (ms) that a change committed after the start can have."""
         return min(self.settled, self.at - _SLOWEST_COMMIT)
 
     def having_shown(self, page: Sequence[Listed]) -> Start:
-        """Return this start after one more page was shown."""
+        """Return this start with the ids of the records on `page` added to `shown`.
+
+        Only the ids of records that would otherwise count as changed since the start are added.
+        """
         late = [
             row.id
             for row in page
@@ -46,10 +51,11 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The query of a listing: filters, sort column, direction, page size.
+    """The query of a listing: filters, sort column, direction, and page size `limit`.
 
-    `changed_since`: only records that existed then and changed later. `room`: the bytes that are
-    left for properties on a page that already has other records.
+    With `changed_since`, only records match that existed at that start and have changed since.
+    `room` is the size (bytes) left for properties on a page that already contains other records;
+    None for an empty page.
     """
 
     filters: tuple[Filter, ...] = ()
@@ -61,11 +67,18 @@ class Query:
 
     @property
     def by_newest_change(self) -> bool:
-        """Whether a record that changes during the listing moves to a page shown before."""
+        """Whether the listing is sorted by `updated_at` descending.
+
+        In this order a record that changes moves to the front, to a page that was already returned.
+        """
         return self.sort == "updated_at" and self.descending
 
     def catch_up(self, since: Start, limit: int, room: int | None) -> Query:
-        """Return the query for the records that a listing begun at `since` may have missed."""
+        """Return the query for the records that changed after the start `since` of a listing.
+
+        The listing may have missed them. `limit` is the number of records and `room` the size of
+        their properties (bytes) that still fit on the page.
+        """
         return replace(
             self,
             sort="updated_at",
@@ -78,18 +91,21 @@ class Query:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """The position of a page: the sort value and id of the previous page's last record."""
+    """The position after which a page begins.
+
+    It is the sort value and the id of the previous page's last record.
+    """
 
     key: int
     id: int
 
 
 class Listed(NamedTuple):
-    """A listed record; `properties` is the stored JSON text.
+    """A record of a listing, with its properties as JSON text.
 
-    For a large record `properties` is the text's size (bytes, in decimal digits) until it is read,
-    and "" for the record after a full page. A tuple, because creating a frozen dataclass takes
-    three times as long.
+    For a large record `properties` at first contains the size of that text (bytes, in decimal
+    digits), until the text itself is read. It is "" for the record that follows a full page. This
+    is a tuple because creating a frozen dataclass takes three times as long.
     """
 
     id: int
@@ -99,25 +115,31 @@ class Listed(NamedTuple):
 
     @property
     def is_read(self) -> bool:
-        """Whether `properties` holds the JSON text."""
+        """Whether `properties` contains the JSON text, not its size."""
         return self.properties.startswith("{")
 
     @property
     def size(self) -> int:
-        """The size of the JSON text (bytes)."""
+        """The size of the properties' JSON text (bytes)."""
         return len(self.properties.encode()) if self.is_read else int(self.properties or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The ids of all matches when a listing began; other matches have changed since."""
+    """The ids of all records that matched a search when its listing began.
+
+    A record that is not among them can match only if it has changed since the time `since` (ms).
+    """
 
     ids: Sequence[int]
     since: int
 
 
 def start(query: Query, first: Sequence[Listed], now: int) -> Start:
-    """Return the start of the listing whose first page holds these records."""
+    """Return the start of a listing that begins `now` (ms since 1970).
+
+    `first` holds the records of its first page.
+    """
     if not first or not query.by_newest_change:
         return Start(now, now)
     # Another process's clock may be ahead of ours.

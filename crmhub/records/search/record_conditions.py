@@ -1,4 +1,4 @@
-"""Conditions on a record's own fields: its id, and its times of creation and change."""
+"""Conditions on a record's own fields: its id, time of creation, and time of change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DAY_MS = 86_400_000
 
 
 class OnRecord(Condition):
-    """A condition on a field of the record itself, which always has a value."""
+    """A condition on a field of the record itself, which every record has."""
 
     source = "records"
     index_only = True
@@ -48,7 +48,7 @@ def _number(value: str) -> float | int:
 
 
 class OnId(OnRecord):
-    """A condition on the record's id, compared as a number."""
+    """A condition on the record's id, which is compared as a number."""
 
     def __init__(self, negated: bool, operator: str, given: Sequence[str]) -> None:
         self.negated = negated
@@ -134,7 +134,7 @@ def iso(moment: int) -> str:
 
 
 def _moment_text(connection: Connection, column: str) -> str:
-    """Return the SQL that formats a time as `iso` does."""
+    """Return the SQL expression that formats the time in `column` as `iso` does."""
     if connection.dialect == "postgresql":
         seconds = f"to_timestamp({column} / 1000) at time zone 'UTC'"
         return (
