@@ -1,4 +1,4 @@
-"""Accepting an action: store it, or answer with the same action that was accepted before."""
+"""Accept an action: store it, or return the result of an equal action that was accepted before."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _WITH_IDENTITY = Statement(
 
 
 class _Replayed(Exception):
-    """Rolls back the transaction: the journal has an action with this Idempotency-Key."""
+    """Rolls back the transaction because the Idempotency-Key belongs to an accepted action."""
 
     def __init__(self, accepted: Accepted) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ def accept(
     wait_s: float,
     key: str,
 ) -> Accepted:
-    """Store an action; see `Journal.accept`."""
+    """Store a new action; see `Journal.accept`."""
 
     def work(tx: Connection) -> Accepted:
         moment = tx.now_ms()
@@ -190,10 +190,11 @@ def accept(
 
 
 def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int | None, int]:
-    """Return when a person's last unfinished action was accepted, and how long any of them waits.
+    """Return three times of the earlier actions of a new action's person, in ms since 1970.
 
-    The third value is when any action of the person was accepted last. All in ms, 0 or None for
-    none.
+    They are: when the last unfinished action was accepted, until when a queued action waits at
+    most, and when the last action of any state was accepted. The first two are None, the third is
+    0, if there is no such action.
     """
     if new.first:
         return None, None, 0
@@ -204,7 +205,10 @@ def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int
 
 
 def _with_key(tx: Connection, account: Account, new: New, key: str, moment: int) -> Accepted | None:
-    """Return the action that was accepted with this Idempotency-Key before."""
+    """Return the action accepted with this Idempotency-Key in the last 24 hours, or None.
+
+    `moment`: the present in ms. Raises Semantic if that action differs from the new one.
+    """
     hold(tx, account.id, "idempotency key", key)
     row = tx.row(_WITH_KEY, {"account_id": account.id, "idempotency_key": key})
     if row is None:
@@ -228,7 +232,7 @@ def _with_key(tx: Connection, account: Account, new: New, key: str, moment: int)
 
 
 def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> Accepted | None:
-    """Return an equal action of the contact that was accepted within the last minute."""
+    """Return an equal action of the contact accepted within the last minute, or None."""
     hold(tx, account.id, "identity", new.person, new.identity)
     row = tx.row(
         _WITH_IDENTITY,
@@ -250,12 +254,12 @@ def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> A
 
 
 def _said(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the caller's part of a request, without what the hub added."""
+    """Return the part of a request that the caller sent, without the hub's additions."""
     return {name: value for name, value in request.items() if name != "before"}
 
 
 def _as_accepted(request: str, versions: str | None) -> Mapping[str, Any]:
-    """Return the request as it was accepted, before any correction."""
+    """Return an action's first request, before any correction by an operator."""
     kept: Mapping[str, Any] = (
         json.loads(versions)[0]["request"] if versions else json.loads(request)
     )

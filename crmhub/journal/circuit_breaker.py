@@ -1,4 +1,4 @@
-"""The circuit breaker's count of failed calls, for each connection in this process."""
+"""Counts failed calls per connection in this process, to decide when a circuit opens."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ class _Failing:
 
 
 class Health:
-    """Counts each connection's failures since its last success."""
+    """The number of failed calls of each connection since its CRM answered last."""
 
     def __init__(self) -> None:
         self._failing: dict[tuple[int, int], _Failing] = {}
         self._lock = threading.Lock()
 
     def answered(self, account_id: int, connection_id: int) -> None:
-        """Reset a connection's count: its CRM has answered, with a result or an error."""
+        """Reset a connection's count: its CRM has answered, with a result or with an error."""
         # Read without the lock: what matters is that a healthy CRM costs nothing.
         if (account_id, connection_id) in self._failing:
             with self._lock:
                 self._failing.pop((account_id, connection_id), None)
 
     def failed(self, account_id: int, connection_id: int, *, after: float) -> bool:
-        """Count a call that failed `after` seconds; return whether to open the circuit."""
+        """Count a failed call to a connection's CRM; `after`: how long the call took, in seconds.
+
+        Return True if the circuit must open: at least 3 failures in a row, over at least 1 s.
+        """
         now = time.monotonic()
         with self._lock:
             failing = self._failing.setdefault(

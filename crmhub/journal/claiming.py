@@ -1,4 +1,4 @@
-"""Claim: take due actions of a connection under a lease, and find connections with due actions."""
+"""Claim due actions under a lease, and find the connections that have due actions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ _OF_ACCOUNT = _a.account_id == param("account_id")
 
 @cache
 def _claim(narrowed: str) -> Statement:
-    """Return the claim statement: of one action (`only`), of a kind, or of all other kinds."""
+    """Return the statement that claims due actions of a connection.
+
+    `narrowed` selects the actions: "only" (the one with parameter `id`), "of_kind",
+    "of_other_kinds", or "" for all.
+    """
     due, first, other = (action.alias(name) for name in ("a", "e", "r"))
     only_queued = sa.and_(due.c.id == param("id"), one_of(due.c.state, "queued"))
     conditions = {
@@ -123,11 +127,12 @@ _SPARE = Statement(
 
 
 def _due_of_all_accounts() -> Statement:
-    """Return the look at what is due: it asks the index once for each connection.
+    """Return the statement that finds when the actions of each connection are due.
 
-    So its cost grows with the connections and not with the number of queued actions. A recursion
-    from one busy account to the next would cost less where most of 10,000 accounts are idle (5
-    instead of 8 to 20 ms), but an engine that distributes the tables refuses it.
+    It reads an index once per connection, so its cost grows with the connections and not with the
+    queued actions. A recursion from one busy account to the next would cost less where most of
+    10,000 accounts are idle (5 instead of 8 to 20 ms), but a database that distributes the tables
+    rejects it.
     """
     of_connection = sa.and_(
         _a.account_id == connection.c.account_id,
@@ -170,7 +175,7 @@ def claim(
     kinds: tuple[str, bool] | None,
     only: str,
 ) -> list[Entry]:
-    """Claim up to `most` due actions of one connection; see `Journal.claim`."""
+    """Claim up to `most` due actions of a connection; see `Journal.claim`."""
     kind, is_kind = kinds or ("", False)
     narrowed = "only" if only else ""
     if kinds:
@@ -232,7 +237,7 @@ def _entry(
 
 
 def release(database: Database, entries: Sequence[Entry]) -> None:
-    """Queue claimed actions again that were not attempted."""
+    """Queue claimed actions again that were not attempted, and give up their leases."""
 
     def work(tx: Connection) -> None:
         moment = tx.now_ms()
@@ -245,7 +250,7 @@ def release(database: Database, entries: Sequence[Entry]) -> None:
 
 
 def spare(database: Database) -> None:
-    """Extend all leases for a moment; see `Journal.spare`."""
+    """Extend expired leases of actions by 2 s; see `Journal.spare`."""
 
     with database.reading() as reading:
         ids = account_ids(reading)
@@ -260,7 +265,7 @@ def spare(database: Database) -> None:
 
 
 def due(database: Database) -> Due:
-    """Return the connections with actions to attempt, and when more fall due."""
+    """Return the connections that have due actions, and the time until further actions are due."""
     with database.reading() as reading:
         moment = reading.now_ms()
         rows = reading.rows(_DUE_OF_ALL_ACCOUNTS, {"now": moment})

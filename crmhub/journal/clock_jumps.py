@@ -1,7 +1,7 @@
-"""Adjusts stored times after the database's clock was set.
+"""Corrections of stored times after the clock of the database's host was set.
 
-Only its own monotonic clock tells a process that the clock was set: the worker compares both each
-time it looks for due actions. Adjusting twice for one jump does no harm.
+The worker detects such a jump by comparing the database's clock with its own monotonic clock each
+time it looks for due actions. Correcting the times twice for one jump does no harm.
 """
 
 from __future__ import annotations
@@ -70,14 +70,21 @@ _RESTART = tuple(
 
 
 def set_back_ms(database: Database) -> int:
-    """Return by how many ms, at least, the clock was set back, judged by the stored times."""
+    """Return by how many ms the database's clock was set back at least, 0 if it was not.
+
+    The estimate is how far the newest stored times lie in the future.
+    """
     with database.reading() as connection:
         newest = connection.scalar(_NEWEST_OF_ALL_ACCOUNTS, {"lease_ms": LONGEST_LEASE_MS})
         return max(0, int(newest or 0) - connection.now_ms())
 
 
 def restart_waits(database: Database, jump_ms: int) -> None:
-    """Make waiting actions due now and renew all leases; the clock was set by `jump_ms`."""
+    """Make all waiting actions due now, end all pauses, and renew all leases.
+
+    Called after the database's clock was set by `jump_ms` milliseconds, negative if it was set
+    back.
+    """
 
     with database.reading() as db:
         ids = account_ids(db)

@@ -1,8 +1,8 @@
-"""Leases: locks between processes, held during a CRM call without a database connection.
+"""Leases: locks between processes that need no open database connection while they are held.
 
-A lease is a row. A process that dies leaves it behind; it expires, and the next process takes it
-over. All times are the database's, so that hosts with different clocks agree. Only a hash of each
-key is stored: a key may be a phone number.
+A lease is a row with an expiry time. The lease of a process that died expires, and another process
+takes it over. All times come from the database's clock, so the clocks of the hosts need not agree.
+The row stores only a hash of the lease's key, since a key may be a phone number.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _TAKE = Statement(_build_take)
 
 @dataclass(slots=True)
 class _Queue:
-    """The threads of this process that wait for one lease; only the first asks the database."""
+    """The threads of this process that wait for one lease; only the first polls the database."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     threads: int = 0
@@ -87,7 +87,7 @@ class _Queue:
 
 
 class Leases:
-    """The leases of every account; one object serves all threads of a process."""
+    """The leases of all accounts; a process has one object for all its threads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -99,10 +99,10 @@ class Leases:
     def hold(
         self, account_id: int, connection_id: int, key: str, *, seconds: float, patience: float
     ) -> Iterator[None]:
-        """Hold a key of a connection until the block ends, alone among all processes.
+        """Hold the lease `key` of a connection during the block; no other process can hold it.
 
-        After `seconds` another process may take the lease over. Waits up to `patience` seconds for
-        it, then raises NotYet; raises Unavailable without a database.
+        The lease expires after `seconds`. Waits up to `patience` seconds for a lease that is held
+        elsewhere, then raises NotYet. Raises Unavailable if the database is unavailable.
         """
         until = time.monotonic() + patience
         row = {
@@ -121,7 +121,10 @@ class Leases:
 
     @contextmanager
     def _turn(self, row: Params, until: float) -> Iterator[None]:
-        """Wait for the earlier threads of this process."""
+        """Wait until the earlier threads of this process have released the lease of `row`.
+
+        `until`: when to stop waiting, by `time.monotonic`; then raises NotYet.
+        """
         name = (row["account_id"], row["connection_id"], row["key"])
         with self._lock:
             queue = self._queues.setdefault(name, _Queue())
@@ -172,7 +175,7 @@ class Leases:
 
 
 def forget(tx: Connection, account_id: int, keys: Collection[str]) -> None:
-    """Delete the leases with these keys on all connections of the account, held ones included."""
+    """Delete the account's leases with these keys on all its connections, even leases in use."""
     rows = [(account_id, _hashed(key)) for key in sorted(keys)]
     tx.delete("lease", {"account_id": "int", "key": "text"}, rows)
 

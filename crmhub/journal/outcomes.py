@@ -1,4 +1,4 @@
-"""Recording an attempt's outcome, and queuing or blocking the actions behind it."""
+"""Record an attempt's outcome, and queue or block the actions of the same contact."""
 
 from __future__ import annotations
 
@@ -91,9 +91,10 @@ def finish(
     outcome: Outcome,
     extra_writes: Callable[[Connection], None],
 ) -> bool:
-    """Record an attempt's outcome in a transaction that began at `moment` (ms).
+    """Record the outcome of an attempt in the transaction `tx`, and run `extra_writes` in it.
 
-    See `Journal.finish`.
+    `moment`: the start of the transaction in ms. Return False, without writing, if this process has
+    lost the action's lease. See `Journal.finish`.
     """
     if outcome.state == "parked" and not _is_blocked(tx, entry, outcome.behind):
         # No longer, since this attempt looked: nothing would queue this action again.
@@ -119,7 +120,10 @@ def _record(
     run_at: int,
     tries: int,
 ) -> bool:
-    """Store the action's state and the attempt; return False if the lease is gone."""
+    """Store an action's new state and its attempt; return False if its lease is lost.
+
+    `run_at`: when a queued action is due (ms). `tries`: the number of counted attempts.
+    """
     ended = moment
     if outcome.ended:
         ended -= round((time.monotonic() - outcome.ended) * 1000)
@@ -161,7 +165,7 @@ def _record(
 
 
 def _note_outage(tx: Connection, entry: Entry, outcome: Outcome, moment: int) -> None:
-    """Open or close the connection's circuit, as this outcome demands."""
+    """Open, extend or close the circuit of the action's connection, according to the outcome."""
     outage = Outage(tx, entry.account_id, entry.connection_id)
     if outcome.away or outcome.throttled:
         outage.note(outcome, moment, probing=entry.probing)
@@ -173,7 +177,7 @@ def _note_outage(tx: Connection, entry: Entry, outcome: Outcome, moment: int) ->
 
 
 def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]:
-    """Return the state after an attempt, when it falls due (ms), and the counted attempts."""
+    """Return an action's state after an attempt, when it is due (ms), and its counted attempts."""
     if outcome.state != "queued":
         return outcome.state, moment, entry.tries + 1
     # While its CRM is away, an action uses up none of its tries.
@@ -188,10 +192,10 @@ def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]
 
 
 def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
-    """Return whether a failed lead still blocks an action, and lock the lead.
+    """Return whether the failed lead `lead_id` still blocks an action; lock the lead.
 
-    Whoever retries or discards the lead, or creates its contact, waits for this transaction, and
-    then finds the blocked action.
+    If it does, a process that retries or discards the lead, or creates its contact, waits for this
+    transaction and finds the blocked action.
     """
     of = {"account_id": entry.account_id}
     # In the order in which others lock these rows.
@@ -203,7 +207,7 @@ def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
 
 
 def unblock(tx: Connection, entry: Entry, moment: int) -> int:
-    """Queue the blocked actions of a lead's contact, which the CRM has now; return how many."""
+    """Queue the blocked actions of a contact that the CRM has now; return how many were queued."""
     return tx.run(
         _UNBLOCK,
         {

@@ -1,4 +1,4 @@
-"""The delays of retries, the length of leases, and how long repeated calls are recognised."""
+"""Time limits of actions: retry delays, lease lengths, windows for repeated calls."""
 
 from __future__ import annotations
 

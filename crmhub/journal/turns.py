@@ -1,4 +1,4 @@
-"""Turns: the order of an action among the other actions of its person."""
+"""The order in which the actions of one person are attempted."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _RESULTS_OF_OTHERS = Statement(
 
 
 def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -> Mapping[str, int]:
-    """Reserve a contact for an action; see `Journal.take_turn`."""
+    """Reserve a contact of the CRM for an action; see `Journal.take_turn`."""
     with database.reading() as connection:
         known = bindings.of_crm_id(connection, account, crm_id)
     if entry.hub_id in known.hub_ids and known.persons == (entry.person,):
@@ -96,7 +96,7 @@ def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -
 
 
 def leads_of(database: Database, account: Account, person: str, entry: Entry) -> dict[str, State]:
-    """Return the contact's earlier leads that are not in the CRM; see `Journal.leads_of`."""
+    """Return the states of a contact's earlier leads by action id; see `Journal.leads_of`."""
     with database.reading() as connection:
         rows = connection.rows(
             _LEADS_OF,
@@ -112,7 +112,7 @@ def leads_of(database: Database, account: Account, person: str, entry: Entry) ->
 
 
 def records_of_others(database: Database, entry: Entry) -> frozenset[str]:
-    """Return the ids of records that the person's other actions of this kind have created."""
+    """Return ids of records that other actions of this person and kind created in the CRM."""
     with database.reading() as connection:
         rows = connection.rows(
             _RESULTS_OF_OTHERS,
