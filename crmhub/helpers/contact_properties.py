@@ -42,26 +42,31 @@ _PARTS = ("firstname", "lastname")
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The requested properties, "" for blank ones, and the names the CRM does not know."""
+    """The requested properties of a contact, "" for blank ones.
+
+    `missing`: the requested names that the CRM does not have. `url`: the contact's page in the CRM,
+    or None.
+    """
 
     values: Mapping[str, str]
     missing: tuple[str, ...]
     url: str | None = None
     stale: bool = False
-    """Whether these are the last known values, since the CRM could not be asked."""
+    """True for the last known values, since the CRM could not be read."""
     refused: tuple[Problem, ...] = ()
-    """The names that the builder did not fill in; they are not asked for."""
+    """The requested names that are unreplaced variables; they are not read."""
 
 
 def get_properties(
     hub: Hub, account: Account, *, contact_token: str, names: Sequence[str]
 ) -> Properties:
-    """Return the CRM's values of these properties for the contact of the conversation.
+    """Return the CRM's values of the named properties for the conversation's contact.
 
-    `name` is first and last name together. While the CRM is unavailable or does not have the
-    contact, or for a deferred call, the last known values are returned as `stale`. Raises NotFound
-    for a conversation without a contact, Semantic for unusable names, BadRequest for more names
-    than allowed, Unavailable without any known value, and TooManyRequests for a deferred call.
+    The property `name` is first and last name together. If the CRM is unavailable or does not have
+    the contact yet, or the call is deferred, the last known values are returned as `stale`. Raises
+    NotFound for a conversation without a contact, Semantic if no name is usable, and BadRequest for
+    too many names. Without known values, raises Unavailable, or TooManyRequests for a deferred
+    call.
     """
     token = filled(contact_token, "contactToken")
     asked = list(dict.fromkeys(name.strip() for name in names))
@@ -80,7 +85,7 @@ def get_properties(
 
 
 def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Properties:
-    """Return the CRM's values of these properties, or the last known ones."""
+    """Return the CRM's values of the named properties, or the last known values as `stale`."""
     with hub.database.reading() as connection:
         binding = _of_conversation(connection, account, token)
     if not binding.crm_id:
@@ -137,7 +142,7 @@ def _last_known(binding: Binding, asked: Sequence[str], reason: str = "") -> Pro
 
 
 def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, str]) -> None:
-    """Store the values read, for when the CRM is unavailable, and note the call."""
+    """Store the values read, for times when the CRM is unavailable, and the time of the call."""
     note_chat_of_contact(hub.database, account, binding.crm_id)
     if all(binding.last_values.get(name) == value for name, value in found.items()):
         return
@@ -153,10 +158,11 @@ def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, 
 def set_properties(
     hub: Hub, account: Account, *, contact_token: str, properties: Sent, key: str = ""
 ) -> Done:
-    """Change properties of the contact of the conversation; `""` clears one.
+    """Change properties of the conversation's contact; the value "" clears a property.
 
-    `name` sets first and last name. Raises NotFound for a conversation without a contact, Semantic
-    if no value can be stored, BadRequest for more properties than allowed.
+    The property `name` sets first and last name. `key`: the caller's Idempotency-Key. Raises
+    NotFound for a conversation without a contact, Semantic if no value can be stored, and
+    BadRequest for too many properties.
     """
     token = filled(contact_token, "contactToken")
     _count(list(properties))
@@ -174,7 +180,7 @@ class SetProperties(Action):
     properties: Sent
 
     def enter(self, tx: Connection, account: Account) -> New:
-        """Find the contact of the conversation."""
+        """Find the conversation's contact; return the journal's action."""
         binding = _of_conversation(tx, account, self.contact_token)
         person = note_chat(tx, account, binding)
         if not person:
@@ -185,7 +191,7 @@ class SetProperties(Action):
         return New(self.kind, person or binding.person, binding.hub_id, request)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the usable properties, with `name` as the CRM takes it."""
+        """Return the usable properties, with `name` in the form that the CRM takes."""
         whole = account.connection.field_map.whole_name
         names = {WHOLE_NAME: whole_name_fault if whole else name_fault}
         properties, refused = usable(self.properties, {**PHONES, **names})
@@ -196,7 +202,7 @@ class SetProperties(Action):
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Update the contact of the conversation at the time the call was accepted."""
+        """Update the contact that the conversation had when the call was accepted."""
         contact_id = crm_id_of(hub, account, entry)
         hold_back_update(adapter, entry.written_at)
         written: dict[str, str] = {}

@@ -1,7 +1,8 @@
-"""Pipelines and stages that a bot names before an operator has set them up.
+"""Pipelines and stages that a bot names before an operator has created them.
 
 An account starts with HubSpot's default pipelines. So that a bot built for other pipelines works at
-once, the hub adds what helpers name, until somebody edits the account's pipelines.
+once, the hub creates the pipelines and stages that helpers name, until somebody edits the account's
+pipelines.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _SET_STAGES = Statement(
 def make(
     records: RecordStore, account: Account, kind: Kind, properties: Mapping[str, str]
 ) -> frozenset[str]:
-    """Add the pipeline and stage in `properties` if they do not exist.
+    """Create the pipeline and stage that `properties` name, if they do not exist.
 
-    Returns the names of the properties whose pipeline or stage exists now; another call may have
-    added it. Returns none if nothing may be added.
+    `kind`: the kind of record. Return the names of the properties whose pipeline or stage exists
+    afterwards; an empty set if the hub may not create them.
     """
     named = _Named(
         properties.get(kind.pipeline, "").strip(), properties.get(kind.stage, "").strip()
@@ -68,13 +69,16 @@ def make(
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The pipeline and stage that a bot named; either may be empty."""
+    """The ids of a pipeline and a stage that a bot named; either may be empty."""
 
     pipeline: str
     stage: str
 
     def new_in(self, known: Catalogue) -> Pipeline | None:
-        """Return the pipeline with what must be added, None if nothing must."""
+        """Return the pipeline to store, with the new stage; None if nothing has to be added.
+
+        None also if the pipeline or stage must not be added.
+        """
         if not (_can_be(self.pipeline) and _can_be(self.stage)) or self._meant(known):
             return None
         stages = (Stage(self.stage, self.stage),) if self.stage else ()
@@ -90,14 +94,14 @@ class _Named:
         return None if full else replace(pipeline, stages=pipeline.stages + stages)
 
     def is_in(self, known: Catalogue) -> bool:
-        """Return whether the pipeline and stage exist."""
+        """Return whether the pipeline and stage exist in the account's catalogue."""
         pipelines = [one for one in known.pipelines if self.pipeline in ("", one.id)]
         return any(not self.stage or one.has(self.stage) for one in pipelines)
 
     def _meant(self, known: Catalogue) -> bool:
-        """Return whether a known place was named, by its label or in another case.
+        """Return whether the bot named an existing pipeline or stage by label or in another case.
 
-        The refusal then names the id to send, which is better than a second place of that name.
+        Then the hub creates none: the error names the id to send.
         """
         pipelines = {each.id: each.label for each in known.pipelines}
         stages = {each.id: each.label for one in known.pipelines for each in one.stages}
