@@ -1,18 +1,19 @@
-"""Values that a builder did not fill in: they identify nobody and overwrite nothing.
+"""Values without content that builders send: they identify nobody and overwrite nothing.
 
-A builder that has no value for a variable sends the variable itself, a word that programs print
-for no value, or a dummy such as `0`. How much counts as not filled in depends on the value's use:
+A builder that has no value for a variable sends the variable itself, a word that programs print for
+a missing value, or a dummy such as `0`. Which values count as empty depends on their use:
 
 - contactToken, contactId, Idempotency-Key (`is_unfilled_id`): a variable anywhere in it, a word for
-  no value in any case, `0`, `-`, `N/A`, and a bare `@x`, `[x]` or `<x>`.
-- email, contactnumber and numbers (`find_in_key`): a variable anywhere in it, a word for no value.
+  a missing value in any case, `0`, `-`, `N/A`, and a bare `@x`, `[x]` or `<x>`.
+- email, contactnumber and numbers (`find_in_key`): a variable anywhere in it, a word for a missing
+  value.
 - name (`filled_words`): the same, word by word.
-- phone and mobilephone (`is_junk_phone`): also whatever is no possible phone number.
-- any other property (`find_in_text`): nothing but variables, a word for no value, and in a longer
+- phone and mobilephone (`is_junk_phone`): also any text that cannot be a phone number.
+- any other property (`find_in_text`): only variables, a word for a missing value, and in a longer
   text a variable that cannot be anything else.
 
-`FORMS` are the ways to write a variable, `BUILDERS` says who writes them so. Each pattern is
-bounded and none is nested, so that the longest value takes milliseconds.
+`FORMS` are the notations of variables, `BUILDERS` names the builders that use them. All patterns
+are bounded and not nested, so that the longest value takes milliseconds.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _NO_GUID = r"(?![0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One way to write a variable.
+    """A notation of variables.
 
-    `counts` says where it is recognised: inside a longer `text`; inside a longer `key` (id, email,
-    number, name); as the `whole` of any value; or only as the whole of an `id`. Each place includes
-    the ones after it in this list.
+    `counts` says where the notation is recognised: inside a longer `text`; inside a longer `key`
+    (id, email, number, name); as the `whole` of any value; or only as the whole of an `id`. Each of
+    these includes the ones that follow it here.
     """
 
     example: str
@@ -84,7 +85,7 @@ FORMS: tuple[Form, ...] = (
 
 
 class Builder(NamedTuple):
-    """A builder, examples of its variables' forms, and the page that documents them."""
+    """A chatbot builder, examples of its notations of variables, and their documentation's page."""
 
     name: str
     forms: tuple[str, ...]
@@ -195,7 +196,10 @@ _PLUS = re.compile(r"[^\d+\uff0b]{0,20}[+\uff0b]")
 
 
 def find_in_text(text: str) -> str:
-    """Return the unreplaced variable in a property's value, "" if the value can be stored."""
+    """Return the unreplaced variable or empty word in a property's value.
+
+    "" if the value can be stored.
+    """
     whole = text.strip()
     if whole in _NOTHING or _WHOLE.fullmatch(whole):
         return whole
@@ -206,7 +210,7 @@ def find_in_text(text: str) -> str:
 
 
 def find_in_key(text: str) -> str:
-    """Return the unreplaced variable in an email or a number, "" for none."""
+    """Return the unreplaced variable or empty word in an email or a number, "" if there is none."""
     whole = text.strip()
     if whole in _NOTHING or _WHOLE.fullmatch(whole):
         return whole
@@ -215,7 +219,7 @@ def find_in_key(text: str) -> str:
 
 
 def is_unfilled_id(text: str) -> bool:
-    """Return whether an id is an unreplaced variable, which many people would share."""
+    """Return whether an id is an unreplaced variable or a word for a missing value."""
     whole = text.strip()
     words = {word for word in _SEPARATORS.split(whole.casefold()) if word}
     return bool(
@@ -228,7 +232,7 @@ def is_unfilled_id(text: str) -> bool:
 
 
 def filled_words(name: str) -> list[str]:
-    """Return the words of a name, with "" in place of each unreplaced variable."""
+    """Return the words of a name, with "" in place of each unreplaced variable or empty word."""
     # No text of a helper holds U+0000.
     marked = _IN_KEY.sub("\0", name.replace(_OBJECT, "\0"))
     return [
@@ -240,7 +244,7 @@ def filled_words(name: str) -> list[str]:
 def is_junk_phone(text: str) -> bool:
     """Return whether a text cannot be a phone number.
 
-    A national number may lack its country code.
+    A number without a country code can be a national number.
     """
     number = values.number_of(text.strip())
     digits = _digits(number)
@@ -265,7 +269,7 @@ def is_junk_phone(text: str) -> bool:
 
 
 def _digits(number: str) -> str:
-    """Return the digits before an extension; of a long text, only the first."""
+    """Return the digits of a phone number before its extension, at most the first 18."""
     digits = ""
     for character in number:
         if character.isdecimal():
