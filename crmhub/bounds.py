@@ -1,4 +1,4 @@
-"""Limits on the cost of a single call; docs/integrator.md lists those a caller can meet."""
+"""Limits on the size of requests, answers and stored data; docs/integrator.md lists them."""
 
 from __future__ import annotations
 

@@ -231,7 +231,10 @@ def check(hub: Hub, account: Account) -> str:
 
 
 def ask(hub: Hub, account: Account, question: Callable[[Adapter], T]) -> T:
-    """Call `question` with the account's adapter and return its result, within 20 s."""
+    """Call `question` with the account's adapter and return its result, within 20 s.
+
+    Raises the adapter's errors.
+    """
     with within(_CHECK_S), sound():
         return question(connect(hub, account))
 

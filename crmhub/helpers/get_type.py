@@ -110,7 +110,11 @@ class ActiveWorkflow:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A call of getType: phone number, hours, and the times in ms to which the hours lead back."""
+    """The parameters of a call of getType; `number` is the phone.
+
+    `since` and `quiet_since`: the moments (ms since 1970) that lie `look_back` and `silence` hours
+    ago.
+    """
 
     number: str
     look_back: Decimal

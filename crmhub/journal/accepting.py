@@ -190,11 +190,11 @@ def accept(
 
 
 def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int | None, int]:
-    """Return three times of the earlier actions of a new action's person, in ms since 1970.
+    """Return when the person's earlier actions were accepted and are due, in ms since 1970.
 
-    They are: when the last unfinished action was accepted, until when a queued action waits at
-    most, and when the last action of any state was accepted. The first two are None, the third is
-    0, if there is no such action.
+    Three values: when the latest unfinished action was accepted, when the last queued action is
+    due, and when the latest action in any state was accepted. Without such an action, the first two
+    are None and the third is 0.
     """
     if new.first:
         return None, None, 0

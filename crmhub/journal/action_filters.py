@@ -140,9 +140,9 @@ def _phones(wanted: Wanted) -> list[str]:
 
 
 def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.ColumnElement[bool]:
-    """Return the condition that `column` of a binding of the action's person has a listed value.
+    """Return the condition that an action's person has a binding with a listed value in `column`.
 
-    `name`: the parameter with the list of values.
+    `name`: the statement's parameter with the list of values.
     """
     has_value = in_list(column, name)
     if wanted.account is not None:
@@ -158,7 +158,7 @@ def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.C
 
 
 def _people_of_contact(connection: Connection, wanted: Wanted) -> list[str]:
-    """Return the persons whose contact has the selection's contact id."""
+    """Return the persons, as actions name them, that have the selection's contact id."""
     values: dict[str, Any] = {"contact": wanted.contact}
     if wanted.account is not None:
         values["account_id"] = wanted.account.id

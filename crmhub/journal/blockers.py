@@ -1,4 +1,4 @@
-"""What an unfinished action waits for, and the number of actions that it blocks."""
+"""The reasons why an unfinished action waits, and the number of actions that it blocks."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ _BLOCKED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The obstacles of an action, and the number of actions that it blocks.
+    """The reasons why an action waits, and the number of actions that it blocks.
 
     `left`: whether the account has switched to another CRM since the action was accepted. `turn`:
     the id of the person's first earlier unfinished action, or "". `away`: why the whole connection
-    waits, or "". `until`: when that wait ends (ms), or 0. `blocked`: the number of actions that
-    this action blocks.
+    waits, or "". `until`: when that wait ends (ms since 1970), or 0. `blocked`: the number of
+    actions that this action blocks.
     """
 
     left: bool
@@ -73,7 +73,7 @@ class Standing:
 
 
 def standing(database: Database, action: Summary) -> Standing:
-    """Return the obstacles of an action at present."""
+    """Return why an action waits at present, and how many actions it blocks."""
     of = {
         "account_id": action.account_id,
         "id": action.id,

@@ -37,7 +37,7 @@ _LARGEST_BURST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The calls that a CRM allows: `burst` calls at once, then one call every `step` ms."""
+    """A limit on the calls to a CRM: `burst` calls at once, then one call every `step` ms."""
 
     burst: int
     step: float
@@ -165,9 +165,9 @@ class DatabaseBudgets:
                     return turn
 
     def _refused(self, connection: Connection, key: Key, params: dict[str, Any]) -> Turn | None:
-        """Return when the refused call would be due, or None to try the reservation again.
+        """Return when a refused call would be due, or None to try the reservation again.
 
-        None follows after the budget was created or corrected here, or changed by another process.
+        It is None if the budget was created or corrected just now, or changed by another process.
         """
         row = connection.row(_LOOK, params)
         if row is None:
@@ -211,7 +211,7 @@ class DatabaseBudgets:
         connection.run(_OPEN, key.params | start)
 
     def close(self) -> None:
-        """Close connections of the budget store; this store has no connections of its own."""
+        """Do nothing, since budgets in the database have no connections of their own."""
 
 
 # --- In Redis ---------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ class _Failing:
 
 
 class Health:
-    """The number of failed calls of each connection since its CRM answered last."""
+    """Counters of failed calls per connection; a counter is reset when the CRM answers."""
 
     def __init__(self) -> None:
         self._failing: dict[tuple[int, int], _Failing] = {}

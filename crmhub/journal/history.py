@@ -113,7 +113,10 @@ def _end(part: Part, state: str, took: int, count: int, longest: int) -> None:
 
 
 def _percentile(part: Part, share: int) -> int | None:
-    """Return the duration in ms that `share` percent of the successful actions did not exceed."""
+    """Return the duration (ms) that `share` percent of the successful actions did not exceed.
+
+    None if no action was successful.
+    """
     wanted = -(-part.done * share // 100)
     for took in sorted(part._lasted):
         wanted -= part._lasted[took]

@@ -111,7 +111,7 @@ class Journal:
         self._database.transact(record)
 
     def open_circuit(self, account: Account, reason: str, word: str = "") -> None:
-        """Open the circuit of an account's connection after a failed read from its CRM.
+        """Open the circuit of the account's connection, since reading from its CRM failed.
 
         `reason`: the message for operators. `word`: the name of the error.
         """
@@ -191,7 +191,10 @@ class Journal:
         return turns.leads_of(self._database, account, person, entry)
 
     def records_of_others(self, entry: Entry) -> frozenset[str]:
-        """Return ids of records that other actions of this person and kind created in the CRM."""
+        """Return the ids of the records that other actions of the person created in the CRM.
+
+        Only actions of the same kind as `entry` count.
+        """
         return turns.records_of_others(self._database, entry)
 
     def forget(self, *, before: int, most: int = 1000) -> int:

@@ -52,13 +52,19 @@ _log = logging.getLogger("crmhub.outbox")
 
 
 def message(type: str, data: Mapping[str, object]) -> tuple[str, str]:
-    """Return a new message of an event as its id and its JSON body."""
+    """Return the id and the JSON body of a new message about an event.
+
+    `type`: the event's name. `data`: its details.
+    """
     told = {"type": type, "timestamp": iso(now_ms()), "data": data}
     return f"msg_{token(128, BASE36)}", json.dumps(told, ensure_ascii=False)
 
 
 def add(tx: Connection, type: str, data: Mapping[str, object]) -> None:
-    """Add a message about an event to the outbox, in the event's transaction."""
+    """Add a message about an event to the outbox, in the transaction that stores the event.
+
+    `type`: the event's name. `data`: its details.
+    """
     id, body = message(type, data)
     now = now_ms()
     tx.run(_ADD, {"id": id, "body": body, "created_at": now, "run_at": now})
@@ -103,7 +109,7 @@ def _run(database: Database, statement: Statement, **values: Any) -> int:
 
 
 def send(egress: Egress, url: str, secret: WebhookSecret, id: str, body: str) -> str:
-    """Send a message once, signed with `secret`.
+    """Send a message once, signed with `secret`; `id` is the message's id.
 
     Return the error as a text, or "" if the webhook accepted the message (HTTP status 2xx).
     """

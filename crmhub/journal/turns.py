@@ -112,7 +112,10 @@ def leads_of(database: Database, account: Account, person: str, entry: Entry) ->
 
 
 def records_of_others(database: Database, entry: Entry) -> frozenset[str]:
-    """Return ids of records that other actions of this person and kind created in the CRM."""
+    """Return the ids of the records that other actions of the person created in the CRM.
+
+    Only actions of the same kind as `entry` count.
+    """
     with database.reading() as connection:
         rows = connection.rows(
             _RESULTS_OF_OTHERS,
