@@ -111,7 +111,8 @@ def once(
 def _find_answer(tx: Connection, account_id: int, key: str, fingerprint: str) -> Answer | None:
     """Return the stored answer; if there is none, lock the key until the transaction ends.
 
-    Raises Semantic and StillRunning as `once` does.
+    `fingerprint`: the digest of the request. Raises Semantic if the key was used for a different
+    request, and StillRunning while the first request with the key is in progress.
     """
     # The lock comes first: a request that ended before it has stored its row.
     is_locked = tx.try_hold(f"idempotency/{account_id}/{key}")

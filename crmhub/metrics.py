@@ -260,7 +260,7 @@ class _Meters:
 
 
 class _Files:
-    """A collector that sums the metrics in the files of all processes."""
+    """A Prometheus collector that sums the metrics in the files of all processes."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -274,7 +274,7 @@ class _Files:
 
 
 class _Gauges:
-    """A collector for gauges."""
+    """A Prometheus collector that reports the values of gauges."""
 
     def __init__(self, gauges: Iterable[Gauge]) -> None:
         self._gauges = gauges

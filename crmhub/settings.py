@@ -187,7 +187,7 @@ class _Source:
         return _variable(name) in self._environ or name in self._file
 
     def require_both(self, name: str, other: str) -> None:
-        """Add an error if only one of two settings is given."""
+        """Add an error if only one of two settings, `name` and `other`, is given."""
         if self.is_given(name) != self.is_given(other):
             given, missing = (name, other) if self.is_given(name) else (other, name)
             self._add_fault(given, f"needs {_variable(missing)} beside it.")
@@ -211,7 +211,10 @@ class _Source:
             return None
 
     def plans(self, given: Path | None) -> Path | None:
-        """Return the path of the file of plans; None if there is no such file."""
+        """Return the path of the file of plans; None if there is no such file.
+
+        `given`: the path in the settings; None for the usual path.
+        """
         return self._find_file(given, _PLANS, self._place_of("plans"))
 
     def _find_file(self, given: str | Path | None, usual: Path, place: str) -> Path | None:
@@ -231,7 +234,8 @@ class _Source:
     def database_url(self, given: str | None) -> str | None:
         """Return the database's URL, with an absolute path for SQLite; None if it is invalid.
 
-        Creates the directory var/ if SQLite's file belongs there.
+        `given`: the URL in the settings; None for the default. Creates the directory var/ if
+        SQLite's file belongs there.
         """
         if given is None and self.is_given("database_url"):
             return None
@@ -253,7 +257,8 @@ class _Source:
     def stored_secret(self, name: str, env: str | None) -> Any:
         """Return a secret of development from var/; create and store it if it is missing.
 
-        In production, add an error and return None.
+        `env`: "development" or "production"; None if it is invalid or missing. In production, add
+        an error and return None.
         """
         stored = self.root / "var" / name
         # With an invalid `env`, a new secret or a fault about it would mislead.

@@ -126,7 +126,7 @@ class Action(Protocol):
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Carry out the action in the CRM and return its result.
+        """Carry out the action in the CRM with the `mapped` properties; return its result.
 
         Raises AdapterError, HubError, and Behind if a failed lead blocks the action.
         """
@@ -219,7 +219,7 @@ def store_contact(tx: Connection, *, account: Account, entry: Entry, done: Done 
 
 
 def _find_sharing(tx: Connection, account: Account, done: Done, phone: str) -> Duplicate | None:
-    """Return another contact whose binding has this phone, or None.
+    """Return another contact than that of `done` whose binding has this phone, or None.
 
     The CRM's own search may not find a contact that was written a moment ago.
     """
@@ -285,8 +285,9 @@ def apply_circuit_breaker(
 ) -> Outcome:
     """Return an attempt's outcome, changed if the attempt opens the circuit of its connection.
 
-    `here`: the account id and connection id. After a single failure only the action is retried.
-    After several failures in a row, or a failed probe, the outcome makes the whole connection wait.
+    `here`: the account id and connection id. `probing`: whether the attempt was a probe. After a
+    single failure only the action is retried. After several failures in a row, or a failed probe,
+    the outcome makes the whole connection wait.
     """
     if not outcome.trouble:
         if not (outcome.away or outcome.throttled):

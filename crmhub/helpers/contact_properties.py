@@ -1,4 +1,4 @@
-"""getProperties and setProperties: read and change the contact of a conversation."""
+"""The helpers getProperties and setProperties: read and change a conversation's contact."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def get_properties(
 ) -> Properties:
     """Return the CRM's values of the named properties for the conversation's contact.
 
-    The property `name` is first and last name together. If the CRM is unavailable or does not have
-    the contact yet, or the call is deferred, the last known values are returned as `stale`. Raises
-    NotFound for a conversation without a contact, Semantic if no name is usable, and BadRequest for
-    too many names. Without known values, raises Unavailable, or TooManyRequests for a deferred
-    call.
+    `contact_token` names the conversation. The property `name` is first and last name together. If
+    the CRM is unavailable or does not have the contact yet, or the call is deferred, the last known
+    values are returned as `stale`. Raises NotFound for a conversation without a contact, Semantic
+    if no name is usable, and BadRequest for too many names. Without known values, raises
+    Unavailable, or TooManyRequests for a deferred call.
     """
     token = filled(contact_token, "contactToken")
     asked = list(dict.fromkeys(name.strip() for name in names))
@@ -85,7 +85,7 @@ def get_properties(
 
 
 def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Properties:
-    """Return the CRM's values of the named properties, or the last known values as `stale`."""
+    """Return the CRM's values of the `asked` properties, or the last known values as `stale`."""
     with hub.database.reading() as connection:
         binding = _of_conversation(connection, account, token)
     if not binding.crm_id:
@@ -142,7 +142,10 @@ def _last_known(binding: Binding, asked: Sequence[str], reason: str = "") -> Pro
 
 
 def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, str]) -> None:
-    """Store the values read, for times when the CRM is unavailable, and the time of the call."""
+    """Store the values `found` in the CRM in the contact's binding, and the time of the call.
+
+    The values are the answer while the CRM is unavailable.
+    """
     note_chat_of_contact(hub.database, account, binding.crm_id)
     if all(binding.last_values.get(name) == value for name, value in found.items()):
         return
@@ -160,9 +163,9 @@ def set_properties(
 ) -> Done:
     """Change properties of the conversation's contact; the value "" clears a property.
 
-    The property `name` sets first and last name. `key`: the caller's Idempotency-Key. Raises
-    NotFound for a conversation without a contact, Semantic if no value can be stored, and
-    BadRequest for too many properties.
+    `contact_token` names the conversation. The property `name` sets first and last name. `key`: the
+    caller's Idempotency-Key. Raises NotFound for a conversation without a contact, Semantic if no
+    value can be stored, and BadRequest for too many properties.
     """
     token = filled(contact_token, "contactToken")
     _count(list(properties))
@@ -171,7 +174,7 @@ def set_properties(
 
 @dataclass(frozen=True, slots=True)
 class SetProperties(Action):
-    """A call of setProperties."""
+    """A call of setProperties, to be stored in the journal and attempted."""
 
     kind: ClassVar[str] = "setProperties"
     record: ClassVar[Written] = "contacts"

@@ -1,4 +1,4 @@
-"""createLead: create or update the contact of a conversation."""
+"""The helper createLead: create or update the contact of a conversation."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def create_lead(
 ) -> Done:
     """Create the contact of a lead, or update it if it exists (`adapter.matching`).
 
-    `key`: the caller's Idempotency-Key. Blank values change nothing. A phone of None stands for an
-    array or an object. Raises Semantic if a required value is blank or an unreplaced variable, or
-    if no value can be stored.
+    `contact_token` names the conversation, `key` is the caller's Idempotency-Key. Blank values
+    change nothing. A phone of None stands for an array or an object. Raises Semantic if a required
+    value is blank or an unreplaced variable, or if no value can be stored.
     """
     token = filled(contact_token, "contactToken")
     lead = CreateLead(token, name.strip(), email.strip(), phone and phone.strip())
@@ -83,7 +83,7 @@ def lease_key(phone: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CreateLead(Action):
-    """A call of createLead.
+    """A call of createLead, to be stored in the journal and attempted.
 
     `before`: the hub's id of the contact to which the conversation belonged before this call.
     """

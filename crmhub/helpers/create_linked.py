@@ -1,4 +1,4 @@
-"""createDeal and createTicket: create a deal or ticket that is linked to a contact."""
+"""The helpers createDeal and createTicket: create a record that is linked to a contact."""
 
 from __future__ import annotations
 
@@ -36,14 +36,20 @@ _TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
 def create_deal(
     hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
 ) -> Done:
-    """Create a deal linked to the contact; `key` is the Idempotency-Key. See `_create`."""
+    """Create a deal linked to the contact.
+
+    `key`: the caller's Idempotency-Key. Errors and repeated calls: see `_create`.
+    """
     return _create(hub, account, CreateDeal(contact_id, properties), key)
 
 
 def create_ticket(
     hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
 ) -> Done:
-    """Create a ticket linked to the contact; `key` is the Idempotency-Key. See `_create`."""
+    """Create a ticket linked to the contact.
+
+    `key`: the caller's Idempotency-Key. Errors and repeated calls: see `_create`.
+    """
     return _create(hub, account, CreateTicket(contact_id, properties), key)
 
 
@@ -78,7 +84,10 @@ def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CreateForContact(Action):
-    """A call of createDeal or createTicket; `linked` is the kind of record."""
+    """A call of createDeal or createTicket, to be stored in the journal and attempted.
+
+    `linked`: the kind of record.
+    """
 
     kind: ClassVar[str]
     record: ClassVar[Written]

@@ -76,7 +76,7 @@ class _Credentials(Protocol):
         """Return the present credentials; raises BadConfig if they cannot be decrypted."""
 
     def save(self, rotated: Mapping[str, str]) -> None:
-        """Replace the credentials with those that the CRM issued."""
+        """Replace the credentials by `rotated`, the new credentials that the CRM issued."""
 
 
 def _made(hub: Hub, account: Account, kept: _Credentials) -> Adapter:
@@ -256,7 +256,7 @@ def try_out(
 
 
 def in_words(wrong: AdapterError | None) -> str:
-    """Return the message of an error of the CRM, "" if there is no error."""
+    """Return the message of the error `wrong` of a CRM, "" if it is None."""
     if isinstance(wrong, contract.Unsupported):
         return f"{wrong.message} Its settings are complete."
     return "" if wrong is None else wrong.message

@@ -88,9 +88,10 @@ def _attempt(hub: Hub, account: Account, action: Action, accepted: Accepted, *, 
 
 
 def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
-    """Wait for the contact's earlier actions to end, up to the deadline; then claim the action.
+    """Wait until the contact's earlier actions have ended, then claim the `accepted` action.
 
-    The result has the entry if this call claimed the action, or the worker's result in `earlier`.
+    Waits up to the deadline of the call. The result has the entry if this call claimed the action,
+    or the worker's result in `earlier` if the worker was faster.
     """
     pause = _FIRST_LOOK_S
     lease_s = account.switches.deadline_s + GRACE_MS / 1000

@@ -326,7 +326,10 @@ def move(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Move
 
 
 def move_back(tx: Connection, account: Account, merged_id: str, kept_id: str, moved: Moved) -> None:
-    """Undo `move`, except for workflows that the kept contact has entered or left since."""
+    """Undo `move`, whose result was `moved`.
+
+    Workflows that the kept contact has entered or left since stay as they are.
+    """
     now = _entered(tx, account, kept_id)
     for name, before in moved.kept.items():
         if now.get(name) == moved.merged[name]:

@@ -90,7 +90,7 @@ def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
 def _apply_circuit_breaker(
     hub: Hub, attempts: Sequence[tuple[Entry, Outcome, Done | None]]
 ) -> list[tuple[Entry, Outcome, Done | None]]:
-    """Return the outcomes of a batch, changed if the batch opens the circuit.
+    """Return the attempts of a batch, with changed outcomes if they open the circuit.
 
     Leads that failed for the same reason count as one failure, since one call sent them.
     """
@@ -127,7 +127,7 @@ def _to_outcome(
 def _finish_all(
     hub: Hub, account: Account, attempts: Sequence[tuple[Entry, Outcome, Done | None]]
 ) -> None:
-    """Record the outcomes and store their contacts, in one transaction."""
+    """Record the outcomes of attempts and store their contacts, in one transaction."""
     for _, outcome, _ in attempts:
         metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
     # All processes lock contacts in the same order, so that no deadlock arises.

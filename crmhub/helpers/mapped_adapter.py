@@ -198,7 +198,7 @@ class Translated(Adapter):
 
 
 def _sent(rules: KindMap, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties under the CRM's names, with the CRM's values.
+    """Return the properties under the CRM's names, with the CRM's values, by the map `rules`.
 
     Raises Rejected for properties that have no name in the CRM.
     """
@@ -215,7 +215,7 @@ def _saved(rules: KindMap, saved: Saved) -> Saved:
 
 @contextmanager
 def _told(rules: KindMap) -> Iterator[None]:
-    """Translate the property names in errors of the block into the names that bots use."""
+    """Translate property names in errors of the block into the bots' names, by the map `rules`."""
     try:
         yield
     except (Rejected, Conflict) as exc:

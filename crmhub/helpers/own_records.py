@@ -139,7 +139,10 @@ class OwnRecords:
     def _create(
         self, kind: Kind, properties: Mapping[str, str], contact: Record | None, mark: str
     ) -> Saved:
-        """Create a record; if its pipeline or stage does not exist, create that first."""
+        """Create a record, linked to `contact` if given; `mark` is the action's id.
+
+        If the record's pipeline or stage does not exist, create that first.
+        """
         new = NewRecord(properties, {} if contact is None else {"contacts": [contact.id]})
         made: frozenset[str] = frozenset()
         while True:

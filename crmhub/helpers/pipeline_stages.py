@@ -75,9 +75,9 @@ class _Named:
     stage: str
 
     def new_in(self, known: Catalogue) -> Pipeline | None:
-        """Return the pipeline to store, with the new stage; None if nothing has to be added.
+        """Return the pipeline to store, with the new stage, for the catalogue `known`.
 
-        None also if the pipeline or stage must not be added.
+        None if nothing has to be added, or if the pipeline or stage must not be added.
         """
         if not (_can_be(self.pipeline) and _can_be(self.stage)) or self._meant(known):
             return None
@@ -94,14 +94,14 @@ class _Named:
         return None if full else replace(pipeline, stages=pipeline.stages + stages)
 
     def is_in(self, known: Catalogue) -> bool:
-        """Return whether the pipeline and stage exist in the account's catalogue."""
+        """Return whether the catalogue `known` has the pipeline and stage."""
         pipelines = [one for one in known.pipelines if self.pipeline in ("", one.id)]
         return any(not self.stage or one.has(self.stage) for one in pipelines)
 
     def _meant(self, known: Catalogue) -> bool:
         """Return whether the bot named an existing pipeline or stage by label or in another case.
 
-        Then the hub creates none: the error names the id to send.
+        `known`: the catalogue. In this case the hub creates none: the error names the id to send.
         """
         pipelines = {each.id: each.label for each in known.pipelines}
         stages = {each.id: each.label for one in known.pipelines for each in one.stages}

@@ -166,7 +166,8 @@ _DRAW = Statement(_drawing)
 def _offset(rotation: Rotation, draws: int, seed: int, size: int) -> int:
     """Return the offset of the next number from the start of the range, at least 0.
 
-    `draws`: the number of earlier draws. `size`: the number of integers in the range.
+    `draws`: the number of earlier draws. `seed`: determines the order of a shuffle bag. `size`: the
+    number of integers in the range.
     """
     if rotation.how == WEIGHTED:
         cycle = _cycle(rotation.weights)
@@ -191,9 +192,10 @@ def _cycle(weights: tuple[int, ...]) -> array[int]:
 
 @lru_cache(maxsize=64)
 def _bag(seed: int, number: int, size: int) -> array[int]:
-    """Return the order of the indexes in round `number` of a shuffle bag.
+    """Return the order of the indexes below `size` in round `number` of a shuffle bag.
 
-    Its first index differs from the last index of the previous round.
+    `seed` determines the orders of all rounds. The first index of a round differs from the last
+    index of the previous round.
     """
     if size == 2:
         # The only order that repeats nothing where two rounds meet.

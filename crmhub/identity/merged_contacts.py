@@ -177,9 +177,10 @@ def merge_persons(tx: Connection, account: Account, persons: Set[str], into: str
 
 
 def part(tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined) -> None:
-    """Undo `join`: move the bindings back to the merged contact, and restore the former persons.
+    """Undo `join`, whose result was `joined`.
 
-    Actions accepted since the merge get the former person of their binding, too.
+    Move the bindings back to the merged contact, and restore the former persons. Actions accepted
+    since the merge get the former person of their binding, too.
     """
     here = _of(account)
     contacts = {"merged": merged_id, "kept": kept_id}

@@ -326,7 +326,7 @@ def give_back(
 
 
 def _instead(former: Pair, merged: Pair) -> Pair:
-    """Return a pair of the merged contact, with the kept contact in its place."""
+    """Return the pair `former` of a merged contact, with the kept contact in its place."""
     one, other = sorted((merged.kept_id, former.but(merged.merged_id)))
     return replace(former, one=one, other=other)
 

@@ -113,7 +113,10 @@ def accept(
     wait_s: float,
     key: str,
 ) -> Accepted:
-    """Store a new action; see `Journal.accept`."""
+    """Call `prepare` and store the action that it returns, in one transaction with its writes.
+
+    The parameters are those of `Journal.accept`.
+    """
 
     def work(tx: Connection) -> Accepted:
         moment = tx.now_ms()
@@ -190,7 +193,7 @@ def accept(
 
 
 def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int | None, int]:
-    """Return when the person's earlier actions were accepted and are due, in ms since 1970.
+    """Return when the earlier actions of a new action's person were accepted and are due (ms).
 
     Three values: when the latest unfinished action was accepted, when the last queued action is
     due, and when the latest action in any state was accepted. Without such an action, the first two
@@ -232,7 +235,7 @@ def _with_key(tx: Connection, account: Account, new: New, key: str, moment: int)
 
 
 def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> Accepted | None:
-    """Return an equal action of the contact accepted within the last minute, or None."""
+    """Return an action equal to `new` that was accepted within the last minute, or None."""
     hold(tx, account.id, "identity", new.person, new.identity)
     row = tx.row(
         _WITH_IDENTITY,
@@ -259,7 +262,10 @@ def _said(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _as_accepted(request: str, versions: str | None) -> Mapping[str, Any]:
-    """Return an action's first request, before any correction by an operator."""
+    """Return an action's first request, before any correction by an operator.
+
+    `request` and `versions`: the present and the earlier requests, as JSON texts.
+    """
     kept: Mapping[str, Any] = (
         json.loads(versions)[0]["request"] if versions else json.loads(request)
     )

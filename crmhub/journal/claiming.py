@@ -175,7 +175,10 @@ def claim(
     kinds: tuple[str, bool] | None,
     only: str,
 ) -> list[Entry]:
-    """Claim up to `most` due actions of a connection; see `Journal.claim`."""
+    """Claim up to `most` due actions of a connection with leases of `lease_s` seconds.
+
+    The parameters are those of `Journal.claim`.
+    """
     kind, is_kind = kinds or ("", False)
     narrowed = "only" if only else ""
     if kinds:
@@ -250,7 +253,7 @@ def release(database: Database, entries: Sequence[Entry]) -> None:
 
 
 def spare(database: Database) -> None:
-    """Extend expired leases of actions by 2 s; see `Journal.spare`."""
+    """Extend all expired leases of actions by 2 s, so that their processes can record outcomes."""
 
     with database.reading() as reading:
         ids = account_ids(reading)

@@ -58,7 +58,7 @@ def narrowed(wanted: Wanted) -> Wanted:
 
 
 def discardable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
-    """Count the actions that `discard` would close, up to `most`; see `action_queries.chosen`."""
+    """Return the numbers of actions that `discard` would close, counting up to `most`."""
     return action_queries.chosen(database, wanted, DISCARDED, most=most)
 
 
@@ -123,7 +123,7 @@ def _close(
 
 
 def _close_marks(tx: Connection, account_id: int, closed: Sequence[Any]) -> None:
-    """Keep other processes from creating records of the hub for these discarded actions.
+    """Keep other processes from creating records of the hub for the `closed` actions.
 
     Such a process may still attempt an action although its lease has expired.
     """

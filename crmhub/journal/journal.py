@@ -101,7 +101,10 @@ class Journal:
         )
 
     def finish_all(self, tries: Sequence[Tried]) -> None:
-        """Record the outcomes of several attempts in one transaction; see `finish`."""
+        """Record the outcomes of several attempts in one transaction.
+
+        An outcome is skipped if the action's lease is lost.
+        """
 
         def record(tx: Connection) -> None:
             moment = tx.now_ms()

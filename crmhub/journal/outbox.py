@@ -77,11 +77,11 @@ def send_due(
     secret: WebhookSecret,
     stopping: threading.Event | None = None,
 ) -> int:
-    """Send the due messages, the oldest first; stop early once `stopping` is set.
+    """Send the due messages to the webhook at `url`, the oldest first.
 
-    `secret` signs the messages. Return the number of messages that the webhook accepted. A failed
-    message is retried after the journal's delays; after the last attempt it is logged and deleted.
-    Raises Unavailable if the database is unavailable.
+    Stop early once `stopping` is set. `secret` signs the messages. Return the number of messages
+    that the webhook accepted. A failed message is retried after the journal's delays; after the
+    last attempt it is logged and deleted. Raises Unavailable if the database is unavailable.
     """
     with database.reading() as db:
         due = db.rows(_DUE, {"now": now_ms()})
@@ -109,7 +109,7 @@ def _run(database: Database, statement: Statement, **values: Any) -> int:
 
 
 def send(egress: Egress, url: str, secret: WebhookSecret, id: str, body: str) -> str:
-    """Send a message once, signed with `secret`; `id` is the message's id.
+    """Send the message `body` with the id `id` once, signed with `secret`.
 
     Return the error as a text, or "" if the webhook accepted the message (HTTP status 2xx).
     """

@@ -93,8 +93,8 @@ def finish(
 ) -> bool:
     """Record the outcome of an attempt in the transaction `tx`, and run `extra_writes` in it.
 
-    `moment`: the start of the transaction in ms. Return False, without writing, if this process has
-    lost the action's lease. See `Journal.finish`.
+    `moment`: the start of the transaction in ms since 1970. Return False, without writing, if this
+    process has lost the action's lease.
     """
     if outcome.state == "parked" and not _is_blocked(tx, entry, outcome.behind):
         # No longer, since this attempt looked: nothing would queue this action again.

@@ -42,7 +42,7 @@ _QUEUE_BLOCKED = _queue_where(action_queries.BLOCKED_BEHIND)
 
 
 def retriable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
-    """Count the actions that `retry` would queue, up to `most`; see `action_queries.chosen`."""
+    """Return the numbers of actions that `retry` would queue, counting up to `most`."""
     return action_queries.chosen(database, wanted, RETRIED, most=most)
 
 

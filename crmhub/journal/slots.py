@@ -143,10 +143,10 @@ class Slots:
                 self._free.release()
 
     def took(self, seconds: float, deadline_s: float) -> bool:
-        """Record that storing a call's action took `seconds` of the call's deadline.
+        """Record that storing the action of a call took `seconds`.
 
-        Return True if this is over half of the deadline, so that too little time is left for the
-        CRM.
+        Return True if this is over half of the call's deadline (`deadline_s`), so that too little
+        time is left for the CRM.
         """
         self._behind_s, self._seen_at = seconds, time.monotonic()
         return seconds > deadline_s * _MOST_OF_DEADLINE

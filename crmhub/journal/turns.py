@@ -68,7 +68,10 @@ _RESULTS_OF_OTHERS = Statement(
 
 
 def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -> Mapping[str, int]:
-    """Reserve a contact of the CRM for an action; see `Journal.take_turn`."""
+    """Reserve the contact `crm_id` of the CRM for an action; see `Journal.take_turn`.
+
+    Return when each value that the hub wrote to the contact was accepted (ms, by property name).
+    """
     with database.reading() as connection:
         known = bindings.of_crm_id(connection, account, crm_id)
     if entry.hub_id in known.hub_ids and known.persons == (entry.person,):
@@ -96,7 +99,10 @@ def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -
 
 
 def leads_of(database: Database, account: Account, person: str, entry: Entry) -> dict[str, State]:
-    """Return the states of a contact's earlier leads by action id; see `Journal.leads_of`."""
+    """Return the states, by action id, of a contact's earlier leads that are not in the CRM.
+
+    `person`: the contact's present person. Leads accepted after the action `entry` do not count.
+    """
     with database.reading() as connection:
         rows = connection.rows(
             _LEADS_OF,

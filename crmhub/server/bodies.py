@@ -89,7 +89,7 @@ class BodyBuffer:
             del self._requests[thread_id]
 
     def _read_body(self, request: Request, stream: Any, length: int | None) -> bytes | _InvalidBody:
-        """Return the body of a request, or an invalid body that raises an error.
+        """Read the body of a request from `stream`; return an invalid body if that fails.
 
         `length`: the number of bytes; None for a chunked body of unknown length.
         """

@@ -109,8 +109,8 @@ def reset_signal_handlers() -> None:
 def _exit_on_signal(buffer: BodyBuffer, close: Callable[[], object]) -> None:
     """After SIGTERM or SIGINT, exit as soon as all complete requests are answered.
 
-    `close`: called before the exit. granian would also wait for incomplete requests until it is
-    killed, and new calls would be delayed until the next start.
+    `buffer` reports whether they are. `close`: called before the exit. granian would also wait for
+    incomplete requests until it is killed, and new calls would be delayed until the next start.
     """
     signals, wakeup = os.pipe()
     os.set_blocking(wakeup, False)
