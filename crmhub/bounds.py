@@ -1,4 +1,4 @@
-"""Limits on the size of requests, answers and stored data; docs/integrator.md lists them."""
+"""Limits on the cost of a single call; docs/integrator.md lists those that callers can reach."""
 
 from __future__ import annotations
 

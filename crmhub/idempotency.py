@@ -170,8 +170,8 @@ def erase(
 
     `records`: pairs of a record's id and its creation time in the form that answers show. The data
     of these records are removed from answers. The answers themselves stay, so that their requests
-    are not carried out again. Deleted are error answers that contain one of `texts`, and answers
-    whose key contains one.
+    are not carried out again. Error answers that contain one of `texts`, and answers whose key
+    contains one of them, are deleted.
     """
     changed = 0
     for moment in sorted({created for _, created in records}):

@@ -305,11 +305,11 @@ def _meters() -> _Meters:
 
 
 def _free_number(directory: Path) -> int:
-    """Find a number of metrics files that no living process uses; lock and return the number.
+    """Choose and lock the number in the names of the metrics files that this process writes.
 
-    A process continues the files of a process that has ended. So counters never decrease, and there
-    are never more files than processes at the same time. Raises OSError if the files cannot be
-    created.
+    The number may be that of a process that has ended, whose files are then continued. So counters
+    never decrease, and there are never more files than processes at the same time. Raises OSError
+    if the files cannot be created.
     """
     for number in itertools.count():
         # The lock is held until this process ends, also by a crash.

@@ -144,7 +144,10 @@ class Worker:
             took_s = time.monotonic() - began
 
     def _find_due(self) -> Due:
-        """Return the connections with due actions; first correct all waits if the clock was set."""
+        """Return the connections with due actions.
+
+        If the database's clock was set, correct all stored waits first.
+        """
         database = self._hub.database
         due = self._hub.journal.due()
         ahead_ms = due.moment - time.monotonic() * 1000

@@ -85,9 +85,9 @@ def completed(
 
 
 def named_for(account: Account, name: str) -> dict[str, str]:
-    """Return a person's name as properties: `name`, or `firstname` and `lastname`.
+    """Return a person's name as properties for the account's CRM.
 
-    Which of them depends on whether the account's CRM stores the name as a whole.
+    They are `name` if the CRM stores names as a whole, else `firstname` and `lastname`.
     """
     if account.connection.field_map.whole_name:
         return {WHOLE_NAME: join_name(name)}
@@ -232,9 +232,10 @@ def _find_sharing(tx: Connection, account: Account, done: Done, phone: str) -> D
 def newest(
     hub: Hub, account: Account, entry: Entry, contact_id: str, properties: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the properties without those that a later action has already written to the contact.
+    """Return the properties of an action that no later action has written to the contact.
 
-    Raises NotYet if another action of the contact must go first.
+    `contact_id`: the contact's id in the CRM. Raises NotYet if another action of the contact must
+    go first.
     """
     accepted = hub.journal.take_turn(account, entry, contact_id)
     return {n: v for n, v in properties.items() if accepted.get(n, 0) <= entry.accepted_at(n)}
@@ -346,7 +347,10 @@ def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> 
 
 
 def _word(exc: Exception) -> str:
-    """Return the name of an error; for an adapter's own subclass, that of the contract's class."""
+    """Return the name of an error's class.
+
+    For a subclass that an adapter defines, return the name of the adapter contract's class.
+    """
     names = [
         each.__name__
         for each in type(exc).__mro__

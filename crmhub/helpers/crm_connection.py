@@ -242,12 +242,12 @@ def ask(hub: Hub, account: Account, question: Callable[[Adapter], T]) -> T:
 def try_out(
     hub: Hub, account: Account, credentials: Mapping[str, str] | None
 ) -> tuple[AdapterError | None, Mapping[str, str] | None]:
-    """Test a connection to a CRM before the account's settings and credentials are stored.
+    """Test the account's connection with settings or credentials that are not stored yet.
 
-    `credentials`: the new credentials; None for the stored ones. Return the error, None if it
-    works, and the credentials after the test: the CRM may have replaced a refresh token, which
-    makes the old one invalid. For stored credentials the second value is None, and replaced ones
-    are stored.
+    `credentials`: the new credentials; None for the stored ones. Return the error, or None if the
+    test passed, and the new credentials after the test: the CRM may have replaced their refresh
+    token, which makes the old token invalid. For stored credentials, the second value is None, and
+    a new refresh token is stored.
     """
     if credentials is None:
         return _asked(lambda: _made(hub, account, _Stored(hub, account))), None

@@ -1,6 +1,6 @@
 """The deadline of the current helper call, and whether a caller waits for its answer.
 
-Context variables hold them, so that adapters need no arguments for them.
+Context variables store both, so that adapters need no arguments for them.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def arrived() -> float:
 def within(seconds: float, *, queued: bool = False) -> Iterator[None]:
     """Set a deadline for the block: `seconds` after the current call arrived.
 
-    A block inside another one keeps the earlier deadline. `queued`: no caller waits for the answer,
-    so interactive calls have priority.
+    In nested blocks, the earliest deadline counts. `queued`: no caller waits for the answer, so
+    interactive calls have priority.
     """
     outer = _call.get()
     until = arrived() + seconds

@@ -126,12 +126,12 @@ class _Asked:
 def get_type(
     hub: Hub, account: Account, *, phone: str, look_back: Decimal, silence: Decimal
 ) -> ActiveWorkflow:
-    """Return the newest workflow that the contact with this phone entered in the last hours.
+    """Return the workflow that the contact with this phone entered last, within `look_back` hours.
 
-    `look_back`: the hours. `silence`: hours that must have passed since the last helper call for
-    the contact, 0 for no such condition. If the CRM is unavailable or the call is deferred, the hub
-    answers alone where it can. Otherwise raises Unavailable, or TooManyRequests for a deferred
-    call. Raises Semantic for a blank phone, an unreplaced variable, or negative hours.
+    `silence`: the hours that must have passed since the last helper call for the contact, 0 for no
+    such condition. If the CRM is unavailable or the call is deferred, the hub answers alone where
+    it can. Otherwise raises Unavailable, or TooManyRequests for a deferred call. Raises Semantic
+    for a blank phone, an unreplaced variable, or negative hours.
     """
     asked = _Asked(
         filled(phone, "contactnumber"),
@@ -372,7 +372,7 @@ def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Conta
 
 
 def _met(hub: Hub, account: Account, adapter: Adapter, phone: str) -> Contact | None:
-    """Return the CRM's contact of the binding with this phone, None without one.
+    """Return the CRM's contact of the newest binding with this phone, or None.
 
     The CRM's own search may not find a contact that was written a moment ago.
     """

@@ -60,8 +60,8 @@ def usable(
 ) -> tuple[dict[str, str], list[Problem]]:
     """Split the sent values into those that can be stored and the problems of the others.
 
-    `checks`: functions by property name that return what is wrong with a value, or ""; `text_fault`
-    is the default. A blank value can be stored, since it may clear a property.
+    `checks`: functions by property name that return the error message for a value, or "";
+    `text_fault` is the default. A blank value can be stored, since it may clear a property.
     """
     good: dict[str, str] = {}
     problems: list[Problem] = []
@@ -76,22 +76,22 @@ def usable(
     return good, problems
 
 
-# Each says why a value cannot be stored, "" when it can.
+# Check functions: they return the error message for a value, "" if it can be stored.
 
 
 def text_fault(text: str) -> str:
-    """Return what is wrong with the value of a property that takes any text, or ""."""
+    """Return the error message for a value of a property that takes any text, "" if valid."""
     found = find_in_text(text)
     return unfilled(found) if found else ""
 
 
 def key_fault(text: str) -> str:
-    """Return what is wrong with an email address or a number, or ""."""
+    """Return the error message for an email address or a number, "" if it is valid."""
     return unfilled(text.strip()) if find_in_key(text) else ""
 
 
 def phone_fault(text: str) -> str:
-    """Return what is wrong with a phone number, or ""."""
+    """Return the error message for a phone number, "" if it is valid."""
     if fault := key_fault(text):
         return fault
     if is_junk_phone(text):
@@ -100,15 +100,18 @@ def phone_fault(text: str) -> str:
 
 
 def name_fault(text: str) -> str:
-    """Return what is wrong with a name, or ""; one usable word is enough."""
+    """Return the error message for a name, "" if it is valid.
+
+    It is valid if at least one of its words is usable.
+    """
     words = filled_words(text)
     return "" if not words or any(words) else unfilled(text.strip())
 
 
 def whole_name_fault(text: str) -> str:
-    """Return what is wrong with a name that replaces the stored name, or "".
+    """Return the error message for a name that replaces the stored name, "" if it is valid.
 
-    All its words must be usable.
+    It is valid if all of its words are usable.
     """
     return "" if all(filled_words(text)) else unfilled(text.strip())
 

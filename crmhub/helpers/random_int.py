@@ -65,8 +65,8 @@ def int_of_account(
 
     With sticky assignment, a call that names a contact returns the contact's earlier number. Raises
     Semantic if `smallest` is greater than `largest`, if the rotation cannot serve the range, or if
-    a contact id is an unreplaced variable. Unavailable without the database, which only the
-    rotation `random` without sticky assignment does not need.
+    a contact id is an unreplaced variable. Raises Unavailable if the rotation needs the database
+    and it is unavailable.
     """
     turns = _Turns(account.id, smallest, largest, read_rotation(account.switches.rotation))
     turns.check()
@@ -179,10 +179,10 @@ def _offset(rotation: Rotation, draws: int, seed: int, size: int) -> int:
 
 @lru_cache(maxsize=64)
 def _cycle(weights: tuple[int, ...]) -> array[int]:
-    """Return a cycle in which each index occurs as often as its weight, evenly spread.
+    """Return a cycle of the indexes of `weights`; each index occurs as often as its weight.
 
-    The cycle is divided into w equal parts for an index of weight w; its occurrences are due in the
-    middle of the parts.
+    The occurrences are evenly spread: for an index of weight w, the cycle is divided into w equal
+    parts, and an occurrence is due in the middle of each part.
     """
     turns = [
         ((2 * n + 1) / weight, index) for index, weight in enumerate(weights) for n in range(weight)

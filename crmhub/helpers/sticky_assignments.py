@@ -130,7 +130,7 @@ def _hashed(name: str) -> str:
 
 
 def of_contact(database: Database, account: Account, contact: Contact, turns: Turns) -> int:
-    """Return the stored number of a contact; draw and store one if there is none.
+    """Return the number stored for a contact; draw and store a number if there is none.
 
     A stored number that `turns` can no longer draw is replaced.
     """
@@ -157,7 +157,7 @@ def of_contact(database: Database, account: Account, contact: Contact, turns: Tu
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A number stored for a contact; `settled` if no row of it has to be written."""
+    """A number stored for a contact; `settled`: no row has to be written."""
 
     value: int
     settled: bool

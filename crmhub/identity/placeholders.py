@@ -37,8 +37,8 @@ class Form:
     """A notation of variables.
 
     `counts` says where the notation is recognised: inside a longer `text`; inside a longer `key`
-    (id, email, number, name); as the `whole` of any value; or only as the whole of an `id`. Each of
-    these includes the ones that follow it here.
+    (id, email, number, name); as the `whole` of any value; or only as the whole of an `id`. A
+    notation that is recognised in one of these places is also recognised in those listed after it.
     """
 
     example: str
@@ -196,7 +196,7 @@ _PLUS = re.compile(r"[^\d+\uff0b]{0,20}[+\uff0b]")
 
 
 def find_in_text(text: str) -> str:
-    """Return the unreplaced variable or empty word in a property's value.
+    """Return the unreplaced variable, or the word for a missing value, in a property's value.
 
     "" if the value can be stored.
     """
@@ -210,7 +210,10 @@ def find_in_text(text: str) -> str:
 
 
 def find_in_key(text: str) -> str:
-    """Return the unreplaced variable or empty word in an email or a number, "" if there is none."""
+    """Return the unreplaced variable, or the word for a missing value, in an email or number.
+
+    "" if the value can be used.
+    """
     whole = text.strip()
     if whole in _NOTHING or _WHOLE.fullmatch(whole):
         return whole
@@ -232,7 +235,10 @@ def is_unfilled_id(text: str) -> bool:
 
 
 def filled_words(name: str) -> list[str]:
-    """Return the words of a name, with "" in place of each unreplaced variable or empty word."""
+    """Return the words of a name.
+
+    "" stands in place of each unreplaced variable and of each word for a missing value.
+    """
     # No text of a helper holds U+0000.
     marked = _IN_KEY.sub("\0", name.replace(_OBJECT, "\0"))
     return [
@@ -244,7 +250,7 @@ def filled_words(name: str) -> list[str]:
 def is_junk_phone(text: str) -> bool:
     """Return whether a text cannot be a phone number.
 
-    A number without a country code can be a national number.
+    A number is not refused for lacking a country code, since it may be a national number.
     """
     number = values.number_of(text.strip())
     digits = _digits(number)

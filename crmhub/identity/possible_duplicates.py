@@ -369,8 +369,8 @@ def update(
 ) -> None:
     """Store the present state of a pair.
 
-    `email`: the email that the merge dropped. `undo`: the data for undoing the merge; None deletes
-    them.
+    `email`: the email that the merge dropped, or None. `undo`: the data for undoing the merge; None
+    deletes these data.
     """
     tx.run(
         _UPDATE,

@@ -181,7 +181,7 @@ class Connections:
     def find_candidates(self, request: Request) -> list[tuple[TcpConnection, int]]:
         """Return the connections on which a request may have arrived.
 
-        Each is returned with the number of bytes sent on it so far.
+        Each result is a pair of a connection and the number of bytes sent on it so far.
         """
         # A `100 Continue` that is sent after the body has arrived looks like an answer.
         if not has_tcp_info() or request.expects_continue:
@@ -243,7 +243,7 @@ class Connections:
         return TcpConnection(descriptor, inode, _network(peer), is_trusted(peer, self._trusted))
 
     def _find_in_progress(self, lines: Iterable[TcpConnection]) -> set[TcpConnection]:
-        """Return those connections whose requests are complete but not answered yet."""
+        """Return the connections of `lines` whose requests are complete but not answered yet."""
         complete = defaultdict(list)
         for request in list(self.requests.values()):
             if request.complete_at is not None:
