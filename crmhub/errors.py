@@ -34,11 +34,11 @@ class HubError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
-        # Whether this repeats the answer of an earlier call with the same Idempotency-Key.
+        # True if this repeats the answer of an earlier call with the same Idempotency-Key.
         self.replayed = False
-        # The path of the record that the request clashes with.
+        # The path of the record with which the request conflicts.
         self.location = ""
-        # The action that a helper's call was accepted as before it was refused.
+        # The id of the action as which a helper call was accepted before it was refused.
         self.action_id = ""
 
     @property

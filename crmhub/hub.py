@@ -29,10 +29,10 @@ from crmhub.settings import Settings
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# More than these are never at the database at once: Python runs one of them at a time.
+# More threads never use the database at the same time, since Python runs one at a time.
 _BUSY_THREADS = 16
-# PostgreSQL itself ends any statement of a server process that takes so much longer than a search
-# may: a process that hangs cannot stop its searches.
+# Seconds after the time limit of searches at which PostgreSQL itself cancels statements, in case
+# the process hangs and cannot stop its searches.
 _BACKSTOP_S = 30.0
 
 
@@ -70,8 +70,8 @@ class Hub:
         too long. Raises SettingsError if the file of plans is invalid.
         """
         plans = load_plans(settings.plans)
-        # A thread holds one connection at a time, and never while it waits for a CRM; a few more
-        # for what runs beside requests. PostgreSQL has 100 for all processes, unless told more.
+        # A thread uses at most one connection, and none while it waits for a CRM; a few more are
+        # for background work. By default PostgreSQL allows 100 for all processes.
         threads = min(settings.threads, _BUSY_THREADS)
         longest = settings.search_timeout_s + _BACKSTOP_S if serves else None
         database = Database(settings.database_url, pool_size=threads + 4, statement_seconds=longest)

@@ -37,7 +37,7 @@ _FIND = Statement(
 def _build_store(insert: Insert) -> sa.Insert:
     statement = insert(idempotency).values(params(*_KEY_COLUMNS, *_VALUE_COLUMNS))
     values = {name: statement.excluded[name] for name in _VALUE_COLUMNS}
-    # A row with the same key is older than a day.
+    # An existing row with the same key is older than a day.
     upsert: sa.Insert = statement.on_conflict_do_update(index_elements=_KEY_COLUMNS, set_=values)
     return upsert
 
@@ -114,7 +114,7 @@ def _find_answer(tx: Connection, account_id: int, key: str, fingerprint: str) ->
     `fingerprint`: the digest of the request. Raises Semantic if the key was used for a different
     request, and StillRunning while the first request with the key is in progress.
     """
-    # The lock comes first: a request that ended before it has stored its row.
+    # Lock before reading: a request that has released its lock has stored its row.
     is_locked = tx.try_hold(f"idempotency/{account_id}/{key}")
     since = now_ms() - KEPT_MS
     row = tx.row(_FIND, {"account_id": account_id, "key": key, "since": since})

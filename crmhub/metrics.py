@@ -148,13 +148,13 @@ def _remove_abandoned(parent: Path) -> None:
     import shutil
 
     for directory in parent.glob(f"{_PREFIX}*"):
-        # It belongs to another user, is locked, or was removed meanwhile.
+        # OSError if the directory belongs to another user, is locked, or was removed meanwhile.
         with suppress(OSError):
             held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 found = os.fstat(held)
-                # The owner of a younger one may not have locked it yet.
+                # A new directory may not be locked by its owner yet.
                 if found.st_uid == os.getuid() and time.time() - found.st_mtime > _MIN_AGE_S:
                     shutil.rmtree(directory)
             finally:
@@ -179,7 +179,7 @@ class _Labelled(Generic[M]):
         try:
             child = self._children[labels] = self._metric.labels(*labels)
         except OSError:
-            # No file can be opened for it now; serving leads matters more than counting them.
+            # No file can be opened for the metric; serving leads matters more than counting.
             return cast(M, _UNCOUNTED)
         return child
 

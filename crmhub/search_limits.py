@@ -50,7 +50,7 @@ class SearchLimit:
             self.reason = self._reason_to_stop(left, age=now - self.since)
         if not self.reason:
             return min(left, _CHECK_EVERY_S)
-        # At each look again: between two statements there is nothing to cancel.
+        # Repeated at each check, since there is nothing to cancel between two statements.
         with self.lock:
             if self.cancel is not None:
                 self.cancel()
@@ -115,6 +115,6 @@ class SearchWatch:
                 try:
                     pause = min(pause, limit.look(time.monotonic()))
                 except Exception:
-                    # Such as a server that accepts no request to cancel: other searches must be
+                    # For example, the server may accept no cancel request. Other searches must be
                     # stopped nevertheless, and this one is tried again.
                     _log.exception("A search could not be stopped.")

@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
-# Lower case only: webhook ids are typed and pasted, and some builders change the case of URLs.
+# Lower case only, since some builders change the case of URLs.
 BASE36 = string.digits + string.ascii_lowercase
 
 API_KEY_PREFIX = "crmhub_"

@@ -63,7 +63,7 @@ def _number(
     def parse(raw: Any) -> float:
         is_text = isinstance(raw, str) and re.fullmatch(rf"\s*{pattern}\s*", raw)
         number = convert(raw) if is_text else raw
-        # Not isinstance: a bool is an int.
+        # Not isinstance, since a bool is an int.
         if type(number) not in (int, convert) or not smallest <= number <= largest:
             raise ValueError(f"{_shown(raw)} is not a {noun}")
         return convert(number)

@@ -26,7 +26,7 @@ _TEST_PREFIX = "CRMHUB_TEST_"
 _CONFIG = Path("config/crmhub.toml")
 _PLANS = Path("config/plans.toml")
 _SQLITE = "sqlite:///var/crmhub.db"
-# The secrets that development creates, and what production must give.
+# The secrets that are created in development and required in production.
 _NEW_SECRET: Mapping[str, Callable[[], str]] = {
     "secret_key": new_secret,
     "encryption_keys": lambda: new_encryption_key("k1"),
@@ -48,7 +48,7 @@ class SettingsError(Exception):
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file; raises SettingsError if the file cannot be read or parsed."""
     try:
-        # With or without the byte order mark that Windows editors write.
+        # utf-8-sig accepts the byte order mark of Windows editors.
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as exc:
         raise SettingsError([f"{path}: cannot be read as TOML in UTF-8: {exc}."]) from exc
@@ -224,7 +224,7 @@ class _Source:
             if path.is_file():
                 return path
         except OSError as exc:
-            # Also for the usual file: if it cannot be read, it may say that this is production.
+            # Also for the default file: an unreadable file may say that this is production.
             self.problems.append((f"{place}: " if given else "") + _inaccessible(path, exc))
             return None
         if given:

@@ -52,7 +52,7 @@ _PAUSE_S = 5.0
 _PAUSES = 9
 _END_S = 5.0
 _REDATING_S = 0.5
-# Waits are restarted only after a larger jump of the clock.
+# Only a larger jump of the clock restarts the waits.
 _JUMP_MS = 30_000
 _KEPT_MS = 30 * 86_400_000
 _log = logging.getLogger("crmhub.worker")
@@ -283,7 +283,7 @@ def _pause_s(later: int | None) -> float:
 
     `later`: the time in ms until the next action is due, None if there is none.
     """
-    # Actions that are due already wait for a job to end, which wakes the worker.
+    # Actions that are due already wait for a job to end, and the end wakes the worker.
     if later is None:
         return _POLL_S
     return min(_POLL_S, max(0.02, later / 1000))

@@ -29,7 +29,7 @@ Status = Literal["created", "updated", "unchanged", "queued", "ok"]
 
 _QUOTA_WAIT_S = 600.0
 _RIGHT_WAIT_S = 600.0
-# A lead that is in progress is looked for again after this.
+# Seconds until the next look at a lead that is in progress.
 _SOON_S = 5.0
 QUEUED = "The CRM could not take this yet; it will be tried again until it does."
 _FULL = "The account's plan is full; this will be tried again until there is room."
@@ -160,8 +160,8 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
             leases.enter_context(action.exclusive(hub, account, mapped))
             done = action.perform(hub, account, connect(hub, account), entry, mapped)
             outcome = Outcome("done", done.status, result=stored_result(done))
-        # Whatever an adapter raises must not lose the action. An error that the contract does not
-        # name is a bug: the action is retried until it is fixed.
+        # No exception of an adapter may lose the action. An error outside the contract is a bug:
+        # the action is retried until the bug is fixed.
         except Exception as exc:
             outcome = classify_error(exc, waits=waits, record=action.record)
             error = exc if outcome.state == "refused" else None
@@ -191,7 +191,7 @@ def store_contact(tx: Connection, *, account: Account, entry: Entry, done: Done 
     if done is None:
         return
     if phone := done.values.get("phone", ""):
-        # Of two contacts that get the same phone at once, neither would see the other.
+        # Without this lock, two contacts that get the same phone at once would not see each other.
         resolution.lock_phone(tx, account, phone)
     if entry.hub_id.startswith(bindings.HUB_ID):
         resolution.set_contact(
@@ -276,7 +276,7 @@ def note_failure(
     here = (account.id, account.connection.id)
     outcome = apply_circuit_breaker(hub, here, classify_error(exc, waits=True, record=record))
     if outcome.away:
-        # The read is answered, even while the database takes no writes.
+        # The read succeeds even if the database takes no writes.
         with suppress(Unwritable):
             hub.journal.open_circuit(account, outcome.away, outcome.word)
 
@@ -297,7 +297,7 @@ def apply_circuit_breaker(
     if hub.health.failed(*here, after=outcome.ms / 1000) or probing:
         return replace(outcome, away=outcome.trouble)
     if outcome.wait_s or outcome.counts:
-        # The CRM's own wait wins; a counted failure has its schedule.
+        # A wait that the CRM asked for, or the retry schedule, has priority.
         return outcome
     return replace(outcome, wait_s=DELAYS_S[0] * random.uniform(0.8, 1.2))
 
@@ -319,12 +319,12 @@ def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> 
             blocked = "Blocked: the createLead of its contact failed. Retry or discard that one."
             return Outcome("parked", word, blocked, behind=exc.lead_id)
         case contract.LacksRight() if record != "contacts":
-            # Leads need another permission: they must not wait for this one.
+            # Leads need another permission, so they need not wait.
             return queued(wait_s=_RIGHT_WAIT_S)
         case contract.BadConfig() | contract.Denied():
             return queued(away=message)
         case contract.Throttled():
-            # A wait of 0, or a date in the past, says no time.
+            # A wait of 0 (or a date in the past) gives no time.
             wait_s = exc.retry_after or DELAYS_S[0]
             return queued(wait_s=wait_s, throttled=exc.scope != "search")
         case contract.NotYet():
@@ -336,7 +336,7 @@ def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> 
         case errors.LimitExceeded():
             return queued(wait_s=_QUOTA_WAIT_S)
         case errors.TooManyRequests() | errors.Unavailable():
-            # The database may have become unavailable after the CRM had written.
+            # The CRM may have written before the database became unavailable.
             return queued(wait_s=float(exc.retry_after), doubt=True)
         case contract.AdapterError() | errors.NotFound() | errors.Semantic() | errors.Conflict():
             state: Literal["refused", "dead"] = "refused" if waits else "dead"

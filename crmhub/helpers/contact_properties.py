@@ -113,7 +113,7 @@ def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Prop
                 raise
             return _last_known(binding, asked)
         except Unwritable:
-            # No call can be counted, so the CRM cannot be asked.
+            # Without a writable database no call can be counted, so the CRM is not called.
             if not binding.last_values:
                 raise
             return _last_known(binding, asked)
@@ -135,9 +135,9 @@ def _last_known(binding: Binding, asked: Sequence[str], reason: str = "") -> Pro
             f"The account's CRM cannot be asked now, and nothing is known yet. {reason}".strip(),
             retry_after=5,
         )
-    # Which of the two was kept depends on the field map of that time.
+    # The stored form of the name depends on the field map at the time of storing.
     known = {**known, WHOLE_NAME: known.get(WHOLE_NAME) or _whole_name(known)}
-    # What was never asked for may exist all the same: nothing is called missing.
+    # A property that was never read may exist, so none is reported as missing.
     return Properties({name: known.get(name, "") for name in asked}, (), stale=True)
 
 
@@ -149,7 +149,7 @@ def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, 
     note_chat_of_contact(hub.database, account, binding.crm_id)
     if all(binding.last_values.get(name) == value for name, value in found.items()):
         return
-    # The values are answered, even while the database takes no writes.
+    # The call succeeds even if the database takes no writes.
     with suppress(Unwritable):
         hub.database.transact(
             lambda tx: resolution.set_contact(
@@ -187,7 +187,7 @@ class SetProperties(Action):
         binding = _of_conversation(tx, account, self.contact_token)
         person = note_chat(tx, account, binding)
         if not person:
-            # Erased since it was read: the token may point to another person now.
+            # The binding was erased after it was read; the token may belong to another person now.
             binding = _of_conversation(tx, account, self.contact_token)
         resolution.keep_values(tx, account, binding, self.mapped(account).properties)
         request = {"contact_token": self.contact_token, "properties": dict(self.properties)}

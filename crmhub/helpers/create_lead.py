@@ -110,7 +110,7 @@ class CreateLead(Action):
             values=mapped.properties,
         )
         if not (email or phone or resolved.before):
-            # Without either, nobody could tell whose name this is.
+            # Without email and phone, the name cannot be assigned to a contact.
             raise refusal(mapped.refused, "Neither email nor phone can be used.")
         request = asdict(replace(self, before=resolved.before))
         return New(
@@ -126,7 +126,8 @@ class CreateLead(Action):
         def write(properties: Mapping[str, str]) -> SavedLead:
             if not (lead.contact_id or properties.get("email") or properties.get("phone")):
                 raise Rejected([], "Neither email nor phone can be used.")
-            # An email or phone that the CRM refuses still tells whom the lead is not about.
+            # The lead keeps an email or phone that the CRM refuses: it shows which contacts are not
+            # meant.
             return upsert_contact(
                 adapter,
                 replace(lead, properties=properties),
@@ -157,7 +158,7 @@ class CreateLead(Action):
             tried_ms=entry.doubt_since,
             written_ms=entry.written_at,
             initial=mapped.initial,
-            # An email that cannot be used is no reason to take the lead for one without an email.
+            # A lead with an unusable email does not count as a lead by phone alone.
             by_phone_alone=not self.email and account.switches.lead_requires == "email_or_phone",
             phone_identifies=account.switches.phone_identifies,
             talked_by_phone=known.by_phone,
@@ -203,6 +204,6 @@ class CreateLead(Action):
         properties |= {name: text for name, text in named.items() if text}
         mapped = completed(account, self.record, properties, refused)
         if WHOLE_NAME in named and whole_name_fault(self.name):
-            # A part of a name must not erase the others.
+            # A name with missing words must not replace a complete one.
             return replace(mapped, initial=mapped.initial | {WHOLE_NAME})
         return mapped

@@ -76,7 +76,7 @@ def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
             if hub.registry.load(account.connection.adapter).may_be_id(contact_id):
                 return True
     except (contract.BadConfig, Broken):
-        # Nobody can tell: the action waits until the adapter is repaired.
+        # Unknown while the adapter is broken: the action is accepted and waits.
         return True
     with hub.database.reading() as connection:
         return bindings.of_contact(connection, account, contact_id) is not None
@@ -102,9 +102,9 @@ class CreateForContact(Action):
         bound = bindings.of_contact(tx, account, contact_id)
         person = chats.note_chat(tx, account, bound) if bound is not None else ""
         if bound is not None and not person:
-            # Erased since it was read.
+            # The binding was erased after it was read.
             bound = bindings.of_contact(tx, account, contact_id)
-        # Whom the hub has not seen goes to the CRM as they are: it knows whether they exist.
+        # A contact without a binding is named by its id; the CRM checks whether it exists.
         hub_id = bound.hub_id if bound else contact_id
         person = person or (bound.person if bound else contact_id)
         request = {"contact_id": contact_id, "properties": dict(self.properties)}
@@ -163,7 +163,7 @@ class CreateForContact(Action):
             found = adapter.get_contact(contact_id, [])
             if found.id != contact_id:
                 return self._write_once(hub, adapter, found.id, properties, entry)
-            # Where the contact is there, it is the place for such records that is not.
+            # The contact exists, so the CRM's address for such records must be missing.
             words = f"{adapter.title} takes no {self.linked} at its address: {exc.message}."
             raise contract.Unavailable(words) from exc
 
@@ -202,7 +202,7 @@ class CreateForContact(Action):
             try:
                 found = earlier(began) if can_tell else None
             except (contract.AdapterError, HubError):
-                # It cannot be told now: what is known is still no more than the doubt.
+                # The search failed, so it remains unknown whether the record was created.
                 found = None
             if found is None:
                 raise doubt

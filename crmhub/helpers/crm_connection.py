@@ -108,7 +108,7 @@ def _made(hub: Hub, account: Account, kept: _Credentials) -> Adapter:
             store=OwnRecords(hub.records, account),
             session=hub.egress,
             budget=budget,
-            # Apart from the hub's own: it may hold one of the same name around this very call.
+            # With a prefix, since the hub may hold a lease of the same name around this call.
             lease=lambda key, seconds: lease(hub, account, f"adapter {key}", seconds),
             remaining=remaining,
             load_credentials=load_credentials,
@@ -211,14 +211,14 @@ def sound() -> Iterator[None]:
         yield
     except (AdapterError, errors.HubError):
         raise
-    # A bug of an adapter breaks the accounts that use it, and nothing of the hub.
+    # A bug of an adapter must affect only the accounts that use the adapter.
     except Exception as exc:
         raise Broken(f"Its adapter failed with {noted(exc)}, which is a bug of its own.") from exc
 
 
 def noted(exc: Exception) -> str:
     """Log the place in the code where an adapter's bug occurred; return the exception's name."""
-    # Where it happened and no word of what was in it: that may be personal.
+    # Only the place, since the message may contain personal data.
     frame = traceback.extract_tb(exc.__traceback__)[-1]
     word = type(exc).__name__
     _log.error("An adapter failed with %s at %s:%s.", word, frame.filename, frame.lineno)

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 _UNHURRIED_S = 30.0
-# Most actions take two or three calls.
+# A quarter, since most actions take two or three calls.
 _FIRST_SHARE = 0.25
 
 

@@ -22,7 +22,7 @@ from crmhub.journal.schedule import GRACE_MS
 
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.02, 0.2
 _STOPPED = "The CRM does not have this yet; the operator has to fix the cause and retry it."
-# Time that the caller's deadline leaves for storing the outcome.
+# Time that is reserved for storing the outcome before the caller's deadline.
 _WRITING_S = 0.15
 
 
@@ -48,7 +48,7 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
                     account,
                     partial(action.enter, account=account),
                     lease_s=deadline_s + GRACE_MS / 1000,
-                    # The outcome of what begins now could not be stored either.
+                    # While outcomes wait for the database, no attempt is begun.
                     now=free and rate.allowed and not hub.unwritten.many,
                     wait_s=0.0 if rate.allowed else rate.retry_after,
                     key=key,
@@ -74,7 +74,7 @@ def _attempt(hub: Hub, account: Account, action: Action, accepted: Accepted, *, 
         if late:
             hub.unwritten.write(partial(hub.journal.release, [accepted.entry]))
             return _queued(accepted)
-        # As the journal has it: accepting has added what only the hub knows.
+        # The stored request, since accepting may have added values to it.
         stored = replace(action, **accepted.entry.request)
         attempted = attempt(hub, account, accepted.entry, stored, waits=True)
     except errors.Unavailable:
@@ -152,5 +152,5 @@ def _is_remote(hub: Hub, account: Account) -> bool:
     try:
         return hub.registry.load(account.connection.adapter).remote
     except contract.BadConfig:
-        # The attempt fails with the same error, and records it.
+        # The attempt will fail with the same error and record it.
         return True

@@ -14,7 +14,7 @@ from crmhub.identity.placeholders import (
     is_unfilled_id,
 )
 
-# Keys by which many people would be one if a value that is not filled in counted.
+# Parameters that identify a person: an unreplaced variable would merge many people.
 _IDS = frozenset({"contactToken", "contactId"})
 
 
@@ -131,7 +131,7 @@ def split_name(name: str) -> dict[str, str]:
         return {"firstname": "", "lastname": ""}
     first, last = words[0], " ".join(filter(None, words[1:]))
     parts = {"firstname": first} if first else {}
-    # One word says that there is no last name, a word that is not filled in says nothing.
+    # A single usable word means that there is no last name; an unreplaced variable does not.
     if last or (first and len(words) == 1):
         parts["lastname"] = last
     return parts

@@ -54,7 +54,7 @@ def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
         action = CreateLead(**entry.request)
         mapped = action.mapped(account)
         lead = action.lead(hub, account, entry, mapped)
-        # A lead without an email needs a lease of its own; a strict lead with faults is refused.
+        # A lead without email needs its own lease; a strict lead with faults is refused.
         if lead.email and not (mapped.refused and lead.strict):
             batch.append((entry, action, mapped, lead))
         else:

@@ -40,7 +40,7 @@ class Translated(Adapter):
         self._inner = inner
         self._map = field_map
         self._contacts = field_map.of("contacts")
-        # What a class declares, as the inner one does.
+        # Class attributes of the wrapped adapter.
         vars(self).update(
             title=inner.title,
             settings=inner.settings,
@@ -165,7 +165,7 @@ class Translated(Adapter):
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
         return self._inner.may_land_for(kind, self._map.of(kind).sent(properties))
 
-    # What the CRM tells of itself is in its own names.
+    # Methods that need no translation.
 
     def active_workflow(self, contact_id: str, *, since_ms: int) -> str:
         return self._inner.active_workflow(contact_id, since_ms=since_ms)
@@ -182,7 +182,7 @@ class Translated(Adapter):
     def owners(self) -> list[Owner]:
         return self._inner.owners()
 
-    # There and back.
+    # Translation.
 
     def _asked(self, names: Sequence[str]) -> list[str]:
         asked = (self._contacts.crm_name(name) for name in names)

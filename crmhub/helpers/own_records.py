@@ -42,14 +42,14 @@ from crmhub.records.search.filters import iso
 from crmhub.records.store import RecordStore
 from crmhub.records.writing import Change, NewRecord, Record
 
-# What every record has, by the names that HubSpot's users know.
+# Fields of every record, by HubSpot's names.
 _FIELDS: Mapping[str, PropertyType] = {
     "hs_object_id": "number",
     "createdate": "datetime",
     "lastmodifieddate": "datetime",
 }
 
-# Not the smallest id: each process gives ids from a block of its own.
+# Ordered by time, not by id: each process assigns ids from its own block.
 _OLDEST_WITH_VALUE = Statement(
     sa.select(records.c.id)
     .join_from(
@@ -92,7 +92,7 @@ class OwnRecords:
         try:
             return self.get(str(found), names)
         except NotFound:
-            # Archived between the two reads.
+            # The contact was archived between the two reads.
             return None
 
     def get(self, contact_id: str, names: Sequence[str]) -> Contact:
@@ -153,7 +153,7 @@ class OwnRecords:
                         KINDS[kind],
                         [new],
                         define_unknown=True,
-                        # A lead that lacks a required property is better than no lead.
+                        # Better a lead that lacks a required property than no lead.
                         may_lack=True,
                         mark=mark,
                     )
@@ -237,7 +237,7 @@ class OwnRecords:
         except NoRecord as exc:
             raise NotFound(exc.message) from exc
         except Semantic as exc:
-            # No room for further properties: those that are known can be stored all the same.
+            # The account cannot have more properties; existing ones can still be stored.
             catalogue = self._records.catalogue(self._account, KINDS[kind])
             new = [name for name in properties if catalogue.get(name) is None]
             raise Rejected([Problem(name, exc.message) for name in new], exc.message) from exc

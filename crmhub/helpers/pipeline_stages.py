@@ -61,7 +61,7 @@ def make(
         if changed is not None:
             catalogue.change(tx, account.id)
             _store(tx, known, changed)
-        # Added by another call meanwhile is as good.
+        # Another call may have added it meanwhile; the result is the same.
         return frozenset({kind.pipeline, kind.stage})
 
     return records.catalogues.edit(account.id, kind, work)
@@ -87,7 +87,7 @@ class _Named:
             full = len(known.pipelines) >= MAX_PIPELINES
             return None if full else Pipeline(self.pipeline, self.pipeline, stages)
         if not self.stage or any(each.has(self.stage) for each in known.pipelines):
-            # A stage of another pipeline than the one named is a mistake and nothing new.
+            # A stage that exists in another pipeline is a mistake, not a new stage.
             return None
         pipeline = pipeline or known.pipelines[0]
         full = len(pipeline.stages) >= MAX_STAGES
@@ -109,7 +109,7 @@ class _Named:
 
 
 def _can_be(text: str) -> bool:
-    # It becomes the label, too, which the pipelines endpoints take back as they show it.
+    # The id also becomes the label, so it must be a valid label.
     return len(text) <= _LONGEST_ID and not label_problems("", text)
 
 

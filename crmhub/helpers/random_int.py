@@ -28,7 +28,7 @@ from crmhub.database.tables import rotation as rotation_table
 from crmhub.errors import Semantic
 from crmhub.helpers import sticky_assignments
 
-# Beyond these a number is not the same in every program that reads JSON.
+# JSON parsers may round integers beyond this.
 LARGEST = 2**53 - 1
 LARGEST_BAG = 10_000
 """The largest range of a shuffle bag, which is built in memory."""
@@ -198,11 +198,11 @@ def _bag(seed: int, number: int, size: int) -> array[int]:
     index of the previous round.
     """
     if size == 2:
-        # The only order that repeats nothing where two rounds meet.
+        # With two numbers, only a constant order avoids repetitions between rounds.
         number = 0
     bag = _shuffled(seed, number, size)
     if size > 2 and number and bag[0] == _shuffled(seed, number - 1, size)[-1]:
-        # The last stays where it is, so that the next round need not know of this.
+        # The last index stays, so the next round can be computed without this change.
         bag[0], bag[1] = bag[1], bag[0]
     return bag
 

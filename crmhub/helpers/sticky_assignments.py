@@ -28,7 +28,7 @@ KEPT_MS = 90 * _DAY_MS
 """The time in ms after which an unused number is deleted."""
 MOST_KEPT = 300_000
 """The most numbers per account; the least recently used are deleted."""
-# One new contact in so many pays for the tidying up.
+# Old rows are deleted after one in this many new contacts, by chance.
 _SWEEP = 500
 
 
@@ -104,7 +104,7 @@ class Contact:
         try:
             bound = self.id and bindings.of_contact(connection, account, self.id)
         except NotFound:
-            # An id of another CRM's days is a name like any other here.
+            # The id belongs to a former CRM; it is only used as a name here.
             bound = None
         bound = bound or (self.token and bindings.of_token(connection, account, self.token))
         return bound.person if bound else ""
@@ -141,7 +141,7 @@ def of_contact(database: Database, account: Account, contact: Contact, turns: Tu
         return kept.value
 
     def work(tx: Connection) -> tuple[int, bool]:
-        # Two calls for a new contact at once are to get one number; in order, against deadlocks.
+        # Two parallel calls for a new contact must get the same number; sorted against deadlocks.
         for key in sorted(keys):
             hold(tx, account.id, "kept_number", key)
         kept = _kept(tx, account, keys, turns)

@@ -31,7 +31,7 @@ LONGEST = 255
 """The greatest length of a contactToken or contact id, in characters: a limit of the indexes."""
 MAX_VALUES = 200
 """The most values that a binding stores of its contact."""
-# A phone that more contacts have is a switchboard's.
+# A phone of more contacts than this belongs to a switchboard.
 _MOST_SHARING = 50
 
 _b = binding.c
@@ -66,7 +66,7 @@ def _newest_with(column: sa.ColumnElement[Any]) -> Statement:
 _BY_TOKEN = _newest_with(_b.contact_token)
 _BY_HUB_ID = _newest_with(_b.hub_id)
 _BY_CRM_ID = _newest_with(_b.crm_id)
-# Of several contacts the oldest.
+# If several contacts have the phone, the oldest one counts.
 _CONTACT_WITH_PHONE = Statement(
     sa.select(_b.crm_id)
     .where(OF_CONNECTION, _b.phone == param("phone"), _b.crm_id.is_not(None))
@@ -90,7 +90,7 @@ _ACCEPTED = Statement(
     .order_by(_b.last_chat_at.desc())
     .limit(20)
 )
-# Of all accounts: the contactToken is all that the call names.
+# Searches all accounts, since such a call names only a contactToken.
 _ACCOUNTS_OF_TOKEN = Statement(
     sa.select(_b.account_id)
     .distinct()

@@ -154,8 +154,7 @@ def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Join
     of_kept = [row.person for row in rows if row.crm_id == kept_id]
     of_merged = [row.person for row in rows if row.crm_id == merged_id]
     person = [*of_kept, *of_merged, kept_id][0]
-    # Actions may name a contact by the CRM's id, which is then their person as long as no binding
-    # is known.
+    # Actions may name a contact by the CRM's id. Without a binding, this id is also their person.
     own = {merged_id: [*of_merged, merged_id][0], kept_id: [*of_kept, kept_id][0]}
     former = sorted({*of_kept, *of_merged, *own, *own.values()} - {person})
     changed = tx.rows(_OF_PERSONS, here | {"persons": former})

@@ -40,7 +40,7 @@ def forms(number: str, region: str) -> list[str]:
     found = [number]
     for e164 in filter(None, (plus, former(plus))):
         digits = e164[1:]
-        # The last is what became of bare digits where they were taken for a national number.
+        # The last form results from bare digits that were read as a national number.
         found += [e164, digits, f"00{digits}", _stored(digits, region)]
     return list(dict.fromkeys(found))
 
@@ -58,7 +58,7 @@ def _with_country(digits: str) -> str:
     if not digits or len(digits) > _MOST_DIGITS:
         return ""
     number = _stored(f"+{digits}", "")
-    # Imported here: it is large, and many calls bring no phone.
+    # Imported here, since the module is large and many calls have no phone.
     import phonenumbers
 
     try:

@@ -25,10 +25,10 @@ from typing import Literal, NamedTuple
 from crmhub.adapter.phones import current
 from crmhub.properties import values
 
-# A letter of any alphabet or _ begins a variable's name.
+# The name of a variable begins with a letter of any alphabet or _.
 _NAME = r"[^\W\d][\w.\-]{0,99}"
 _WORDS_OF_NAME = r"[^\W\d][\w.\- |/]{0,99}"
-# A GUID in braces is somebody's id, as Windows writes it.
+# Windows writes GUIDs in braces, and a GUID may be a real id.
 _NO_GUID = r"(?![0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
 
 
@@ -68,7 +68,8 @@ FORMS: tuple[Form, ...] = (
     Form("[showVar=x]", "text", r"\[showVar=[^\[\]]{1,100}\]"),
     Form("<? $x ?>", "text", r"<\?\s{0,3}\$[^<>\n]{1,100}\?>"),
     Form("%7B%7Bx%7D%7D", "text", r"(?:%7[Bb]){2}[^%{}<>\n]{1,100}(?:%7[Dd]){2}"),
-    # One brace or a percent sign has other uses: there, only a word of its own with one name in it.
+    # Single braces and percent signs have other uses, so these forms must be separate words and
+    # contain one name.
     Form("{x}", "text", rf"(?<![\w\\{{]){{{_NO_GUID}{_NAME}}}(?![\w}}])"),
     Form("%x%", "text", rf"(?<![^\W_])%{_NAME}%(?![^\W_])"),
     Form("{x y}", "key", rf"\{{{_NO_GUID}\s{{0,3}}{_WORDS_OF_NAME}\}}"),
@@ -182,12 +183,13 @@ _IN_KEY = _any_of("text", "key")
 _WHOLE = _any_of("whole")
 _WHOLE_ID = _any_of("whole", "id")
 
-# What programs print for no value, exactly so. In another case it may be somebody's name.
+# Words that programs print for a missing value. In another case they may be names.
 _NOTHING = frozenset({"undefined", "null", "None", "NaN", "[object Object]"})
 _OBJECT = "[object Object]"
 _NO_ID = frozenset(word.casefold() for word in _NOTHING) | {"0", "-", "n/a"}
 _WORDS_FOR_NO_ID = frozenset({"undefined", "null", "none", "nan"})
-# JavaScript's words are nobody's, also as a part of an id: channel:undefined.
+# Words of JavaScript for a missing value never occur in a real id, not even as a part:
+# channel:undefined.
 _PRINTED_IN_ID = re.compile(r"(?<![^\W_])undefined(?![^\W_])|\[object Object\]")
 _SEPARATORS = re.compile(r"[\W_]+")
 
@@ -239,7 +241,7 @@ def filled_words(name: str) -> list[str]:
 
     "" stands in place of each unreplaced variable and of each word for a missing value.
     """
-    # No text of a helper holds U+0000.
+    # U+0000 cannot occur in the text of a helper call.
     marked = _IN_KEY.sub("\0", name.replace(_OBJECT, "\0"))
     return [
         "" if "\0" in word or word in _NOTHING or _WHOLE.fullmatch(word) else word
@@ -259,7 +261,7 @@ def is_junk_phone(text: str) -> bool:
         digits = digits[2:]
     if not _FEWEST_DIGITS <= len(digits) <= _MOST_DIGITS or len(set(digits)) == 1:
         return True
-    # Imported here: it is large, and many calls bring no phone.
+    # Imported here, since the module is large and many calls have no phone.
     import phonenumbers
 
     try:
@@ -269,7 +271,7 @@ def is_junk_phone(text: str) -> bool:
     repeated = len(set(phonenumbers.national_significant_number(parsed))) == 1
     if with_plus:
         return repeated or not phonenumbers.is_possible_number(parsed)
-    # Without a plus it need not begin with a country: only a number of full length surely does.
+    # Without a plus the number may lack a country code, so only a full-length number is checked.
     reason = phonenumbers.is_possible_number_with_reason(parsed)
     return repeated and reason == phonenumbers.ValidationResult.IS_POSSIBLE
 

@@ -152,7 +152,7 @@ def note(tx: Connection, account: Account, one: str, other: str, *, shares: Sequ
     `shares`: the names of the properties that both share. A stored pair changes only if it shares
     more than before; if it was dismissed or merged, it is opened again.
     """
-    # No CRM has longer ids, and no index takes them.
+    # No CRM has longer ids, and the index cannot hold them.
     if not (one and other) or max(len(one), len(other)) > LONGEST:
         return
     ids = sorted(merged_contacts.hold_contact(tx, account, id) for id in sorted((one, other)))

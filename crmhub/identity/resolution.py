@@ -111,7 +111,8 @@ _CLEAR_TOKEN = Statement(
     .where(OF_CONNECTION, _b.contact_token == param("token"))
     .values(contact_token=None)
 )
-# No index is to answer what is null: after an outage that may be all.
+# coalesce() keeps the database from using an index on NULL, which may match most rows after an
+# outage.
 _NO_CONTACT = sa.func.coalesce(_b.crm_id, "") == ""
 _OTHERS_WITHOUT_CONTACT = {
     "email": Statement(
@@ -119,7 +120,7 @@ _OTHERS_WITHOUT_CONTACT = {
             OF_CONNECTION, _b.hub_id != param("hub_id"), _NO_CONTACT, _b.email == param("email")
         )
     ),
-    # Where neither has an email.
+    # Applies if neither binding has an email.
     "phone": Statement(
         sa.select(_b.hub_id).where(
             OF_CONNECTION,
@@ -192,11 +193,11 @@ def resolve_binding(
     """
     said = {"token": token, "email": email[:LONGEST], "phone": phone[:LONGEST]}
     said = {name: text for name, text in said.items() if text}
-    # Without these locks, two calls of one person at once would each add a binding.
+    # Without these locks, parallel calls for one person would each create a binding.
     hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items()])
     found = find_all(tx, account, said)
     before, theirs = found.get("token"), found.get("email")
-    # Another email, or a first one, may mean another contact.
+    # A new or first email may mean another contact.
     if before is not None and said.get("email", before.email) == before.email:
         binding = before
     elif theirs is not None and theirs.free:
@@ -252,7 +253,7 @@ def set_contact(
     `accepted`: when the hub accepted each value (ms, by property name); None for values read from
     the CRM. The persons of all bindings of the contact become one person.
     """
-    # Without this lock, another binding that gets the same contact now would not be seen.
+    # Without this lock, a parallel assignment of the same contact would not be seen.
     crm_id = merged_contacts.hold_contact(tx, account, crm_id)
     here = connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id}
     row = tx.row(_BEFORE_CONTACT, here)
@@ -271,7 +272,7 @@ def set_contact(
         | {"accepted": json.dumps(latest) if latest else None},
     )
     person = row.other_person or binding.person
-    # Actions that named the contact by the CRM's id, when no binding had it yet.
+    # Actions accepted before the binding existed have the CRM's id as their person.
     named = [crm_id] if row.named_by_crm_id else []
     merged_contacts.merge_persons(tx, account, {binding.person, *named} - {person}, person)
 
@@ -294,7 +295,7 @@ def get_or_create(tx: Connection, account: Account, crm_id: str) -> Binding:
     """Return the binding of a contact of the CRM; create it if there is none."""
     crm_id = merged_contacts.hold_contact(tx, account, crm_id)
     found = with_crm_id(tx, account, crm_id)
-    # Earlier actions for the contact have the CRM's id as their person, too.
+    # Actions accepted before the binding existed have the CRM's id as their person.
     return found or _add(tx, account, crm_id, crm_id, {}, {})
 
 

@@ -18,7 +18,7 @@ from crmhub.journal.models import earliest_id, is_id
 
 STATES = ("running", "queued", "done", "refused", "dead", "parked", "discarded")
 KINDS = ("createLead", "setProperties", "createDeal", "createTicket")
-# As the indexes of the schema say it: only what says the same lets a database choose them.
+# These must equal the conditions of the partial indexes, or no database uses them.
 STOPPED = ("refused", "dead", "parked", "discarded")
 _UNFINISHED = ("running", "queued")
 
@@ -30,7 +30,7 @@ _a = ACTION.c
 _crm = tables.connection.c
 _binding = tables.binding.c
 _ALL_ACCOUNTS = sa.select(tables.account.c.id)
-# By whether an account is named.
+# The key is whether the selection names an account.
 _PERSONS_OF_CONTACT = {
     of_account: Statement(
         sa.union_all(
@@ -125,7 +125,7 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
         earliest = max(0, now_ms() - wanted.newer_than_ms)
         add(_a.id >= param("since"), since=earliest_id(earliest))
     if wanted.after:
-        # Any other text sorts before or behind every id.
+        # A text that is no id would select all actions or none.
         if not is_id(wanted.after):
             raise BadRequest(f"after: {wanted.after[:60]!r} is not the id of an action.")
         add(_a.id < param("after"), after=wanted.after)
@@ -150,7 +150,7 @@ def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.C
             _binding.account_id == param("account_id"), has_value
         )
         return _a.person.in_(people)
-    # Of each account by itself, since that is how the indexes begin.
+    # The condition lists accounts because the indexes begin with the account.
     of_all = sa.select(_binding.account_id, _binding.person).where(
         _binding.account_id.in_(_ALL_ACCOUNTS), has_value
     )
@@ -163,7 +163,7 @@ def _people_of_contact(connection: Connection, wanted: Wanted) -> list[str]:
     if wanted.account is not None:
         values["account_id"] = wanted.account.id
     rows = connection.rows(_PERSONS_OF_CONTACT[wanted.account is not None], values)
-    # Whom the hub has not met goes by the id that the CRM knows them by.
+    # The person of a contact without a binding is its id in the CRM.
     return sorted({wanted.contact, *(row.person for row in rows)})
 
 

@@ -23,7 +23,7 @@ from crmhub.journal.action_filters import STATES as STATES
 from crmhub.journal.action_filters import Wanted as Wanted
 
 MOST = 500
-# So many at once come back, so that a transaction is short whatever is chosen.
+# Actions per batch: keeps the transactions of large changes short.
 AT_ONCE = 1_000
 _a = ACTION.c
 _blocked = tables.action.alias("e")
@@ -31,7 +31,7 @@ _e = _blocked.c
 _try = tables.action_try.c
 _outage = tables.outage.c
 _crm = tables.connection.c
-# What waits with its whole connection is not tried before that.
+# A queued action is not attempted before the outage of its connection ends.
 _OUTAGE_ENDS = (
     sa.select(_outage.until)
     .where(
@@ -203,8 +203,8 @@ def shown(database: Database, action_id: str, account: Account | None = None) ->
 def _newest(
     connection: Connection, wanted: Wanted, columns: Sequence[sa.ColumnElement[Any]], limit: int
 ) -> list[Any]:
-    # Of one person there are few: sorted by a value that no index has, they are not looked for in
-    # a walk through all there are, as SQLite would.
+    # A person has few actions. Sorting by an expression without an index keeps SQLite from scanning
+    # all actions in the order of their ids.
     of_one = wanted.contact_token or wanted.contact or wanted.phone
     conditions, values = conditions_of(connection, wanted)
     statement = (

@@ -18,7 +18,7 @@ from crmhub.database.tables import action
 
 _a = action.c
 _FAILED = one_of(_a.state, "dead")
-# As the index says it: it alone holds these states.
+# The condition equals that of the partial index, which has only these states.
 _COUNTED = (
     sa.select(
         _a.account_id,

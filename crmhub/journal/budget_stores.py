@@ -26,12 +26,12 @@ from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import budget
 
-# No call waits longer for a turn, and no pause is longer; what lies further ahead was written
-# before the clock was set back.
+# Longest wait of a call, and longest pause. Times further ahead were written before the clock was
+# set back.
 LONGEST_WAIT_MS = 60_000.0
 LONGEST_PAUSE_MS = 86_400_000.0
 _KEPT_MS = 7 * 86_400_000
-# Some CRMs say that there is no limit with the largest number they have; the column ends here.
+# Some CRMs report a huge number for no limit; this is the largest value of the column.
 _LARGEST_BURST = 2**31 - 1
 
 
@@ -93,7 +93,7 @@ _HERE = sa.and_(
 )
 _NOW = param("now")
 _BURST_USED = param("share") * _b.burst
-# How far the theoretical arrival time may lie ahead while a call is due at once.
+# The lead of the theoretical arrival time up to which a call is due at once.
 _SLACK = sa.case((_BURST_USED > 1, _BURST_USED - 1), else_=0) * _b.step
 _EMPTY = (_b.burst - 1) * _b.step
 _RESERVE = Statement(
@@ -143,7 +143,7 @@ class DatabaseBudgets:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # SQLite lets one write and has the others ask again in ever longer intervals.
+        # SQLite admits one writer, and the others poll at growing intervals; a lock is faster.
         one_writer = database.dialect == "sqlite"
         self._writing: AbstractContextManager[object] = (
             threading.Lock() if one_writer else nullcontext()
@@ -174,10 +174,10 @@ class DatabaseBudgets:
             self._open(connection, key, params["now"])
             return None
         if row.wait <= params["patience"]:
-            # Opened, or given another limit, since the reservation found nothing to update.
+            # The budget was created, or got another limit, after the reservation failed.
             return None
         limit = Limit(row.burst, row.step)
-        # No process writes a time further ahead than that, unless the clock was set back since.
+        # Times further ahead were written before the clock was set back.
         farthest = max(0.0, row.paused) + (limit.burst + 1) * limit.step + LONGEST_WAIT_MS
         if row.paused > LONGEST_PAUSE_MS or row.ahead > farthest:
             connection.run(_START_AFRESH, params)

@@ -28,10 +28,10 @@ from crmhub.journal.budget_stores import (
     Turn,
 )
 
-# After so long a sleep a call looks whether the CRM has asked for a pause meanwhile.
+# After a sleep of at least this many ms, a call checks whether the CRM asked for a pause.
 _LOOK_AGAIN_MS = 50.0
 _COME_BACK = 1.0
-# The share of the burst that queued calls may use.
+# The share of the burst that queued calls may use, and the share for other calls.
 _QUEUED, _ALL = 0.75, 1.0
 
 
@@ -113,7 +113,7 @@ class LaneBudget:
         if not self._queued():
             self._take_ahead(until)
             return
-        # One thread of each process is enough to watch for the next free turn.
+        # One thread per process polls for the next free turn; the others wait for it.
         if not self._lane.queue.acquire(timeout=max(0.0, until - time.monotonic())):
             raise self._throttled(_COME_BACK)
         try:
@@ -131,7 +131,7 @@ class LaneBudget:
             return
         limit = Limit.of(calls, seconds)
         if limit != self._lane.limit:
-            # Whoever tells of it has an answer in hand, which counts more; the next tells it again.
+            # The CRM has answered the call, so this write may fail; the next answer repeats it.
             with suppress(Unavailable):
                 self._store.set_limit(self._key, limit)
                 self._lane.limit = limit
@@ -153,13 +153,14 @@ class LaneBudget:
                 return
             rest = self._store.paused(self._key)
             if rest < _LOOK_AGAIN_MS:
-                # No new pause: SQLite's clock is rounded, and this one may seem to last a moment.
+                # Not a new pause: SQLite rounds its clock, so the old pause may seem to last
+                # longer.
                 time.sleep(max(0.0, rest) / 1000)
                 return
 
     def _take_free(self, until: float) -> None:
         while not (turn := self._reserve(0.0, _QUEUED)).granted:
-            # Processes that wait for the same moment take turns by chance.
+            # The random part lets processes that wait for the same moment take turns.
             wait = (turn.wait + random.uniform(0.1, 0.2) * min(turn.limit.step, 10.0)) / 1000
             if time.monotonic() + wait > until:
                 raise self._throttled(turn.wait / 1000)

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 _FAILURES = 3
-# Of many calls at once some fail in a row while others succeed: it is away who does nothing else.
+# Of many parallel calls, some may fail in a row by chance, so failures must last this long.
 _LASTING_S = 1.0
 
 
@@ -26,7 +26,7 @@ class Health:
 
     def answered(self, account_id: int, connection_id: int) -> None:
         """Reset a connection's count: its CRM has answered, with a result or with an error."""
-        # Read without the lock: what matters is that a healthy CRM costs nothing.
+        # Reading without the lock keeps calls to a healthy CRM fast.
         if (account_id, connection_id) in self._failing:
             with self._lock:
                 self._failing.pop((account_id, connection_id), None)

@@ -21,8 +21,8 @@ from crmhub.errors import Unavailable
 T = TypeVar("T")
 
 _AGAIN_S = 0.3
-# By then the action's lease has ended, and so has all that an attempt may have sent: whoever looks
-# it up in the CRM need not wait.
+# After this time the lease has expired and no write of the attempt can still arrive, so another
+# process can safely look in the CRM.
 _KEPT_S = 300.0
 _MANY = 8
 _log = logging.getLogger("crmhub.actions")
@@ -95,13 +95,13 @@ class Unwritten:
             try:
                 kept.write()
             except Away:
-                # Nobody is there, also for the others.
+                # The database is unreachable, so the other writes would fail, too.
                 return
             except Unavailable:
                 if time.monotonic() - kept.since < _KEPT_S:
                     continue
                 _log.error("What an attempt came to could not be written; its lease ends.")
-            # A bug of ours must not keep the others from being written; the lease ends here too.
+            # A bug must not keep the other outcomes from being written; the lease of this one ends.
             except Exception:
                 _log.exception("What an attempt came to could not be written.")
             with self._lock:

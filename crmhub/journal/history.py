@@ -84,12 +84,12 @@ def history(database: Database, span: Span, account: Account | None = None) -> l
     with database.reading() as db:
         rows = _counted(db, span, first, moment, account)
     for row in rows:
-        # Where another machine's clock is ahead, something happens in a part that is yet to come.
+        # If another host's clock is ahead, an action may seem to be accepted in the future.
         begun = min(row.accepted_in - first, span.parts - 1)
         over = span.parts if row.state == "queued" else min(row.ended_in - first, span.parts - 1)
         if begun >= 0:
             parts[begun].accepted += row.count
-        # What ended in a later part waited at the end of each one before.
+        # An action that ended in a later part was unfinished at the end of all parts before.
         for part in parts[max(begun, 0) : over]:
             until = min(part.begins_at + span.part_ms, moment)
             part.oldest = max(part.oldest, until - row.earliest)

@@ -215,7 +215,7 @@ class Journal:
             ids.setdefault(account_id, []).append(action_id)
 
         def work(tx: Connection) -> int:
-            # An action that an operator retries at this moment is left out.
+            # Leaves out actions that an operator is retrying at this moment.
             rows = [
                 row
                 for account_id, own in sorted(ids.items())

@@ -31,9 +31,9 @@ from crmhub.secrets import token as random_token
 Params = Mapping[str, Any]
 
 _FIRST_POLL, _SLOWEST_POLL = 0.0075, 0.1
-# A process that hands a lease from thread to thread lets others have a try after so many.
+# After this many turns in a row, a process lets other processes try.
 _TURNS = 10
-# So many releases, and what the dead left behind on that connection is deleted.
+# Releases after which expired leases of the connection are deleted.
 _SWEEP = 100
 _COME_BACK = 1.0
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ _EXPIRES_AT = Statement(sa.select(_l.expires_at).where(_HERE, _l.key == param("k
 _RELEASE = Statement(
     sa.delete(lease).where(_HERE, _l.key == param("key"), _l.token == param("token"))
 )
-# Locked in the order of the keys, since two may sweep at once.
+# Locked in the order of the keys, since two processes may delete at the same time.
 _SWEEP_ENDED = Statement(
     sa.delete(lease).where(
         _HERE,
@@ -156,7 +156,7 @@ class Leases:
     def _try(self, row: Params) -> bool:
         with self._database.reading() as connection:
             now = connection.now_ms()
-            # Looking first spares a write for each look of each waiter.
+            # A read first, since a write for each poll of each waiting process costs more.
             ends = connection.scalar(_EXPIRES_AT, row)
             if ends is not None and ends > now:
                 return False
@@ -170,7 +170,7 @@ class Leases:
                 if next(self._releases) % _SWEEP == 0:
                     _sweep(connection, row)
         except errors.Unavailable:
-            # What was done under the lease is done; the lease runs out by itself.
+            # The work under the lease is finished; the lease expires by itself.
             _log.warning("A lease could not be given back; it runs out by itself.")
 
 

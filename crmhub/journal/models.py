@@ -64,7 +64,7 @@ class Entry:
 
     def accepted_at(self, name: str) -> int:
         """Return when the action's value of a property was accepted or last corrected (ms)."""
-        # A name is sent as a whole.
+        # Both parts of a name are sent together.
         keys = (name, "name") if name in ("firstname", "lastname") else (name,)
         return max(self.created_at, *(self.corrected.get(key, 0) for key in keys))
 

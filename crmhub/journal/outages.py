@@ -15,7 +15,7 @@ from crmhub.journal.models import Outcome, shown
 
 _FIRST_MS, _LONGEST_MS = 2_000, 60_000
 _PROBE_MS = 5_000
-# What a try ends with where the operator must mend the account's connection.
+# Outcomes that require the operator to fix the account's connection.
 _CREDENTIALS = ("BadConfig", "Denied", "LacksRight")
 
 _o = outage.c
@@ -64,7 +64,7 @@ class Outage:
             return True, False
         if not probe:
             return False, False
-        # Who sets the next time may try; the others wait for what it finds.
+        # The process that sets the next time may probe; the others wait for its result.
         mine = self._tx.run(_PROBE, self._of | {"later": moment + _PROBE_MS, "until": row.until})
         return bool(mine), True
 
@@ -92,7 +92,7 @@ class Outage:
         """
         row = self._tx.row(_FIND_AND_LOCK, self._of)
         failures, until = (row.failures, row.until) if row else (0, 0)
-        # Several that fail together are one failure.
+        # Parallel calls that fail together count as one failure.
         if outcome.away and (probing or not failures or until <= moment):
             failures += 1
             until = moment + min(_FIRST_MS * 2 ** min(failures - 1, 10), _LONGEST_MS)

@@ -25,7 +25,7 @@ from crmhub.records.search.filters import iso
 from crmhub.secrets import BASE36, WebhookSecret, token
 
 _SECONDS = 10.0
-# Longer than a call takes: who was killed meanwhile leaves the message to another worker.
+# Longer than a call takes; if a worker dies, another one sends the message after this.
 _LEASE_MS = 30_000
 _AT_ONCE = 20
 _o = outbox.c

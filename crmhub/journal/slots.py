@@ -11,17 +11,17 @@ from contextlib import contextmanager
 from crmhub.errors import TooManyRequests
 
 _FREE_THREADS = 4
-# What comes after the journal's first write takes about as long again, besides the CRM.
+# The rest of a call, without the CRM, takes about as long as its first write.
 _MOST_OF_DEADLINE = 0.5
 _FORGOTTEN_S = 1.0
-# More would wait for each other inside, and hold up those who have been at their CRM.
+# More writers would wait for each other and delay calls that return from their CRM.
 _WRITERS = 8
-# Batch reads at a time: each may hold 13 MB of records three times over.
+# Parallel batch reads: each may need three times 13 MB of memory.
 _LONG_ANSWERS = 2
-# Of the threads, for one account at most.
+# The greatest share of the threads for one account.
 _SHARE = 0.5
-# So many calls of one account wait for a place of its share, and each for so long. A request takes
-# 1 to 2 ms of a process: what comes at once is answered, and bots are told `queued` early enough.
+# Calls of one account that may wait for a thread, and their longest wait in seconds. A request
+# takes 1 to 2 ms, so short bursts are answered, and long ones get `queued` soon.
 _LINE = 64
 _LINE_S = 1.0
 
@@ -36,7 +36,7 @@ class Gate:
 
     def __init__(self, size: int) -> None:
         self._size = self._free = size
-        # The group whose turn is next comes first.
+        # The first group is the next to be admitted.
         self._waiting: dict[str, deque[threading.Lock]] = {}
         self._lock = threading.Lock()
 
@@ -186,7 +186,7 @@ class Shares:
             if place in line:
                 line.remove(place)
                 return False
-        # It was handed over just now.
+        # `release` gave the place to this call just after the timeout.
         return True
 
     def release(self, account_id: int) -> None:
@@ -197,7 +197,7 @@ class Shares:
             elif self._taken[account_id] > 1:
                 self._taken[account_id] -= 1
             else:
-                # Accounts come and go.
+                # Deleted, so that the mapping does not grow with accounts.
                 del self._taken[account_id]
                 self._lines.pop(account_id, None)
 

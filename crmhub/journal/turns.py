@@ -17,9 +17,9 @@ from crmhub.identity.bindings import same_contact
 from crmhub.journal.models import Entry, State, as_result
 from crmhub.journal.outcomes import unblock
 
-# More than anybody makes for one person while a single write of theirs is in doubt.
+# More actions than a person has while a write is in doubt.
 _OTHERS = 1_000
-# An action whose contact has another one in progress is retried after this.
+# Seconds until a retry while another action of the contact is in progress.
 _TURN_S = 1.0
 
 _a = action.c
@@ -39,7 +39,7 @@ _GOES_FIRST = Statement(
     )
     .limit(1)
 )
-# Only a former version parks a lead: in its place comes what it is parked behind.
+# Only earlier versions blocked leads; the action that blocks such a lead takes its place.
 _LEADS_OF = Statement(
     sa.select(sa.func.coalesce(_a.behind, _a.id).label("id"), _a.state)
     .where(
@@ -87,7 +87,7 @@ def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -
         hold(tx, account.id, "person", person)
         moment = tx.now_ms()
         other = tx.row(_GOES_FIRST, of | {"person": person, "now": moment})
-        # What waited for a lead to create the contact goes on behind this one: it exists.
+        # Actions blocked until a lead creates the contact can go on: the contact exists.
         if found and unblock(tx, entry, moment):
             tx.notify_workers()
         return other is not None

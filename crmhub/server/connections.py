@@ -45,7 +45,7 @@ _CHECK_SECONDS, _CROWDED_CHECK_SECONDS = 0.5, 0.05
 _LOG_SECONDS = 10.0
 # granian itself closes an idle connection after 75 s.
 _UNCHANGED_SECONDS = 80.0
-# A busy caller has connections in any state at any moment; only longer-lasting states count.
+# A busy client has connections in any state at any moment; only longer-lasting states count.
 _NEW_SECONDS = 1.0
 # The longest and the usual time between a request's last byte and the app's knowledge of it.
 _LATE_SECONDS, _USUAL_SECONDS = 10.0, 0.25
